@@ -12,8 +12,12 @@ import (
 )
 
 func TestErrorDetail(t *testing.T) {
-	err := fmt.Errorf("heartbeat: %w", ErrorWithDetail(codes.FailedPrecondition,
-		&clusterpb.CoreHint{Leader: "a:1"}, "core leader is %s", "a:1"))
+	s, err := status.New(codes.FailedPrecondition, "core leader is a:1").
+		WithDetails(&clusterpb.CoreHint{Leader: "a:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = fmt.Errorf("heartbeat: %w", s.Err())
 	if hint, ok := ErrorDetail[*clusterpb.CoreHint](err); !ok || hint.Leader != "a:1" ||
 		status.Code(err) != codes.FailedPrecondition {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func TestReasonTellsConnectionFailuresApart(t *testing.T) {
 		if mutual {
 			authority = a.path("ca.crt")
 		}
-		return mustLoad(LoadServerTLS(a.path(name+".crt"), a.path(name+".key"), authority))(t)
+		return mustLoad(loadServerTLS(a.path(name+".crt"), a.path(name+".key"), authority))(t)
 	}
 	client := func(of *authority, name string) *tls.Config {
 		if name == "" {

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// LoadServerTLS reads a server's certificate and key (PEM files). With ca set, it asks every client
+// loadServerTLS reads a server's certificate and key (PEM files). With ca set, it asks every client
 // for a certificate signed by that authority; without, it asks for none.
-func LoadServerTLS(cert, key, ca string) (*tls.Config, error) {
+func loadServerTLS(cert, key, ca string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("load server certificate %s with key %s: %w", cert, key, err)

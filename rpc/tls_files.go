@@ -39,7 +39,7 @@ type fileState struct {
 	size     int64
 }
 
-// LoadTLSFiles reads the files (see LoadServerTLS). logger is nil for none.
+// LoadTLSFiles reads the files (see loadServerTLS). logger is nil for none.
 func LoadTLSFiles(cert, key, ca string, logger *slog.Logger) (*TLSFiles, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -60,7 +60,7 @@ func (f *TLSFiles) Reload() error {
 }
 
 func (f *TLSFiles) readLocked() error {
-	server, err := LoadServerTLS(f.cert, f.key, f.ca)
+	server, err := loadServerTLS(f.cert, f.key, f.ca)
 	if err != nil {
 		return err
 	}

@@ -111,8 +111,8 @@ func TestTLS(t *testing.T) {
 			&clusterpb.StatusRequest{})
 		return err
 	}
-	plain := load(LoadServerTLS(a.path("server.crt"), a.path("server.key"), ""))
-	mutual := load(LoadServerTLS(a.path("server.crt"), a.path("server.key"), a.path("ca.crt")))
+	plain := load(loadServerTLS(a.path("server.crt"), a.path("server.key"), ""))
+	mutual := load(loadServerTLS(a.path("server.crt"), a.path("server.key"), a.path("ca.crt")))
 	anonymous := load(LoadClientTLS("", "", a.path("ca.crt")))
 	known := load(LoadClientTLS(a.path("client.crt"), a.path("client.key"), a.path("ca.crt")))
 	foreign := load(LoadClientTLS(other.path("client.crt"), other.path("client.key"),
@@ -144,13 +144,13 @@ func TestTLS(t *testing.T) {
 	}
 	for name, load := range map[string]func() (*tls.Config, error){
 		"missing.crt": func() (*tls.Config, error) {
-			return LoadServerTLS(a.path("missing.crt"), a.path("server.key"), "")
+			return loadServerTLS(a.path("missing.crt"), a.path("server.key"), "")
 		},
 		"server.crt": func() (*tls.Config, error) {
-			return LoadServerTLS(a.path("server.crt"), a.path("client.key"), "")
+			return loadServerTLS(a.path("server.crt"), a.path("client.key"), "")
 		},
 		"missing.ca": func() (*tls.Config, error) {
-			return LoadServerTLS(a.path("server.crt"), a.path("server.key"), a.path("missing.ca"))
+			return loadServerTLS(a.path("server.crt"), a.path("server.key"), a.path("missing.ca"))
 		},
 		"empty":    func() (*tls.Config, error) { return LoadClientTLS("", "", empty) },
 		"together": func() (*tls.Config, error) { return LoadClientTLS(a.path("client.crt"), "", "") },

@@ -43,7 +43,7 @@ func openTestState(t *testing.T, o Options) *State {
 
 // version is a versioned state key.
 func version(key string, wall int64) []byte {
-	return keys.VersionedKey([]byte(key), hlc.Timestamp{Wall: wall})
+	return keys.AppendTimestamp(keys.DataKey([]byte(key)), hlc.Timestamp{Wall: wall})
 }
 
 func put(l *Log, sync bool, kvs ...string) error {

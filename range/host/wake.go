@@ -77,12 +77,6 @@ func (w *wakes) some() []waking {
 	return next
 }
 
-func (w *wakes) length() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.queue)
-}
-
 // wakeFollowersOf has the groups woken that sleep under a leader on a host that is silent, or has
 // restarted, or that know no leader; in the order of their ids, so that the hosts of a group wake
 // it at about the same time.

@@ -49,3 +49,9 @@ func TestWakeQueueIsBounded(t *testing.T) {
 		}
 	})
 }
+
+func (w *wakes) length() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.queue)
+}

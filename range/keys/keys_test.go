@@ -30,6 +30,14 @@ var (
 	})
 )
 
+// localTableSpan is the state span of what all partitions keep by their ids.
+var localTableSpan = Span{Start: []byte{tableLocal, sentinel}, End: []byte{tableAnchor, sentinel}}
+
+// versionedKey is the state key of one version of an internal key.
+func versionedKey(internalKey []byte, ts hlc.Timestamp) []byte {
+	return AppendTimestamp(DataKey(internalKey), ts)
+}
+
 func hash32(key []byte) uint32 {
 	h := spaolacci.New32()
 	_, _ = h.Write(key)
@@ -68,7 +76,7 @@ func TestStateKeysSort(t *testing.T) {
 				want = t2.Compare(t1)
 			}
 		}
-		s1, s2 := VersionedKey(k1, t1), VersionedKey(k2, t2)
+		s1, s2 := versionedKey(k1, t1), versionedKey(k2, t2)
 		if got := cockroachkvs.Compare(s1, s2); got != want {
 			t.Fatalf("%s against %s: %d, want %d", PrettyState(s1), PrettyState(s2), got, want)
 		}
@@ -88,7 +96,7 @@ func b2i(b bool) int {
 func TestVersionedKeyComesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key, ts := genKey.Draw(t, "key"), genTimestamp.Draw(t, "ts")
-		stateKey := VersionedKey(key, ts)
+		stateKey := versionedKey(key, ts)
 		if len(stateKey) != VersionedKeySize(key, ts) {
 			t.Fatalf("%d bytes, want %d", len(stateKey), VersionedKeySize(key, ts))
 		}
@@ -96,7 +104,7 @@ func TestVersionedKeyComesBack(t *testing.T) {
 			uint64(ts.Wall), ts.Logical); !bytes.Equal(stateKey, want) {
 			t.Fatalf("%x, cockroachkvs says %x", stateKey, want)
 		}
-		if again := AppendVersioned([]byte("x"), DataKey(key), ts); !bytes.Equal(again[1:], stateKey) {
+		if again := AppendTimestamp(append([]byte("x"), DataKey(key)...), ts); !bytes.Equal(again[1:], stateKey) {
 			t.Fatalf("%x and %x", again[1:], stateKey)
 		}
 		gotKey, gotTS, err := DecodeVersioned(stateKey)
@@ -113,8 +121,8 @@ func TestVersionedKeyComesBack(t *testing.T) {
 }
 
 func FuzzDecodeVersioned(f *testing.F) {
-	f.Add(VersionedKey([]byte("key"), hlc.Timestamp{Wall: 5}))
-	f.Add(VersionedKey([]byte("key"), hlc.Timestamp{Wall: 5, Logical: 6}))
+	f.Add(versionedKey([]byte("key"), hlc.Timestamp{Wall: 5}))
+	f.Add(versionedKey([]byte("key"), hlc.Timestamp{Wall: 5, Logical: 6}))
 	f.Add(DataKey([]byte("key\x00")))
 	f.Add(DataKey(nil))
 	f.Add([]byte{})
@@ -122,8 +130,8 @@ func FuzzDecodeVersioned(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stateKey []byte) {
 		_ = PrettyState(stateKey)
 		key, ts, err := DecodeVersioned(stateKey)
-		if err == nil && (!IsData(stateKey) || !bytes.Equal(VersionedKey(key, ts), stateKey)) {
-			t.Fatalf("%x decodes to %x %s, which is %x", stateKey, key, ts, VersionedKey(key, ts))
+		if err == nil && (!IsData(stateKey) || !bytes.Equal(versionedKey(key, ts), stateKey)) {
+			t.Fatalf("%x decodes to %x %s, which is %x", stateKey, key, ts, versionedKey(key, ts))
 		}
 	})
 }
@@ -160,7 +168,7 @@ func TestSpansHoldTheirKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		span, key := genSpan.Draw(t, "span"), genKey.Draw(t, "key")
 		want := span.Contains(key)
-		version := VersionedKey(key, genTimestamp.Draw(t, "ts"))
+		version := versionedKey(key, genTimestamp.Draw(t, "ts"))
 		if got := in(DataSpan(span), version); got != want {
 			t.Fatalf("%s in the data of %s: %v", PrettyState(version), span, got)
 		}
@@ -176,7 +184,7 @@ func TestSpansHoldTheirKeys(t *testing.T) {
 		other := PartitionID(rapid.Uint64().Draw(t, "other"))
 		local := LocalKey(id, suffix)
 		if !in(LocalSpan(id), local) || (other != id && in(LocalSpan(other), local)) ||
-			!in(LocalTableSpan(), local) {
+			!in(localTableSpan, local) {
 			t.Fatalf("%s and the spans of %s and %s", PrettyState(local), id, other)
 		}
 		if gotID, gotSuffix, err := DecodeLocalKey(local); err != nil || gotID != id ||
@@ -184,7 +192,7 @@ func TestSpansHoldTheirKeys(t *testing.T) {
 			t.Fatalf("%x comes back as %s %q, %v", local, gotID, gotSuffix, err)
 		}
 		// The tables do not meet.
-		for i, s := range []Span{LocalTableSpan(), AnchorSpan(Span{}), DataSpan(Span{})} {
+		for i, s := range []Span{localTableSpan, AnchorSpan(Span{}), DataSpan(Span{})} {
 			for j, k := range [][]byte{local, anchor, version} {
 				if in(s, k) != (i == j) {
 					t.Fatalf("%s and table %d", PrettyState(k), i+1)
@@ -323,7 +331,7 @@ func TestPrettyIsPrintable(t *testing.T) {
 		key := rapid.SliceOf(rapid.Byte()).Draw(t, "key")
 		for _, s := range []string{Pretty(key), PrettyState(key),
 			PrettyState(LocalKey(7, string(key))), PrettyState(AnchorKey(key, "x")),
-			PrettyState(VersionedKey(key, hlc.Timestamp{Wall: 1})), Span{Start: key}.String()} {
+			PrettyState(versionedKey(key, hlc.Timestamp{Wall: 1})), Span{Start: key}.String()} {
 			for _, r := range s {
 				if !unicode.IsPrint(r) {
 					t.Fatalf("%q is not printable", s)
@@ -334,7 +342,7 @@ func TestPrettyIsPrintable(t *testing.T) {
 			}
 		}
 	})
-	versioned := VersionedKey([]byte("k\x00"), hlc.Timestamp{Wall: 1_000000002, Logical: 3})
+	versioned := versionedKey([]byte("k\x00"), hlc.Timestamp{Wall: 1_000000002, Logical: 3})
 	if got := PrettyState(versioned); got != `data "k\x00" at 1.000000002.3` {
 		t.Error(got)
 	}

@@ -48,11 +48,6 @@ func LocalSpan(id PartitionID) Span {
 	return Span{Start: append(start, sentinel), End: append(end, sentinel)}
 }
 
-// LocalTableSpan is the state span of what all partitions keep by their ids.
-func LocalTableSpan() Span {
-	return Span{Start: []byte{tableLocal, sentinel}, End: []byte{tableAnchor, sentinel}}
-}
-
 // DecodeLocalKey is the reverse of LocalKey.
 func DecodeLocalKey(stateKey []byte) (PartitionID, string, error) {
 	n := len(stateKey)
@@ -74,14 +69,8 @@ func DataKey(internalKey []byte) []byte {
 	return AppendDataKey(make([]byte, 0, len(internalKey)+2+logicalSuffix), internalKey)
 }
 
-// AppendVersioned appends dataKey, as DataKey made it, with a timestamp. A zero timestamp appends
-// dataKey as it is.
-func AppendVersioned(dst, dataKey []byte, ts hlc.Timestamp) []byte {
-	return AppendTimestamp(append(dst, dataKey...), ts)
-}
-
 // AppendTimestamp turns the unversioned data key that dst ends with into the versioned one, in
-// place.
+// place. A zero timestamp leaves it as it is.
 func AppendTimestamp(dst []byte, ts hlc.Timestamp) []byte {
 	if ts.IsZero() {
 		return dst
@@ -94,12 +83,7 @@ func AppendTimestamp(dst []byte, ts hlc.Timestamp) []byte {
 	return append(dst, logicalSuffix)
 }
 
-// VersionedKey is the state key of one version of an internal key.
-func VersionedKey(internalKey []byte, ts hlc.Timestamp) []byte {
-	return AppendTimestamp(DataKey(internalKey), ts)
-}
-
-// VersionedKeySize is the length of VersionedKey(internalKey, ts).
+// VersionedKeySize is the length of the state key of one version of an internal key.
 func VersionedKeySize(internalKey []byte, ts hlc.Timestamp) int {
 	size := len(internalKey) + 2
 	switch {
@@ -118,7 +102,7 @@ func IsData(stateKey []byte) bool { return len(stateKey) > 0 && stateKey[0] == t
 
 // DecodeVersioned splits the state key of a version, or an unversioned data key (then ts is zero),
 // into the internal key, which aliases the argument, and the timestamp. It fails on a key that
-// AppendVersioned cannot have made.
+// AppendTimestamp cannot have made.
 func DecodeVersioned(stateKey []byte) (internalKey []byte, ts hlc.Timestamp, err error) {
 	n := len(stateKey)
 	if n < 2 || stateKey[0] != tableData {

@@ -26,7 +26,7 @@ func benchState(b *testing.B, flush bool) *engine.State {
 				value[0] = byte(j)
 				at := hlc.Timestamp{Wall: 1763632000_000000000 + int64(j)}
 				id := RequestID{Client: 1, Sequence: uint64(j)}
-				if err := Put(batch, benchKey(nil, j), at, id, value); err != nil {
+				if err := put(batch, benchKey(nil, j), at, id, value); err != nil {
 					return err
 				}
 			}
@@ -61,7 +61,7 @@ func BenchmarkGet(b *testing.B) {
 		key := make([]byte, 0, 64)
 		for b.Loop() {
 			key = benchKey(key[:0], rand.IntN(benchRows))
-			if _, found, err := Newest(s, key); err != nil || !found {
+			if _, found, err := newest(s, key); err != nil || !found {
 				b.Fatal(found, err)
 			}
 		}
@@ -121,7 +121,7 @@ func BenchmarkPut(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		batch.Reset()
-		if err := Put(batch, key, hlc.Timestamp{Wall: 1, Logical: 1},
+		if err := put(batch, key, hlc.Timestamp{Wall: 1, Logical: 1},
 			RequestID{Client: 1, Sequence: 1}, value); err != nil {
 			b.Fatal(err)
 		}

@@ -112,7 +112,7 @@ func (g *Getter) GetUncertain(key []byte, at, limit hlc.Timestamp) (Version, boo
 }
 
 // FindRequest looks for the version that a request wrote, among those above after. The value is a
-// copy. Nobody's request is never found.
+// copy. The zero request is never found.
 func (g *Getter) FindRequest(key []byte, after hlc.Timestamp, id RequestID) (Version, bool, error) {
 	if id.IsZero() {
 		return Version{}, false, nil
@@ -157,22 +157,10 @@ func Get(r engine.Reader, key []byte, at hlc.Timestamp) (Version, bool, error) {
 	return once(r, func(g *Getter) (Version, bool, error) { return g.Get(key, at) })
 }
 
-// Newest returns the newest version; a tombstone is one too. The value is a copy.
-func Newest(r engine.Reader, key []byte) (Version, bool, error) {
-	return Get(r, key, hlc.MaxTimestamp)
-}
-
 // GetUncertain is Get, and fails with an *UncertaintyError if there is a version above at and at or
 // below limit.
 func GetUncertain(r engine.Reader, key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
 	return once(r, func(g *Getter) (Version, bool, error) { return g.GetUncertain(key, at, limit) })
-}
-
-// FindRequest looks for the version that a request wrote, among those above after. The value is a
-// copy.
-func FindRequest(r engine.Reader, key []byte, after hlc.Timestamp,
-	id RequestID) (Version, bool, error) {
-	return once(r, func(g *Getter) (Version, bool, error) { return g.FindRequest(key, after, id) })
 }
 
 // decode is the version on which an iterator stands, and its internal key. Both are valid until the

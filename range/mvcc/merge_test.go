@@ -41,9 +41,9 @@ func TestMergeBesideScans(t *testing.T) {
 			written[string(key)+ts.String()] = true
 			var err error
 			if rapid.IntRange(0, 3).Draw(t, "tombstone") == 0 {
-				err = Delete(b, key, ts, RequestID{})
+				err = remove(b, key, ts, RequestID{})
 			} else {
-				err = Put(b, key, ts, RequestID{}, genValue.Draw(t, "value"))
+				err = put(b, key, ts, RequestID{}, genValue.Draw(t, "value"))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -153,7 +153,7 @@ func checkMerge(t *rapid.T, s *engine.State, partitions int) {
 		if n := len(got); n > 0 && (got[n-1].key < string(result.Resume)) == o.Reverse {
 			t.Fatalf("merge %+v resumes at %q after %q", o, result.Resume, got[n-1].key)
 		}
-		span = result.Rest(span, o.Reverse)
+		span = remainder(result, span, o.Reverse)
 	}
 	if uncertain {
 		t.Fatalf("merge %+v met no uncertain version, and the scan of a source did", o)

@@ -216,7 +216,7 @@ func TestBesideModel(t *testing.T) {
 					t.Fatalf("get %q at %s until %s: %v %v %v, want %v %v %v", key, at, limit, got,
 						found, err, want, wantFound, wantErr)
 				}
-				got, found, err = Newest(s, key)
+				got, found, err = newest(s, key)
 				want, wantFound = m.get(key, hlc.MaxTimestamp)
 				if err != nil || found != wantFound || !sameVersion(got, want) {
 					t.Fatalf("newest %q: %v %v %v, want %v %v", key, got, found, err, want, wantFound)
@@ -232,7 +232,7 @@ func TestBesideModel(t *testing.T) {
 						break
 					}
 				}
-				got, found, err := FindRequest(s, key, after, id)
+				got, found, err := findRequest(s, key, after, id)
 				if err != nil || found != wantFound || !sameVersion(got, want) {
 					t.Fatalf("find %v of %q after %s: %v %v %v, want %v %v", id, key, after, got,
 						found, err, want, wantFound)
@@ -303,7 +303,7 @@ func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 		if !result.More {
 			break
 		}
-		page.Span = result.Rest(page.Span, page.Reverse)
+		page.Span = remainder(result, page.Span, page.Reverse)
 	}
 	if !sameUncertainty(err, wantErr) {
 		t.Fatalf("scan %+v: error %v, want %v", o, err, wantErr)

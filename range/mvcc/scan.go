@@ -34,7 +34,7 @@ type ScanResult struct {
 	// Rows and Bytes are what was emitted.
 	Rows  int
 	Bytes int64
-	// More: a limit ended the scan. The rest is the scan of Rest's span.
+	// More: a limit ended the scan. The next scan takes it up at Resume.
 	More bool
 	// Resume is where the rest begins: the Start of its span, or for a reverse scan its End. It is
 	// a copy.
@@ -42,16 +42,6 @@ type ScanResult struct {
 	// Waits is the highest timestamp of what was seen of versions with commit wait, tombstones too;
 	// zero if there was none.
 	Waits hlc.Timestamp
-}
-
-// Rest is the part of a span that a scan with this result left out. It is meaningful only if More.
-func (s ScanResult) Rest(span keys.Span, reverse bool) keys.Span {
-	if reverse {
-		span.End = s.Resume
-	} else {
-		span.Start = s.Resume
-	}
-	return span
 }
 
 // Scan reads the keys in a span as of a timestamp, in order, and hands those with a value to emit,

@@ -117,16 +117,6 @@ func uvarintSize(v uint64) int {
 	return n
 }
 
-// Put adds a version with a value to the batch. The arguments are copied.
-func Put(b *engine.StateBatch, key []byte, ts hlc.Timestamp, id RequestID, value []byte) error {
-	return Write(b, key, ts, Header{Kind: KindValue, Request: id}, value)
-}
-
-// Delete adds a tombstone to the batch.
-func Delete(b *engine.StateBatch, key []byte, ts hlc.Timestamp, id RequestID) error {
-	return Write(b, key, ts, Header{Kind: KindTombstone, Request: id}, nil)
-}
-
 // Write adds a version of either kind to the batch. The arguments are copied; a tombstone has no
 // value.
 func Write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value []byte) error {

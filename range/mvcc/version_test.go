@@ -55,28 +55,29 @@ func commit(t testing.TB, s *engine.State, fill func(b *engine.StateBatch) error
 // TestCorruptVersions: whatever is not a version is an error that names the key, from every way of
 // reading.
 func TestCorruptVersions(t *testing.T) {
+	victim := keys.AppendTimestamp(keys.DataKey([]byte("victim")), ts(5))
 	good := Header{Kind: KindValue, Request: RequestID{Client: 1, Sequence: 2}}.append(nil)
 	for name, c := range map[string]struct{ stateKey, stored []byte }{
-		"empty":     {keys.VersionedKey([]byte("victim"), ts(5)), nil},
-		"zeros":     {keys.VersionedKey([]byte("victim"), ts(5)), make([]byte, 30)},
-		"cut short": {keys.VersionedKey([]byte("victim"), ts(5)), good[:len(good)-1]},
-		"unknown flag": {keys.VersionedKey([]byte("victim"), ts(5)),
+		"empty":     {victim, nil},
+		"zeros":     {victim, make([]byte, 30)},
+		"cut short": {victim, good[:len(good)-1]},
+		"unknown flag": {victim,
 			append([]byte{good[0] | 0x20}, good[1:]...)},
-		"tombstone value": {keys.VersionedKey([]byte("victim"), ts(5)),
+		"tombstone value": {victim,
 			append(Header{Kind: KindTombstone}.append(nil), 'x')},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openState(t)
 			commit(t, s, func(b *engine.StateBatch) error {
-				return errors.Join(Put(b, []byte("before"), ts(1), RequestID{}, nil),
+				return errors.Join(put(b, []byte("before"), ts(1), RequestID{}, nil),
 					b.Set(c.stateKey, c.stored, nil))
 			})
 			all := keys.Span{}
 			key := []byte("victim")
 			_, _, get := Get(s, key, ts(9))
-			_, _, newest := Newest(s, key)
+			_, _, newest := newest(s, key)
 			_, _, uncertain := GetUncertain(s, key, ts(5), ts(9))
-			_, _, find := FindRequest(s, key, ts(1), RequestID{Client: 1, Sequence: 2})
+			_, _, find := findRequest(s, key, ts(1), RequestID{Client: 1, Sequence: 2})
 			_, forward := Scan(s, ScanOptions{Span: all, At: ts(9)}, nil)
 			_, reverse := Scan(s, ScanOptions{Span: all, At: ts(9), Reverse: true}, nil)
 			_, count := Count(s, ScanOptions{Span: all, At: ts(9)})
@@ -104,8 +105,8 @@ func TestWriteRefusesBadTimestamps(t *testing.T) {
 	b := s.NewBatch()
 	defer b.Close()
 	for _, bad := range []hlc.Timestamp{{}, {Wall: -1}} {
-		if Put(b, []byte("k"), bad, RequestID{}, nil) == nil ||
-			Delete(b, []byte("k"), bad, RequestID{}) == nil {
+		if put(b, []byte("k"), bad, RequestID{}, nil) == nil ||
+			remove(b, []byte("k"), bad, RequestID{}) == nil {
 			t.Errorf("wrote at %s", bad)
 		}
 	}
@@ -124,8 +125,8 @@ func TestWriteRefusesBadTimestamps(t *testing.T) {
 func TestEmitEndsScan(t *testing.T) {
 	s := openState(t)
 	commit(t, s, func(b *engine.StateBatch) error {
-		return errors.Join(Put(b, []byte("a"), ts(1), RequestID{}, nil),
-			Put(b, []byte("b"), ts(1), RequestID{}, nil))
+		return errors.Join(put(b, []byte("a"), ts(1), RequestID{}, nil),
+			put(b, []byte("b"), ts(1), RequestID{}, nil))
 	})
 	stop := errors.New("stop")
 	for _, reverse := range []bool{false, true} {
@@ -145,7 +146,7 @@ func TestManyVersionsAreSteppedOver(t *testing.T) {
 	commit(t, s, func(b *engine.StateBatch) error {
 		for k := range rows {
 			for v := range versions {
-				if err := Put(b, []byte{0, 0, 0, 7, byte(k)}, ts(int64(v+1)),
+				if err := put(b, []byte{0, 0, 0, 7, byte(k)}, ts(int64(v+1)),
 					RequestID{Client: 1, Sequence: uint64(v)}, []byte("v")); err != nil {
 					return err
 				}

@@ -81,7 +81,7 @@ func (c *core) Watch(ctx context.Context, after uint64,
 		changed, revision := c.changed, c.revision
 		var send []*clusterpb.TableUpdate
 		if after < c.compacted || (after == 0 && !greeted) {
-			u := Diff(newTable(), c.table)
+			u := diff(newTable(), c.table)
 			u.Reset_, u.Revision, u.Cluster = true, revision, testCluster
 			greeted = false
 			send = append(send, u)

@@ -160,11 +160,11 @@ func (f *follower) replaced() error {
 // publish shows a table to everybody, and keeps it on disk.
 func (f *follower) publish(old, next *Table, whole bool) {
 	n := f.node
-	delta := Diff(old, next)
+	delta := diff(old, next)
 	durable, known := delta, old
 	if whole {
 		known = newTable()
-		durable = Diff(known, next)
+		durable = diff(known, next)
 	}
 	if err := cacheUpdate(n.config.Log, next, withoutState(durable, known), whole); err != nil {
 		n.log.Warn("the partition table could not be kept on disk", "error", err)

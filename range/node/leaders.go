@@ -134,9 +134,9 @@ func (n *Node) Leader(id keys.PartitionID) *clusterpb.Leader {
 	return h.leaderHint()
 }
 
-// LeadersSince returns the leaders of this node's partitions that changed after a version, all that
+// leadersSince returns the leaders of this node's partitions that changed after a version, all that
 // are known for version 0, the version reached, and a channel that is closed at the next change.
-func (n *Node) LeadersSince(version uint64) (hints []*clusterpb.Leader, reached uint64,
+func (n *Node) leadersSince(version uint64) (hints []*clusterpb.Leader, reached uint64,
 	changed <-chan struct{}) {
 	n.leaders.mu.Lock()
 	reached, changed = n.leaders.mu.version, n.leaders.mu.changed

@@ -31,8 +31,8 @@ func (n *Node) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) 
 			return ctx.Err()
 		}
 	}
-	hints, version, changed := n.LeadersSince(0)
-	u := Diff(newTable(), seen)
+	hints, version, changed := n.leadersSince(0)
+	u := diff(newTable(), seen)
 	u.Leaders, u.Complete = hints, true
 	for {
 		if err := emitParts(u, emit); err != nil {
@@ -48,8 +48,8 @@ func (n *Node) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) 
 			return err
 		}
 		next := n.tables.load()
-		u = Diff(seen, next)
-		u.Leaders, version, changed = n.LeadersSince(version)
+		u = diff(seen, next)
+		u.Leaders, version, changed = n.leadersSince(version)
 		seen = next
 	}
 }

@@ -177,9 +177,9 @@ func (t *Table) replacedBy(fresh *Table) *Table {
 	return &next
 }
 
-// Diff is the update that leads from one table to a later one. Its cost is that of comparing two
+// diff is the update that leads from one table to a later one. Its cost is that of comparing two
 // lists of pointers: a follower of the table keeps the last one that it saw, and needs no queue.
-func Diff(from, to *Table) *clusterpb.TableUpdate {
+func diff(from, to *Table) *clusterpb.TableUpdate {
 	u := &clusterpb.TableUpdate{Cluster: to.Cluster, Revision: to.Revision}
 	for _, n := range to.Nodes() {
 		if from.nodes[keys.NodeID(n.Id)] != n {

@@ -70,14 +70,14 @@ func TestTableAgainstMaps(t *testing.T) {
 			if rapid.Bool().Draw(t, "keep") {
 				first = table
 			}
-			led := first.with(Diff(first, table))
+			led := first.with(diff(first, table))
 			if !slices.Equal(led.Partitions(), table.Partitions()) ||
 				!maps.Equal(led.nodes, table.nodes) || !maps.Equal(led.keyspaces, table.keyspaces) {
 				t.Fatal("the difference does not lead from the one to the other")
 			}
 			// A whole table of equal contents changes nothing.
-			copied := newTable().with(proto.Clone(Diff(newTable(), table)).(*clusterpb.TableUpdate))
-			if d := Diff(table, table.replacedBy(copied)); len(
+			copied := newTable().with(proto.Clone(diff(newTable(), table)).(*clusterpb.TableUpdate))
+			if d := diff(table, table.replacedBy(copied)); len(
 				d.Partitions,
 			)+len(
 				d.Nodes,
