@@ -30,8 +30,8 @@ func (c certificates) flags() []string {
 	return []string{"--tls-ca", c.authority, "--tls-cert", c.certificate, "--tls-key", c.key}
 }
 
-// httpClient makes a client for the HTTP addresses of servers with these certificates, and gives the
-// scheme of their URLs.
+// httpClient makes a client for the HTTP addresses of servers with these certificates, and gives
+// the scheme of their URLs.
 func (c certificates) httpClient() (*http.Client, string, error) {
 	if c.authority == "" {
 		return &http.Client{Transport: &http.Transport{}}, "http", nil

@@ -37,7 +37,8 @@ var echoService = grpc.ServiceDesc{
 	}},
 }
 
-// serveEcho is what the program does when it is started as the echo's server. It ends when it is killed.
+// serveEcho is what the program does when it is started as the echo's server. It ends when it is
+// killed.
 func serveEcho(address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -48,8 +49,8 @@ func serveEcho(address string) error {
 	return server.Serve(listener)
 }
 
-// measureEcho is the cost of asking another process over TCP and gRPC and getting as many bytes back, which no store
-// that speaks unary gRPC goes below.
+// measureEcho is the cost of asking another process over TCP and gRPC and getting as many bytes
+// back, which no store that speaks unary gRPC goes below.
 func measureEcho(ctx context.Context, log string, callers int, each time.Duration, size int) (_ limit, err error) {
 	addresses, err := process.FreeAddresses(1)
 	if err != nil {

@@ -20,9 +20,11 @@ import (
 const (
 	etcdName    = "etcd"
 	etcdMembers = 3
-	// etcdConnections is how many connections the client opens, all to the leader: what serves etcd best here.
+	// etcdConnections is how many connections the client opens, all to the leader: what serves etcd
+	// best here.
 	etcdConnections = 8
-	// etcdTransaction is how many puts one transaction of the load phase holds; etcd's own limit is 128.
+	// etcdTransaction is how many puts one transaction of the load phase holds; etcd's own limit is
+	// 128.
 	etcdTransaction = 100
 )
 
@@ -99,7 +101,8 @@ func (c *etcdCluster) subjects() []subject {
 	return []subject{{name: etcdName, driver: inProcess{target: c}}}
 }
 
-// connect finds the leader and opens all connections to it. Called again, it does so only if the leader has changed.
+// connect finds the leader and opens all connections to it. Called again, it does so only if the
+// leader has changed.
 func (c *etcdCluster) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -136,7 +139,8 @@ func dialETCD(endpoint string) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// findLeader asks every member who leads, and returns the client address of the one that says it does itself.
+// findLeader asks every member who leads, and returns the client address of the one that says it
+// does itself.
 func (c *etcdCluster) findLeader(ctx context.Context) (string, error) {
 	var last error
 	for _, endpoint := range c.endpoints {
@@ -203,8 +207,8 @@ func (c *etcdCluster) Put(ctx context.Context, key, value []byte) error {
 	return err
 }
 
-// Scan asks for all keys from `from` on, at most limit of them. etcd walks its index to the end of the range whatever the
-// limit (it counts the rest), which is what makes its scans slow.
+// Scan asks for all keys from `from` on, at most limit of them. etcd walks its index to the end of
+// the range whatever the limit (it counts the rest), which is what makes its scans slow.
 func (c *etcdCluster) Scan(ctx context.Context, from []byte, limit int) (int, error) {
 	response, err := c.client().Get(ctx, string(from), clientv3.WithFromKey(), clientv3.WithLimit(int64(limit)))
 	if err != nil {

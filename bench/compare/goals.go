@@ -79,7 +79,8 @@ func judge(summaries []summary) []verdict {
 				Etcd: g.value(etcd), Tidemark: g.value(tidemark), Ratio: g.value(tidemark) / g.value(etcd),
 				AtLeast: g.AtLeast, AtMost: g.AtMost,
 			}
-			// A store that answers with errors has met nothing; and a median of no successes would be a splendid 0.
+			// A store that answers with errors has met nothing; and a median of no successes would
+			// be a splendid 0.
 			usable := tidemark.Throughput.Low > 0 && tidemark.Errors == 0
 			if g.AtLeast > 0 {
 				v.Met = usable && v.Ratio >= g.AtLeast

@@ -24,12 +24,13 @@ type limit struct {
 	Throughput float64       `json:"throughput"`
 	P50        time.Duration `json:"p50"`
 	P99        time.Duration `json:"p99"`
-	// CPUPerThousand is processor seconds per 1,000 operations of the process that does the work: the server of the echo,
-	// this process for the others.
+	// CPUPerThousand is processor seconds per 1,000 operations of the process that does the work:
+	// the server of the echo, this process for the others.
 	CPUPerThousand float64 `json:"cpu_seconds_per_1000"`
 }
 
-// measureLimits measures each limit for the given time: an echo over gRPC, synced commits of Pebble, and fdatasync.
+// measureLimits measures each limit for the given time: an echo over gRPC, synced commits of
+// Pebble, and fdatasync.
 func measureLimits(ctx context.Context, dir string, each time.Duration, valueSize int) ([]limit, error) {
 	var limits []limit
 	for _, callers := range []int{1, 64, 256} {
@@ -56,8 +57,8 @@ func measureLimits(ctx context.Context, dir string, each time.Duration, valueSiz
 	return limits, nil
 }
 
-// closedLoop lets callers call again and again for a while, and reports what came of it. The processor time is that of
-// the process with the given number.
+// closedLoop lets callers call again and again for a while, and reports what came of it. The
+// processor time is that of the process with the given number.
 func closedLoop(ctx context.Context, name string, pid, callers int, each time.Duration, call func(ctx context.Context, caller int) error) (limit, error) {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
@@ -121,7 +122,8 @@ func perThousand(seconds float64, operations int64) float64 {
 	return seconds / float64(operations) * 1000
 }
 
-// measurePebble is the cost of a durable write by itself: one database, default options, each commit synced.
+// measurePebble is the cost of a durable write by itself: one database, default options, each
+// commit synced.
 func measurePebble(ctx context.Context, dir string, callers int, each time.Duration, size int) (limit, error) {
 	db, err := pebble.Open(dir, &pebble.Options{Logger: silent{}})
 	if err != nil {
@@ -145,8 +147,9 @@ func (silent) Fatalf(format string, arguments ...any) {
 	pebble.DefaultLogger.Fatalf(format, arguments...)
 }
 
-// measureSync is the disk by itself: a write of the given size followed by fdatasync, at the end of a growing file or
-// again and again in a file that is already there (which spares the filesystem the new length).
+// measureSync is the disk by itself: a write of the given size followed by fdatasync, at the end of
+// a growing file or again and again in a file that is already there (which spares the filesystem
+// the new length).
 func measureSync(ctx context.Context, path string, overwrite bool, each time.Duration, size int) (limit, error) {
 	name := "fdatasync, append"
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)

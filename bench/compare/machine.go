@@ -34,7 +34,8 @@ func (m machine) String() string {
 	return fmt.Sprintf("%s, %d cores, %d MB, Linux %s, %s, %s", m.CPU, m.Cores, m.MemoryMB, m.Kernel, m.Filesystem, m.Go)
 }
 
-// readText is a file's content, empty if there is none: the description is then incomplete, and says so.
+// readText is a file's content, empty if there is none: the description is then incomplete, and
+// says so.
 func readText(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -72,7 +73,8 @@ func parseMemory(meminfo string) int {
 	return 0
 }
 
-// parseFilesystem names the type and options of the mount that holds dir: the longest mount point that is a prefix.
+// parseFilesystem names the type and options of the mount that holds dir: the longest mount point
+// that is a prefix.
 func parseFilesystem(mounts, dir string) string {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

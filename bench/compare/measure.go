@@ -51,7 +51,8 @@ type load struct {
 	ValueSize int
 }
 
-// loads come in this order: those that only read first, because puts add versions that later reads have to pass.
+// loads come in this order: those that only read first, because puts add versions that later reads
+// have to pass.
 var loads = []load{
 	{Name: getMany, Workload: bench.Get(), Clients: 64},
 	{Name: getOne, Workload: bench.Get(), Clients: 1},
@@ -167,8 +168,8 @@ func (l load) config(z size, turn int) bench.Config {
 	return c
 }
 
-// profileRun runs a load once more with profilers on, and leaves a profile of each server, and of the
-// client, in a directory below dir. It is a run of its own because profiling costs.
+// profileRun runs a load once more with profilers on, and leaves a profile of each server, and of
+// the client, in a directory below dir. It is a run of its own because profiling costs.
 func profileRun(ctx context.Context, dir string, sys system, s subject, l load, z size) error {
 	servers, ok := sys.(profiler)
 	if !ok {
@@ -194,8 +195,8 @@ func fileName(words string) string {
 	return strings.ToLower(strings.Join(strings.FieldsFunc(words, func(r rune) bool { return r == ' ' || r == ',' }), "-"))
 }
 
-// settle waits until the servers use less than a tenth of a core together, or 20 s have passed: then they are measured
-// with what they are busy with, and that is theirs too.
+// settle waits until the servers use less than a tenth of a core together, or 20 s have passed:
+// then they are measured with what they are busy with, and that is theirs too.
 func settle(ctx context.Context, servers []*process.Process) error {
 	const (
 		interval = 300 * time.Millisecond
@@ -244,7 +245,8 @@ func usageOf(servers []*process.Process) (process.Usage, error) {
 	return sum, nil
 }
 
-// killAll ends all processes at once; what they stored is thrown away afterwards, so there is nothing to close.
+// killAll ends all processes at once; what they stored is thrown away afterwards, so there is
+// nothing to close.
 func killAll(processes []*process.Process) error {
 	var failures []error
 	for _, p := range processes {

@@ -36,7 +36,8 @@ func rangeName(partitions int) string {
 	return fmt.Sprintf("Tidemark, %d range partitions", partitions)
 }
 
-// evenly cuts the keys that bench makes into that many parts: a prefix, and hexadecimal digits that are all as likely.
+// evenly cuts the keys that bench makes into that many parts: a prefix, and hexadecimal digits that
+// are all as likely.
 func evenly(partitions int) [][]byte {
 	var at [][]byte
 	for i := 1; i < partitions; i++ {

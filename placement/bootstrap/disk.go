@@ -13,7 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
 )
 
-// The file: magic, format, length (4 bytes), content, CRC-32C of all before. It is replaced, never changed.
+// The file: magic, format, length (4 bytes), content, CRC-32C of all before. It is replaced, never
+// changed.
 const (
 	fileName     = "BOOTSTRAP"
 	fileMagic    = "TMBS"
@@ -27,7 +28,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type Disk interface {
 	// Load returns what was stored last; nil if nothing ever was.
 	Load() (*bootstrappb.State, error)
-	// Store replaces it. When it returns nil, a crash leaves the new state; if it fails or the process dies, the old or the new.
+	// Store replaces it. When it returns nil, a crash leaves the new state; if it fails or the
+	// process dies, the old or the new.
 	Store(*bootstrappb.State) error
 }
 

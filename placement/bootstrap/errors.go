@@ -20,7 +20,8 @@ var (
 	ErrState = errors.New("the file about the forming of the core is damaged")
 )
 
-// NotMemberError says that the core exists already and that this server, by the name in its directory, is not part of it.
+// NotMemberError says that the core exists already and that this server, by the name in its
+// directory, is not part of it.
 type NotMemberError struct {
 	// Self is the address of this server, Peer that of the member that told.
 	Self, Peer string
@@ -44,7 +45,8 @@ func (e *NotMemberError) Error() string {
 // Is makes errors.Is(err, ErrNotMember) true.
 func (e *NotMemberError) Is(target error) bool { return target == ErrNotMember }
 
-// ListChangedError says that a server was started with another list than that with which its core was formed.
+// ListChangedError says that a server was started with another list than that with which its core
+// was formed.
 type ListChangedError struct {
 	Self     string
 	Core     []string

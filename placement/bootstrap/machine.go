@@ -9,13 +9,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// machine is the protocol of one server. It does no I/O: a step returns the state that has to be on disk before anything that
-// follows from it is said, and adopt makes that state the machine's own.
+// machine is the protocol of one server. It does no I/O: a step returns the state that has to be on
+// disk before anything that follows from it is said, and adopt makes that state the machine's own.
 type machine struct {
 	self string
 	core []string // sorted, self among them
 	disk *bootstrappb.State
-	// heard is the latest hello of each listed peer, by address. Those of servers that are not listed are not kept.
+	// heard is the latest hello of each listed peer, by address. Those of servers that are not
+	// listed are not kept.
 	heard map[string]*clusterpb.BootstrapHello
 }
 
@@ -131,8 +132,8 @@ func (m *machine) accept(f *clusterpb.Founding) (next *bootstrappb.State, err er
 	return m.with(func(s *bootstrappb.State) { s.Accepted = toDisk(f) }), nil
 }
 
-// propose returns the founding that this server proposes, if it is the one to do so and everything is as it should be.
-// random is the id of the cluster, if a new founding is made.
+// propose returns the founding that this server proposes, if it is the one to do so and everything
+// is as it should be. random is the id of the cluster, if a new founding is made.
 func (m *machine) propose(random uint64) (f *clusterpb.Founding, next *bootstrappb.State) {
 	if m.disk.Founded || m.core[0] != m.self {
 		return nil, nil
@@ -158,7 +159,8 @@ func (m *machine) propose(random uint64) (f *clusterpb.Founding, next *bootstrap
 	return f, m.with(func(s *bootstrappb.State) { s.Proposed, s.Accepted = toDisk(f), toDisk(f) })
 }
 
-// obstacle says in words what keeps the core from being formed; empty: nothing that this server can see.
+// obstacle says in words what keeps the core from being formed; empty: nothing that this server can
+// see.
 func (m *machine) obstacle() string {
 	if f := fromDisk(m.disk.Accepted); f != nil && !slices.Equal(memberAddresses(f), m.core) {
 		return fmt.Sprintf("%s has agreed to form a core of %s: %s; start all servers with that list, or empty all their data directories "+

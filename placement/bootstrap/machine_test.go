@@ -12,14 +12,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// sim is servers and the messages between them, which are delivered in any order, late, twice or never. The disk of a server
-// is the state that its machine adopted.
+// sim is servers and the messages between them, which are delivered in any order, late, twice or
+// never. The disk of a server is the state that its machine adopted.
 type sim struct {
 	t        *rapid.T
 	servers  []*simServer
 	messages []message
 	lastID   uint64
-	// accepted has every founding that a server, by name, ever had on disk as accepted; founded every one that was founded.
+	// accepted has every founding that a server, by name, ever had on disk as accepted; founded
+	// every one that was founded.
 	accepted map[uint64]uint64
 	founded  map[uint64]*clusterpb.Founding
 }
@@ -137,9 +138,9 @@ func (s *sim) propose(i int) {
 	s.step(i, next, err)
 }
 
-// Whatever the order of messages, crashes, wiped disks and changed lists: no two foundings over a common server, and nobody
-// belongs to a core that does not have all its members' agreement. Without wiped disks and differing lists the core is formed
-// once messages get through.
+// Whatever the order of messages, crashes, wiped disks and changed lists: no two foundings over a
+// common server, and nobody belongs to a core that does not have all its members' agreement.
+// Without wiped disks and differing lists the core is formed once messages get through.
 func TestNeverTwoFoundings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &sim{t: t, accepted: map[uint64]uint64{}, founded: map[uint64]*clusterpb.Founding{}}

@@ -33,7 +33,8 @@ type Config struct {
 	// Core lists the addresses of all members, in any order. 1, 3 or 5.
 	Core  []string
 	Peers Peers
-	// Server is the random name that the data directory has already. 0: it is made up here, and kept on the Disk.
+	// Server is the random name that the data directory has already. 0: it is made up here, and
+	// kept on the Disk.
 	Server uint64
 
 	// Interval is the time between rounds of hello. Default 200 ms.
@@ -45,8 +46,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Member is one listed server's part in forming the core. It serves clusterpb.Bootstrap, before the core is formed and as
-// long as the server runs, so that members that were not there learn of it.
+// Member is one listed server's part in forming the core. It serves clusterpb.Bootstrap, before the
+// core is formed and as long as the server runs, so that members that were not there learn of it.
 type Member struct {
 	clusterpb.UnimplementedBootstrapServer
 	config Config
@@ -171,11 +172,12 @@ func (m *Member) Silent() []string {
 	return silent
 }
 
-// quietStart is how long the members may take to find one another before the log says so: they are started one after the other.
+// quietStart is how long the members may take to find one another before the log says so: they are
+// started one after the other.
 const quietStart = 10 * time.Second
 
-// Run returns when the core is formed: at once if the disk knows it. It ends with an error if this server cannot be part of
-// the core, whatever happens, or if ctx ends.
+// Run returns when the core is formed: at once if the disk knows it. It ends with an error if this
+// server cannot be part of the core, whatever happens, or if ctx ends.
 func (m *Member) Run(ctx context.Context) (*clusterpb.Founding, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -25,7 +25,8 @@ var (
 	errSilent = errors.New("no answer")
 )
 
-// world is servers in one process. At one numbered point, a write to disk or a message, it can crash the server that does it.
+// world is servers in one process. At one numbered point, a write to disk or a message, it can
+// crash the server that does it.
 type world struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -228,7 +229,8 @@ func (w *world) check(formed map[string]*clusterpb.Founding) *clusterpb.Founding
 	return first
 }
 
-// A crash at any point, before or after any write or message, of whoever does it: the core is formed, once.
+// A crash at any point, before or after any write or message, of whoever does it: the core is
+// formed, once.
 func TestEveryCrashPoint(t *testing.T) {
 	for _, core := range [][]string{{"a"}, {"a", "b", "c"}} {
 		for _, after := range []bool{false, true} {
@@ -315,7 +317,8 @@ func TestWipedMemberStaysOut(t *testing.T) {
 	})
 }
 
-// A disk that is replaced while the core forms: nothing is formed with half of it, and the servers say what to do.
+// A disk that is replaced while the core forms: nothing is formed with half of it, and the servers
+// say what to do.
 func TestWipedWhileForming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b", "c")

@@ -11,7 +11,8 @@ import (
 // Node is a data node that can be given replicas.
 type Node struct {
 	ID keys.NodeID
-	// Region and Zone say where it is; both may be empty. Zones of the same name in different regions are different.
+	// Region and Zone say where it is; both may be empty. Zones of the same name in different
+	// regions are different.
 	Region, Zone string
 	// Alive nodes are given replicas, others are not.
 	Alive bool
@@ -68,7 +69,8 @@ func (r Reason) String() string {
 		r.Replicas, r.Zones, r.OfZones, r.Regions, r.OfRegions, r.Leads, r.LeadsLeast)
 }
 
-// Waits says what a keyspace with that many replicas waits for, in words; empty if it can be placed now.
+// Waits says what a keyspace with that many replicas waits for, in words; empty if it can be placed
+// now.
 func Waits(nodes []Node, replicas int) string {
 	alive := 0
 	for _, n := range nodes {
@@ -86,7 +88,8 @@ func Waits(nodes []Node, replicas int) string {
 	return fmt.Sprintf("%d more %s (has %d alive, needs %d)", replicas-alive, noun, alive, replicas)
 }
 
-// Assign places the partitions of the Spec on the nodes that are alive, given where everything else is.
+// Assign places the partitions of the Spec on the nodes that are alive, given where everything else
+// is.
 func Assign(nodes []Node, spec Spec, placed []Placed) (Plan, error) {
 	if spec.Replicas < 1 || spec.Partitions < 0 {
 		return Plan{}, fmt.Errorf("cannot place %d partitions with %d replicas each", spec.Partitions, spec.Replicas)
@@ -239,8 +242,8 @@ func (t *topology) choose(replicas int) []*node {
 	return set
 }
 
-// better says whether the next replica of the partition at hand should rather be on n than on m. Between equals the one
-// that is listed first, which has the lower id, stays.
+// better says whether the next replica of the partition at hand should rather be on n than on m.
+// Between equals the one that is listed first, which has the lower id, stays.
 func (n *node) better(m *node) bool {
 	if n.zone != m.zone {
 		if c := n.zone.replicas - m.zone.replicas; c != 0 {

@@ -55,7 +55,8 @@ func assign(t rapid.TB, nodes []Node, spec Spec, placed []Placed) []Placed {
 	return placed
 }
 
-// symmetrical draws a cluster in which every region has as many zones and every zone as many nodes as any other.
+// symmetrical draws a cluster in which every region has as many zones and every zone as many nodes
+// as any other.
 func symmetrical(t *rapid.T) []Node {
 	regions := rapid.IntRange(1, 3).Draw(t, "regions")
 	zones := rapid.IntRange(1, 4).Draw(t, "zones")
@@ -71,7 +72,8 @@ func symmetrical(t *rapid.T) []Node {
 	return nodes
 }
 
-// Where the cluster is symmetrical, each keyspace is spread evenly, and so are all of them together.
+// Where the cluster is symmetrical, each keyspace is spread evenly, and so are all of them
+// together.
 func TestEvenWhereSymmetrical(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := symmetrical(t)
@@ -94,16 +96,16 @@ func TestEvenWhereSymmetrical(t *testing.T) {
 		if n := spread(all.replicas); n > 1 {
 			t.Fatalf("replicas per node differ by %d: %v", n, all.replicas)
 		}
-		// The replicas of a small keyspace may be where they cannot make up for the leaders of another: with one replica
-		// there is no choice at all.
+		// The replicas of a small keyspace may be where they cannot make up for the leaders of
+		// another: with one replica there is no choice at all.
 		if n := spread(all.leads); n > 2 && len(factors) == 1 {
 			t.Fatalf("leaders per node differ by %d: %v", n, all.leads)
 		}
 	})
 }
 
-// Whatever the cluster: replicas on distinct nodes that are alive, over as many zones as possible; the same plan in whatever
-// order nodes and partitions are listed.
+// Whatever the cluster: replicas on distinct nodes that are alive, over as many zones as possible;
+// the same plan in whatever order nodes and partitions are listed.
 func TestAnyCluster(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Node {

@@ -26,9 +26,9 @@ func (l *load) add(n int) {
 	l.all += n
 }
 
-// evenLeaders moves leadership from a node that leads more to one that leads fewer, along a chain of partitions each of whose
-// leaders hands over to the next, for as long as that makes it more even. Every round lowers the sum of the squares, so it
-// ends.
+// evenLeaders moves leadership from a node that leads more to one that leads fewer, along a chain
+// of partitions each of whose leaders hands over to the next, for as long as that makes it more
+// even. Every round lowers the sum of the squares, so it ends.
 func (t *topology) evenLeaders(sets [][]*node) {
 	led := make(map[*node][]int, len(t.nodes)) // sets by their leader
 	for i, set := range sets {
@@ -52,8 +52,8 @@ func (t *topology) evenLeaders(sets [][]*node) {
 	}
 }
 
-// handOver looks, breadth first, for a chain from a node to one that would still lead fewer after it got one more, and moves
-// leadership along it.
+// handOver looks, breadth first, for a chain from a node to one that would still lead fewer after
+// it got one more, and moves leadership along it.
 func (t *topology) handOver(from *node, sets [][]*node, led map[*node][]int) bool {
 	// Nothing to gain if no node leads few enough.
 	if !slices.ContainsFunc(t.nodes, func(n *node) bool { return worthwhile(from, n) }) {
@@ -94,8 +94,8 @@ func (t *topology) handOver(from *node, sets [][]*node, led map[*node][]int) boo
 	return false
 }
 
-// worthwhile says whether it is more even if from leads one fewer and to one more: in the keyspace, or over all keyspaces
-// and no less in this one.
+// worthwhile says whether it is more even if from leads one fewer and to one more: in the keyspace,
+// or over all keyspaces and no less in this one.
 func worthwhile(from, to *node) bool {
 	switch gain := from.leads.keyspace - to.leads.keyspace; {
 	case gain >= 2:

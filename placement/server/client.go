@@ -20,13 +20,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// forwardedHeader marks calls of the service Cluster that a server passes on. They are not passed on again.
+// forwardedHeader marks calls of the service Cluster that a server passes on. They are not passed
+// on again.
 const forwardedHeader = "tidemark-forwarded"
 
 // maxAttempt is the longest that one member is waited for before another is asked.
 const maxAttempt = 8 * time.Second
 
-// warnAfter is for how long a call may try before the log says so: while servers start and restart it is normal.
+// warnAfter is for how long a call may try before the log says so: while servers start and restart
+// it is normal.
 const warnAfter = 10 * time.Second
 
 // ClientConfig is what a Client is made of. Core and Conn must be set.
@@ -39,21 +41,23 @@ type ClientConfig struct {
 	// nil if it is not known to be so. It is for what errors say of members that were not asked.
 	Unreachable func(address string) error
 
-	// Attempt is how long a member has to answer; it doubles with every round of the members, up to maxAttempt. Default 1 s.
+	// Attempt is how long a member has to answer; it doubles with every round of the members, up to
+	// maxAttempt. Default 1 s.
 	Attempt time.Duration
-	// Pause before all members are asked again: the first, which doubles, and its cap. Defaults 50 ms and 1 s. Half of it is
-	// random.
+	// Pause before all members are asked again: the first, which doubles, and its cap. Defaults 50
+	// ms and 1 s. Half of it is random.
 	MinPause, MaxPause time.Duration
 	// Random is the source of jitter and tokens. Default math/rand/v2.
 	Random func() uint64
-	// Cluster is the cluster that the caller belongs to, 0 while it does not know; nil: it never says. Streams of another are
-	// refused.
+	// Cluster is the cluster that the caller belongs to, 0 while it does not know; nil: it never
+	// says. Streams of another are refused.
 	Cluster func() uint64
 	Logger  *slog.Logger
 }
 
-// Client reaches the core from anywhere: it finds the leader among the members, follows hints, and tries again, with pauses,
-// until the context ends. Everything it does may be done twice without harm. It is safe for concurrent use.
+// Client reaches the core from anywhere: it finds the leader among the members, follows hints, and
+// tries again, with pauses, until the context ends. Everything it does may be done twice without
+// harm. It is safe for concurrent use.
 type Client struct {
 	config ClientConfig
 	core   []string
@@ -157,7 +161,8 @@ func (c *Client) learn(from, leader string) {
 
 // attempts is what one call has met so far.
 type attempts struct {
-	// last is what to tell: the last error that is not merely a member's word that it does not lead, if there was one.
+	// last is what to tell: the last error that is not merely a member's word that it does not
+	// lead, if there was one.
 	last    error
 	refused bool
 	tried   int
@@ -291,8 +296,9 @@ func (c *Client) Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (
 	})
 }
 
-// Watch reads one stream of the table from one member: from a revision on, or everything if it is 0. It returns when the stream
-// ends, which a caller answers by calling again with the last revision; then another member is asked.
+// Watch reads one stream of the table from one member: from a revision on, or everything if it is
+// 0. It returns when the stream ends, which a caller answers by calling again with the last
+// revision; then another member is asked.
 func (c *Client) Watch(ctx context.Context, after uint64, take func(*clusterpb.TableUpdate) error) error {
 	if len(c.core) == 0 {
 		return &CoreUnavailableError{}
@@ -329,7 +335,8 @@ func forwarded(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, forwardedHeader, "1")
 }
 
-// CreateKeyspace passes a creation on to the leader. Without a token it gets one, so that it can be tried again.
+// CreateKeyspace passes a creation on to the leader. Without a token it gets one, so that it can be
+// tried again.
 func (c *Client) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error) {
 	if r.Token == 0 {
 		r = &clusterpb.CreateKeyspaceRequest{
@@ -344,7 +351,8 @@ func (c *Client) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspace
 	})
 }
 
-// DropKeyspace passes a drop on to the leader. Without a token it gets one, so that it can be tried again.
+// DropKeyspace passes a drop on to the leader. Without a token it gets one, so that it can be tried
+// again.
 func (c *Client) DropKeyspace(ctx context.Context, r *clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error) {
 	if r.Token == 0 {
 		r = &clusterpb.DropKeyspaceRequest{Name: r.Name, Token: c.config.Random() | 1}

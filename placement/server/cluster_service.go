@@ -14,25 +14,28 @@ import (
 )
 
 const (
-	// nameTimeout is how long a server waits for a keyspace to reach its own table that the core says exists.
+	// nameTimeout is how long a server waits for a keyspace to reach its own table that the core
+	// says exists.
 	nameTimeout = 10 * time.Second
 	// maxRows bounds the partitions and the leaders of one message of WatchTable.
 	maxRows = 2000
 )
 
-// ClusterConfig is what a ClusterService is made of. Client and Status must be set. Core and Table are asked at every call,
-// since a server serves before its parts are there.
+// ClusterConfig is what a ClusterService is made of. Client and Status must be set. Core and Table
+// are asked at every call, since a server serves before its parts are there.
 type ClusterConfig struct {
 	// Core gives this server's member of the core; nil if there is none, or none yet.
 	Core func() *Server
 	// Client is the way to the leader.
 	Client *Client
-	// Table gives the node's own copy of the table; nil if there is no node, or none yet. Then the core member's is used.
+	// Table gives the node's own copy of the table; nil if there is no node, or none yet. Then the
+	// core member's is used.
 	Table func() TableSource
-	// Status says what this server knows of itself: cluster, node, ready, waiting_for, version, core_trouble. It makes a new value
-	// every time.
+	// Status says what this server knows of itself: cluster, node, ready, waiting_for, version,
+	// core_trouble. It makes a new value every time.
 	Status func() *clusterpb.StatusResponse
-	// MaxClockOffset is how far the timestamps of one server may be ahead of another's clock (hlc.Clock.MaxAhead); clients are told. Zero: they are not.
+	// MaxClockOffset is how far the timestamps of one server may be ahead of another's clock
+	// (hlc.Clock.MaxAhead); clients are told. Zero: they are not.
 	MaxClockOffset time.Duration
 	// Registerer takes the service's metrics; nil: they are not shown.
 	Registerer prometheus.Registerer
@@ -98,8 +101,8 @@ func (s *ClusterService) Status(context.Context, *clusterpb.StatusRequest) (*clu
 	return st, nil
 }
 
-// answer does a call here if this server leads the core, and passes it on otherwise. What was passed on is not passed on
-// again: its sender follows the hint.
+// answer does a call here if this server leads the core, and passes it on otherwise. What was
+// passed on is not passed on again: its sender follows the hint.
 func answer[Request, Response any](ctx context.Context, s *ClusterService, r Request,
 	here func(*Server, context.Context, Request) (Response, error), there func(*Client, context.Context, Request) (Response, error)) (Response, error) {
 	ctx, cancel := sooner(ctx)
@@ -131,8 +134,8 @@ func errNoMember() error {
 	return status.Error(codes.Unavailable, "this server is not a member of the core; check the --core list of the server that asks")
 }
 
-// CreateKeyspace implements clusterpb.ClusterServer. It returns when the keyspace is recorded; ListKeyspaces and WatchTable show
-// when it is ACTIVE.
+// CreateKeyspace implements clusterpb.ClusterServer. It returns when the keyspace is recorded;
+// ListKeyspaces and WatchTable show when it is ACTIVE.
 func (s *ClusterService) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error) {
 	return answer(ctx, s, r, (*Server).CreateKeyspace, (*Client).CreateKeyspace)
 }
@@ -204,11 +207,12 @@ func (s *ClusterService) watch(ctx context.Context, source TableSource, keyspace
 	}
 }
 
-// errArrived says that a keyspace has come that this server had not heard of: everything about it can be sent now.
+// errArrived says that a keyspace has come that this server had not heard of: everything about it
+// can be sent now.
 var errArrived = errors.New("the keyspace has arrived")
 
-// watchKeyspace sends what belongs to one keyspace. Until that is known nothing is sent, so that the caller gets an error and
-// nothing else if it does not exist.
+// watchKeyspace sends what belongs to one keyspace. Until that is known nothing is sent, so that
+// the caller gets an error and nothing else if it does not exist.
 func (s *ClusterService) watchKeyspace(ctx context.Context, source TableSource, name string, send func(*clusterpb.TableUpdate) error) error {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -303,7 +307,8 @@ func (f *filter) apply(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 	return out
 }
 
-// sendPieces sends an update in messages of bounded size. The first is the one that resets, the last the one that completes.
+// sendPieces sends an update in messages of bounded size. The first is the one that resets, the
+// last the one that completes.
 func sendPieces(u *clusterpb.TableUpdate, send func(*clusterpb.TableUpdate) error) error {
 	for len(u.Partitions) > maxRows || len(u.Leaders) > maxRows {
 		p, l := min(maxRows, len(u.Partitions)), min(maxRows, len(u.Leaders))

@@ -1,42 +1,50 @@
-// Package server is what the consistent core does for the cluster: it knows the nodes, the keyspaces and the partitions, and
-// tells everybody.
+// Package server is what the consistent core does for the cluster: it knows the nodes, the
+// keyspaces and the partitions, and tells everybody.
 //
 // # Parts
 //
-// Server is a member's side: the service Core for data nodes, and the core's half of the service Cluster. It keeps everything
-// in the core's store, under ReservedPrefix (metadata.go has the keys). Only the leader answers; the others refuse with
-// FailedPrecondition and a CoreHint. Watching is answered by any member that has a leader.
+// Server is a member's side: the service Core for data nodes, and the core's half of the service
+// Cluster. It keeps everything in the core's store, under ReservedPrefix (metadata.go has the
+// keys). Only the leader answers; the others refuse with FailedPrecondition and a CoreHint.
+// Watching is answered by any member that has a leader.
 //
-// Client finds the leader among the listed members, follows hints, and tries again until the caller's context ends. Data nodes
-// use it, and so does the service Cluster on every server that does not lead the core.
+// Client finds the leader among the listed members, follows hints, and tries again until the
+// caller's context ends. Data nodes use it, and so does the service Cluster on every server that
+// does not lead the core.
 //
-// ClusterService is the service Cluster on any server: it answers from what is there, and forwards the rest.
+// ClusterService is the service Cluster on any server: it answers from what is there, and forwards
+// the rest.
 //
 // # What is stored and what is not
 //
-// Stored, and so the same for every leader: nodes and the names of their directories, keyspaces, partitions, ids. Whether a node
-// is alive is a key under a lease of the store, which its heartbeats renew without a write. Who leads a partition, its size,
-// and how a node does are soft: the core's leader knows them from heartbeats, keeps the report with the highest epoch and term, and
-// a new leader asks for all of them anew.
+// Stored, and so the same for every leader: nodes and the names of their directories, keyspaces,
+// partitions, ids. Whether a node is alive is a key under a lease of the store, which its
+// heartbeats renew without a write. Who leads a partition, its size, and how a node does are soft:
+// the core's leader knows them from heartbeats, keeps the report with the highest epoch and term,
+// and a new leader asks for all of them anew.
 //
 // # Creating and dropping
 //
-// Creating a keyspace is one transaction: the name is taken, the ids are allocated, the keyspace is CREATING, and what is still
-// to be done is in a Creation record. From there the stepper goes on: it assigns the missing partitions and writes them in chunks,
-// and makes the keyspace ACTIVE with its last transaction. Dropping likewise: DROPPING in one transaction, the partitions go
-// in chunks, the keyspace last. Every transaction is conditional on the keyspace's record being what was read, so a step that is
-// repeated, or that a deposed leader had under way, does no harm; the next leader goes on from what the store has.
+// Creating a keyspace is one transaction: the name is taken, the ids are allocated, the keyspace is
+// CREATING, and what is still to be done is in a Creation record. From there the stepper goes on:
+// it assigns the missing partitions and writes them in chunks, and makes the keyspace ACTIVE with
+// its last transaction. Dropping likewise: DROPPING in one transaction, the partitions go in
+// chunks, the keyspace last. Every transaction is conditional on the keyspace's record being what
+// was read, so a step that is repeated, or that a deposed leader had under way, does no harm; the
+// next leader goes on from what the store has.
 //
-// INVARIANT: ids of nodes, keyspaces and partitions are taken from one counter record in the same transaction that uses them,
-// and the counters only rise. So no id is ever given out twice, whatever crashes.
+// INVARIANT: ids of nodes, keyspaces and partitions are taken from one counter record in the same
+// transaction that uses them, and the counters only rise. So no id is ever given out twice,
+// whatever crashes.
 //
-// Requests that create or drop carry a token. The latest maxTokens of them are kept with what was asked and what came of
-// it, so that a repeated request is answered and not done again.
+// Requests that create or drop carry a token. The latest maxTokens of them are kept with what was
+// asked and what came of it, so that a repeated request is answered and not done again.
 //
 // # Turns
 //
-// Registering, creating and dropping read, decide and write. They take turns within a leader (Server.turn), only to save them from
-// failing each other's conditions; correctness rests on the conditions.
+// Registering, creating and dropping read, decide and write. They take turns within a leader
+// (Server.turn), only to save them from failing each other's conditions; correctness rests on the
+// conditions.
 //
 // The package imports what lies below it: rpc, range/keys, and its siblings in placement.
 package server

@@ -23,7 +23,8 @@ func (s *Server) refused(leader keys.ReplicaID) error {
 	return withHint(codes.FailedPrecondition, text, address)
 }
 
-// withHint is an error that a member of the core has given itself: the hint tells it from one that the network made.
+// withHint is an error that a member of the core has given itself: the hint tells it from one that
+// the network made.
 func withHint(code codes.Code, text, leader string) error {
 	st, err := status.New(code, text).WithDetails(&clusterpb.CoreHint{Leader: leader})
 	if err != nil {
@@ -32,7 +33,8 @@ func withHint(code codes.Code, text, leader string) error {
 	return st.Err()
 }
 
-// hintOf finds the hint in an error. refused says that the member does not lead; otherwise it has troubles of its own.
+// hintOf finds the hint in an error. refused says that the member does not lead; otherwise it has
+// troubles of its own.
 func hintOf(err error) (leader string, refused, ok bool) {
 	st, isStatus := status.FromError(err)
 	if !isStatus {
@@ -65,6 +67,7 @@ func (s *Server) toStatus(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	// Everything else is the core's momentary state, and it is safe to ask again: see the package's comment on tokens.
+	// Everything else is the core's momentary state, and it is safe to ask again: see the package's
+	// comment on tokens.
 	return withHint(codes.Unavailable, fmt.Sprintf("the core: %v", err), "")
 }

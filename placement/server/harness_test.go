@@ -28,8 +28,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const testCluster = 0xc1
 
-// core is the members of a core that replicate perfectly: every proposal is applied by all at once. At one numbered proposal
-// the leader can lose its leadership, before the proposal or right after it.
+// core is the members of a core that replicate perfectly: every proposal is applied by all at once.
+// At one numbered proposal the leader can lose its leadership, before the proposal or right after
+// it.
 type core struct {
 	t       *testing.T
 	network *memnet.Network

@@ -15,7 +15,8 @@ import (
 // maxReports bounds the reports of one heartbeat.
 const maxReports = 100_000
 
-// Heartbeat implements clusterpb.CoreServer. It writes nothing as long as the node's lease has not run out.
+// Heartbeat implements clusterpb.CoreServer. It writes nothing as long as the node's lease has not
+// run out.
 func (s *Server) Heartbeat(ctx context.Context, h *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse, error) {
 	if err := s.checkCluster(h.Cluster); err != nil {
 		return nil, err

@@ -20,14 +20,15 @@ import (
 const (
 	// MaxNameLength is that of a keyspace's name.
 	MaxNameLength = 63
-	// MaxSplitBytes bounds the split points of one request together; a keyspace that needs more of them splits by itself.
+	// MaxSplitBytes bounds the split points of one request together; a keyspace that needs more of
+	// them splits by itself.
 	MaxSplitBytes = 1 << 20
 	// maxGCWindow is 100 years, in seconds.
 	maxGCWindow = 100 * 366 * 24 * 3600
 )
 
-// CreateKeyspace records a keyspace and returns; it becomes ACTIVE when its partitions have their replicas, which may have to
-// wait for nodes. Only the leader does it.
+// CreateKeyspace records a keyspace and returns; it becomes ACTIVE when its partitions have their
+// replicas, which may have to wait for nodes. Only the leader does it.
 func (s *Server) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error) {
 	if err := s.validate(r); err != nil {
 		return nil, err
@@ -90,7 +91,8 @@ func (s *Server) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspace
 	return &clusterpb.CreateKeyspaceResponse{Keyspace: ks}, nil
 }
 
-// DropKeyspace takes a keyspace's name away and has its partitions removed. Only the leader does it.
+// DropKeyspace takes a keyspace's name away and has its partitions removed. Only the leader does
+// it.
 func (s *Server) DropKeyspace(ctx context.Context, r *clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error) {
 	done, err := s.takeTurn(ctx)
 	if err != nil {
@@ -307,7 +309,8 @@ func (s *Server) findToken(v *store.View, token uint64) (*serverpb.Token, error)
 	return nil, nil
 }
 
-// remember keeps a token in the place of the oldest, with the counters that it takes its number from.
+// remember keeps a token in the place of the oldest, with the counters that it takes its number
+// from.
 func (s *Server) remember(ids *serverpb.Ids, t *serverpb.Token) []*storepb.Op {
 	number := ids.Token
 	ids.Token++

@@ -54,7 +54,8 @@ func (s *Server) ListKeyspaces(ctx context.Context, _ *clusterpb.ListKeyspacesRe
 	return response, nil
 }
 
-// ListPartitions lists the partitions of one keyspace, or of all, with what is known of them at run time.
+// ListPartitions lists the partitions of one keyspace, or of all, with what is known of them at run
+// time.
 func (s *Server) ListPartitions(ctx context.Context, r *clusterpb.ListPartitionsRequest, send func(*clusterpb.PartitionInfo) error) error {
 	v, err := s.view(ctx)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// ReservedPrefix is what placement's own keys in the core's store begin with. Clients may read them and not write them.
+	// ReservedPrefix is what placement's own keys in the core's store begin with. Clients may read
+	// them and not write them.
 	ReservedPrefix = "/_tidemark/"
 	// tablePrefix is what of that is sent to nodes and clients.
 	tablePrefix = ReservedPrefix + "table/"

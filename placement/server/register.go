@@ -19,7 +19,8 @@ import (
 // maxTextBytes bounds addresses, localities and versions.
 const maxTextBytes = 1024
 
-// RegisterNode implements clusterpb.CoreServer. A directory that asks again gets the node id that it has.
+// RegisterNode implements clusterpb.CoreServer. A directory that asks again gets the node id that
+// it has.
 func (s *Server) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequest) (*clusterpb.RegisterNodeResponse, error) {
 	switch {
 	// A server that is new does not know its cluster yet.
@@ -72,8 +73,8 @@ func (s *Server) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequ
 	return &clusterpb.RegisterNodeResponse{Cluster: s.config.Cluster, Node: uint64(id), LeaseMillis: uint64(s.config.NodeLease.Milliseconds())}, nil
 }
 
-// checkDirectory makes sure that a node id belongs to a directory: what was copied, wiped or replaced must not pose as the
-// node.
+// checkDirectory makes sure that a node id belongs to a directory: what was copied, wiped or
+// replaced must not pose as the node.
 func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) error {
 	var owner serverpb.Server
 	revision, err := load(v, directoryKey(id), &owner)
@@ -90,9 +91,11 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 	return nil
 }
 
-// displace declares dead whoever else is registered at the address that a node comes to: no two can listen there. So nothing is placed on a server whose disk
-// was lost, and that came back as another node, until its former lease runs out. A node that is there after all, because this one's address is a
-// mistake, is alive again with its next heartbeat. It comes before the record is written: an attempt that is cut short in between is repeated as a whole.
+// displace declares dead whoever else is registered at the address that a node comes to: no two can
+// listen there. So nothing is placed on a server whose disk was lost, and that came back as another
+// node, until its former lease runs out. A node that is there after all, because this one's address
+// is a mistake, is alive again with its next heartbeat. It comes before the record is written: an
+// attempt that is cut short in between is repeated as a whole.
 func (s *Server) displace(ctx context.Context, v *store.View, id keys.NodeID, address string) error {
 	for kv, err := range v.All([]byte(nodePrefix)) {
 		if err != nil {

@@ -26,7 +26,8 @@ type Config struct {
 	Cluster uint64
 	// Members are the members of the core, as they were founded.
 	Members []*clusterpb.CoreMember
-	// Silent says that nothing has been heard of another member for an election timeout; nil: not known.
+	// Silent says that nothing has been heard of another member for an election timeout; nil: not
+	// known.
 	Silent func(replica uint64) bool
 
 	// NodeLease is how long a node counts as alive after its last heartbeat. Default 9 s.
@@ -72,8 +73,8 @@ func (c *Config) ensureDefaults() error {
 	return nil
 }
 
-// Server is a core member's side of placement. It implements clusterpb.CoreServer, and is the backend of ClusterService on
-// its server.
+// Server is a core member's side of placement. It implements clusterpb.CoreServer, and is the
+// backend of ClusterService on its server.
 type Server struct {
 	clusterpb.UnimplementedCoreServer
 	config  Config
@@ -106,7 +107,8 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Close ends what runs. Calls and streams that are under way end by themselves soon; the store is closed after that.
+// Close ends what runs. Calls and streams that are under way end by themselves soon; the store is
+// closed after that.
 func (s *Server) Close() {
 	s.cancel()
 	s.running.Wait()
@@ -132,8 +134,8 @@ func (s *Server) LeaderAddress() string {
 // Members returns the members of the core.
 func (s *Server) Members() []*clusterpb.CoreMember { return slices.Clone(s.config.Members) }
 
-// Trouble is what keeps this member from a leader with a quorum, as far as it can tell: nil if it knows a leader and hears enough
-// of the members.
+// Trouble is what keeps this member from a leader with a quorum, as far as it can tell: nil if it
+// knows a leader and hears enough of the members.
 func (s *Server) Trouble() *CoreUnavailableError {
 	e := &CoreUnavailableError{Leaderless: s.LeaderAddress() == ""}
 	for _, m := range s.config.Members {

@@ -57,7 +57,8 @@ func TestRegister(t *testing.T) {
 		if r, err := client.Heartbeat(ctx, &clusterpb.HeartbeatRequest{Cluster: testCluster, Node: 2, Server: 11}); err == nil {
 			t.Errorf("a heartbeat with another directory: %v", r)
 		}
-		// A copy of a directory, on another machine, while the node is alive; and the node itself, when it has moved.
+		// A copy of a directory, on another machine, while the node is alive; and the node itself,
+		// when it has moved.
 		copied, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if r, err := client.Register(copied, &clusterpb.RegisterNodeRequest{Cluster: testCluster, Node: 2, Server: 12, Address: "c:1"}); err == nil || !strings.Contains(err.Error(), "copied?") {
@@ -78,7 +79,8 @@ func TestRegister(t *testing.T) {
 	})
 }
 
-// A node that comes to an address displaces the one that was there; should that be there after all, it is alive again with its next heartbeat.
+// A node that comes to an address displaces the one that was there; should that be there after all,
+// it is alive again with its next heartbeat.
 func TestNodeAtAnAddressThatIsTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		register := func(server, node uint64, address string) {
@@ -336,8 +338,8 @@ func TestTokensAndNames(t *testing.T) {
 	})
 }
 
-// The leader falls at each proposal of a creation and a drop, once before and once after it: the next leader completes
-// everything, and nothing is done twice.
+// The leader falls at each proposal of a creation and a drop, once before and once after it: the
+// next leader completes everything, and nothing is done twice.
 func TestNextLeaderContinues(t *testing.T) {
 	const partitions = 2*chunk + 10
 	for _, applied := range []bool{false, true} {

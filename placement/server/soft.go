@@ -55,7 +55,8 @@ func (s *soft) unleadLocked(id keys.NodeID, n *softNode) {
 	n.led = map[keys.PartitionID]struct{}{}
 }
 
-// heartbeat takes a heartbeat in, and says whether the node should send everything. room bounds the partitions.
+// heartbeat takes a heartbeat in, and says whether the node should send everything. room bounds the
+// partitions.
 func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (wantFull bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,14 +17,16 @@ import (
 const (
 	// chunk is how many partitions one transaction writes or removes.
 	chunk = 256
-	// Pauses of the stepper after a step that failed, which doubles up to the cap, and before it looks again by itself.
+	// Pauses of the stepper after a step that failed, which doubles up to the cap, and before it
+	// looks again by itself.
 	stepRetry    = 100 * time.Millisecond
 	maxStepRetry = 5 * time.Second
 	stepAgain    = 30 * time.Second
 )
 
-// step is the leader's background work: it takes keyspaces from CREATING to ACTIVE and from DROPPING to gone. It is one
-// goroutine, from New to Close. What it does next it reads from the store, so it matters little when it is interrupted.
+// step is the leader's background work: it takes keyspaces from CREATING to ACTIVE and from
+// DROPPING to gone. It is one goroutine, from New to Close. What it does next it reads from the
+// store, so it matters little when it is interrupted.
 func (s *Server) step() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -98,8 +100,8 @@ func (s *Server) claim(ctx context.Context) error {
 	return err
 }
 
-// create gives replicas to the partitions that have none, and makes the keyspace ACTIVE when all have. It does nothing while
-// there are not enough nodes.
+// create gives replicas to the partitions that have none, and makes the keyspace ACTIVE when all
+// have. It does nothing while there are not enough nodes.
 func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 	v := s.store.Stale()
 	nodes, err := loadNodes(v)
@@ -152,7 +154,8 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 	return err
 }
 
-// placements reads where all partitions are, and which of a creation are still missing, by their number within it.
+// placements reads where all partitions are, and which of a creation are still missing, by their
+// number within it.
 func placements(v *store.View, ks keys.KeyspaceID, c *serverpb.Creation) (placed []planner.Placed, missing []uint64, err error) {
 	there := make([]bool, c.Partitions)
 	for kv, err := range v.All([]byte(partitionPrefix)) {

@@ -18,8 +18,8 @@ import (
 const (
 	// tablePage is how many rows one update has at most, but for changes that came at one revision.
 	tablePage = 512
-	// tableCheck is how often a stream looks whether this member is still in touch with a leader, and whether the revision
-	// from which it could be resumed has fallen far behind.
+	// tableCheck is how often a stream looks whether this member is still in touch with a leader,
+	// and whether the revision from which it could be resumed has fallen far behind.
 	tableCheck   = 3 * time.Second
 	progressLag  = 500
 	leaderAbsent = 2 // checks
@@ -27,8 +27,9 @@ const (
 
 // TableSource is who has a table: a data node has a copy of its own, and node.Node is one.
 type TableSource interface {
-	// Subscribe calls emit with everything there is, in updates of which the last is Complete, and then with what changes, until
-	// ctx ends or emit returns an error. An update with Reset begins with everything anew.
+	// Subscribe calls emit with everything there is, in updates of which the last is Complete, and
+	// then with what changes, until ctx ends or emit returns an error. An update with Reset begins
+	// with everything anew.
 	Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error
 }
 
@@ -54,7 +55,8 @@ func (s *Server) subscribe(ctx context.Context, after uint64, emit func(*cluster
 	}
 }
 
-// tableReader reads the table from the store. A CompactedError anywhere makes it begin anew, with Reset.
+// tableReader reads the table from the store. A CompactedError anywhere makes it begin anew, with
+// Reset.
 type tableReader struct {
 	server *Server
 	// after is what was returned last.
@@ -167,7 +169,8 @@ func (r *tableReader) change(ctx context.Context) (*clusterpb.TableUpdate, error
 	}
 }
 
-// checkLeader ends the stream of a member that has been cut off from the core for a while: it would be silent for ever.
+// checkLeader ends the stream of a member that has been cut off from the core for a while: it would
+// be silent for ever.
 func (r *tableReader) checkLeader() error {
 	if r.server.ctx.Err() != nil {
 		return status.Error(codes.Unavailable, "this member of the core is shutting down")
@@ -272,7 +275,8 @@ func (r *tableReader) update(batch store.Batch) (*clusterpb.TableUpdate, error) 
 			return nil, err
 		}
 	}
-	// A node is put together from two keys, so it is read as it is now; that is at least as new as the events.
+	// A node is put together from two keys, so it is read as it is now; that is at least as new as
+	// the events.
 	view := r.server.store.Stale()
 	for id := range changed {
 		if err := addNode(u, view, keys.NodeID(id)); err != nil {

@@ -162,7 +162,8 @@ func TestWatch(t *testing.T) {
 		if resumed.resets != 0 || !resumed.complete || resumed.updates > 20 {
 			t.Errorf("resumed with %d resets, complete %v, in %d updates", resumed.resets, resumed.complete, resumed.updates)
 		}
-		// When what it would need has been compacted, and is not in memory any more, everything comes anew.
+		// When what it would need has been compacted, and is not in memory any more, everything
+		// comes anew.
 		create(t, c, client, hash("large", 9000, 1))
 		if _, err := c.members[0].store.Do(ctx, store.Compact(c.members[0].store.Revision())); err != nil {
 			t.Fatal(err)
@@ -349,7 +350,8 @@ func TestClusterServiceAnywhere(t *testing.T) {
 		if _, err := watch("No Name"); status.Code(err) != codes.NotFound {
 			t.Errorf("table of an impossible keyspace: %v", err)
 		}
-		// The node has not heard of the keyspace, the core has: the answer comes when the node has it too.
+		// The node has not heard of the keyspace, the core has: the answer comes when the node has
+		// it too.
 		if _, err := watch("ks1"); status.Code(err) != codes.Unavailable {
 			t.Errorf("table of a keyspace that never arrives: %v", err)
 		}

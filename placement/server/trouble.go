@@ -22,17 +22,19 @@ var ErrCoreUnavailable = errors.New("the core is unavailable")
 type CoreUnavailableError struct {
 	// Core lists all members.
 	Core []string
-	// Reachable are those that answered, Silent those that did not, and Reasons why not, in the order of Silent. A member in
-	// neither list was not asked lately.
+	// Reachable are those that answered, Silent those that did not, and Reasons why not, in the
+	// order of Silent. A member in neither list was not asked lately.
 	Reachable, Silent []string
 	Reasons           []error
 	// Leaderless: a member that answered knows of no leader.
 	Leaderless bool
-	// Last is what went wrong last, if that was no member's word that it does not lead; Cause is why it ended.
+	// Last is what went wrong last, if that was no member's word that it does not lead; Cause is
+	// why it ended.
 	Last, Cause error
 }
 
-// NoQuorum says that too few members can reach one another: a majority is silent, or those that answer have no leader.
+// NoQuorum says that too few members can reach one another: a majority is silent, or those that
+// answer have no leader.
 func (e *CoreUnavailableError) NoQuorum() bool {
 	return len(e.Core) > 0 && (e.Leaderless || 2*len(e.Silent) >= len(e.Core))
 }
@@ -88,7 +90,8 @@ func (e *CoreUnavailableError) GRPCStatus() *status.Status {
 	return st
 }
 
-// wordAge is how long what a member said, or that it was silent, speaks for calls that had no time to ask it.
+// wordAge is how long what a member said, or that it was silent, speaks for calls that had no time
+// to ask it.
 const wordAge = 10 * time.Second
 
 // word is how a member answered last.
@@ -157,8 +160,8 @@ func (w *words) trouble(core []string, last, cause error) *CoreUnavailableError 
 	return e
 }
 
-// answerMargin is how much sooner than its caller a server gives up, so that the caller hears why: a quarter of the time
-// that is left, but no more than this.
+// answerMargin is how much sooner than its caller a server gives up, so that the caller hears why:
+// a quarter of the time that is left, but no more than this.
 const answerMargin = 250 * time.Millisecond
 
 // sooner ends before the context of a call does.

@@ -48,7 +48,8 @@ type leaseChange struct {
 // Applied implements group.StateMachine.
 func (s *Store) Applied() (index, term uint64) { return s.machine.index, s.machine.term }
 
-// Apply implements group.StateMachine. Everything that the entries do, and the applied index, is one batch.
+// Apply implements group.StateMachine. Everything that the entries do, and the applied index, is
+// one batch.
 func (s *Store) Apply(entries []group.Entry) (err error) {
 	if len(entries) == 0 {
 		return nil
@@ -94,7 +95,8 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	return nil
 }
 
-// publish makes an application visible: to the lessor, to readers, to watchers, and last to who waits for it.
+// publish makes an application visible: to the lessor, to readers, to watchers, and last to who
+// waits for it.
 func (s *Store) publish(a *application, term uint64) {
 	s.lessor.changed(a.leases, a.attached)
 	waiting := s.applied(a, term)
@@ -115,8 +117,8 @@ func (a *application) read(f func(*reader) error) error {
 	return errors.Join(f(r), r.close())
 }
 
-// execute evaluates a command. An error means that the database failed; whatever the command itself does wrong is in the
-// result.
+// execute evaluates a command. An error means that the database failed; whatever the command itself
+// does wrong is in the result.
 func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 	result := &storepb.Result{}
 	var err error

@@ -21,7 +21,8 @@ const (
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
-	// MaxOperations is how many comparisons and operations a transaction may have, nested ones included.
+	// MaxOperations is how many comparisons and operations a transaction may have, nested ones
+	// included.
 	MaxOperations = 1024
 	// maxNesting is how deep transactions may be nested.
 	maxNesting = 4
@@ -149,8 +150,8 @@ func decodeCommand(data []byte) (c *storepb.Command, format byte, err error) {
 	return c, format, nil
 }
 
-// validateCommand is the part of checking that needs no state. Its limits hold for what is proposed, not for what is applied:
-// a later version may have others.
+// validateCommand is the part of checking that needs no state. Its limits hold for what is
+// proposed, not for what is applied: a later version may have others.
 func validateCommand(c *storepb.Command) error {
 	switch op := c.Op.(type) {
 	case *storepb.Command_Txn:
@@ -229,8 +230,9 @@ type writeSet struct {
 	deletes []keys.Span
 }
 
-// checkOverlap refuses a list of operations that may put a key twice, or put and delete it: at one revision a key has one
-// version. Two deletions may overlap, and so may the two branches of one transaction.
+// checkOverlap refuses a list of operations that may put a key twice, or put and delete it: at one
+// revision a key has one version. Two deletions may overlap, and so may the two branches of one
+// transaction.
 func checkOverlap(ops []*storepb.Op) error {
 	_, err := writesOf(ops)
 	return err

@@ -12,12 +12,14 @@ import (
 // compaction, so that none stops the log for long.
 const compactEvents = 4_000
 
-// compact removes what cannot be seen at revision c or later: the events below c, every version that has a successor at or
-// below c, and deletions below c.
+// compact removes what cannot be seen at revision c or later: the events below c, every version
+// that has a successor at or below c, and deletions below c.
 //
-// The events tell which keys have changed, so that it costs as much as what it removes, whatever the size of the store.
-// INVARIANT: after a compaction at c a key has at most one version at or below c. So it is enough to remove, for each event
-// that was not compacted before, the version right below it, and the event's own if it is a deletion below c.
+// The events tell which keys have changed, so that it costs as much as what it removes, whatever
+// the size of the store.
+// INVARIANT: after a compaction at c a key has at most one version at or below c. So it is enough
+// to remove, for each event that was not compacted before, the version right below it, and the
+// event's own if it is a deletion below c.
 func (a *application) compact(c uint64, result *storepb.Result) error {
 	switch {
 	case c > a.meta.Revision:

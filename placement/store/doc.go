@@ -1,12 +1,14 @@
-// Package store is the consistent core's state machine: revisioned keys, leases and watches, replicated by one Raft group. It
-// has the semantics of etcd's store, so that the etcd v3 API can be put over it, and it is where placement keeps its own data.
+// Package store is the consistent core's state machine: revisioned keys, leases and watches,
+// replicated by one Raft group. It has the semantics of etcd's store, so that the etcd v3 API can
+// be put over it, and it is where placement keeps its own data.
 //
 // # Shape
 //
-// A Store implements group.StateMachine. Commands come in through Do on the leader, are proposed, and are evaluated in Apply,
-// by every member alike: a command's outcome is a function of the state and the command, and of nothing else (no clock, no
-// random number, no configuration). What is read never goes through the log: Read waits until the local state is known to be
-// as new as the moment of the call (by the leader's lease, or by a read index) and then reads the database.
+// A Store implements group.StateMachine. Commands come in through Do on the leader, are proposed,
+// and are evaluated in Apply, by every member alike: a command's outcome is a function of the state
+// and the command, and of nothing else (no clock, no random number, no configuration). What is read
+// never goes through the log: Read waits until the local state is known to be as new as the moment
+// of the call (by the leader's lease, or by a read index) and then reads the database.
 //
 //	Do ──► propose ──► log ──► Apply ──► one batch: data, events, meta, applied index
 //	                              │
@@ -14,14 +16,16 @@
 //	                              ├──► watchHub: the newest events, in memory, for all watchers
 //	                              └──► lessor: which leases exist
 //
-// Everything lives in the span keys.LocalSpan(keys.CorePartition) of the state database; layout.go has the tables.
+// Everything lives in the span keys.LocalSpan(keys.CorePartition) of the state database; layout.go
+// has the tables.
 //
 // # Revisions
 //
-// The store's revision counts the commands that changed a key; an empty store has revision 1. Every version of a key is kept,
-// under the revision that wrote it, until compaction. Compaction at revision c makes revisions below c unreadable; what is
-// visible at c and later stays. The leader compacts by itself, so that the latest Config.History
-// revisions are kept, in steps of about compactEvents events.
+// The store's revision counts the commands that changed a key; an empty store has revision 1. Every
+// version of a key is kept, under the revision that wrote it, until compaction. Compaction at
+// revision c makes revisions below c unreadable; what is visible at c and later stays. The leader
+// compacts by itself, so that the latest Config.History revisions are kept, in steps of about
+// compactEvents events.
 //
 // # Bounds
 //
@@ -31,30 +35,31 @@
 //
 // # Leases
 //
-// Granting and ending a lease are commands. Renewing one is not: only the leader counts leases down, on its monotonic clock,
-// and a renewal moves the deadline in its memory, after the leader has made sure that it still leads. A new leader knows no
-// deadlines and grants every lease a full term. So does a leader whose process was paused for a
-// while: the silence was its
-// own.
+// Granting and ending a lease are commands. Renewing one is not: only the leader counts leases
+// down, on its monotonic clock, and a renewal moves the deadline in its memory, after the leader
+// has made sure that it still leads. A new leader knows no deadlines and grants every lease a full
+// term. So does a leader whose process was paused for a while: the silence was its own.
 //
 // # Watches
 //
-// A Watcher is a position: after which revision it has delivered everything. It has no buffer. It reads from the events in
-// memory while its position is among them, and from the database when it fell behind; if what it needs has been compacted
-// meanwhile it ends with a CompactedError. So a slow watcher costs nothing, and nothing is missed or repeated.
+// A Watcher is a position: after which revision it has delivered everything. It has no buffer. It
+// reads from the events in memory while its position is among them, and from the database when it
+// fell behind; if what it needs has been compacted meanwhile it ends with a CompactedError. So a
+// slow watcher costs nothing, and nothing is missed or repeated.
 //
 // # Once
 //
-// A command without a session takes effect at most once, since this package never proposes a command twice; but after
-// ErrOutcomeUnknown nobody knows whether it took effect. A command with a session and a sequence can be proposed again: the
-// table of sessions, a part of the state, holds the answers. Sessions are opened by a command and never invented, so that one
-// that was evicted is refused and not taken for a new one.
+// A command without a session takes effect at most once, since this package never proposes a
+// command twice; but after ErrOutcomeUnknown nobody knows whether it took effect. A command with a
+// session and a sequence can be proposed again: the table of sessions, a part of the state, holds
+// the answers. Sessions are opened by a command and never invented, so that one that was evicted is
+// refused and not taken for a new one.
 //
 // # Locks
 //
-// Store.mu, watchHub.mu and lessor.mu are leaves: none is held while another is taken, and none is held over I/O or a call to
-// the group. What only Apply and Install touch (the session table, and the database's writing side) needs no lock, because the
-// group calls these one at a time.
+// Store.mu, watchHub.mu and lessor.mu are leaves: none is held while another is taken, and none is
+// held over I/O or a call to the group. What only Apply and Install touch (the session table, and
+// the database's writing side) needs no lock, because the group calls these one at a time.
 //
 // The package does not import rpc, range/replica or anything above.
 package store

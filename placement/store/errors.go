@@ -11,7 +11,8 @@ import (
 var (
 	// ErrNotLeader matches a NotLeaderError.
 	ErrNotLeader = errors.New("this member does not lead the core")
-	// ErrOutcomeUnknown says that a command was proposed and that it is not known whether it took, or will yet take, effect.
+	// ErrOutcomeUnknown says that a command was proposed and that it is not known whether it took,
+	// or will yet take, effect.
 	ErrOutcomeUnknown = errors.New("the outcome of the command is unknown")
 	// ErrClosed says that the store is closed.
 	ErrClosed = errors.New("the core's store is closed")

@@ -31,7 +31,8 @@ type fataler interface {
 
 var errNoQuorum = errors.New("no quorum")
 
-// core is a Raft group as far as a state machine can tell: one log, of which each member has applied a part.
+// core is a Raft group as far as a state machine can tell: one log, of which each member has
+// applied a part.
 type core struct {
 	t fataler
 

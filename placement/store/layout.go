@@ -9,7 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// The tables, each a letter after the local prefix of the core's partition. (The applied index is the local key "applied".)
+// The tables, each a letter after the local prefix of the core's partition. (The applied index is
+// the local key "applied".)
 const (
 	tableEvent    = 'e' // revision, number within it -> the key that was written or deleted
 	tableVersion  = 'k' // key, versioned by revision -> VersionRecord
@@ -54,7 +55,8 @@ func tableEnd(table byte) []byte { return tableKey(table + 1) }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// versionKey is the engine key of the version of a key that a revision wrote. Versions sort newest first.
+// versionKey is the engine key of the version of a key that a revision wrote. Versions sort newest
+// first.
 func versionKey(key []byte, revision uint64) []byte {
 	return append(binary.BigEndian.AppendUint64(tableKey(tableVersion, key), revision), versionSuffix)
 }
@@ -84,7 +86,8 @@ func decodeEventKey(stateKey []byte) (revision uint64, n uint32, err error) {
 	return binary.BigEndian.Uint64(stateKey[head:]), binary.BigEndian.Uint32(stateKey[head+8:]), nil
 }
 
-// decodeNumberKey reads the number that the key of a lease or a session consists of, and what follows it.
+// decodeNumberKey reads the number that the key of a lease or a session consists of, and what
+// follows it.
 func decodeNumberKey(stateKey []byte) (n uint64, rest []byte, err error) {
 	const head = localPrefixLength + 1
 	if len(stateKey) < head+9 {

@@ -21,7 +21,8 @@ const (
 	expiriesPerTick = 128
 )
 
-// lessor knows which leases exist, and on the leader how long each has left. It counts on the monotonic clock.
+// lessor knows which leases exist, and on the leader how long each has left. It counts on the
+// monotonic clock.
 type lessor struct {
 	// now is a time that ascends like the monotonic clock; it shows no wall clock's time.
 	now func() time.Time
@@ -127,7 +128,8 @@ func (l *lessor) spareLocked(now time.Time, silence time.Duration) {
 	}
 }
 
-// renew moves the deadline of a lease. The caller has made sure, since the call began, that this member leads.
+// renew moves the deadline of a lease. The caller has made sure, since the call began, that this
+// member leads.
 func (l *lessor) renew(id int64) (time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,8 +144,9 @@ func (l *lessor) renew(id int64) (time.Duration, error) {
 	return c.term, nil
 }
 
-// expired returns leases that ran out, and marks them. A lease whose end was proposed a while ago and did not come is
-// returned again. paused says that the process was paused, and that every lease got a full term.
+// expired returns leases that ran out, and marks them. A lease whose end was proposed a while ago
+// and did not come is returned again. paused says that the process was paused, and that every lease
+// got a full term.
 func (l *lessor) expired() (ids []int64, paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,8 +217,8 @@ func (l *lessor) count() int {
 	return len(l.mu.leases)
 }
 
-// KeepAlive gives a lease a full term from now and returns the term. Only the leader can, and it first makes sure that it
-// still leads. A lease that ran out cannot be renewed: ErrLeaseNotFound.
+// KeepAlive gives a lease a full term from now and returns the term. Only the leader can, and it
+// first makes sure that it still leads. A lease that ran out cannot be renewed: ErrLeaseNotFound.
 func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
 	if l, _ := s.Leadership(); !l.Serving {
 		return 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
@@ -226,7 +229,8 @@ func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) 
 	return s.lessor.renew(id)
 }
 
-// LeaseInfo says how a lease stands. How much is left only the leader knows; elsewhere it is the full term.
+// LeaseInfo says how a lease stands. How much is left only the leader knows; elsewhere it is the
+// full term.
 type LeaseInfo struct {
 	ID   int64
 	Term time.Duration
@@ -281,8 +285,8 @@ func (s *Store) keep() {
 	}
 }
 
-// expire proposes the end of a lease and does not wait for it. If that gets lost with the leadership, the next leader counts
-// anew.
+// expire proposes the end of a lease and does not wait for it. If that gets lost with the
+// leadership, the next leader counts anew.
 func (s *Store) expire(id int64) {
 	s.mu.Lock()
 	handle, term, leads := s.mu.group, s.mu.leadership.Term, s.mu.leadership.IsLeader

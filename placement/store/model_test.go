@@ -434,8 +434,9 @@ func transfer(t fataler, from, to *member) {
 	}
 }
 
-// Whatever the commands: every answer, every read at every revision and every watcher's stream are as the model says, on two
-// members that are byte by byte the same, of which one applies in batches and is brought up by snapshots.
+// Whatever the commands: every answer, every read at every revision and every watcher's stream are
+// as the model says, on two members that are byte by byte the same, of which one applies in batches
+// and is brought up by snapshots.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCore(t, 2, nil)

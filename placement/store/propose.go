@@ -102,7 +102,8 @@ func (s *Store) takePendingLocked(which func(*pending) bool) []*pending {
 	return taken
 }
 
-// applied makes an application the newest, and returns who waits for its answers, in their order; nil where nobody does.
+// applied makes an application the newest, and returns who waits for its answers, in their order;
+// nil where nobody does.
 func (s *Store) applied(a *application, term uint64) []*pending {
 	s.mu.Lock()
 	before := s.leadershipLocked().Serving
@@ -138,8 +139,8 @@ func (s *Store) applied(a *application, term uint64) []*pending {
 
 // Do proposes a command and waits until this member, which has to be the leader, has applied it. A
 // NotLeaderError, ErrOverloaded and ErrTooLarge say that nothing was proposed. ErrOutcomeUnknown
-// says that it may or may not have taken effect, now or later: with a session the same
-// command can be done again, on whichever member leads then. The other errors are the command's own outcome.
+// says that it may or may not have taken effect, now or later: with a session the same command can
+// be done again, on whichever member leads then. The other errors are the command's own outcome.
 func (s *Store) Do(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
 	if err := validateCommand(c); err != nil {
 		return nil, err
@@ -232,8 +233,8 @@ func (s *Store) unregister(request uint64) {
 	}
 }
 
-// Confirm returns when this member has applied everything that was acknowledged anywhere before the call: at once on a leader
-// that holds its lease, after a round trip otherwise.
+// Confirm returns when this member has applied everything that was acknowledged anywhere before the
+// call: at once on a leader that holds its lease, after a round trip otherwise.
 func (s *Store) Confirm(ctx context.Context) error {
 	s.mu.Lock()
 	handle, l, closed := s.mu.group, s.leadershipLocked(), s.mu.closed

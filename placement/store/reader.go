@@ -17,9 +17,9 @@ type source interface {
 	NewIter(*pebble.IterOptions) (*pebble.Iterator, error)
 }
 
-// reader reads one consistent state of the store: an iterator sees neither later batches nor a snapshot that is installed
-// meanwhile, and the meta record is read through the same iterator. It is for one goroutine, and holds on to memtables and
-// files: it is closed soon.
+// reader reads one consistent state of the store: an iterator sees neither later batches nor a
+// snapshot that is installed meanwhile, and the meta record is read through the same iterator. It
+// is for one goroutine, and holds on to memtables and files: it is closed soon.
 type reader struct {
 	it   *pebble.Iterator
 	meta *storepb.MetaRecord
@@ -68,7 +68,8 @@ func (r *reader) applied() (index, term uint64, err error) {
 	return decodeApplied(value)
 }
 
-// at returns the newest version of a key at or below a revision; nil if there is none or it is a deletion.
+// at returns the newest version of a key at or below a revision; nil if there is none or it is a
+// deletion.
 func (r *reader) at(key []byte, revision uint64) (*storepb.KeyValue, error) {
 	kv, err := r.version(key, revision)
 	if err != nil || kv == nil || kv.Version == 0 {
@@ -189,7 +190,8 @@ func strip(kv *storepb.KeyValue, q *storepb.Range) *storepb.KeyValue {
 	return kv
 }
 
-// changes visits the events from a position on, in order, each with the position behind it, until visit says false.
+// changes visits the events from a position on, in order, each with the position behind it, until
+// visit says false.
 func (r *reader) changes(from position, visit func(*Event, position) bool) error {
 	if from.revision < r.meta.Compacted {
 		return &CompactedError{Revision: r.meta.Compacted}

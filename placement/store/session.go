@@ -9,12 +9,13 @@ import (
 )
 
 const (
-	// maxSessions bounds the table: the session that was idle longest gives way. These limits are part of what a command
-	// means, so they are not settings.
+	// maxSessions bounds the table: the session that was idle longest gives way. These limits are
+	// part of what a command means, so they are not settings.
 	maxSessions = 4096
 	// maxKept is how many answers a session keeps: as many commands can be under way in it.
 	maxKept = 128
-	// maxAnswerBytes is how large an answer may be to be kept whole. Of a larger one only whether it succeeded is kept.
+	// maxAnswerBytes is how large an answer may be to be kept whole. Of a larger one only whether
+	// it succeeded is kept.
 	maxAnswerBytes = 64 << 10
 )
 

@@ -28,7 +28,8 @@ const (
 	snapshotMagic  = "TMCS"
 	snapshotFormat = 1
 	blockTarget    = 256 << 10
-	// maxBlock bounds what a block may claim to be: one pair can be as large as a command, or a kept answer.
+	// maxBlock bounds what a block may claim to be: one pair can be as large as a command, or a
+	// kept answer.
 	maxBlock = blockTarget + 2*MaxCommandBytes
 )
 
@@ -160,8 +161,8 @@ func (s *snapshotReader) header() (index, term uint64, err error) {
 	return decodeApplied(b[5:n])
 }
 
-// next returns the next pair, whose key is without the local prefix, or io.EOF behind a sound trailer. Both are valid until
-// the next call.
+// next returns the next pair, whose key is without the local prefix, or io.EOF behind a sound
+// trailer. Both are valid until the next call.
 func (s *snapshotReader) next() (key, value []byte, err error) {
 	if len(s.content) == 0 {
 		if err := s.block(); err != nil {

@@ -217,8 +217,9 @@ func FuzzLayout(f *testing.F) {
 	})
 }
 
-// A power failure at any moment leaves some applied index at or above what was said to be durable, with exactly the state of
-// that index; applying the rest of the log leads to the same state as if nothing had happened.
+// A power failure at any moment leaves some applied index at or above what was said to be durable,
+// with exactly the state of that index; applying the rest of the log leads to the same state as if
+// nothing had happened.
 func TestCrash(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCore(t, 2, nil)
@@ -266,7 +267,8 @@ func TestCrash(t *testing.T) {
 				}
 			}
 			for len(dumps) <= len(c.log) {
-				// What each index looks like, from a member that never crashes. (The leader applies one entry at a time.)
+				// What each index looks like, from a member that never crashes. (The leader applies
+				// one entry at a time.)
 				index, _ := leader.store.Applied()
 				dumps[index] = leader.dump()
 				for i := range index {

@@ -20,12 +20,14 @@ import (
 
 // Group is what the store needs of its Raft group; host.Group has it.
 type Group interface {
-	// Propose appends data to the log if this replica still leads at term when its turn comes; otherwise LeadershipChanged
-	// tells. It does not block, and it takes over data.
+	// Propose appends data to the log if this replica still leads at term when its turn comes;
+	// otherwise LeadershipChanged tells. It does not block, and it takes over data.
 	Propose(term uint64, data []byte) error
-	// ReadIndex calls done(nil) once the local state has everything that was committed anywhere before the call.
+	// ReadIndex calls done(nil) once the local state has everything that was committed anywhere
+	// before the call.
 	ReadIndex(done func(error))
-	// Lease says whether this replica leads, at which term, and that nobody else can lead at this moment.
+	// Lease says whether this replica leads, at which term, and that nobody else can lead at this
+	// moment.
 	Lease() (term uint64, ok bool)
 }
 
@@ -81,8 +83,8 @@ func (c *Config) ensureDefaults() error {
 	return nil
 }
 
-// Store is one member's copy of the core's store. It implements group.StateMachine; its other methods may be called from any
-// goroutine.
+// Store is one member's copy of the core's store. It implements group.StateMachine; its other
+// methods may be called from any goroutine.
 type Store struct {
 	config Config
 	// origin names this process in its commands.

@@ -125,7 +125,8 @@ func TestNotLeader(t *testing.T) {
 	}
 }
 
-// A command that was proposed by a leader that lost its leadership has an unknown outcome; with a session it can be repeated.
+// A command that was proposed by a leader that lost its leadership has an unknown outcome; with a
+// session it can be repeated.
 func TestOutcomeUnknownAndOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCore(t, 2, nil)

@@ -8,8 +8,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// txn evaluates a transaction: first all comparisons, on the state before it, then whether the chosen operations can be done,
-// and then the operations. So a transaction that is refused has done nothing.
+// txn evaluates a transaction: first all comparisons, on the state before it, then whether the
+// chosen operations can be done, and then the operations. So a transaction that is refused has done
+// nothing.
 func (a *application) txn(t *storepb.Txn, result *storepb.Result) error {
 	var chosen map[*storepb.Txn]bool
 	err := a.read(func(r *reader) (err error) {
@@ -297,7 +298,8 @@ func (w *writer) detach(kv *storepb.KeyValue) error {
 	return w.batch.Delete(attachedKey(kv.Lease, kv.Key), nil)
 }
 
-// write adds a version and its event. It copies nothing that it keeps: commands and key-values are never changed.
+// write adds a version and its event. It copies nothing that it keeps: commands and key-values are
+// never changed.
 func (w *writer) write(key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue) error {
 	if err := w.set(versionKey(key, w.revision), record); err != nil {
 		return err

@@ -11,16 +11,16 @@ import (
 // scanPage is how many pairs All reads at a time.
 const scanPage = 512
 
-// View reads the store as it was at one revision. It holds nothing and need not be closed; once the revision is compacted,
-// reading fails with a CompactedError.
+// View reads the store as it was at one revision. It holds nothing and need not be closed; once the
+// revision is compacted, reading fails with a CompactedError.
 type View struct {
 	store *Store
 	// Revision is what is read.
 	Revision uint64
 }
 
-// Read returns a view that contains everything that was acknowledged anywhere before the call. Any member can give it, as
-// long as it reaches a leader that reaches a quorum.
+// Read returns a view that contains everything that was acknowledged anywhere before the call. Any
+// member can give it, as long as it reaches a leader that reaches a quorum.
 func (s *Store) Read(ctx context.Context) (*View, error) {
 	if err := s.Confirm(ctx); err != nil {
 		return nil, err

@@ -13,7 +13,8 @@ const (
 	// What the hub keeps in memory: the newest events, for all watchers together.
 	maxRecentEvents = 8192
 	maxRecentBytes  = 8 << 20
-	// What one Next returns at most, and how many events it looks at in the database before it looks up again.
+	// What one Next returns at most, and how many events it looks at in the database before it
+	// looks up again.
 	maxBatchEvents  = 512
 	maxBatchBytes   = 1 << 20
 	maxEventsLooked = 4096
@@ -21,7 +22,8 @@ const (
 
 // Event is one change of one key. It is shared: do not change it.
 type Event struct {
-	// KV is the key as the change left it. Version 0: it was deleted, and the rest of KV but Key and ModRevision is empty.
+	// KV is the key as the change left it. Version 0: it was deleted, and the rest of KV but Key
+	// and ModRevision is empty.
 	KV *storepb.KeyValue
 	// Previous is the key as it was before; nil if it did not exist, or if that has been compacted.
 	Previous *storepb.KeyValue
@@ -56,7 +58,8 @@ type position struct {
 type watchHub struct {
 	mu struct {
 		sync.Mutex
-		// head is the newest revision; recent has all events from revision floor on, one element for each revision.
+		// head is the newest revision; recent has all events from revision floor on, one element
+		// for each revision.
 		head, floor   uint64
 		recent        []revisionEvents
 		events, bytes int
@@ -74,7 +77,8 @@ func newWatchHub(head uint64) *watchHub {
 	return h
 }
 
-// publish adds the events of an application. Watchers that none of them concerns are moved on without being woken.
+// publish adds the events of an application. Watchers that none of them concerns are moved on
+// without being woken.
 func (h *watchHub) publish(added []revisionEvents, head uint64) {
 	if len(added) == 0 {
 		return
@@ -160,7 +164,8 @@ func (h *watchHub) watchers() int {
 	return h.mu.open
 }
 
-// Watcher delivers the events of a span of keys, each once and in order. It is for one goroutine, but for Close.
+// Watcher delivers the events of a span of keys, each once and in order. It is for one goroutine,
+// but for Close.
 type Watcher struct {
 	store *Store
 	span  keys.Span
@@ -173,17 +178,20 @@ type Watcher struct {
 // Batch is what a watcher delivers at a time.
 type Batch struct {
 	Events []Event
-	// Revision says that all events up to it have been delivered: a new watcher can go on after it. It may be lower than that
-	// of the last events if the others of their revision come in the next batch.
+	// Revision says that all events up to it have been delivered: a new watcher can go on after it.
+	// It may be lower than that of the last events if the others of their revision come in the next
+	// batch.
 	Revision uint64
 }
 
-// Watch starts a watcher of all keys with a prefix, from the revision after the given one on. The caller closes it.
+// Watch starts a watcher of all keys with a prefix, from the revision after the given one on. The
+// caller closes it.
 func (s *Store) Watch(prefix []byte, after uint64) (*Watcher, error) {
 	return s.WatchSpan(keys.PrefixSpan(prefix), after)
 }
 
-// WatchSpan is like Watch, for any span of keys. The watcher may be behind what this member has, or ahead of it.
+// WatchSpan is like Watch, for any span of keys. The watcher may be behind what this member has, or
+// ahead of it.
 func (s *Store) WatchSpan(span keys.Span, after uint64) (*Watcher, error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -208,8 +216,8 @@ func (w *Watcher) Close() {
 	})
 }
 
-// Next waits for events and returns them. A CompactedError says that events that were not delivered are gone: read the keys
-// anew and watch from there.
+// Next waits for events and returns them. A CompactedError says that events that were not delivered
+// are gone: read the keys anew and watch from there.
 func (w *Watcher) Next(ctx context.Context) (Batch, error) {
 	for {
 		batch, wait, err := w.recent()
@@ -246,11 +254,12 @@ func (w *Watcher) unpark() {
 	delete(h.mu.parked, w)
 }
 
-// Progress returns the revision up to which everything has been delivered. Not to be called beside Next.
+// Progress returns the revision up to which everything has been delivered. Not to be called beside
+// Next.
 func (w *Watcher) Progress() uint64 { return w.next.revision - 1 }
 
-// recent takes events from memory. If there are none to come, it parks the watcher and returns the channel that wakes it.
-// Neither events nor a channel: they have to come from the database.
+// recent takes events from memory. If there are none to come, it parks the watcher and returns the
+// channel that wakes it. Neither events nor a channel: they have to come from the database.
 func (w *Watcher) recent() (batch Batch, wait <-chan struct{}, err error) {
 	h := w.store.hub
 	h.mu.Lock()
