@@ -102,7 +102,8 @@ func (r *Result) writeTable(w io.Writer) error {
 
 func (r *Result) writeTSV(w io.Writer) error {
 	if _, err := fmt.Fprintln(w,
-		"workload\toperation\tclients\tcount\tthroughput\tmean_us\tp50_us\tp95_us\tp99_us\tp999_us\tmax_us\terrors\trows"); err != nil {
+		"workload\toperation\tclients\tcount\tthroughput\tmean_us\t"+
+			"p50_us\tp95_us\tp99_us\tp999_us\tmax_us\terrors\trows"); err != nil {
 		return err
 	}
 	for _, op := range r.rows() {

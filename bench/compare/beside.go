@@ -64,11 +64,16 @@ var pairFigures = []struct {
 	new, tls     float64
 	onlyOneCalls bool // the bound of TLS is for one client
 }{
-	{"throughput", func(m *measurement) float64 { return m.Result.Total.Throughput }, true, 0.95, 0.90, false},
-	{"median latency", func(m *measurement) float64 { return float64(m.Result.Total.P50) }, false, 1.05, 1.25, true},
-	{"p99 latency", func(m *measurement) float64 { return float64(m.Result.Total.P99) }, false, 0, 0, false},
-	{"server CPU per 1,000", func(m *measurement) float64 { return m.ServerCPU }, false, 1.05, 0, false},
-	{"client CPU per 1,000", func(m *measurement) float64 { return m.ClientCPU }, false, 1.05, 0, false},
+	{"throughput", func(m *measurement) float64 { return m.Result.Total.Throughput }, true,
+		0.95, 0.90, false},
+	{"median latency", func(m *measurement) float64 { return float64(m.Result.Total.P50) }, false,
+		1.05, 1.25, true},
+	{"p99 latency", func(m *measurement) float64 { return float64(m.Result.Total.P99) },
+		false, 0, 0, false},
+	{"server CPU per 1,000", func(m *measurement) float64 { return m.ServerCPU }, false,
+		1.05, 0, false},
+	{"client CPU per 1,000", func(m *measurement) float64 { return m.ClientCPU }, false,
+		1.05, 0, false},
 }
 
 // pairs compares all subjects that differ in one thing.
@@ -161,8 +166,10 @@ func writePairs(b *strings.Builder, all []pair) {
 			}
 			if p.What != what {
 				what = p.What
-				fmt.Fprintf(b, "\n**%s**: the ratio of the figures of each turn, median [lowest to highest]\n\n", what)
-				b.WriteString("| case | figure | of | to | ratio | wanted | met |\n|---|---|---:|---:|---:|---:|---|\n")
+				fmt.Fprintf(b, "\n**%s**: the ratio of the figures of each turn, median [lowest "+
+					"to highest]\n\n", what)
+				b.WriteString("| case | figure | of | to | ratio | wanted | met |\n" +
+					"|---|---|---:|---:|---:|---:|---|\n")
 			}
 			bound := ""
 			switch {

@@ -47,7 +47,8 @@ func TestPairsDivideWithinATurn(t *testing.T) {
 	}
 	var b strings.Builder
 	writePairs(&b, pairs(all))
-	want := "| put, 256 clients; Tidemark, 8 partitions | throughput | 1000 /s | 960 /s | 0.96 [0.96 to 0.96] | ≥ 0.95 | yes |"
+	want := "| put, 256 clients; Tidemark, 8 partitions | throughput | 1000 /s | 960 /s | 0.96 " +
+		"[0.96 to 0.96] | ≥ 0.95 | yes |"
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("no line %q in\n%s", want, b.String())
 	}

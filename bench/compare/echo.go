@@ -27,7 +27,8 @@ var echoService = grpc.ServiceDesc{
 	HandlerType: (*any)(nil),
 	Methods: []grpc.MethodDesc{{
 		MethodName: "Echo",
-		Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		Handler: func(_ any, _ context.Context, decode func(any) error,
+			_ grpc.UnaryServerInterceptor) (any, error) {
 			message := new(wrapperspb.BytesValue)
 			if err := decode(message); err != nil {
 				return nil, err
@@ -51,7 +52,9 @@ func serveEcho(address string) error {
 
 // measureEcho is the cost of asking another process over TCP and gRPC and getting as many bytes
 // back, which no store that speaks unary gRPC goes below.
-func measureEcho(ctx context.Context, log string, callers int, each time.Duration, size int) (_ limit, err error) {
+func measureEcho(
+	ctx context.Context, log string, callers int, each time.Duration, size int,
+) (_ limit, err error) {
 	addresses, err := process.FreeAddresses(1)
 	if err != nil {
 		return limit{}, err
@@ -60,14 +63,16 @@ func measureEcho(ctx context.Context, log string, callers int, each time.Duratio
 	if err != nil {
 		return limit{}, err
 	}
-	server, err := process.Start(process.Config{Name: "echo server", Path: self, Args: []string{"-serve-echo", addresses[0]}, Log: log})
+	server, err := process.Start(process.Config{Name: "echo server", Path: self,
+		Args: []string{"-serve-echo", addresses[0]}, Log: log})
 	if err != nil {
 		return limit{}, err
 	}
 	defer func() { err = errors.Join(err, server.Kill()) }()
 	var connections []*grpc.ClientConn
 	for range max(callers/echoCallersPerConnection, 1) {
-		connection, err := grpc.NewClient("passthrough:///"+addresses[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
+		connection, err := grpc.NewClient("passthrough:///"+addresses[0],
+			grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return limit{}, err
 		}
@@ -77,12 +82,14 @@ func measureEcho(ctx context.Context, log string, callers int, each time.Duratio
 	payload := make([]byte, size)
 	echo := func(ctx context.Context, caller int) error {
 		response := new(wrapperspb.BytesValue)
-		return connections[caller%len(connections)].Invoke(ctx, echoMethod, wrapperspb.Bytes(payload), response)
+		return connections[caller%len(connections)].Invoke(ctx, echoMethod,
+			wrapperspb.Bytes(payload), response)
 	}
 	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for caller := range connections {
-		if err := process.Until(ready, "echo server answers", 10*time.Millisecond, func(ctx context.Context) error { return echo(ctx, caller) }, server); err != nil {
+		if err := process.Until(ready, "echo server answers", 10*time.Millisecond,
+			func(ctx context.Context) error { return echo(ctx, caller) }, server); err != nil {
 			return limit{}, err
 		}
 	}

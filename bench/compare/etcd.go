@@ -41,7 +41,8 @@ type etcdCluster struct {
 func etcdVersion() (string, error) {
 	path, err := exec.LookPath("etcd")
 	if err != nil {
-		return "", fmt.Errorf("no etcd to compare with: install it with `apt-get install etcd-server`: %w", err)
+		return "", fmt.Errorf("no etcd to compare with: "+
+			"install it with `apt-get install etcd-server`: %w", err)
 	}
 	output, err := exec.Command(path, "--version").Output()
 	if err != nil {
@@ -106,25 +107,26 @@ func (c *etcdCluster) subjects() []subject {
 func (c *etcdCluster) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return process.Until(ctx, "etcd has a leader", 50*time.Millisecond, func(ctx context.Context) error {
-		leader, err := c.findLeader(ctx)
-		if err != nil {
-			return err
-		}
-		if leader == c.leader {
-			return nil
-		}
-		c.disconnect()
-		for range etcdConnections {
-			client, err := dialETCD(leader)
+	return process.Until(ctx, "etcd has a leader", 50*time.Millisecond,
+		func(ctx context.Context) error {
+			leader, err := c.findLeader(ctx)
 			if err != nil {
 				return err
 			}
-			c.clients = append(c.clients, client)
-		}
-		c.leader = leader
-		return nil
-	}, c.members...)
+			if leader == c.leader {
+				return nil
+			}
+			c.disconnect()
+			for range etcdConnections {
+				client, err := dialETCD(leader)
+				if err != nil {
+					return err
+				}
+				c.clients = append(c.clients, client)
+			}
+			c.leader = leader
+			return nil
+		}, c.members...)
 }
 
 func dialETCD(endpoint string) (*clientv3.Client, error) {
@@ -210,7 +212,8 @@ func (c *etcdCluster) Put(ctx context.Context, key, value []byte) error {
 // Scan asks for all keys from `from` on, at most limit of them. etcd walks its index to the end of
 // the range whatever the limit (it counts the rest), which is what makes its scans slow.
 func (c *etcdCluster) Scan(ctx context.Context, from []byte, limit int) (int, error) {
-	response, err := c.client().Get(ctx, string(from), clientv3.WithFromKey(), clientv3.WithLimit(int64(limit)))
+	response, err := c.client().Get(ctx, string(from), clientv3.WithFromKey(),
+		clientv3.WithLimit(int64(limit)))
 	if err != nil {
 		return 0, err
 	}

@@ -23,13 +23,17 @@ var (
 
 var goals = []goal{
 	{Load: putMany, Figure: "throughput", value: throughput, AtLeast: 2.0, Partitions: []int{8}},
-	{Load: putMany, Figure: "server CPU per 1,000", value: serverCPU, AtMost: 0.5, Partitions: []int{8}},
+	{Load: putMany, Figure: "server CPU per 1,000", value: serverCPU, AtMost: 0.5,
+		Partitions: []int{8}},
 	{Load: putMany, Figure: "throughput", value: throughput, AtLeast: 1.0, Partitions: []int{64}},
-	{Load: getMany, Figure: "throughput", value: throughput, AtLeast: 2.0, Partitions: everyPartitions},
+	{Load: getMany, Figure: "throughput", value: throughput, AtLeast: 2.0,
+		Partitions: everyPartitions},
 	{Load: putOne, Figure: "median latency", value: median, AtMost: 0.8, Partitions: everyPartitions},
 	{Load: getOne, Figure: "median latency", value: median, AtMost: 0.6, Partitions: everyPartitions},
-	{Load: scanMany, Figure: "throughput", value: throughput, AtLeast: 10, Partitions: rangePartitions, Ordered: true},
-	{Load: scanMany, Figure: "throughput", value: throughput, AtLeast: 10, Partitions: everyPartitions},
+	{Load: scanMany, Figure: "throughput", value: throughput, AtLeast: 10,
+		Partitions: rangePartitions, Ordered: true},
+	{Load: scanMany, Figure: "throughput", value: throughput, AtLeast: 10,
+		Partitions: everyPartitions},
 }
 
 func throughput(s summary) float64 { return s.Throughput.Median }
@@ -53,7 +57,9 @@ type verdict struct {
 // judge compares the summaries; what was not measured on both sides has no verdict.
 func judge(summaries []summary) []verdict {
 	find := func(load, subject string) (summary, bool) {
-		i := slices.IndexFunc(summaries, func(s summary) bool { return s.Load == load && s.Subject == subject })
+		i := slices.IndexFunc(summaries, func(s summary) bool {
+			return s.Load == load && s.Subject == subject
+		})
 		if i < 0 {
 			return summary{}, false
 		}

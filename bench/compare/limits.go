@@ -31,7 +31,9 @@ type limit struct {
 
 // measureLimits measures each limit for the given time: an echo over gRPC, synced commits of
 // Pebble, and fdatasync.
-func measureLimits(ctx context.Context, dir string, each time.Duration, valueSize int) ([]limit, error) {
+func measureLimits(
+	ctx context.Context, dir string, each time.Duration, valueSize int,
+) ([]limit, error) {
 	var limits []limit
 	for _, callers := range []int{1, 64, 256} {
 		l, err := measureEcho(ctx, filepath.Join(dir, "echo.log"), callers, each, valueSize)
@@ -41,7 +43,8 @@ func measureLimits(ctx context.Context, dir string, each time.Duration, valueSiz
 		limits = append(limits, l)
 	}
 	for _, callers := range []int{1, 64, 256} {
-		l, err := measurePebble(ctx, filepath.Join(dir, fmt.Sprintf("pebble-%d", callers)), callers, each, valueSize)
+		l, err := measurePebble(ctx, filepath.Join(dir, fmt.Sprintf("pebble-%d", callers)), callers,
+			each, valueSize)
 		if err != nil {
 			return limits, fmt.Errorf("synced commits of Pebble: %w", err)
 		}
@@ -59,7 +62,10 @@ func measureLimits(ctx context.Context, dir string, each time.Duration, valueSiz
 
 // closedLoop lets callers call again and again for a while, and reports what came of it. The
 // processor time is that of the process with the given number.
-func closedLoop(ctx context.Context, name string, pid, callers int, each time.Duration, call func(ctx context.Context, caller int) error) (limit, error) {
+func closedLoop(
+	ctx context.Context, name string, pid, callers int, each time.Duration,
+	call func(ctx context.Context, caller int) error,
+) (limit, error) {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
 	var (
@@ -124,17 +130,20 @@ func perThousand(seconds float64, operations int64) float64 {
 
 // measurePebble is the cost of a durable write by itself: one database, default options, each
 // commit synced.
-func measurePebble(ctx context.Context, dir string, callers int, each time.Duration, size int) (limit, error) {
+func measurePebble(
+	ctx context.Context, dir string, callers int, each time.Duration, size int,
+) (limit, error) {
 	db, err := pebble.Open(dir, &pebble.Options{Logger: silent{}})
 	if err != nil {
 		return limit{}, err
 	}
 	value := make([]byte, size)
 	var sequence atomic.Uint64
-	result, err := closedLoop(ctx, "Pebble synced commit", os.Getpid(), callers, each, func(context.Context, int) error {
-		key := fmt.Appendf(nil, "key%016d", sequence.Add(1))
-		return db.Set(key, value, pebble.Sync)
-	})
+	result, err := closedLoop(ctx, "Pebble synced commit", os.Getpid(), callers, each,
+		func(context.Context, int) error {
+			key := fmt.Appendf(nil, "key%016d", sequence.Add(1))
+			return db.Set(key, value, pebble.Sync)
+		})
 	return result, errors.Join(err, db.Close())
 }
 
@@ -150,7 +159,9 @@ func (silent) Fatalf(format string, arguments ...any) {
 // measureSync is the disk by itself: a write of the given size followed by fdatasync, at the end of
 // a growing file or again and again in a file that is already there (which spares the filesystem
 // the new length).
-func measureSync(ctx context.Context, path string, overwrite bool, each time.Duration, size int) (limit, error) {
+func measureSync(
+	ctx context.Context, path string, overwrite bool, each time.Duration, size int,
+) (limit, error) {
 	name := "fdatasync, append"
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
 	if err != nil {

@@ -31,7 +31,8 @@ func describeMachine(dir string) machine {
 }
 
 func (m machine) String() string {
-	return fmt.Sprintf("%s, %d cores, %d MB, Linux %s, %s, %s", m.CPU, m.Cores, m.MemoryMB, m.Kernel, m.Filesystem, m.Go)
+	return fmt.Sprintf("%s, %d cores, %d MB, Linux %s, %s, %s", m.CPU, m.Cores, m.MemoryMB,
+		m.Kernel, m.Filesystem, m.Go)
 }
 
 // readText is a file's content, empty if there is none: the description is then incomplete, and

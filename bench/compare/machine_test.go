@@ -29,7 +29,8 @@ func TestParseMemory(t *testing.T) {
 }
 
 func TestParseFilesystem(t *testing.T) {
-	const mounts = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw,size=1k 0 0\n/dev/b /data\\040disk xfs rw,noatime 0 0\nshort line\n"
+	const mounts = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw,size=1k 0 0\n/dev/b /data\\040disk " +
+		"xfs rw,noatime 0 0\nshort line\n"
 	for dir, want := range map[string]string{
 		"/home/x":         "ext4 on /dev/a (rw)",
 		"/tmp":            "tmpfs on tmpfs (rw,size=1k)",

@@ -44,13 +44,18 @@ func main() {
 	var quick bool
 	var echo, loads, keyspaces string
 	flag.BoolVar(&quick, "quick", false, "one short repetition: a look, not a result")
-	flag.IntVar(&o.size.Repetitions, "repetitions", 0, "how often everything is measured (default 3; 1 with -quick)")
+	flag.IntVar(&o.size.Repetitions, "repetitions", 0,
+		"how often everything is measured (default 3; 1 with -quick)")
 	flag.IntVar(&o.size.Rounds, "rounds", 1,
-		"how many turns each subject has within a case; many short ones compare best on a machine that is not quiet")
-	flag.Uint64Var(&o.size.Records, "records", 0, "how many records the reads choose from (default 100,000)")
+		"how many turns each subject has within a case; many short ones compare best on a machine "+
+			"that is not quiet")
+	flag.Uint64Var(&o.size.Records, "records", 0,
+		"how many records the reads choose from (default 100,000)")
 	flag.IntVar(&o.size.ValueSize, "value-size", 256, "bytes of a value")
-	flag.DurationVar(&o.size.Duration, "duration", 0, "how long each measurement is (default 10s; 3s with -quick)")
-	flag.DurationVar(&o.size.WarmUp, "warm-up", 0, "how long each load runs before it is measured (default 3s; 1s with -quick)")
+	flag.DurationVar(&o.size.Duration, "duration", 0,
+		"how long each measurement is (default 10s; 3s with -quick)")
+	flag.DurationVar(&o.size.WarmUp, "warm-up", 0,
+		"how long each load runs before it is measured (default 3s; 1s with -quick)")
 	flag.StringVar(&o.binary, "tidemark", "bin/tidemark", "Tidemark's program")
 	flag.StringVar(&o.beside, "beside", "",
 		"also measure this older `program` of Tidemark in turns, and give the ratios new to old")
@@ -58,15 +63,19 @@ func main() {
 		"also measure Tidemark with mutual TLS in turns, and give the ratios TLS to plain")
 	flag.StringVar(&keyspaces, "keyspaces", "",
 		"measure only the keyspaces whose name matches this regular `expression` (\" 8 partitions\")")
-	flag.StringVar(&o.dir, "dir", "", "where the stores keep their data, on the disk to be measured (default: the system's temporary directory)")
+	flag.StringVar(&o.dir, "dir", "", "where the stores keep their data, on the disk to be "+
+		"measured (default: the system's temporary directory)")
 	flag.StringVar(&o.json, "json", "", "also write everything as JSON to this `file`")
 	flag.StringVar(&o.out, "out", "",
 		"also add the report, with the date as heading, to this `page` (docs/results/etcd.md)")
 	flag.StringVar(&o.only, "only", "", "measure only the `store` etcd or tidemark")
-	flag.StringVar(&loads, "loads", "", "measure only the cases whose name matches this regular `expression` (put, or \"get|scan\", or \"put, 256\")")
-	flag.StringVar(&o.profiles, "profiles", "", "in the last repetition, run each case of Tidemark once more and leave processor profiles in this `directory`")
+	flag.StringVar(&loads, "loads", "", "measure only the cases whose name matches this regular "+
+		"`expression` (put, or \"get|scan\", or \"put, 256\")")
+	flag.StringVar(&o.profiles, "profiles", "", "in the last repetition, run each case of "+
+		"Tidemark once more and leave processor profiles in this `directory`")
 	flag.BoolVar(&o.check, "check", false, "end with exit code 3 if a goal is missed")
-	flag.StringVar(&echo, "serve-echo", "", "serve the echo that is measured as a limit at this `address` (the program starts itself so)")
+	flag.StringVar(&echo, "serve-echo", "", "serve the echo that is measured as a limit at this "+
+		"`address` (the program starts itself so)")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fail(2, fmt.Errorf("unexpected argument %q", flag.Arg(0)))
@@ -105,7 +114,8 @@ func main() {
 	}
 	for _, goal := range r.Goals {
 		if o.check && !goal.Met {
-			fail(3, fmt.Errorf("%s: %s at %d partitions is %.2f times etcd's", goal.Load, goal.Figure, goal.Partitions, goal.Ratio))
+			fail(3, fmt.Errorf("%s: %s at %d partitions is %.2f times etcd's", goal.Load,
+				goal.Figure, goal.Partitions, goal.Ratio))
 		}
 	}
 	for _, p := range r.Pairs {
@@ -122,9 +132,11 @@ func fail(code int, err error) {
 }
 
 func (z size) withDefaults(quick bool) size {
-	full := size{Repetitions: 3, Records: 100_000, Duration: 10 * time.Second, WarmUp: 3 * time.Second, Limit: 2 * time.Second}
+	full := size{Repetitions: 3, Records: 100_000, Duration: 10 * time.Second,
+		WarmUp: 3 * time.Second, Limit: 2 * time.Second}
 	if quick {
-		full = size{Repetitions: 1, Records: 100_000, Duration: 3 * time.Second, WarmUp: time.Second, Limit: time.Second}
+		full = size{Repetitions: 1, Records: 100_000, Duration: 3 * time.Second,
+			WarmUp: time.Second, Limit: time.Second}
 	}
 	full.ValueSize, full.Rounds = z.ValueSize, max(z.Rounds, 1)
 	if z.Repetitions > 0 {
@@ -151,7 +163,8 @@ func compare(ctx context.Context, o options) (_ *report, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	r := &report{Time: time.Now().UTC(), Machine: describeMachine(dir), Size: o.size}
 	if strings.HasPrefix(r.Machine.Filesystem, "tmpfs") {
-		progress("warning: %s is in memory, where a sync costs nothing: name a directory on a disk with -dir", dir)
+		progress("warning: %s is in memory, where a sync costs nothing: name a directory on a "+
+			"disk with -dir", dir)
 	}
 	starters, versions, err := choose(o)
 	if err != nil {
@@ -196,7 +209,8 @@ func choose(o options) (starters []starter, versions []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		versions = append(versions, fmt.Sprintf("%s, %d members, %d connections to the leader", version, etcdMembers, etcdConnections))
+		versions = append(versions, fmt.Sprintf("%s, %d members, %d connections to the leader",
+			version, etcdMembers, etcdConnections))
 		starters = append(starters, func(ctx context.Context, dir string) (system, error) {
 			return startETCD(ctx, filepath.Join(dir, "etcd"))
 		})
@@ -207,7 +221,8 @@ func choose(o options) (starters []starter, versions []string, err error) {
 			if err != nil {
 				return err
 			}
-			versions = append(versions, fmt.Sprintf("%s, 1 core server, %d data nodes, replication %d", version, tidemarkNodes, tidemarkReplicas))
+			versions = append(versions, fmt.Sprintf("%s, 1 core server, %d data nodes, "+
+				"replication %d", version, tidemarkNodes, tidemarkReplicas))
 			for i, v := range variants {
 				if v.tls && !o.tls {
 					continue
@@ -235,7 +250,9 @@ func choose(o options) (starters []starter, versions []string, err error) {
 }
 
 // repeat is one repetition: start all stores, load them, let them take turns, kill them.
-func repeat(ctx context.Context, o options, dir string, starters []starter, repetition int) (_ []*measurement, err error) {
+func repeat(
+	ctx context.Context, o options, dir string, starters []starter, repetition int,
+) (_ []*measurement, err error) {
 	type turn struct {
 		system  system
 		subject subject
@@ -277,8 +294,10 @@ func repeat(ctx context.Context, o options, dir string, starters []starter, repe
 				if err != nil {
 					return nil, err
 				}
-				progress("%-30s %-34s %9.0f/s  p50 %s  p99 %s  server CPU %.4f s/1,000  errors %d", l.Name, t.subject.name, m.Result.Total.Throughput,
-					latency(float64(m.Result.Total.P50)), latency(float64(m.Result.Total.P99)), m.ServerCPU, m.Result.Total.Errors)
+				progress("%-30s %-34s %9.0f/s  p50 %s  p99 %s  server CPU %.4f s/1,000  errors %d",
+					l.Name, t.subject.name, m.Result.Total.Throughput,
+					latency(float64(m.Result.Total.P50)), latency(float64(m.Result.Total.P99)),
+					m.ServerCPU, m.Result.Total.Errors)
 				measurements = append(measurements, m)
 			}
 		}

@@ -107,7 +107,9 @@ type size struct {
 }
 
 // measure runs one load against one subject.
-func measure(ctx context.Context, sys system, s subject, l load, z size, turn int) (*measurement, error) {
+func measure(
+	ctx context.Context, sys system, s subject, l load, z size, turn int,
+) (*measurement, error) {
 	if err := sys.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -192,7 +194,8 @@ func profileRun(ctx context.Context, dir string, sys system, s subject, l load, 
 
 // fileName makes a name of words without blanks and commas.
 func fileName(words string) string {
-	return strings.ToLower(strings.Join(strings.FieldsFunc(words, func(r rune) bool { return r == ' ' || r == ',' }), "-"))
+	return strings.ToLower(strings.Join(
+		strings.FieldsFunc(words, func(r rune) bool { return r == ' ' || r == ',' }), "-"))
 }
 
 // settle waits until the servers use less than a tenth of a core together, or 20 s have passed:
@@ -232,7 +235,8 @@ func usageOf(servers []*process.Process) (process.Usage, error) {
 	var sum process.Usage
 	for _, server := range servers {
 		if !server.Running() {
-			return sum, fmt.Errorf("%s ended in the middle of the comparison (%v); its log ends:\n%s", server.Name(), server.Exit(), server.LogTail(2000))
+			return sum, fmt.Errorf("%s ended in the middle of the comparison (%v); its log "+
+				"ends:\n%s", server.Name(), server.Exit(), server.LogTail(2000))
 		}
 		usage, err := server.Usage()
 		if err != nil {

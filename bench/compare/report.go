@@ -32,7 +32,8 @@ func (r *report) markdown() string {
 		r.Size.Records, r.Size.ValueSize, r.Size.Duration, r.Size.WarmUp,
 		r.Size.Repetitions, r.Size.Rounds)
 	if len(r.Goals) > 0 {
-		b.WriteString("\n| goal | partitions | etcd | Tidemark | ratio | wanted | met |\n|---|---:|---:|---:|---:|---:|---|\n")
+		b.WriteString("\n| goal | partitions | etcd | Tidemark | ratio | wanted | met |\n" +
+			"|---|---:|---:|---:|---:|---:|---|\n")
 		for _, g := range r.Goals {
 			wanted := fmt.Sprintf("≥ %.1f", g.AtLeast)
 			if g.AtMost > 0 {
@@ -47,7 +48,8 @@ func (r *report) markdown() string {
 				met = "yes"
 			}
 			fmt.Fprintf(&b, "| %s: %s | %s | %s | %s | %.2f | %s | %s |\n",
-				g.Load, g.Figure, partitions, figure(g.Figure, g.Etcd), figure(g.Figure, g.Tidemark), g.Ratio, wanted, met)
+				g.Load, g.Figure, partitions, figure(g.Figure, g.Etcd),
+				figure(g.Figure, g.Tidemark), g.Ratio, wanted, met)
 		}
 	}
 	writePairs(&b, r.Pairs)
@@ -55,11 +57,15 @@ func (r *report) markdown() string {
 	for _, s := range r.Results {
 		if s.Load != last {
 			last = s.Load
-			fmt.Fprintf(&b, "\n**%s**\n\n| store | ops/s | p50 | p95 | p99 | max | server CPU s / 1,000 | client CPU s / 1,000 | server memory | errors |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n", s.Load)
+			fmt.Fprintf(&b, "\n**%s**\n\n| store | ops/s | p50 | p95 | p99 | max "+
+				"| server CPU s / 1,000 | client CPU s / 1,000 | server memory | errors |\n"+
+				"|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n", s.Load)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %.4f [%.4f to %.4f] | %.4f | %.0f MB | %d |\n",
-			s.Subject, throughputSpread(s.Throughput), latencySpread(s.P50), latency(s.P95.Median), latency(s.P99.Median), latency(s.Max),
-			s.ServerCPU.Median, s.ServerCPU.Low, s.ServerCPU.High, s.ClientCPU.Median, s.Memory.Median/(1<<20), s.Errors)
+			s.Subject, throughputSpread(s.Throughput), latencySpread(s.P50), latency(s.P95.Median),
+			latency(s.P99.Median), latency(s.Max),
+			s.ServerCPU.Median, s.ServerCPU.Low, s.ServerCPU.High, s.ClientCPU.Median,
+			s.Memory.Median/(1<<20), s.Errors)
 	}
 	for _, s := range r.Results {
 		if s.Errors > 0 {
@@ -67,11 +73,15 @@ func (r *report) markdown() string {
 		}
 	}
 	if len(r.Limits) > 0 {
-		b.WriteString("\n**Limits of the machine in this run**\n\n| what | callers | ops/s | p50 | p99 | CPU s / 1,000 |\n|---|---:|---:|---:|---:|---:|\n")
+		b.WriteString("\n**Limits of the machine in this run**\n\n" +
+			"| what | callers | ops/s | p50 | p99 | CPU s / 1,000 |\n|---|---:|---:|---:|---:|---:|\n")
 		for _, l := range r.Limits {
-			fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %.4f |\n", l.Name, l.Callers, throughputSpread(l.Throughput), latencySpread(l.P50), latency(l.P99.Median), l.CPU.Median)
+			fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %.4f |\n", l.Name, l.Callers,
+				throughputSpread(l.Throughput), latencySpread(l.P50),
+				latency(l.P99.Median), l.CPU.Median)
 		}
-		b.WriteString("\nThe CPU of the echo is its server's; that of the commits and syncs is the whole process's.\n")
+		b.WriteString("\nThe CPU of the echo is its server's; that of the commits and syncs is " +
+			"the whole process's.\n")
 	}
 	return b.String()
 }

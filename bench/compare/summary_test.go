@@ -24,9 +24,12 @@ func TestSpread(t *testing.T) {
 }
 
 // measured makes a measurement with just enough in it.
-func measured(subject, load string, throughput float64, p50 int64, cpu float64, errors uint64) *measurement {
+func measured(
+	subject, load string, throughput float64, p50 int64, cpu float64, errors uint64,
+) *measurement {
 	m := &measurement{Subject: subject, Load: load, ServerCPU: cpu, Result: &bench.Result{}}
-	m.Result.Total = bench.Operation{Throughput: throughput, P50: p50, P95: 2 * p50, P99: 3 * p50, Max: 9 * p50, Errors: errors}
+	m.Result.Total = bench.Operation{Throughput: throughput, P50: p50, P95: 2 * p50, P99: 3 * p50,
+		Max: 9 * p50, Errors: errors}
 	if errors > 0 {
 		m.Result.Total.Failures = []bench.Failure{{Class: "other", Count: errors, Example: "it broke"}}
 	}
@@ -43,7 +46,8 @@ func TestSummariseTakesMediansAndAddsErrors(t *testing.T) {
 		t.Fatalf("summaries %+v; want one of each load, in the order of the loads", got)
 	}
 	s := got[1]
-	if s.Throughput != (spread{200, 100, 300}) || s.P99.Median != 60 || s.Max != 270 || s.Errors != 3 || s.Example != "it broke" {
+	if s.Throughput != (spread{200, 100, 300}) || s.P99.Median != 60 || s.Max != 270 ||
+		s.Errors != 3 || s.Example != "it broke" {
 		t.Errorf("summary %+v", s)
 	}
 }

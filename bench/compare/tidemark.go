@@ -61,7 +61,8 @@ type tidemarkCluster struct {
 // tidemarkVersion also proves that the program is there and starts.
 func tidemarkVersion(binary string) (string, error) {
 	if _, err := os.Stat(binary); err != nil {
-		return "", fmt.Errorf("no Tidemark to measure: make it with `make build`, or name it with -tidemark: %w", err)
+		return "", fmt.Errorf("no Tidemark to measure: "+
+			"make it with `make build`, or name it with -tidemark: %w", err)
 	}
 	output, err := exec.Command(binary, "--version").Output()
 	if err != nil {
@@ -174,7 +175,8 @@ func (c *tidemarkCluster) profile(ctx context.Context, dir string, d time.Durati
 	group, ctx := errgroup.WithContext(ctx)
 	for i, address := range c.admin {
 		group.Go(func() error {
-			url := fmt.Sprintf("%s://%s/debug/pprof/profile?seconds=%d", scheme, address, max(int(d.Seconds()), 1))
+			url := fmt.Sprintf("%s://%s/debug/pprof/profile?seconds=%d", scheme, address,
+				max(int(d.Seconds()), 1))
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 			if err != nil {
 				return err
@@ -187,7 +189,8 @@ func (c *tidemarkCluster) profile(ctx context.Context, dir string, d time.Durati
 			if response.StatusCode != http.StatusOK {
 				return fmt.Errorf("%s answers %s", url, response.Status)
 			}
-			file, err := os.Create(filepath.Join(dir, strings.ReplaceAll(c.processes[i].Name(), " ", "-")+".pprof"))
+			file, err := os.Create(
+				filepath.Join(dir, strings.ReplaceAll(c.processes[i].Name(), " ", "-")+".pprof"))
 			if err != nil {
 				return err
 			}
@@ -209,21 +212,22 @@ func (c *tidemarkCluster) wait(ctx context.Context, admin []string) error {
 	defer client.CloseIdleConnections()
 	for i, address := range admin {
 		url := scheme + "://" + address + "/readyz"
-		if err := process.Until(ctx, c.processes[i].Name()+" is ready", 50*time.Millisecond, func(ctx context.Context) error {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-			if err != nil {
-				return err
-			}
-			response, err := client.Do(request)
-			if err != nil {
-				return err
-			}
-			defer response.Body.Close()
-			if response.StatusCode != http.StatusOK {
-				return fmt.Errorf("%s answers %s", url, response.Status)
-			}
-			return nil
-		}, c.processes...); err != nil {
+		if err := process.Until(ctx, c.processes[i].Name()+" is ready", 50*time.Millisecond,
+			func(ctx context.Context) error {
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+				if err != nil {
+					return err
+				}
+				response, err := client.Do(request)
+				if err != nil {
+					return err
+				}
+				defer response.Body.Close()
+				if response.StatusCode != http.StatusOK {
+					return fmt.Errorf("%s answers %s", url, response.Status)
+				}
+				return nil
+			}, c.processes...); err != nil {
 			return err
 		}
 	}

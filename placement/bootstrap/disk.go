@@ -117,7 +117,8 @@ func decodeState(data []byte) (*bootstrappb.State, error) {
 	case len(data) < head+4 || string(data[:len(fileMagic)]) != fileMagic:
 		return nil, fmt.Errorf("%w: it is too short, or something else", ErrState)
 	case data[len(fileMagic)] != fileFormat:
-		return nil, fmt.Errorf("%w: it has format %d, this version knows %d; a newer version wrote it", ErrState, data[len(fileMagic)], fileFormat)
+		return nil, fmt.Errorf("%w: it has format %d, this version knows %d; a newer version "+
+			"wrote it", ErrState, data[len(fileMagic)], fileFormat)
 	case uint64(len(data)) != uint64(head)+uint64(binary.BigEndian.Uint32(data[head-4:]))+4:
 		return nil, fmt.Errorf("%w: it has %d bytes", ErrState, len(data))
 	case crc32.Checksum(data[:len(data)-4], castagnoli) != binary.BigEndian.Uint32(data[len(data)-4:]):

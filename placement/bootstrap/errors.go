@@ -32,14 +32,16 @@ type NotMemberError struct {
 func (e *NotMemberError) Error() string {
 	for _, m := range e.Founding.GetMembers() {
 		if m.Address == e.Self {
-			return fmt.Sprintf("%v of cluster %016x: %s is a member by its address, but not with this data directory (its name is %016x, "+
-				"the member's is %016x; %s told so). The member's disk was wiped or replaced, and a new one must not vote in its place: "+
+			return fmt.Sprintf("%v of cluster %016x: %s is a member by its address, but not with "+
+				"this data directory (its name is %016x, the member's is %016x; %s told so). The "+
+				"member's disk was wiped or replaced, and a new one must not vote in its place: "+
 				"bring the member's own data directory back, or leave this server off",
 				ErrNotMember, e.Founding.Cluster, e.Self, e.Server, m.Server, e.Peer)
 		}
 	}
-	return fmt.Sprintf("%v of cluster %016x, which was formed by %s: %s told so. Give this server the --core list of its cluster; "+
-		"members cannot be added to the list of a core that exists", ErrNotMember, e.Founding.GetCluster(), addresses(e.Founding), e.Peer)
+	return fmt.Sprintf("%v of cluster %016x, which was formed by %s: %s told so. Give this server "+
+		"the --core list of its cluster; members cannot be added to the list of a core that exists",
+		ErrNotMember, e.Founding.GetCluster(), addresses(e.Founding), e.Peer)
 }
 
 // Is makes errors.Is(err, ErrNotMember) true.
@@ -56,7 +58,8 @@ type ListChangedError struct {
 func (e *ListChangedError) Error() string {
 	members := memberAddresses(e.Founding)
 	return fmt.Sprintf("%v, which was formed as %s: %s. Start %s with the list of old",
-		ErrListChanged, addresses(e.Founding), difference("this list", e.Core, "the core", members), e.Self)
+		ErrListChanged, addresses(e.Founding),
+		difference("this list", e.Core, "the core", members), e.Self)
 }
 
 // Is makes errors.Is(err, ErrListChanged) true.

@@ -21,7 +21,8 @@ type machine struct {
 }
 
 func newMachine(self string, core []string, disk *bootstrappb.State) (*machine, error) {
-	m := &machine{self: self, core: slices.Clone(core), disk: disk, heard: map[string]*clusterpb.BootstrapHello{}}
+	m := &machine{self: self, core: slices.Clone(core), disk: disk,
+		heard: map[string]*clusterpb.BootstrapHello{}}
 	slices.Sort(m.core)
 	for i, address := range m.core {
 		if address == "" || (i > 0 && address == m.core[i-1]) {
@@ -31,14 +32,17 @@ func newMachine(self string, core []string, disk *bootstrappb.State) (*machine, 
 	switch len(m.core) {
 	case 1, 3, 5:
 	default:
-		return nil, fmt.Errorf("the --core list has %d addresses; a core has 1, 3 or 5 members", len(m.core))
+		return nil, fmt.Errorf(
+			"the --core list has %d addresses; a core has 1, 3 or 5 members", len(m.core))
 	}
 	if !slices.Contains(m.core, self) {
-		return nil, fmt.Errorf("this server's address %s is not in the --core list %s", self, strings.Join(m.core, ", "))
+		return nil, fmt.Errorf("this server's address %s is not in the --core list %s", self,
+			strings.Join(m.core, ", "))
 	}
 	if disk.Address != "" && disk.Address != self {
-		return nil, fmt.Errorf("this data directory belongs to the core member at %s, and the server was started as %s; "+
-			"start it as %s, or with a directory of its own", disk.Address, self, disk.Address)
+		return nil, fmt.Errorf("this data directory belongs to the core member at "+
+			"%s, and the server was started as %s; start it as %s, or with a directory of its own",
+			disk.Address, self, disk.Address)
 	}
 	if f := m.founded(); f != nil && !slices.Equal(memberAddresses(f), m.core) {
 		return nil, &ListChangedError{Self: self, Core: m.core, Founding: f}
@@ -49,7 +53,8 @@ func newMachine(self string, core []string, disk *bootstrappb.State) (*machine, 
 // hello is what this server says of itself.
 func (m *machine) hello() *clusterpb.BootstrapHello {
 	return &clusterpb.BootstrapHello{
-		Server: m.disk.Server, Address: m.self, Core: m.core, Accepted: fromDisk(m.disk.Accepted), Founded: m.disk.Founded,
+		Server: m.disk.Server, Address: m.self, Core: m.core, Accepted: fromDisk(m.disk.Accepted),
+		Founded: m.disk.Founded,
 	}
 }
 
@@ -86,7 +91,8 @@ func (m *machine) conclude() (next *bootstrappb.State, err error) {
 		}
 		if m.disk.Accepted != nil && !equal(fromDisk(m.disk.Accepted), f) {
 			// Impossible as long as disks keep what was synced.
-			return nil, fmt.Errorf("%w: it has accepted cluster %016x, and %s belongs to cluster %016x, which names it as a member",
+			return nil, fmt.Errorf("%w: it has accepted cluster %016x, and %s belongs to cluster "+
+				"%016x, which names it as a member",
 				ErrState, m.disk.Accepted.Cluster, h.Address, f.Cluster)
 		}
 		if !slices.Equal(memberAddresses(f), m.core) {
@@ -102,7 +108,8 @@ func (m *machine) conclude() (next *bootstrappb.State, err error) {
 		if member.Address == m.self {
 			continue
 		}
-		if h := m.heard[member.Address]; h == nil || h.Server != member.Server || !equal(h.Accepted, mine) {
+		if h := m.heard[member.Address]; h == nil || h.Server != member.Server ||
+			!equal(h.Accepted, mine) {
 			return nil, nil
 		}
 	}
@@ -119,7 +126,8 @@ func (m *machine) accept(f *clusterpb.Founding) (next *bootstrappb.State, err er
 	}
 	if mine := fromDisk(m.disk.Accepted); mine != nil {
 		if !equal(mine, f) {
-			return nil, fmt.Errorf("%w: %s has accepted cluster %016x, and does not accept %016x", ErrRefused, m.self, mine.Cluster, f.Cluster)
+			return nil, fmt.Errorf("%w: %s has accepted cluster %016x, and does not accept %016x",
+				ErrRefused, m.self, mine.Cluster, f.Cluster)
 		}
 		return m.conclude()
 	}
@@ -153,7 +161,8 @@ func (m *machine) propose(random uint64) (f *clusterpb.Founding, next *bootstrap
 		if address != m.self {
 			server = m.heard[address].Server
 		}
-		f.Members = append(f.Members, &clusterpb.CoreMember{Address: address, Replica: uint64(i + 1), Server: server})
+		f.Members = append(f.Members,
+			&clusterpb.CoreMember{Address: address, Replica: uint64(i + 1), Server: server})
 	}
 	// The proposer accepts its own with the same write.
 	return f, m.with(func(s *bootstrappb.State) { s.Proposed, s.Accepted = toDisk(f), toDisk(f) })
@@ -163,8 +172,9 @@ func (m *machine) propose(random uint64) (f *clusterpb.Founding, next *bootstrap
 // see.
 func (m *machine) obstacle() string {
 	if f := fromDisk(m.disk.Accepted); f != nil && !slices.Equal(memberAddresses(f), m.core) {
-		return fmt.Sprintf("%s has agreed to form a core of %s: %s; start all servers with that list, or empty all their data directories "+
-			"(that core holds no data yet)", m.self, addresses(f), difference("this list", m.core, "that core", memberAddresses(f)))
+		return fmt.Sprintf("%s has agreed to form a core of %s: %s; start all servers with "+
+			"that list, or empty all their data directories (that core holds no data yet)", m.self,
+			addresses(f), difference("this list", m.core, "that core", memberAddresses(f)))
 	}
 	var silent []string
 	names := map[uint64]string{m.disk.Server: m.self}
@@ -179,27 +189,33 @@ func (m *machine) obstacle() string {
 		case !slices.Equal(h.Core, m.core):
 			return m.listsDiffer(address, h.Core)
 		case names[h.Server] != "":
-			return fmt.Sprintf("%s and %s are one server, or copies of one data directory: give every address a server and a directory of its own",
+			return fmt.Sprintf("%s and %s are one server, or copies of one data directory: give "+
+				"every address a server and a directory of its own",
 				names[h.Server], address)
 		}
 		names[h.Server] = address
 	}
 	if len(silent) > 0 {
-		return fmt.Sprintf("it waits for %s; all of %s have to run at the same time for that", strings.Join(silent, ", "), strings.Join(m.core, ", "))
+		return fmt.Sprintf("it waits for %s; all of %s have to run at the same time for that",
+			strings.Join(silent, ", "), strings.Join(m.core, ", "))
 	}
 	if f := fromDisk(m.disk.Accepted); f != nil {
 		for _, member := range f.Members {
 			if h := m.heard[member.Address]; h != nil && h.Server != member.Server {
-				return fmt.Sprintf("the forming of cluster %016x cannot be finished: the data directory of %s was wiped or replaced meanwhile. "+
-					"The cluster holds no data yet: empty the data directories of %s and start again", f.Cluster, member.Address, strings.Join(m.core, ", "))
+				return fmt.Sprintf("the forming of cluster %016x cannot be finished: "+
+					"the data directory of %s was wiped or replaced meanwhile. The cluster holds "+
+					"no data yet: empty the data directories of %s and start again", f.Cluster,
+					member.Address, strings.Join(m.core, ", "))
 			}
 		}
 	}
 	for _, address := range m.core {
-		if h := m.heard[address]; h != nil && h.Accepted != nil && !equal(h.Accepted, fromDisk(m.disk.Accepted)) &&
+		if h := m.heard[address]; h != nil && h.Accepted != nil &&
+			!equal(h.Accepted, fromDisk(m.disk.Accepted)) &&
 			(m.disk.Accepted != nil || !m.names(h.Accepted)) {
-			return fmt.Sprintf("%s has accepted the forming of cluster %016x, of which this server is not a part: a data directory was wiped or "+
-				"replaced meanwhile. That cluster holds no data yet: empty the data directories of %s and start again",
+			return fmt.Sprintf("%s has accepted the forming of cluster %016x, of which this "+
+				"server is not a part: a data directory was wiped or replaced meanwhile. That "+
+				"cluster holds no data yet: empty the data directories of %s and start again",
 				address, h.Accepted.Cluster, strings.Join(m.core, ", "))
 		}
 	}
@@ -207,7 +223,8 @@ func (m *machine) obstacle() string {
 }
 
 func (m *machine) listsDiffer(name string, list []string) string {
-	return fmt.Sprintf("the --core lists of %s and %s differ: %s; start all servers with the same list",
+	return fmt.Sprintf(
+		"the --core lists of %s and %s differ: %s; start all servers with the same list",
 		m.self, name, difference(m.self, m.core, name, list))
 }
 
@@ -236,7 +253,8 @@ func validate(f *clusterpb.Founding) error {
 		return fmt.Errorf("the founding has no cluster id or no members")
 	}
 	for i, m := range f.Members {
-		if m.GetAddress() == "" || m.GetReplica() != uint64(i+1) || m.GetServer() == 0 || (i > 0 && f.Members[i-1].Address >= m.Address) {
+		if m.GetAddress() == "" || m.GetReplica() != uint64(i+1) || m.GetServer() == 0 ||
+			(i > 0 && f.Members[i-1].Address >= m.Address) {
 			return fmt.Errorf("member %d of the founding is malformed", i+1)
 		}
 	}
@@ -247,15 +265,17 @@ func equal(a, b *clusterpb.Founding) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Cluster == b.Cluster && slices.EqualFunc(a.Members, b.Members, func(x, y *clusterpb.CoreMember) bool {
-		return x.Address == y.Address && x.Replica == y.Replica && x.Server == y.Server
-	})
+	return a.Cluster == b.Cluster &&
+		slices.EqualFunc(a.Members, b.Members, func(x, y *clusterpb.CoreMember) bool {
+			return x.Address == y.Address && x.Replica == y.Replica && x.Server == y.Server
+		})
 }
 
 func toDisk(f *clusterpb.Founding) *bootstrappb.Founding {
 	out := &bootstrappb.Founding{Cluster: f.Cluster}
 	for _, m := range f.Members {
-		out.Members = append(out.Members, &bootstrappb.Member{Address: m.Address, Replica: m.Replica, Server: m.Server})
+		out.Members = append(out.Members,
+			&bootstrappb.Member{Address: m.Address, Replica: m.Replica, Server: m.Server})
 	}
 	return out
 }
@@ -266,7 +286,8 @@ func fromDisk(f *bootstrappb.Founding) *clusterpb.Founding {
 	}
 	out := &clusterpb.Founding{Cluster: f.Cluster}
 	for _, m := range f.Members {
-		out.Members = append(out.Members, &clusterpb.CoreMember{Address: m.Address, Replica: m.Replica, Server: m.Server})
+		out.Members = append(out.Members,
+			&clusterpb.CoreMember{Address: m.Address, Replica: m.Replica, Server: m.Server})
 	}
 	return out
 }

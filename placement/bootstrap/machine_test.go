@@ -76,7 +76,8 @@ func (s *sim) step(i int, next *bootstrappb.State, err error) bool {
 		s.founded[next.Accepted.Cluster] = fromDisk(next.Accepted)
 		for _, m := range next.Accepted.Members {
 			if s.accepted[m.Server] != next.Accepted.Cluster {
-				s.t.Fatalf("cluster %d is founded, and %s has not accepted it", next.Accepted.Cluster, m.Address)
+				s.t.Fatalf("cluster %d is founded, and %s has not accepted it",
+					next.Accepted.Cluster, m.Address)
 			}
 		}
 	}
@@ -150,7 +151,8 @@ func TestNeverTwoFoundings(t *testing.T) {
 			list = append(list, string(rune('a'+i)))
 		}
 		faulty := rapid.Bool().Draw(t, "wipe disks and change lists")
-		other := append([]string{"x"}, list[1:]...) // a list in which another server takes the place of the first
+		// a list in which another server takes the place of the first
+		other := append([]string{"x"}, list[1:]...)
 		servers := list
 		if faulty && n > 1 {
 			servers = append(servers, "x")
@@ -173,7 +175,8 @@ func TestNeverTwoFoundings(t *testing.T) {
 				}
 			case action == 1 && faulty:
 				s.open(i, nil)
-			case action == 2 && faulty && len(server.core) > 1 && server.address != "a" && server.address != "x":
+			case action == 2 && faulty && len(server.core) > 1 && server.address != "a" &&
+				server.address != "x":
 				server.core = [][]string{list, other}[rapid.IntRange(0, 1).Draw(t, "list")]
 				disk := server.machine.disk
 				if s.open(i, disk); server.failed != nil {
@@ -222,8 +225,10 @@ func TestNeverTwoFoundings(t *testing.T) {
 			}
 		}
 		for _, server := range s.servers {
-			if f := server.machine.founded(); f == nil || len(s.founded) != 1 || s.founded[f.Cluster] == nil {
-				t.Fatalf("%s: %v; formed were %v; it says %q", server.address, f, s.founded, server.machine.obstacle())
+			if f := server.machine.founded(); f == nil || len(s.founded) != 1 ||
+				s.founded[f.Cluster] == nil {
+				t.Fatalf("%s: %v; formed were %v; it says %q", server.address, f, s.founded,
+					server.machine.obstacle())
 			}
 		}
 	})
@@ -237,23 +242,28 @@ func TestLists(t *testing.T) {
 		disk *bootstrappb.State
 		want string
 	}{
-		"even":          {"a", []string{"a", "b"}, disk, "1, 3 or 5"},
-		"repeated":      {"a", []string{"a", "b", "b"}, disk, "repeated"},
-		"self missing":  {"d", []string{"a", "b", "c"}, disk, "not in the --core list"},
-		"other address": {"a", []string{"a"}, &bootstrappb.State{Server: 1, Address: "z"}, "belongs to the core member at z"},
+		"even":         {"a", []string{"a", "b"}, disk, "1, 3 or 5"},
+		"repeated":     {"a", []string{"a", "b", "b"}, disk, "repeated"},
+		"self missing": {"d", []string{"a", "b", "c"}, disk, "not in the --core list"},
+		"other address": {"a", []string{"a"}, &bootstrappb.State{Server: 1, Address: "z"},
+			"belongs to the core member at z"},
 	} {
-		if _, err := newMachine(c.self, c.core, c.disk); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := newMachine(c.self, c.core, c.disk); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want one that says %q", name, err, c.want)
 		}
 	}
-	founded := &bootstrappb.State{Server: 1, Founded: true, Accepted: &bootstrappb.Founding{Cluster: 9, Members: []*bootstrappb.Member{
-		{Address: "a", Replica: 1, Server: 1}, {Address: "b", Replica: 2, Server: 2}, {Address: "c", Replica: 3, Server: 3},
-	}}}
+	founded := &bootstrappb.State{Server: 1, Founded: true,
+		Accepted: &bootstrappb.Founding{Cluster: 9, Members: []*bootstrappb.Member{
+			{Address: "a", Replica: 1, Server: 1}, {Address: "b", Replica: 2, Server: 2},
+			{Address: "c", Replica: 3, Server: 3},
+		}}}
 	if _, err := newMachine("a", []string{"c", "b", "a"}, founded); err != nil {
 		t.Errorf("the same list in another order: %v", err)
 	}
 	_, err := newMachine("a", []string{"a", "b", "d"}, founded)
-	if !errors.Is(err, ErrListChanged) || !strings.Contains(err.Error(), "only this list has d; only the core has c") {
+	if !errors.Is(err, ErrListChanged) ||
+		!strings.Contains(err.Error(), "only this list has d; only the core has c") {
 		t.Errorf("another list: %v", err)
 	}
 }
@@ -267,11 +277,15 @@ func TestObstacles(t *testing.T) {
 		heard []*clusterpb.BootstrapHello
 		want  string
 	}{
-		"silence":    {[]*clusterpb.BootstrapHello{hello("b", 2, core...)}, "waits for c"},
-		"lists":      {[]*clusterpb.BootstrapHello{hello("b", 2, "a", "b", "d")}, "only a has c; only b has d"},
-		"one server": {[]*clusterpb.BootstrapHello{hello("b", 2, core...), hello("c", 2, core...)}, "b and c are one server"},
-		"itself":     {[]*clusterpb.BootstrapHello{hello("b", 1, core...), hello("c", 2, core...)}, "a and b are one server"},
-		"stranger":   {[]*clusterpb.BootstrapHello{hello("b", 2, core...), hello("z", 2, core...)}, "waits for c"},
+		"silence": {[]*clusterpb.BootstrapHello{hello("b", 2, core...)}, "waits for c"},
+		"lists": {[]*clusterpb.BootstrapHello{hello("b", 2, "a", "b", "d")},
+			"only a has c; only b has d"},
+		"one server": {[]*clusterpb.BootstrapHello{hello("b", 2, core...), hello("c", 2, core...)},
+			"b and c are one server"},
+		"itself": {[]*clusterpb.BootstrapHello{hello("b", 1, core...), hello("c", 2, core...)},
+			"a and b are one server"},
+		"stranger": {[]*clusterpb.BootstrapHello{hello("b", 2, core...), hello("z", 2, core...)},
+			"waits for c"},
 	} {
 		m, err := newMachine("a", core, &bootstrappb.State{Server: 1})
 		if err != nil {
@@ -300,10 +314,14 @@ func TestRefusesMalformedFoundings(t *testing.T) {
 		nil, {}, {Cluster: 1},
 		{Cluster: 1, Members: []*clusterpb.CoreMember{nil, nil, nil}},
 		{Members: []*clusterpb.CoreMember{member("a", 1, 1), member("b", 2, 2), member("c", 3, 3)}},
-		{Cluster: 1, Members: []*clusterpb.CoreMember{member("b", 1, 2), member("a", 2, 1), member("c", 3, 3)}},
-		{Cluster: 1, Members: []*clusterpb.CoreMember{member("a", 1, 1), member("b", 1, 2), member("c", 3, 3)}},
-		{Cluster: 1, Members: []*clusterpb.CoreMember{member("a", 1, 1), member("b", 2, 0), member("c", 3, 3)}},
-		{Cluster: 1, Members: []*clusterpb.CoreMember{member("a", 1, 5), member("b", 2, 2), member("c", 3, 3)}},
+		{Cluster: 1, Members: []*clusterpb.CoreMember{member("b", 1, 2), member("a", 2, 1),
+			member("c", 3, 3)}},
+		{Cluster: 1, Members: []*clusterpb.CoreMember{member("a", 1, 1), member("b", 1, 2),
+			member("c", 3, 3)}},
+		{Cluster: 1, Members: []*clusterpb.CoreMember{member("a", 1, 1), member("b", 2, 0),
+			member("c", 3, 3)}},
+		{Cluster: 1, Members: []*clusterpb.CoreMember{member("a", 1, 5), member("b", 2, 2),
+			member("c", 3, 3)}},
 		{Cluster: 1, Members: []*clusterpb.CoreMember{member("a", 1, 1)}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {

@@ -21,8 +21,10 @@ import (
 
 // Peers carries messages to the other listed servers; GRPCPeers is one.
 type Peers interface {
-	Hello(ctx context.Context, address string, h *clusterpb.BootstrapHello) (*clusterpb.BootstrapHello, error)
-	Accept(ctx context.Context, address string, f *clusterpb.Founding) (*clusterpb.BootstrapHello, error)
+	Hello(ctx context.Context, address string, h *clusterpb.BootstrapHello) (
+		*clusterpb.BootstrapHello, error)
+	Accept(ctx context.Context, address string, f *clusterpb.Founding) (
+		*clusterpb.BootstrapHello, error)
 }
 
 // Config is what a Member is made of. Disk, Self, Core and Peers must be set.
@@ -96,8 +98,9 @@ func Open(config Config) (*Member, error) {
 			}
 		}
 	} else if config.Server != 0 && config.Server != state.Server {
-		return nil, fmt.Errorf("form the core: this data directory has the name %016x, and what it knows of the core belongs to %016x: "+
-			"parts of two directories were mixed", config.Server, state.Server)
+		return nil, fmt.Errorf("form the core: this data directory has the name %016x, "+
+			"and what it knows of the core belongs to %016x: parts of two directories were mixed",
+			config.Server, state.Server)
 	}
 	// The list is checked before the name is kept: a mistake in it leaves nothing behind.
 	if m.mu.machine, err = newMachine(config.Self, config.Core, state); err != nil {
@@ -210,19 +213,21 @@ func (m *Member) result() (*clusterpb.Founding, error) {
 
 // round says hello to everybody, and proposes if it is time to.
 func (m *Member) round(ctx context.Context) {
-	m.exchange(ctx, m.peers(), func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
-		m.mu.Lock()
-		hello := m.mu.machine.hello()
-		m.mu.Unlock()
-		return m.config.Peers.Hello(ctx, address, hello)
-	})
+	m.exchange(ctx, m.peers(),
+		func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
+			m.mu.Lock()
+			hello := m.mu.machine.hello()
+			m.mu.Unlock()
+			return m.config.Peers.Hello(ctx, address, hello)
+		})
 	f := m.propose()
 	if f == nil {
 		return
 	}
-	m.exchange(ctx, m.peers(), func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
-		return m.config.Peers.Accept(ctx, address, f)
-	})
+	m.exchange(ctx, m.peers(),
+		func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
+			return m.config.Peers.Accept(ctx, address, f)
+		})
 }
 
 func (m *Member) peers() []string {
@@ -236,7 +241,10 @@ func (m *Member) peers() []string {
 }
 
 // exchange calls all peers at the same time and takes in their answers.
-func (m *Member) exchange(ctx context.Context, peers []string, call func(context.Context, string) (*clusterpb.BootstrapHello, error)) {
+func (m *Member) exchange(
+	ctx context.Context, peers []string,
+	call func(context.Context, string) (*clusterpb.BootstrapHello, error),
+) {
 	ctx, cancel := context.WithTimeout(ctx, m.config.Timeout)
 	defer cancel()
 	var all sync.WaitGroup
@@ -244,7 +252,8 @@ func (m *Member) exchange(ctx context.Context, peers []string, call func(context
 		all.Go(func() {
 			hello, err := call(ctx, address)
 			if err == nil && hello.GetAddress() != address {
-				err = fmt.Errorf("the server at %s says that its address is %s; start it with --advertise %s", address, hello.GetAddress(), address)
+				err = fmt.Errorf("the server at %s says that its address is %s; start it with "+
+					"--advertise %s", address, hello.GetAddress(), address)
 			}
 			m.mu.Lock()
 			if m.mu.unreachable[address] = err; err == nil {
@@ -272,7 +281,8 @@ func (m *Member) propose() *clusterpb.Founding {
 		return nil
 	}
 	if next != nil {
-		m.config.Logger.Debug("proposes to form the core", "cluster", fmt.Sprintf("%016x", f.Cluster), "members", memberAddresses(f))
+		m.config.Logger.Debug("proposes to form the core",
+			"cluster", fmt.Sprintf("%016x", f.Cluster), "members", memberAddresses(f))
 	}
 	// A core of one is complete now.
 	m.stepLocked(func(machine *machine) (*bootstrappb.State, error) { return machine.conclude() })
@@ -321,7 +331,9 @@ func (m *Member) wake() {
 }
 
 // Hello implements clusterpb.BootstrapServer.
-func (m *Member) Hello(_ context.Context, h *clusterpb.BootstrapHello) (*clusterpb.BootstrapHello, error) {
+func (m *Member) Hello(
+	_ context.Context, h *clusterpb.BootstrapHello,
+) (*clusterpb.BootstrapHello, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stepLocked(func(machine *machine) (*bootstrappb.State, error) { return machine.hear(h) })
@@ -329,7 +341,9 @@ func (m *Member) Hello(_ context.Context, h *clusterpb.BootstrapHello) (*cluster
 }
 
 // Accept implements clusterpb.BootstrapServer.
-func (m *Member) Accept(_ context.Context, f *clusterpb.Founding) (*clusterpb.BootstrapHello, error) {
+func (m *Member) Accept(
+	_ context.Context, f *clusterpb.Founding,
+) (*clusterpb.BootstrapHello, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.failed != nil {

@@ -83,7 +83,9 @@ func (p *proc) Store(s *bootstrappb.State) error {
 	return nil
 }
 
-func (p *proc) call(address string, f func(*Member) (*clusterpb.BootstrapHello, error)) (*clusterpb.BootstrapHello, error) {
+func (p *proc) call(
+	address string, f func(*Member) (*clusterpb.BootstrapHello, error),
+) (*clusterpb.BootstrapHello, error) {
 	before, after := p.point()
 	if before {
 		return nil, errCrash
@@ -108,12 +110,20 @@ func (p *proc) call(address string, f func(*Member) (*clusterpb.BootstrapHello, 
 	return h, err
 }
 
-func (p *proc) Hello(ctx context.Context, address string, h *clusterpb.BootstrapHello) (*clusterpb.BootstrapHello, error) {
-	return p.call(address, func(m *Member) (*clusterpb.BootstrapHello, error) { return m.Hello(ctx, h) })
+func (p *proc) Hello(
+	ctx context.Context, address string, h *clusterpb.BootstrapHello,
+) (*clusterpb.BootstrapHello, error) {
+	return p.call(address, func(m *Member) (*clusterpb.BootstrapHello, error) {
+		return m.Hello(ctx, h)
+	})
 }
 
-func (p *proc) Accept(ctx context.Context, address string, f *clusterpb.Founding) (*clusterpb.BootstrapHello, error) {
-	return p.call(address, func(m *Member) (*clusterpb.BootstrapHello, error) { return m.Accept(ctx, f) })
+func (p *proc) Accept(
+	ctx context.Context, address string, f *clusterpb.Founding,
+) (*clusterpb.BootstrapHello, error) {
+	return p.call(address, func(m *Member) (*clusterpb.BootstrapHello, error) {
+		return m.Accept(ctx, f)
+	})
 }
 
 func newWorld(t *testing.T, core ...string) *world {
@@ -178,7 +188,8 @@ func (w *world) power(p *proc) {
 	w.mu.Lock()
 	points := w.points
 	w.mu.Unlock()
-	w.setDisk(p.address, p.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(1, uint64(points)))}))
+	w.setDisk(p.address, p.fs.CrashClone(
+		vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(1, uint64(points)))}))
 }
 
 // form runs all servers until the core is formed, starting those again that crash.
@@ -302,7 +313,8 @@ func TestWipedMemberStaysOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = p.member.Run(t.Context())
-		if !errors.Is(err, ErrNotMember) || !strings.Contains(err.Error(), fmt.Sprintf("%016x", f.Cluster)) {
+		if !errors.Is(err, ErrNotMember) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("%016x", f.Cluster)) {
 			t.Errorf("the wiped member: %v", err)
 		}
 		// Nor does a new server that lists a member of this core.
@@ -325,7 +337,8 @@ func TestWipedWhileForming(t *testing.T) {
 		// a and b have accepted; c has not, and comes back with another name.
 		founding := &clusterpb.Founding{Cluster: 7}
 		for i, address := range w.core {
-			founding.Members = append(founding.Members, &clusterpb.CoreMember{Address: address, Replica: uint64(i + 1), Server: uint64(i + 1)})
+			founding.Members = append(founding.Members, &clusterpb.CoreMember{Address: address,
+				Replica: uint64(i + 1), Server: uint64(i + 1)})
 		}
 		for i, address := range w.core[:2] {
 			state := &bootstrappb.State{Server: uint64(i + 1), Address: address, Accepted: toDisk(founding)}
@@ -345,7 +358,8 @@ func TestWipedWhileForming(t *testing.T) {
 				t.Fatal(err)
 			}
 			all.Go(func() {
-				if f, err := p.member.Run(ctx); err == nil || !strings.Contains(err.Error(), "empty the data directories") {
+				if f, err := p.member.Run(ctx); err == nil ||
+					!strings.Contains(err.Error(), "empty the data directories") {
 					t.Errorf("%s: %v, %v", p.address, f, err)
 				}
 			})
@@ -372,9 +386,10 @@ func TestDamagedFile(t *testing.T) {
 }
 
 func FuzzState(f *testing.F) {
-	good, err := encodeState(&bootstrappb.State{Server: 5, Address: "a", Founded: true, Accepted: &bootstrappb.Founding{
-		Cluster: 1, Members: []*bootstrappb.Member{{Address: "a", Replica: 1, Server: 5}},
-	}})
+	good, err := encodeState(&bootstrappb.State{Server: 5, Address: "a", Founded: true,
+		Accepted: &bootstrappb.Founding{
+			Cluster: 1, Members: []*bootstrappb.Member{{Address: "a", Replica: 1, Server: 5}},
+		}})
 	if err != nil {
 		f.Fatal(err)
 	}

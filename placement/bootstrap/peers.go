@@ -14,7 +14,9 @@ type GRPCPeers struct {
 }
 
 // Hello implements Peers.
-func (p GRPCPeers) Hello(ctx context.Context, address string, h *clusterpb.BootstrapHello) (*clusterpb.BootstrapHello, error) {
+func (p GRPCPeers) Hello(
+	ctx context.Context, address string, h *clusterpb.BootstrapHello,
+) (*clusterpb.BootstrapHello, error) {
 	conn, err := p.Conn(address)
 	if err != nil {
 		return nil, err
@@ -23,7 +25,9 @@ func (p GRPCPeers) Hello(ctx context.Context, address string, h *clusterpb.Boots
 }
 
 // Accept implements Peers.
-func (p GRPCPeers) Accept(ctx context.Context, address string, f *clusterpb.Founding) (*clusterpb.BootstrapHello, error) {
+func (p GRPCPeers) Accept(
+	ctx context.Context, address string, f *clusterpb.Founding,
+) (*clusterpb.BootstrapHello, error) {
 	conn, err := p.Conn(address)
 	if err != nil {
 		return nil, err

@@ -65,7 +65,8 @@ type Reason struct {
 
 // String is for logs and for people.
 func (r Reason) String() string {
-	return fmt.Sprintf("%d replicas in %d of %d zones and %d of %d regions; the preferred leader leads %d partitions of the keyspace, no node fewer than %d",
+	return fmt.Sprintf("%d replicas in %d of %d zones and %d of %d regions; the preferred leader "+
+		"leads %d partitions of the keyspace, no node fewer than %d",
 		r.Replicas, r.Zones, r.OfZones, r.Regions, r.OfRegions, r.Leads, r.LeadsLeast)
 }
 
@@ -92,7 +93,8 @@ func Waits(nodes []Node, replicas int) string {
 // is.
 func Assign(nodes []Node, spec Spec, placed []Placed) (Plan, error) {
 	if spec.Replicas < 1 || spec.Partitions < 0 {
-		return Plan{}, fmt.Errorf("cannot place %d partitions with %d replicas each", spec.Partitions, spec.Replicas)
+		return Plan{}, fmt.Errorf("cannot place %d partitions with %d replicas each",
+			spec.Partitions, spec.Replicas)
 	}
 	if waits := Waits(nodes, spec.Replicas); waits != "" {
 		return Plan{WaitsFor: waits}, nil
@@ -280,7 +282,8 @@ func (t *topology) plan(sets [][]*node) Plan {
 	for i, set := range sets {
 		slices.SortFunc(set[1:], func(a, b *node) int { return compareIDs(a.id, b.id) })
 		p := Placement{Nodes: make([]keys.NodeID, len(set)), Reason: Reason{
-			Replicas: len(set), OfZones: len(t.zones), OfRegions: len(t.regions), Leads: set[0].leads.keyspace, LeadsLeast: least,
+			Replicas: len(set), OfZones: len(t.zones), OfRegions: len(t.regions),
+			Leads: set[0].leads.keyspace, LeadsLeast: least,
 		}}
 		for j, n := range set {
 			p.Nodes[j] = n.id

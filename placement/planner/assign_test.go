@@ -65,7 +65,8 @@ func symmetrical(t *rapid.T) []Node {
 	for r := range regions {
 		for z := range zones {
 			for range each {
-				nodes = append(nodes, Node{ID: keys.NodeID(len(nodes) + 1), Region: fmt.Sprint("r", r), Zone: fmt.Sprint("z", z), Alive: true})
+				nodes = append(nodes, Node{ID: keys.NodeID(len(nodes) + 1),
+					Region: fmt.Sprint("r", r), Zone: fmt.Sprint("z", z), Alive: true})
 			}
 		}
 	}
@@ -81,9 +82,12 @@ func TestEvenWhereSymmetrical(t *testing.T) {
 		factors := map[int]bool{}
 		for ks := range rapid.IntRange(1, 4).Draw(t, "keyspaces") {
 			id := keys.KeyspaceID(ks + 1)
-			replicas := rapid.SampledFrom([]int{1, 3, 5}).Filter(func(n int) bool { return n <= len(nodes) }).Draw(t, "replicas")
+			replicas := rapid.SampledFrom([]int{1, 3, 5}).Filter(
+				func(n int) bool { return n <= len(nodes) }).Draw(t, "replicas")
 			factors[replicas] = true
-			placed = assign(t, nodes, Spec{Keyspace: id, Partitions: rapid.IntRange(1, 60).Draw(t, "partitions"), Replicas: replicas}, placed)
+			partitions := rapid.IntRange(1, 60).Draw(t, "partitions")
+			spec := Spec{Keyspace: id, Partitions: partitions, Replicas: replicas}
+			placed = assign(t, nodes, spec, placed)
 			one := count(nodes, placed, func(p Placed) bool { return p.Keyspace == id })
 			if n := spread(one.replicas); n > 1 {
 				t.Fatalf("keyspace %d: replicas per node differ by %d: %v", id, n, one.replicas)
@@ -126,7 +130,8 @@ func TestAnyCluster(t *testing.T) {
 				}), 1, 5, rapid.ID).Draw(t, "replicas"),
 			})
 		}
-		spec := Spec{Keyspace: 2, Partitions: rapid.IntRange(0, 30).Draw(t, "partitions"), Replicas: replicas}
+		spec := Spec{Keyspace: 2, Partitions: rapid.IntRange(0, 30).Draw(t, "partitions"),
+			Replicas: replicas}
 		plan, err := Assign(nodes, spec, placed)
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +164,8 @@ func TestAnyCluster(t *testing.T) {
 				inRegions[n.Region] = true
 			}
 			if want := min(replicas, len(zones)); len(inZones) != want || p.Reason.Zones != want {
-				t.Fatalf("placed on %v: in %d zones, want %d, and the reason says %d", p.Nodes, len(inZones), want, p.Reason.Zones)
+				t.Fatalf("placed on %v: in %d zones, want %d, and the reason says %d", p.Nodes,
+					len(inZones), want, p.Reason.Zones)
 			}
 			if len(inRegions) != p.Reason.Regions || len(regions) != p.Reason.OfRegions {
 				t.Fatalf("regions %d of %d, the reason says: %s", len(inRegions), len(regions), p.Reason)
@@ -178,7 +184,8 @@ func TestAnyCluster(t *testing.T) {
 func TestRegionsBeforeLoad(t *testing.T) {
 	var nodes []Node
 	for i := range 6 {
-		nodes = append(nodes, Node{ID: keys.NodeID(i + 1), Region: string(rune('a' + i/2)), Zone: fmt.Sprint(i), Alive: true})
+		nodes = append(nodes, Node{ID: keys.NodeID(i + 1), Region: string(rune('a' + i/2)),
+			Zone: fmt.Sprint(i), Alive: true})
 	}
 	for _, p := range assign(t, nodes, Spec{Keyspace: 1, Partitions: 20, Replicas: 3}, nil) {
 		regions := map[string]bool{}
@@ -213,7 +220,8 @@ func TestRemaindersSpread(t *testing.T) {
 	}
 	var placed []Placed
 	for ks := range 3 {
-		placed = assign(t, nodes, Spec{Keyspace: keys.KeyspaceID(ks + 1), Partitions: 1, Replicas: 3}, placed)
+		placed = assign(t, nodes,
+			Spec{Keyspace: keys.KeyspaceID(ks + 1), Partitions: 1, Replicas: 3}, placed)
 	}
 	all := count(nodes, placed, func(Placed) bool { return true })
 	if spread(all.leads) != 0 {
@@ -253,7 +261,8 @@ func TestWaits(t *testing.T) {
 		}
 		plan, err := Assign(nodes, Spec{Keyspace: 1, Partitions: 4, Replicas: c.replicas}, nil)
 		if err != nil || plan.WaitsFor != c.want {
-			t.Errorf("%d alive, %d replicas: %q, %v; want %q", c.alive, c.replicas, plan.WaitsFor, err, c.want)
+			t.Errorf("%d alive, %d replicas: %q, %v; want %q", c.alive, c.replicas,
+				plan.WaitsFor, err, c.want)
 		}
 	}
 }
@@ -264,7 +273,8 @@ func TestRefusesNonsense(t *testing.T) {
 			return Assign([]Node{{ID: 1, Alive: true}}, Spec{Partitions: 1}, nil)
 		},
 		"a node twice": func() (Plan, error) {
-			return Assign([]Node{{ID: 1, Alive: true}, {ID: 1, Alive: true}}, Spec{Partitions: 1, Replicas: 1}, nil)
+			return Assign([]Node{{ID: 1, Alive: true}, {ID: 1, Alive: true}},
+				Spec{Partitions: 1, Replicas: 1}, nil)
 		},
 	} {
 		if plan, err := call(); err == nil {
@@ -276,7 +286,8 @@ func TestRefusesNonsense(t *testing.T) {
 func thousand() []Node {
 	var nodes []Node
 	for i := range 1000 {
-		nodes = append(nodes, Node{ID: keys.NodeID(i + 1), Region: fmt.Sprint(i % 3), Zone: fmt.Sprint(i % 9), Alive: true})
+		nodes = append(nodes, Node{ID: keys.NodeID(i + 1), Region: fmt.Sprint(i % 3),
+			Zone: fmt.Sprint(i % 9), Alive: true})
 	}
 	return nodes
 }

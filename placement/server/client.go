@@ -215,7 +215,8 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 		}
 		if !warned && time.Since(began) >= warnAfter {
 			warned = true
-			c.config.Logger.Warn("the core does not answer", "error", c.words.trouble(c.core, a.reason(), nil))
+			c.config.Logger.Warn("the core does not answer",
+				"error", c.words.trouble(c.core, a.reason(), nil))
 		}
 		timer := time.NewTimer(pause/2 + time.Duration(c.config.Random()%uint64(pause/2+1)))
 		select {
@@ -228,7 +229,10 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 }
 
 // attempt asks one member. hinted says that somebody else is to be asked at once.
-func (c *Client) attempt(ctx context.Context, address string, a *attempts, f func(context.Context, *grpc.ClientConn) error) (hinted bool, err error) {
+func (c *Client) attempt(
+	ctx context.Context, address string, a *attempts,
+	f func(context.Context, *grpc.ClientConn) error,
+) (hinted bool, err error) {
 	conn, err := c.config.Conn(address)
 	if err != nil {
 		c.learn(address, "")
@@ -236,7 +240,8 @@ func (c *Client) attempt(ctx context.Context, address string, a *attempts, f fun
 		return false, err
 	}
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, min(maxAttempt, c.config.Attempt<<min(a.tried/len(c.core), 10)))
+	limited, cancel := context.WithTimeout(ctx,
+		min(maxAttempt, c.config.Attempt<<min(a.tried/len(c.core), 10)))
 	defer cancel()
 	err = f(limited, conn)
 	if err == nil {
@@ -272,34 +277,41 @@ func (c *Client) attempt(ctx context.Context, address string, a *attempts, f fun
 	return false, permanent{err}
 }
 
-// unary calls a method of the leader.
-func unary[Request, Response any](ctx context.Context, c *Client, request Request,
-	method func(*grpc.ClientConn) func(context.Context, Request, ...grpc.CallOption) (Response, error)) (response Response, err error) {
+// unary calls a method of a service of the leader.
+func unary[Service, Request, Response any](
+	ctx context.Context, c *Client, request Request,
+	service func(grpc.ClientConnInterface) Service,
+	method func(Service, context.Context, Request, ...grpc.CallOption) (Response, error),
+) (response Response, err error) {
 	err = c.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		response, err = method(conn)(ctx, request)
+		response, err = method(service(conn), ctx, request)
 		return err
 	})
 	return response, err
 }
 
 // Register registers a data node.
-func (c *Client) Register(ctx context.Context, r *clusterpb.RegisterNodeRequest) (*clusterpb.RegisterNodeResponse, error) {
-	return unary(ctx, c, r, func(conn *grpc.ClientConn) func(context.Context, *clusterpb.RegisterNodeRequest, ...grpc.CallOption) (*clusterpb.RegisterNodeResponse, error) {
-		return clusterpb.NewCoreClient(conn).RegisterNode
-	})
+func (c *Client) Register(
+	ctx context.Context, r *clusterpb.RegisterNodeRequest,
+) (*clusterpb.RegisterNodeResponse, error) {
+	return unary(ctx, c, r, clusterpb.NewCoreClient,
+		clusterpb.CoreClient.RegisterNode)
 }
 
 // Heartbeat renews a node's lease and carries its reports.
-func (c *Client) Heartbeat(ctx context.Context, r *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse, error) {
-	return unary(ctx, c, r, func(conn *grpc.ClientConn) func(context.Context, *clusterpb.HeartbeatRequest, ...grpc.CallOption) (*clusterpb.HeartbeatResponse, error) {
-		return clusterpb.NewCoreClient(conn).Heartbeat
-	})
+func (c *Client) Heartbeat(
+	ctx context.Context, r *clusterpb.HeartbeatRequest,
+) (*clusterpb.HeartbeatResponse, error) {
+	return unary(ctx, c, r, clusterpb.NewCoreClient,
+		clusterpb.CoreClient.Heartbeat)
 }
 
 // Watch reads one stream of the table from one member: from a revision on, or everything if it is
 // 0. It returns when the stream ends, which a caller answers by calling again with the last
 // revision; then another member is asked.
-func (c *Client) Watch(ctx context.Context, after uint64, take func(*clusterpb.TableUpdate) error) error {
+func (c *Client) Watch(
+	ctx context.Context, after uint64, take func(*clusterpb.TableUpdate) error,
+) error {
 	if len(c.core) == 0 {
 		return &CoreUnavailableError{}
 	}
@@ -317,7 +329,8 @@ func (c *Client) Watch(ctx context.Context, after uint64, take func(*clusterpb.T
 	// The first answer comes at once, even if nothing has changed.
 	overdue := time.AfterFunc(c.config.Attempt, cancel)
 	defer overdue.Stop()
-	stream, err := clusterpb.NewCoreClient(conn).WatchMetadata(ctx, &clusterpb.WatchMetadataRequest{Cluster: c.config.Cluster(), AfterRevision: after})
+	stream, err := clusterpb.NewCoreClient(conn).WatchMetadata(ctx,
+		&clusterpb.WatchMetadataRequest{Cluster: c.config.Cluster(), AfterRevision: after})
 	for err == nil {
 		var u *clusterpb.TableUpdate
 		if u, err = stream.Recv(); err == nil {
@@ -337,54 +350,64 @@ func forwarded(ctx context.Context) context.Context {
 
 // CreateKeyspace passes a creation on to the leader. Without a token it gets one, so that it can be
 // tried again.
-func (c *Client) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error) {
+func (c *Client) CreateKeyspace(
+	ctx context.Context, r *clusterpb.CreateKeyspaceRequest,
+) (*clusterpb.CreateKeyspaceResponse, error) {
 	if r.Token == 0 {
 		r = &clusterpb.CreateKeyspaceRequest{
-			Name: r.Name, Partitioning: r.Partitioning, HashPartitions: r.HashPartitions, SplitAt: r.SplitAt,
-			ReplicationFactor: r.ReplicationFactor, GcWindowSeconds: r.GcWindowSeconds, CommitWait: r.CommitWait,
+			Name: r.Name, Partitioning: r.Partitioning,
+			HashPartitions: r.HashPartitions, SplitAt: r.SplitAt,
+			ReplicationFactor: r.ReplicationFactor,
+			GcWindowSeconds:   r.GcWindowSeconds, CommitWait: r.CommitWait,
 			TxnMaxAgeMillis: r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
 			Token: c.config.Random() | 1,
 		}
 	}
-	return unary(forwarded(ctx), c, r, func(conn *grpc.ClientConn) func(context.Context, *clusterpb.CreateKeyspaceRequest, ...grpc.CallOption) (*clusterpb.CreateKeyspaceResponse, error) {
-		return clusterpb.NewClusterClient(conn).CreateKeyspace
-	})
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.CreateKeyspace)
 }
 
 // DropKeyspace passes a drop on to the leader. Without a token it gets one, so that it can be tried
 // again.
-func (c *Client) DropKeyspace(ctx context.Context, r *clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error) {
+func (c *Client) DropKeyspace(
+	ctx context.Context, r *clusterpb.DropKeyspaceRequest,
+) (*clusterpb.DropKeyspaceResponse, error) {
 	if r.Token == 0 {
 		r = &clusterpb.DropKeyspaceRequest{Name: r.Name, Token: c.config.Random() | 1}
 	}
-	return unary(forwarded(ctx), c, r, func(conn *grpc.ClientConn) func(context.Context, *clusterpb.DropKeyspaceRequest, ...grpc.CallOption) (*clusterpb.DropKeyspaceResponse, error) {
-		return clusterpb.NewClusterClient(conn).DropKeyspace
-	})
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.DropKeyspace)
 }
 
 // AlterKeyspace passes a change on to the leader.
-func (c *Client) AlterKeyspace(ctx context.Context, r *clusterpb.AlterKeyspaceRequest) (*clusterpb.AlterKeyspaceResponse, error) {
-	return unary(forwarded(ctx), c, r, func(conn *grpc.ClientConn) func(context.Context, *clusterpb.AlterKeyspaceRequest, ...grpc.CallOption) (*clusterpb.AlterKeyspaceResponse, error) {
-		return clusterpb.NewClusterClient(conn).AlterKeyspace
-	})
+func (c *Client) AlterKeyspace(
+	ctx context.Context, r *clusterpb.AlterKeyspaceRequest,
+) (*clusterpb.AlterKeyspaceResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.AlterKeyspace)
 }
 
 // ListNodes asks the leader.
-func (c *Client) ListNodes(ctx context.Context, r *clusterpb.ListNodesRequest) (*clusterpb.ListNodesResponse, error) {
-	return unary(forwarded(ctx), c, r, func(conn *grpc.ClientConn) func(context.Context, *clusterpb.ListNodesRequest, ...grpc.CallOption) (*clusterpb.ListNodesResponse, error) {
-		return clusterpb.NewClusterClient(conn).ListNodes
-	})
+func (c *Client) ListNodes(
+	ctx context.Context, r *clusterpb.ListNodesRequest,
+) (*clusterpb.ListNodesResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.ListNodes)
 }
 
 // ListKeyspaces asks the leader.
-func (c *Client) ListKeyspaces(ctx context.Context, r *clusterpb.ListKeyspacesRequest) (*clusterpb.ListKeyspacesResponse, error) {
-	return unary(forwarded(ctx), c, r, func(conn *grpc.ClientConn) func(context.Context, *clusterpb.ListKeyspacesRequest, ...grpc.CallOption) (*clusterpb.ListKeyspacesResponse, error) {
-		return clusterpb.NewClusterClient(conn).ListKeyspaces
-	})
+func (c *Client) ListKeyspaces(
+	ctx context.Context, r *clusterpb.ListKeyspacesRequest,
+) (*clusterpb.ListKeyspacesResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.ListKeyspaces)
 }
 
 // ListPartitions asks the leader. Once it has begun to answer, a failure is final.
-func (c *Client) ListPartitions(ctx context.Context, r *clusterpb.ListPartitionsRequest, take func(*clusterpb.PartitionInfo) error) error {
+func (c *Client) ListPartitions(
+	ctx context.Context, r *clusterpb.ListPartitionsRequest,
+	take func(*clusterpb.PartitionInfo) error,
+) error {
 	whole, cancel := context.WithCancel(forwarded(ctx))
 	defer cancel()
 	return c.call(whole, func(attempt context.Context, conn *grpc.ClientConn) error {

@@ -53,7 +53,8 @@ func NewClusterService(config ClusterConfig) *ClusterService {
 	s := &ClusterService{config: config}
 	s.cut = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tidemark_cluster_table_streams_cut_total",
-		Help: "Streams of the partition table to clients that were cut off because the client did not read.",
+		Help: "Streams of the partition table to clients that were cut off because the client " +
+			"did not read.",
 	})
 	if config.Registerer != nil {
 		// A server that was closed and started again in this process goes on counting.
@@ -88,7 +89,9 @@ func (s *ClusterService) table() TableSource {
 }
 
 // Status implements clusterpb.ClusterServer. It is answered without asking anybody.
-func (s *ClusterService) Status(context.Context, *clusterpb.StatusRequest) (*clusterpb.StatusResponse, error) {
+func (s *ClusterService) Status(
+	context.Context, *clusterpb.StatusRequest,
+) (*clusterpb.StatusResponse, error) {
 	st := s.config.Status()
 	if core := s.core(); core != nil {
 		st.Core, st.CoreLeader, st.Members = true, core.LeaderAddress(), core.Members()
@@ -104,7 +107,8 @@ func (s *ClusterService) Status(context.Context, *clusterpb.StatusRequest) (*clu
 // answer does a call here if this server leads the core, and passes it on otherwise. What was
 // passed on is not passed on again: its sender follows the hint.
 func answer[Request, Response any](ctx context.Context, s *ClusterService, r Request,
-	here func(*Server, context.Context, Request) (Response, error), there func(*Client, context.Context, Request) (Response, error)) (Response, error) {
+	here func(*Server, context.Context, Request) (Response, error),
+	there func(*Client, context.Context, Request) (Response, error)) (Response, error) {
 	ctx, cancel := sooner(ctx)
 	defer cancel()
 	if core := s.core(); core != nil {
@@ -131,38 +135,51 @@ func isForwarded(ctx context.Context) bool {
 }
 
 func errNoMember() error {
-	return status.Error(codes.Unavailable, "this server is not a member of the core; check the --core list of the server that asks")
+	return status.Error(codes.Unavailable,
+		"this server is not a member of the core; check the --core list of the server that asks")
 }
 
 // CreateKeyspace implements clusterpb.ClusterServer. It returns when the keyspace is recorded;
 // ListKeyspaces and WatchTable show when it is ACTIVE.
-func (s *ClusterService) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error) {
+func (s *ClusterService) CreateKeyspace(
+	ctx context.Context, r *clusterpb.CreateKeyspaceRequest,
+) (*clusterpb.CreateKeyspaceResponse, error) {
 	return answer(ctx, s, r, (*Server).CreateKeyspace, (*Client).CreateKeyspace)
 }
 
 // DropKeyspace implements clusterpb.ClusterServer. It returns when the name is free again.
-func (s *ClusterService) DropKeyspace(ctx context.Context, r *clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error) {
+func (s *ClusterService) DropKeyspace(
+	ctx context.Context, r *clusterpb.DropKeyspaceRequest,
+) (*clusterpb.DropKeyspaceResponse, error) {
 	return answer(ctx, s, r, (*Server).DropKeyspace, (*Client).DropKeyspace)
 }
 
 // AlterKeyspace implements clusterpb.ClusterServer. It returns when the change is recorded; the
 // nodes hear of it a moment later.
-func (s *ClusterService) AlterKeyspace(ctx context.Context, r *clusterpb.AlterKeyspaceRequest) (*clusterpb.AlterKeyspaceResponse, error) {
+func (s *ClusterService) AlterKeyspace(
+	ctx context.Context, r *clusterpb.AlterKeyspaceRequest,
+) (*clusterpb.AlterKeyspaceResponse, error) {
 	return answer(ctx, s, r, (*Server).AlterKeyspace, (*Client).AlterKeyspace)
 }
 
 // ListNodes implements clusterpb.ClusterServer.
-func (s *ClusterService) ListNodes(ctx context.Context, r *clusterpb.ListNodesRequest) (*clusterpb.ListNodesResponse, error) {
+func (s *ClusterService) ListNodes(
+	ctx context.Context, r *clusterpb.ListNodesRequest,
+) (*clusterpb.ListNodesResponse, error) {
 	return answer(ctx, s, r, (*Server).ListNodes, (*Client).ListNodes)
 }
 
 // ListKeyspaces implements clusterpb.ClusterServer.
-func (s *ClusterService) ListKeyspaces(ctx context.Context, r *clusterpb.ListKeyspacesRequest) (*clusterpb.ListKeyspacesResponse, error) {
+func (s *ClusterService) ListKeyspaces(
+	ctx context.Context, r *clusterpb.ListKeyspacesRequest,
+) (*clusterpb.ListKeyspacesResponse, error) {
 	return answer(ctx, s, r, (*Server).ListKeyspaces, (*Client).ListKeyspaces)
 }
 
 // ListPartitions implements clusterpb.ClusterServer.
-func (s *ClusterService) ListPartitions(r *clusterpb.ListPartitionsRequest, stream clusterpb.Cluster_ListPartitionsServer) error {
+func (s *ClusterService) ListPartitions(
+	r *clusterpb.ListPartitionsRequest, stream clusterpb.Cluster_ListPartitionsServer,
+) error {
 	ctx := stream.Context()
 	_, err := answer(ctx, s, r,
 		func(core *Server, ctx context.Context, r *clusterpb.ListPartitionsRequest) (struct{}, error) {
@@ -175,7 +192,9 @@ func (s *ClusterService) ListPartitions(r *clusterpb.ListPartitionsRequest, stre
 }
 
 // WatchTable implements clusterpb.ClusterServer, from this server's own table.
-func (s *ClusterService) WatchTable(r *clusterpb.WatchTableRequest, stream clusterpb.Cluster_WatchTableServer) error {
+func (s *ClusterService) WatchTable(
+	r *clusterpb.WatchTableRequest, stream clusterpb.Cluster_WatchTableServer,
+) error {
 	ctx := stream.Context()
 	if r.Keyspace != "" && !validName(r.Keyspace) {
 		return errUnknown(r.Keyspace)
@@ -184,16 +203,21 @@ func (s *ClusterService) WatchTable(r *clusterpb.WatchTableRequest, stream clust
 	if source == nil {
 		return status.Error(codes.Unavailable, "this server is starting: it has no partition table yet")
 	}
-	return sending(ctx, s.cut.Inc, stream.Send, func(ctx context.Context, send func(*clusterpb.TableUpdate) error) error {
-		return s.watch(ctx, source, r.Keyspace, send)
-	})
+	return sending(ctx, s.cut.Inc, stream.Send,
+		func(ctx context.Context, send func(*clusterpb.TableUpdate) error) error {
+			return s.watch(ctx, source, r.Keyspace, send)
+		})
 }
 
 // watch sends the table, or what belongs to one keyspace, as it changes.
-func (s *ClusterService) watch(ctx context.Context, source TableSource, keyspace string, send func(*clusterpb.TableUpdate) error) error {
+func (s *ClusterService) watch(
+	ctx context.Context, source TableSource, keyspace string,
+	send func(*clusterpb.TableUpdate) error,
+) error {
 	if keyspace == "" {
 		if d := s.config.MaxClockOffset; d > 0 {
-			if err := send(&clusterpb.TableUpdate{MaxClockOffsetMicros: uint64(d.Microseconds())}); err != nil {
+			if err := send(&clusterpb.TableUpdate{
+				MaxClockOffsetMicros: uint64(d.Microseconds())}); err != nil {
 				return err
 			}
 		}
@@ -213,7 +237,9 @@ var errArrived = errors.New("the keyspace has arrived")
 
 // watchKeyspace sends what belongs to one keyspace. Until that is known nothing is sent, so that
 // the caller gets an error and nothing else if it does not exist.
-func (s *ClusterService) watchKeyspace(ctx context.Context, source TableSource, name string, send func(*clusterpb.TableUpdate) error) error {
+func (s *ClusterService) watchKeyspace(
+	ctx context.Context, source TableSource, name string, send func(*clusterpb.TableUpdate) error,
+) error {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
 	f := filter{name: name, partitions: map[uint64]struct{}{}}
@@ -243,7 +269,8 @@ func (s *ClusterService) watchKeyspace(ctx context.Context, source TableSource, 
 		return nil
 	})
 	if overdue != nil && !overdue.Stop() && ctx.Err() == nil && !errors.Is(err, errArrived) {
-		return status.Errorf(codes.Unavailable, "keyspace %s exists, and this server has not heard of it yet; try another or again", name)
+		return status.Errorf(codes.Unavailable, "keyspace %s exists, and this server has not "+
+			"heard of it yet; try another or again", name)
 	}
 	return err
 }
@@ -272,7 +299,8 @@ type filter struct {
 
 func (f *filter) apply(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 	out := &clusterpb.TableUpdate{
-		Nodes: u.Nodes, RemovedNodes: u.RemovedNodes, Revision: u.Revision, Complete: u.Complete, Reset_: u.Reset_, Cluster: u.Cluster,
+		Nodes: u.Nodes, RemovedNodes: u.RemovedNodes, Revision: u.Revision, Complete: u.Complete,
+		Reset_: u.Reset_, Cluster: u.Cluster,
 	}
 	for _, k := range u.Keyspaces {
 		if f.id == 0 && k.Name == f.name && k.State != clusterpb.KeyspaceState_DROPPING {
@@ -312,11 +340,13 @@ func (f *filter) apply(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 func sendPieces(u *clusterpb.TableUpdate, send func(*clusterpb.TableUpdate) error) error {
 	for len(u.Partitions) > maxRows || len(u.Leaders) > maxRows {
 		p, l := min(maxRows, len(u.Partitions)), min(maxRows, len(u.Leaders))
-		piece := &clusterpb.TableUpdate{Partitions: u.Partitions[:p], Leaders: u.Leaders[:l], Reset_: u.Reset_, Cluster: u.Cluster}
+		piece := &clusterpb.TableUpdate{Partitions: u.Partitions[:p], Leaders: u.Leaders[:l],
+			Reset_: u.Reset_, Cluster: u.Cluster}
 		u = &clusterpb.TableUpdate{
 			Nodes: u.Nodes, Keyspaces: u.Keyspaces, Partitions: u.Partitions[p:], Leaders: u.Leaders[l:],
-			RemovedNodes: u.RemovedNodes, RemovedKeyspaces: u.RemovedKeyspaces, RemovedPartitions: u.RemovedPartitions,
-			Revision: u.Revision, Complete: u.Complete, Cluster: u.Cluster,
+			RemovedNodes: u.RemovedNodes, RemovedKeyspaces: u.RemovedKeyspaces,
+			RemovedPartitions: u.RemovedPartitions,
+			Revision:          u.Revision, Complete: u.Complete, Cluster: u.Cluster,
 		}
 		if err := send(piece); err != nil {
 			return err

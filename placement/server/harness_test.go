@@ -61,7 +61,8 @@ func newCore(t *testing.T, members int, change func(*store.Config)) *core {
 	c := &core{t: t, term: 1, network: memnet.New()}
 	var list []*clusterpb.CoreMember
 	for i := range members {
-		list = append(list, &clusterpb.CoreMember{Address: fmt.Sprintf("core%d:1", i+1), Replica: uint64(i + 1), Server: uint64(i + 1)})
+		list = append(list, &clusterpb.CoreMember{Address: fmt.Sprintf("core%d:1", i+1),
+			Replica: uint64(i + 1), Server: uint64(i + 1)})
 	}
 	logger := slog.New(slog.DiscardHandler)
 	if testing.Verbose() {
@@ -70,7 +71,8 @@ func newCore(t *testing.T, members int, change func(*store.Config)) *core {
 	for i := range members {
 		m := &member{core: c, id: keys.ReplicaID(i + 1), address: list[i].Address}
 		var err error
-		if m.state, err = engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state", CacheBytes: 1 << 20, MemTableBytes: 4 << 20}); err != nil {
+		if m.state, err = engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state",
+			CacheBytes: 1 << 20, MemTableBytes: 4 << 20}); err != nil {
 			t.Fatal(err)
 		}
 		config := store.Config{State: m.state, Group: m, Random: rand.Reader, Logger: logger}
@@ -80,7 +82,8 @@ func newCore(t *testing.T, members int, change func(*store.Config)) *core {
 		if m.store, err = store.New(config); err != nil {
 			t.Fatal(err)
 		}
-		m.server, err = New(Config{Store: m.store, Cluster: testCluster, Members: list, Logger: logger.With("member", m.address)})
+		m.server, err = New(Config{Store: m.store, Cluster: testCluster, Members: list,
+			Logger: logger.With("member", m.address)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +104,9 @@ func (m *member) serve() {
 	clusterpb.RegisterCoreServer(m.grpc, m.server)
 	clusterpb.RegisterClusterServer(m.grpc, NewClusterService(ClusterConfig{
 		Core: func() *Server { return m.server }, Client: m.core.client(m.address),
-		Status: func() *clusterpb.StatusResponse { return &clusterpb.StatusResponse{Cluster: testCluster, Ready: true} },
+		Status: func() *clusterpb.StatusResponse {
+			return &clusterpb.StatusResponse{Cluster: testCluster, Ready: true}
+		},
 	}))
 	m.serving.Go(func() { _ = m.grpc.Serve(l) })
 }
@@ -222,7 +227,8 @@ func (c *core) register(client *Client, n int, locality string) (id uint64, stop
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(c.t.Context())
 	r, err := client.Register(ctx, &clusterpb.RegisterNodeRequest{
-		Server: uint64(1000 + n), Address: fmt.Sprintf("node%d:1", n), Locality: &clusterpb.Locality{Zone: locality},
+		Server: uint64(1000 + n), Address: fmt.Sprintf("node%d:1", n),
+		Locality: &clusterpb.Locality{Zone: locality},
 	})
 	if err != nil {
 		c.t.Fatalf("register node %d: %v", n, err)
@@ -230,7 +236,8 @@ func (c *core) register(client *Client, n int, locality string) (id uint64, stop
 	var beating sync.WaitGroup
 	beating.Go(func() {
 		for ctx.Err() == nil {
-			if _, err := client.Heartbeat(ctx, &clusterpb.HeartbeatRequest{Cluster: testCluster, Node: r.Node, Server: uint64(1000 + n)}); err != nil && ctx.Err() == nil {
+			if _, err := client.Heartbeat(ctx, &clusterpb.HeartbeatRequest{Cluster: testCluster,
+				Node: r.Node, Server: uint64(1000 + n)}); err != nil && ctx.Err() == nil {
 				c.t.Errorf("heartbeat of node %d: %v", n, err)
 			}
 			select {
@@ -283,10 +290,11 @@ func keyspaceOf(t *testing.T, client *Client, name string) *clusterpb.KeyspaceIn
 func partitionsIn(t *testing.T, client *Client, name string) []*clusterpb.PartitionInfo {
 	t.Helper()
 	var all []*clusterpb.PartitionInfo
-	err := client.ListPartitions(t.Context(), &clusterpb.ListPartitionsRequest{Keyspace: name}, func(p *clusterpb.PartitionInfo) error {
-		all = append(all, p)
-		return nil
-	})
+	err := client.ListPartitions(t.Context(), &clusterpb.ListPartitionsRequest{Keyspace: name},
+		func(p *clusterpb.PartitionInfo) error {
+			all = append(all, p)
+			return nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +305,9 @@ func hash(name string, n, replicas uint32) *clusterpb.CreateKeyspaceRequest {
 	return &clusterpb.CreateKeyspaceRequest{Name: name, HashPartitions: n, ReplicationFactor: replicas}
 }
 
-func create(t *testing.T, c *core, client *Client, r *clusterpb.CreateKeyspaceRequest) *clusterpb.Keyspace {
+func create(
+	t *testing.T, c *core, client *Client, r *clusterpb.CreateKeyspaceRequest,
+) *clusterpb.Keyspace {
 	t.Helper()
 	response, err := client.CreateKeyspace(t.Context(), r)
 	if err != nil {

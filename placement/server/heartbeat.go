@@ -17,12 +17,15 @@ const maxReports = 100_000
 
 // Heartbeat implements clusterpb.CoreServer. It writes nothing as long as the node's lease has not
 // run out.
-func (s *Server) Heartbeat(ctx context.Context, h *clusterpb.HeartbeatRequest) (*clusterpb.HeartbeatResponse, error) {
+func (s *Server) Heartbeat(
+	ctx context.Context, h *clusterpb.HeartbeatRequest,
+) (*clusterpb.HeartbeatResponse, error) {
 	if err := s.checkCluster(h.Cluster); err != nil {
 		return nil, err
 	}
 	if len(h.Reports) > maxReports {
-		return nil, status.Errorf(codes.InvalidArgument, "a heartbeat has at most %d reports, this one has %d", maxReports, len(h.Reports))
+		return nil, status.Errorf(codes.InvalidArgument,
+			"a heartbeat has at most %d reports, this one has %d", maxReports, len(h.Reports))
 	}
 	id := keys.NodeID(h.Node)
 	l, _ := s.store.Leadership()

@@ -29,7 +29,9 @@ const (
 
 // CreateKeyspace records a keyspace and returns; it becomes ACTIVE when its partitions have their
 // replicas, which may have to wait for nodes. Only the leader does it.
-func (s *Server) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error) {
+func (s *Server) CreateKeyspace(
+	ctx context.Context, r *clusterpb.CreateKeyspaceRequest,
+) (*clusterpb.CreateKeyspaceResponse, error) {
 	if err := s.validate(r); err != nil {
 		return nil, err
 	}
@@ -59,17 +61,20 @@ func (s *Server) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspace
 		return nil, s.toStatus(err)
 	}
 	ks := &clusterpb.Keyspace{
-		Id: ids.Keyspace, Name: r.Name, Partitioning: r.Partitioning, HashPartitions: r.HashPartitions, ReplicationFactor: replicas,
+		Id: ids.Keyspace, Name: r.Name, Partitioning: r.Partitioning,
+		HashPartitions: r.HashPartitions, ReplicationFactor: replicas,
 		GcWindowSeconds: r.GcWindowSeconds, State: clusterpb.KeyspaceState_CREATING,
-		ClosedTimestampLagMillis: uint64(s.config.ClosedTimestampLag.Milliseconds()), CommitWait: r.CommitWait,
-		TxnMaxAgeMillis: r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
+		ClosedTimestampLagMillis: uint64(s.config.ClosedTimestampLag.Milliseconds()),
+		CommitWait:               r.CommitWait,
+		TxnMaxAgeMillis:          r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
 	}
 	setTransactionDefaults(ks)
 	if ks.GcWindowSeconds == 0 {
 		ks.GcWindowSeconds = uint64(s.config.DefaultGCWindow / time.Second)
 	}
 	id := keys.KeyspaceID(ks.Id)
-	creation := &serverpb.Creation{FirstPartition: ids.Partition, Partitions: uint64(partitions), SplitAt: r.SplitAt}
+	creation := &serverpb.Creation{FirstPartition: ids.Partition, Partitions: uint64(partitions),
+		SplitAt: r.SplitAt}
 	ids.Keyspace++
 	ids.Partition += uint64(partitions)
 	ops := s.remember(ids, &serverpb.Token{Token: r.Token, Request: request, Keyspace: ks.Id})
@@ -86,14 +91,17 @@ func (s *Server) CreateKeyspace(ctx context.Context, r *clusterpb.CreateKeyspace
 		return nil, errConflict("keyspaces")
 	}
 	s.metrics.created.Inc()
-	s.config.Logger.Info("keyspace created", "keyspace", r.Name, "id", id, "partitions", partitions, "replicas", replicas)
+	s.config.Logger.Info("keyspace created", "keyspace", r.Name, "id", id, "partitions", partitions,
+		"replicas", replicas)
 	s.poke()
 	return &clusterpb.CreateKeyspaceResponse{Keyspace: ks}, nil
 }
 
 // DropKeyspace takes a keyspace's name away and has its partitions removed. Only the leader does
 // it.
-func (s *Server) DropKeyspace(ctx context.Context, r *clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error) {
+func (s *Server) DropKeyspace(
+	ctx context.Context, r *clusterpb.DropKeyspaceRequest,
+) (*clusterpb.DropKeyspaceResponse, error) {
 	done, err := s.takeTurn(ctx)
 	if err != nil {
 		return nil, err
@@ -118,10 +126,12 @@ func (s *Server) DropKeyspace(ctx context.Context, r *clusterpb.DropKeyspaceRequ
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	ops := s.remember(ids, &serverpb.Token{Token: r.Token, Request: request, Keyspace: ks.Id, Drop: true})
+	ops := s.remember(ids,
+		&serverpb.Token{Token: r.Token, Request: request, Keyspace: ks.Id, Drop: true})
 	ks.State = clusterpb.KeyspaceState_DROPPING
 	ok, err := s.commit(ctx,
-		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision), store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)},
+		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision),
+			store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)},
 		append(ops,
 			store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)),
 			store.Delete(creationKey(ks.id())),
@@ -144,7 +154,8 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 		return status.Errorf(codes.InvalidArgument, format, args...)
 	}
 	if !validName(r.Name) {
-		return refuse("a name has 1 to %d characters, of a-z, 0-9, dot, underscore and hyphen", MaxNameLength)
+		return refuse(
+			"a name has 1 to %d characters, of a-z, 0-9, dot, underscore and hyphen", MaxNameLength)
 	}
 	switch r.ReplicationFactor {
 	case 0, 1, 3, 5:
@@ -160,7 +171,8 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 	switch r.Partitioning {
 	case clusterpb.Partitioning_HASH:
 		if r.HashPartitions < 1 || r.HashPartitions > keys.MaxHashPartitions {
-			return refuse("hash:%d; a hash keyspace has 1 to %d partitions", r.HashPartitions, keys.MaxHashPartitions)
+			return refuse("hash:%d; a hash keyspace has 1 to %d partitions", r.HashPartitions,
+				keys.MaxHashPartitions)
 		}
 		if len(r.SplitAt) > 0 {
 			return refuse("a hash keyspace has no split points")
@@ -186,11 +198,13 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 			case c == 0:
 				return refuse("split point %s is repeated", keys.Pretty(key))
 			case c > 0:
-				return refuse("split points must ascend: %s comes before %s", keys.Pretty(r.SplitAt[i-1]), keys.Pretty(key))
+				return refuse("split points must ascend: %s comes before %s",
+					keys.Pretty(r.SplitAt[i-1]), keys.Pretty(key))
 			}
 		}
 		if size += len(key); size > MaxSplitBytes {
-			return refuse("its split points have more than %d bytes together; create it with fewer, it splits as it grows", MaxSplitBytes)
+			return refuse("its split points have more than %d bytes together; create it with "+
+				"fewer, it splits as it grows", MaxSplitBytes)
 		}
 	}
 	return nil
@@ -218,13 +232,16 @@ func partitionCount(r *clusterpb.CreateKeyspaceRequest) int {
 }
 
 // checkRoom checks a creation against what there is.
-func (s *Server) checkRoom(v *store.View, r *clusterpb.CreateKeyspaceRequest, replicas uint32, partitions int) error {
+func (s *Server) checkRoom(
+	v *store.View, r *clusterpb.CreateKeyspaceRequest, replicas uint32, partitions int,
+) error {
 	taken, _, err := loadID(v, nameKey(r.Name))
 	if err != nil {
 		return s.toStatus(err)
 	}
 	if taken != 0 {
-		return status.Errorf(codes.AlreadyExists, "it exists already; choose another name, or drop it first")
+		return status.Errorf(codes.AlreadyExists,
+			"it exists already; choose another name, or drop it first")
 	}
 	nodes, err := count(v, nodePrefix)
 	if err != nil {
@@ -236,7 +253,8 @@ func (s *Server) checkRoom(v *store.View, r *clusterpb.CreateKeyspaceRequest, re
 			noun = "node"
 		}
 		return status.Errorf(codes.FailedPrecondition,
-			"it is to have %d replicas of each partition, on as many nodes, and the cluster has %d %s; add nodes or ask for fewer replicas", replicas, nodes, noun)
+			"it is to have %d replicas of each partition, on as many nodes, and the cluster has "+
+				"%d %s; add nodes or ask for fewer replicas", replicas, nodes, noun)
 	}
 	keyspaces, err := count(v, keyspacePrefix)
 	if err != nil {
@@ -246,8 +264,10 @@ func (s *Server) checkRoom(v *store.View, r *clusterpb.CreateKeyspaceRequest, re
 	if err != nil {
 		return s.toStatus(err)
 	}
-	if keyspaces >= uint64(s.config.MaxKeyspaces) || all+uint64(partitions) > uint64(s.config.MaxPartitions) {
-		return status.Errorf(codes.ResourceExhausted, "the cluster has %d keyspaces and %d partitions, the limits are %d and %d",
+	if keyspaces >= uint64(s.config.MaxKeyspaces) ||
+		all+uint64(partitions) > uint64(s.config.MaxPartitions) {
+		return status.Errorf(codes.ResourceExhausted,
+			"the cluster has %d keyspaces and %d partitions, the limits are %d and %d",
 			keyspaces, all, s.config.MaxKeyspaces, s.config.MaxPartitions)
 	}
 	return nil
@@ -281,7 +301,9 @@ func (s *Server) keyspaceByName(v *store.View, name string) (storedKeyspace, err
 }
 
 func errUnknown(name string) error {
-	return status.Errorf(codes.NotFound, "there is no keyspace %s; `tidemark keyspace list` shows those there are", keys.Pretty([]byte(name)))
+	return status.Errorf(codes.NotFound,
+		"there is no keyspace %s; `tidemark keyspace list` shows those there are",
+		keys.Pretty([]byte(name)))
 }
 
 func digest(b []byte) []byte {
@@ -300,7 +322,8 @@ func (s *Server) findToken(v *store.View, token uint64) (*serverpb.Token, error)
 		}
 		t := &serverpb.Token{}
 		if err := t.UnmarshalVT(kv.Value); err != nil {
-			return nil, s.toStatus(fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(kv.Key), err))
+			return nil, s.toStatus(fmt.Errorf("the core's record %s is malformed: %w",
+				keys.Pretty(kv.Key), err))
 		}
 		if t.Token == token {
 			return t, nil
@@ -326,7 +349,9 @@ func errToken(token uint64) error {
 }
 
 // repeatCreate answers a creation that was done before with the keyspace as it is now.
-func (s *Server) repeatCreate(v *store.View, r *clusterpb.CreateKeyspaceRequest, t *serverpb.Token, request []byte, err error) (*clusterpb.CreateKeyspaceResponse, error) {
+func (s *Server) repeatCreate(
+	v *store.View, r *clusterpb.CreateKeyspaceRequest, t *serverpb.Token, request []byte, err error,
+) (*clusterpb.CreateKeyspaceResponse, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -338,7 +363,8 @@ func (s *Server) repeatCreate(v *store.View, r *clusterpb.CreateKeyspaceRequest,
 		return nil, s.toStatus(err)
 	}
 	if ks.Keyspace == nil {
-		return nil, status.Errorf(codes.NotFound, "keyspace %s was created by this request, and dropped since", r.Name)
+		return nil, status.Errorf(codes.NotFound,
+			"keyspace %s was created by this request, and dropped since", r.Name)
 	}
 	return &clusterpb.CreateKeyspaceResponse{Keyspace: ks.Keyspace}, nil
 }

@@ -9,7 +9,9 @@ import (
 )
 
 // ListNodes lists the nodes, as the leader knows them.
-func (s *Server) ListNodes(ctx context.Context, _ *clusterpb.ListNodesRequest) (*clusterpb.ListNodesResponse, error) {
+func (s *Server) ListNodes(
+	ctx context.Context, _ *clusterpb.ListNodesRequest,
+) (*clusterpb.ListNodesResponse, error) {
 	v, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -21,11 +23,14 @@ func (s *Server) ListNodes(ctx context.Context, _ *clusterpb.ListNodesRequest) (
 	for _, n := range nodes {
 		n.Stats = s.soft.stats(keys.NodeID(n.Id))
 	}
-	return &clusterpb.ListNodesResponse{Nodes: nodes, Members: s.Members(), CoreLeader: s.LeaderAddress()}, nil
+	return &clusterpb.ListNodesResponse{Nodes: nodes, Members: s.Members(),
+		CoreLeader: s.LeaderAddress()}, nil
 }
 
 // ListKeyspaces lists the keyspaces, and what those wait for that are not ready.
-func (s *Server) ListKeyspaces(ctx context.Context, _ *clusterpb.ListKeyspacesRequest) (*clusterpb.ListKeyspacesResponse, error) {
+func (s *Server) ListKeyspaces(
+	ctx context.Context, _ *clusterpb.ListKeyspacesRequest,
+) (*clusterpb.ListKeyspacesResponse, error) {
 	v, err := s.view(ctx)
 	if err != nil {
 		return nil, err
@@ -45,7 +50,8 @@ func (s *Server) ListKeyspaces(ctx context.Context, _ *clusterpb.ListKeyspacesRe
 			return nil, s.toStatus(err)
 		}
 		if ks.State == clusterpb.KeyspaceState_CREATING {
-			if info.WaitingFor = planner.Waits(candidates(nodes), int(ks.ReplicationFactor)); info.WaitingFor == "" {
+			if info.WaitingFor = planner.Waits(candidates(nodes),
+				int(ks.ReplicationFactor)); info.WaitingFor == "" {
 				info.WaitingFor = "its partitions, which are being made"
 			}
 		}
@@ -56,7 +62,10 @@ func (s *Server) ListKeyspaces(ctx context.Context, _ *clusterpb.ListKeyspacesRe
 
 // ListPartitions lists the partitions of one keyspace, or of all, with what is known of them at run
 // time.
-func (s *Server) ListPartitions(ctx context.Context, r *clusterpb.ListPartitionsRequest, send func(*clusterpb.PartitionInfo) error) error {
+func (s *Server) ListPartitions(
+	ctx context.Context, r *clusterpb.ListPartitionsRequest,
+	send func(*clusterpb.PartitionInfo) error,
+) error {
 	v, err := s.view(ctx)
 	if err != nil {
 		return err

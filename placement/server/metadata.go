@@ -46,7 +46,9 @@ func directoryKey(id keys.NodeID) []byte {
 }
 func serverKey(server uint64) []byte { return fmt.Appendf(nil, "%s%016x", serverPrefix, server) }
 func nameKey(name string) []byte     { return []byte(namePrefix + name) }
-func tokenKey(number uint64) []byte  { return fmt.Appendf(nil, "%s%04x", tokenPrefix, number%maxTokens) }
+func tokenKey(number uint64) []byte {
+	return fmt.Appendf(nil, "%s%04x", tokenPrefix, number%maxTokens)
+}
 func nodeLease(id keys.NodeID) int64 { return nodeLeases + int64(id) }
 
 func keyspaceKey(id keys.KeyspaceID) []byte {
@@ -218,7 +220,8 @@ func decodePartition(key, value []byte) (*clusterpb.Partition, error) {
 func candidates(nodes []*clusterpb.Node) []planner.Node {
 	out := make([]planner.Node, len(nodes))
 	for i, n := range nodes {
-		out[i] = planner.Node{ID: keys.NodeID(n.Id), Region: n.Locality.GetRegion(), Zone: n.Locality.GetZone(), Alive: n.Alive}
+		out[i] = planner.Node{ID: keys.NodeID(n.Id), Region: n.Locality.GetRegion(),
+			Zone: n.Locality.GetZone(), Alive: n.Alive}
 	}
 	return out
 }

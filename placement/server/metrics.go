@@ -23,28 +23,35 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 		m.collectors = append(m.collectors, c)
 		return c
 	}
-	m.registrations = counter("registrations_total", "Nodes that registered, again or anew, with this member.")
-	m.heartbeats = counter("heartbeats_total", "Heartbeats of nodes that this member took as the leader.")
+	m.registrations = counter("registrations_total",
+		"Nodes that registered, again or anew, with this member.")
+	m.heartbeats = counter("heartbeats_total",
+		"Heartbeats of nodes that this member took as the leader.")
 	m.created = counter("keyspaces_created_total", "Keyspaces created by this member.")
 	m.dropped = counter("keyspaces_dropped_total", "Keyspaces dropped by this member.")
-	m.cut = counter("table_streams_cut_total", "Streams of the partition table to nodes that were cut off because the node did not read.")
-	m.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_placement_table_streams", Help: "Streams of the partition table from this member."})
+	m.cut = counter("table_streams_cut_total",
+		"Streams of the partition table to nodes that were cut off because the node did not read.")
+	m.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_placement_table_streams",
+		Help: "Streams of the partition table from this member."})
 	m.collectors = append(m.collectors, m.streams)
 	counted := func(name, help, prefix string) {
-		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_placement_" + name, Help: help}, func() float64 {
-			n, err := count(s.store.Stale(), prefix)
-			if errors.Is(err, store.ErrClosed) || err != nil {
-				return 0
-			}
-			return float64(n)
-		}))
+		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "tidemark_placement_" + name, Help: help}, func() float64 {
+				n, err := count(s.store.Stale(), prefix)
+				if errors.Is(err, store.ErrClosed) || err != nil {
+					return 0
+				}
+				return float64(n)
+			}))
 	}
 	counted("nodes", "Nodes that are registered.", nodePrefix)
 	counted("nodes_alive", "Nodes whose lease is alive.", alivePrefix)
 	counted("keyspaces", "Keyspaces, whatever their state.", keyspacePrefix)
 	counted("partitions", "Partitions in the table.", partitionPrefix)
 	m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tidemark_placement_partitions_led", Help: "Partitions whose leader is known to this member from heartbeats; 0 unless it leads the core.",
+		Name: "tidemark_placement_partitions_led",
+		Help: "Partitions whose leader is known to this member from heartbeats; " +
+			"0 unless it leads the core.",
 	}, func() float64 { return float64(s.soft.led()) }))
 	if registerer == nil {
 		return m, nil

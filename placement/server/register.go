@@ -21,7 +21,9 @@ const maxTextBytes = 1024
 
 // RegisterNode implements clusterpb.CoreServer. A directory that asks again gets the node id that
 // it has.
-func (s *Server) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequest) (*clusterpb.RegisterNodeResponse, error) {
+func (s *Server) RegisterNode(
+	ctx context.Context, r *clusterpb.RegisterNodeRequest,
+) (*clusterpb.RegisterNodeResponse, error) {
 	switch {
 	// A server that is new does not know its cluster yet.
 	case r.Cluster != 0 || r.Node != 0:
@@ -30,11 +32,14 @@ func (s *Server) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequ
 		}
 	}
 	if r.Server == 0 || r.Address == "" {
-		return nil, status.Error(codes.InvalidArgument, "a node registers with the name of its data directory and its address")
+		return nil, status.Error(codes.InvalidArgument,
+			"a node registers with the name of its data directory and its address")
 	}
-	for _, text := range []string{r.Address, r.HttpAddress, r.Locality.GetRegion(), r.Locality.GetZone(), r.Version} {
+	for _, text := range []string{r.Address, r.HttpAddress, r.Locality.GetRegion(),
+		r.Locality.GetZone(), r.Version} {
 		if len(text) > maxTextBytes {
-			return nil, status.Errorf(codes.InvalidArgument, "a node's addresses, locality and version have at most %d bytes each", maxTextBytes)
+			return nil, status.Errorf(codes.InvalidArgument,
+				"a node's addresses, locality and version have at most %d bytes each", maxTextBytes)
 		}
 	}
 	done, err := s.takeTurn(ctx)
@@ -70,7 +75,8 @@ func (s *Server) RegisterNode(ctx context.Context, r *clusterpb.RegisterNodeRequ
 	s.metrics.registrations.Inc()
 	s.soft.forget(id)
 	s.poke()
-	return &clusterpb.RegisterNodeResponse{Cluster: s.config.Cluster, Node: uint64(id), LeaseMillis: uint64(s.config.NodeLease.Milliseconds())}, nil
+	return &clusterpb.RegisterNodeResponse{Cluster: s.config.Cluster, Node: uint64(id),
+		LeaseMillis: uint64(s.config.NodeLease.Milliseconds())}, nil
 }
 
 // checkDirectory makes sure that a node id belongs to a directory: what was copied, wiped or
@@ -82,11 +88,14 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 	case err != nil:
 		return s.toStatus(err)
 	case revision == 0:
-		return status.Errorf(codes.FailedPrecondition, "node %s is not known to cluster %016x", id, s.config.Cluster)
+		return status.Errorf(codes.FailedPrecondition, "node %s is not known to cluster %016x", id,
+			s.config.Cluster)
 	case owner.Server != server:
 		return status.Errorf(codes.FailedPrecondition,
-			"node %s has another data directory (its name is %016x, this one's is %016x): a directory that was copied, wiped or replaced cannot take a "+
-				"node's place. Start the node with its own directory, or this server with an empty one, as a new node", id, owner.Server, server)
+			"node %s has another data directory (its name is %016x, this one's is %016x): "+
+				"a directory that was copied, wiped or replaced cannot take a node's place. Start "+
+				"the node with its own directory, or this server with an empty one, as a new node",
+			id, owner.Server, server)
 	}
 	return nil
 }
@@ -96,18 +105,22 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 // node, until its former lease runs out. A node that is there after all, because this one's address
 // is a mistake, is alive again with its next heartbeat. It comes before the record is written: an
 // attempt that is cut short in between is repeated as a whole.
-func (s *Server) displace(ctx context.Context, v *store.View, id keys.NodeID, address string) error {
+func (s *Server) displace(
+	ctx context.Context, v *store.View, id keys.NodeID, address string,
+) error {
 	for kv, err := range v.All([]byte(nodePrefix)) {
 		if err != nil {
 			return s.toStatus(err)
 		}
 		var n clusterpb.Node
-		if err := proto.Unmarshal(kv.Value, &n); err != nil || n.Address != address || keys.NodeID(n.Id) == id {
+		if err := proto.Unmarshal(kv.Value, &n); err != nil || n.Address != address ||
+			keys.NodeID(n.Id) == id {
 			continue
 		}
 		switch _, err := s.store.Do(ctx, store.Revoke(nodeLease(keys.NodeID(n.Id)))); {
 		case err == nil:
-			s.config.Logger.Info("node is gone: another one is at its address", "node", keys.NodeID(n.Id), "address", address, "other", id)
+			s.config.Logger.Info("node is gone: another one is at its address",
+				"node", keys.NodeID(n.Id), "address", address, "other", id)
 		case !errors.Is(err, store.ErrLeaseNotFound):
 			return s.toStatus(err)
 		}
@@ -117,11 +130,14 @@ func (s *Server) displace(ctx context.Context, v *store.View, id keys.NodeID, ad
 
 func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Node {
 	return &clusterpb.Node{
-		Id: uint64(id), Address: r.Address, HttpAddress: r.HttpAddress, Locality: r.Locality, Version: r.Version, StartedUnix: r.StartedUnix,
+		Id: uint64(id), Address: r.Address, HttpAddress: r.HttpAddress, Locality: r.Locality,
+		Version: r.Version, StartedUnix: r.StartedUnix,
 	}
 }
 
-func (s *Server) addNode(ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest) (keys.NodeID, error) {
+func (s *Server) addNode(
+	ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest,
+) (keys.NodeID, error) {
 	ids, revision, err := loadIDs(v)
 	if err != nil {
 		return 0, s.toStatus(err)
@@ -143,12 +159,15 @@ func (s *Server) addNode(ctx context.Context, v *store.View, r *clusterpb.Regist
 	if !ok {
 		return 0, errConflict("nodes")
 	}
-	s.config.Logger.Info("node registered", "node", id, "address", r.Address, "region", r.Locality.GetRegion(), "zone", r.Locality.GetZone())
+	s.config.Logger.Info("node registered", "node", id, "address", r.Address,
+		"region", r.Locality.GetRegion(), "zone", r.Locality.GetZone())
 	return id, nil
 }
 
 // updateNode writes what changed about a node that is known, if anything did.
-func (s *Server) updateNode(ctx context.Context, v *store.View, id keys.NodeID, r *clusterpb.RegisterNodeRequest) error {
+func (s *Server) updateNode(
+	ctx context.Context, v *store.View, id keys.NodeID, r *clusterpb.RegisterNodeRequest,
+) error {
 	old, fresh := &clusterpb.Node{}, nodeRecord(id, r)
 	revision, err := load(v, nodeKey(id), old)
 	if err != nil {
@@ -165,8 +184,10 @@ func (s *Server) updateNode(ctx context.Context, v *store.View, id keys.NodeID, 
 		}
 		if alive != nil {
 			// Unavailable: the node may have moved, and then the lease of its earlier life ends soon.
-			return withHint(codes.Unavailable, fmt.Sprintf("node %s is alive at %s, so it cannot be at %s: was its data directory copied? "+
-				"(If the node moved, it can join when its lease of %s has run out.)", id, old.Address, fresh.Address, s.config.NodeLease), "")
+			return withHint(codes.Unavailable,
+				fmt.Sprintf("node %s is alive at %s, so it cannot be at %s: was its "+
+					"data directory copied? (If the node moved, it can join when its lease of %s has "+
+					"run out.)", id, old.Address, fresh.Address, s.config.NodeLease), "")
 		}
 	}
 	if moves {
@@ -174,7 +195,8 @@ func (s *Server) updateNode(ctx context.Context, v *store.View, id keys.NodeID, 
 			return err
 		}
 	}
-	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)}, store.Put(nodeKey(id), encode(fresh)))
+	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)},
+		store.Put(nodeKey(id), encode(fresh)))
 	if err == nil && !ok {
 		err = errConflict("node " + id.String())
 	}
@@ -220,5 +242,6 @@ func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
 		}
 		return err
 	}
-	return withHint(codes.Unavailable, fmt.Sprintf("the lease of node %s ends again and again before it is renewed", id), "")
+	return withHint(codes.Unavailable,
+		fmt.Sprintf("the lease of node %s ends again and again before it is renewed", id), "")
 }

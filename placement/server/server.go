@@ -96,7 +96,8 @@ func New(config Config) (*Server, error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, store: config.Store, turn: make(chan struct{}, 1), poked: make(chan struct{}, 1)}
+	s := &Server{config: config, store: config.Store, turn: make(chan struct{}, 1),
+		poked: make(chan struct{}, 1)}
 	s.soft.init()
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
@@ -176,7 +177,8 @@ func (s *Server) view(ctx context.Context) (*store.View, error) {
 	}
 	if id != 0 && id != s.config.Cluster {
 		return nil, status.Errorf(codes.FailedPrecondition,
-			"this member was started for cluster %016x and its data is of cluster %016x: parts of two directories were mixed", s.config.Cluster, id)
+			"this member was started for cluster %016x and its data is of cluster %016x: parts of "+
+				"two directories were mixed", s.config.Cluster, id)
 	}
 	return v, nil
 }
@@ -194,7 +196,9 @@ func (s *Server) takeTurn(ctx context.Context) (func(), error) {
 }
 
 // commit does writes if the conditions hold; false: they do not, and nothing was done.
-func (s *Server) commit(ctx context.Context, conditions []*storepb.Compare, ops ...*storepb.Op) (bool, error) {
+func (s *Server) commit(
+	ctx context.Context, conditions []*storepb.Compare, ops ...*storepb.Op,
+) (bool, error) {
 	result, err := s.store.Do(ctx, store.If(conditions, ops, nil))
 	if err != nil {
 		return false, s.toStatus(err)
@@ -205,7 +209,8 @@ func (s *Server) commit(ctx context.Context, conditions []*storepb.Compare, ops 
 // checkCluster refuses requests that are meant for another cluster.
 func (s *Server) checkCluster(cluster uint64) error {
 	if cluster != s.config.Cluster {
-		return status.Errorf(codes.FailedPrecondition, "this core is that of cluster %016x, and the request is for cluster %016x; check the --core list",
+		return status.Errorf(codes.FailedPrecondition, "this core is that of cluster %016x, and "+
+			"the request is for cluster %016x; check the --core list",
 			s.config.Cluster, cluster)
 	}
 	return nil
@@ -220,5 +225,6 @@ func (s *Server) poke() {
 
 // errConflict says that something changed between reading and writing; it is safe to try again.
 func errConflict(what string) error {
-	return withHint(codes.Unavailable, fmt.Sprintf("the core's record of %s changed meanwhile; try again", what), "")
+	return withHint(codes.Unavailable,
+		fmt.Sprintf("the core's record of %s changed meanwhile; try again", what), "")
 }

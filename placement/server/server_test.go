@@ -22,8 +22,10 @@ func TestRegister(t *testing.T) {
 		// A refusal is final; what is worth trying again ends with the context.
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		request := func(change func(*clusterpb.RegisterNodeRequest)) (*clusterpb.RegisterNodeResponse, error) {
-			r := &clusterpb.RegisterNodeRequest{Server: 11, Address: "a:1", Locality: &clusterpb.Locality{Zone: "z"}}
+		request := func(change func(*clusterpb.RegisterNodeRequest)) (
+			*clusterpb.RegisterNodeResponse, error) {
+			r := &clusterpb.RegisterNodeRequest{Server: 11, Address: "a:1",
+				Locality: &clusterpb.Locality{Zone: "z"}}
 			change(r)
 			return client.Register(ctx, r)
 		}
@@ -37,16 +39,27 @@ func TestRegister(t *testing.T) {
 			want   string
 		}{
 			"the same directory again": {func(r *clusterpb.RegisterNodeRequest) {}, 1, ""},
-			"a restart":                {func(r *clusterpb.RegisterNodeRequest) { r.Cluster, r.Node, r.StartedUnix = testCluster, 1, 5 }, 1, ""},
-			"a wiped directory": {func(r *clusterpb.RegisterNodeRequest) { r.Cluster, r.Node, r.Server = testCluster, 1, 77 }, 0,
-				"another data directory"},
-			"an unknown node": {func(r *clusterpb.RegisterNodeRequest) { r.Cluster, r.Node = testCluster, 9 }, 0, "not known"},
-			"another cluster": {func(r *clusterpb.RegisterNodeRequest) { r.Cluster, r.Node = 5, 1 }, 0, "cluster 00000000000000c1"},
-			"no directory":    {func(r *clusterpb.RegisterNodeRequest) { r.Server = 0 }, 0, "name of its data directory"},
-			"a long address":  {func(r *clusterpb.RegisterNodeRequest) { r.Address = strings.Repeat("x", 2000) }, 0, "at most"},
+			"a restart": {func(r *clusterpb.RegisterNodeRequest) {
+				r.Cluster, r.Node, r.StartedUnix = testCluster, 1, 5
+			}, 1, ""},
+			"a wiped directory": {func(r *clusterpb.RegisterNodeRequest) {
+				r.Cluster, r.Node, r.Server = testCluster, 1, 77
+			}, 0, "another data directory"},
+			"an unknown node": {
+				func(r *clusterpb.RegisterNodeRequest) { r.Cluster, r.Node = testCluster, 9 },
+				0, "not known"},
+			"another cluster": {func(r *clusterpb.RegisterNodeRequest) {
+				r.Cluster, r.Node = 5, 1
+			}, 0, "cluster 00000000000000c1"},
+			"no directory": {func(r *clusterpb.RegisterNodeRequest) { r.Server = 0 }, 0,
+				"name of its data directory"},
+			"a long address": {func(r *clusterpb.RegisterNodeRequest) {
+				r.Address = strings.Repeat("x", 2000)
+			}, 0, "at most"},
 		} {
 			r, err := request(c.change)
-			if c.want == "" && (err != nil || r.Node != c.node) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			if c.want == "" && (err != nil || r.Node != c.node) || c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%s: %v, %v", name, r, err)
 			}
 		}
@@ -54,23 +67,28 @@ func TestRegister(t *testing.T) {
 		if err != nil || second.Node != 2 {
 			t.Fatalf("second: %v, %v", second, err)
 		}
-		if r, err := client.Heartbeat(ctx, &clusterpb.HeartbeatRequest{Cluster: testCluster, Node: 2, Server: 11}); err == nil {
+		if r, err := client.Heartbeat(ctx,
+			&clusterpb.HeartbeatRequest{Cluster: testCluster, Node: 2, Server: 11}); err == nil {
 			t.Errorf("a heartbeat with another directory: %v", r)
 		}
 		// A copy of a directory, on another machine, while the node is alive; and the node itself,
 		// when it has moved.
 		copied, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if r, err := client.Register(copied, &clusterpb.RegisterNodeRequest{Cluster: testCluster, Node: 2, Server: 12, Address: "c:1"}); err == nil || !strings.Contains(err.Error(), "copied?") {
+		if r, err := client.Register(copied, &clusterpb.RegisterNodeRequest{Cluster: testCluster,
+			Node: 2, Server: 12, Address: "c:1"}); err == nil ||
+			!strings.Contains(err.Error(), "copied?") {
 			t.Errorf("a copy: %v, %v", r, err)
 		}
 		time.Sleep(12 * time.Second)
-		moved, err := client.Register(t.Context(), &clusterpb.RegisterNodeRequest{Cluster: testCluster, Node: 2, Server: 12, Address: "c:1"})
+		moved, err := client.Register(t.Context(), &clusterpb.RegisterNodeRequest{
+			Cluster: testCluster, Node: 2, Server: 12, Address: "c:1"})
 		if err != nil || moved.Node != 2 {
 			t.Fatalf("moved: %v, %v", moved, err)
 		}
 		list, err := client.ListNodes(t.Context(), &clusterpb.ListNodesRequest{})
-		if err != nil || len(list.Nodes) != 2 || list.Nodes[0].Alive || !list.Nodes[1].Alive || list.Nodes[1].Address != "c:1" {
+		if err != nil || len(list.Nodes) != 2 || list.Nodes[0].Alive || !list.Nodes[1].Alive ||
+			list.Nodes[1].Address != "c:1" {
 			t.Fatalf("nodes: %v, %v", list, err)
 		}
 		if list.CoreLeader != "core1:1" || len(list.Members) != 3 {
@@ -85,7 +103,8 @@ func TestNodeAtAnAddressThatIsTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		register := func(server, node uint64, address string) {
 			t.Helper()
-			if _, err := client.Register(t.Context(), &clusterpb.RegisterNodeRequest{Server: server, Node: node, Cluster: testCluster, Address: address}); err != nil {
+			if _, err := client.Register(t.Context(), &clusterpb.RegisterNodeRequest{Server: server,
+				Node: node, Cluster: testCluster, Address: address}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -112,7 +131,8 @@ func TestNodeAtAnAddressThatIsTaken(t *testing.T) {
 		alive(2, 3)
 		register(13, 3, "a:1") // a restart
 		alive(2, 3)
-		if _, err := client.Heartbeat(t.Context(), &clusterpb.HeartbeatRequest{Cluster: testCluster, Node: 1, Server: 11}); err != nil {
+		if _, err := client.Heartbeat(t.Context(),
+			&clusterpb.HeartbeatRequest{Cluster: testCluster, Node: 1, Server: 11}); err != nil {
 			t.Fatal(err)
 		}
 		alive(1, 2, 3)
@@ -132,7 +152,8 @@ func TestNodeAtAnAddressThatIsTakenDespiteElections(t *testing.T) {
 			inBubble(t, func(t *testing.T, c *core, client *Client) {
 				register := func(server uint64) {
 					t.Helper()
-					if _, err := client.Register(t.Context(), &clusterpb.RegisterNodeRequest{Server: server, Address: "a:1"}); err != nil {
+					if _, err := client.Register(t.Context(), &clusterpb.RegisterNodeRequest{
+						Server: server, Address: "a:1"}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -166,7 +187,8 @@ func TestValidation(t *testing.T) {
 		defer stop()
 		create(t, c, client, hash("there", 2, 1))
 		split := func(at ...string) *clusterpb.CreateKeyspaceRequest {
-			r := &clusterpb.CreateKeyspaceRequest{Name: "x", Partitioning: clusterpb.Partitioning_RANGE, ReplicationFactor: 1}
+			r := &clusterpb.CreateKeyspaceRequest{Name: "x",
+				Partitioning: clusterpb.Partitioning_RANGE, ReplicationFactor: 1}
 			for _, s := range at {
 				r.SplitAt = append(r.SplitAt, []byte(s))
 			}
@@ -194,19 +216,24 @@ func TestValidation(t *testing.T) {
 			"empty split point":  {split("", "a"), codes.InvalidArgument, "empty"},
 			"large split point":  {split(strings.Repeat("x", 9000)), codes.InvalidArgument, "too large"},
 			"large split points": {large, codes.InvalidArgument, "together"},
-			"both":               {&clusterpb.CreateKeyspaceRequest{Name: "x", HashPartitions: 1, SplitAt: [][]byte{{1}}}, codes.InvalidArgument, "no split points"},
-			"neither":            {&clusterpb.CreateKeyspaceRequest{Name: "x", Partitioning: 7}, codes.InvalidArgument, "not known"},
-			"long window":        {&clusterpb.CreateKeyspaceRequest{Name: "x", HashPartitions: 1, GcWindowSeconds: 1 << 60}, codes.InvalidArgument, "GC window"},
-			"exists":             {hash("there", 1, 1), codes.AlreadyExists, "exists"},
-			"more than nodes":    {hash("x", 1, 3), codes.FailedPrecondition, "3 replicas of each partition, on as many nodes, and the cluster has 1 node;"},
-			"default of three":   {hash("x", 1, 0), codes.FailedPrecondition, "3 replicas"},
+			"both": {&clusterpb.CreateKeyspaceRequest{Name: "x", HashPartitions: 1,
+				SplitAt: [][]byte{{1}}}, codes.InvalidArgument, "no split points"},
+			"neither": {&clusterpb.CreateKeyspaceRequest{Name: "x", Partitioning: 7},
+				codes.InvalidArgument, "not known"},
+			"long window": {&clusterpb.CreateKeyspaceRequest{Name: "x", HashPartitions: 1,
+				GcWindowSeconds: 1 << 60}, codes.InvalidArgument, "GC window"},
+			"exists": {hash("there", 1, 1), codes.AlreadyExists, "exists"},
+			"more than nodes": {hash("x", 1, 3), codes.FailedPrecondition,
+				"3 replicas of each partition, on as many nodes, and the cluster has 1 node;"},
+			"default of three": {hash("x", 1, 0), codes.FailedPrecondition, "3 replicas"},
 		} {
 			_, err := client.CreateKeyspace(t.Context(), bad.request)
 			if status.Code(err) != bad.code || !strings.Contains(err.Error(), bad.want) {
 				t.Errorf("%s: %v, want %s with %q", name, err, bad.code, bad.want)
 			}
 		}
-		if _, err := client.DropKeyspace(t.Context(), &clusterpb.DropKeyspaceRequest{Name: "nowhere"}); status.Code(err) != codes.NotFound {
+		if _, err := client.DropKeyspace(t.Context(),
+			&clusterpb.DropKeyspaceRequest{Name: "nowhere"}); status.Code(err) != codes.NotFound {
 			t.Errorf("drop of an unknown keyspace: %v", err)
 		}
 		if after := c.members[0].store.Revision(); after != before {
@@ -223,12 +250,15 @@ func TestHashAndRange(t *testing.T) {
 		}
 		create(t, c, client, hash("h", 1000, 3))
 		create(t, c, client, &clusterpb.CreateKeyspaceRequest{
-			Name: "r", Partitioning: clusterpb.Partitioning_RANGE, SplitAt: [][]byte{[]byte("f"), []byte("m"), []byte("t")}, ReplicationFactor: 1, GcWindowSeconds: 60,
+			Name: "r", Partitioning: clusterpb.Partitioning_RANGE,
+			SplitAt: [][]byte{[]byte("f"), []byte("m"), []byte("t")}, ReplicationFactor: 1,
+			GcWindowSeconds: 60,
 		})
 		leaders, ids := map[uint64]int{}, map[uint64]bool{}
 		for i, info := range partitionsIn(t, client, "h") {
 			p := info.Partition
-			if err := keys.ValidatePartition(p); err != nil || p.Hash != uint32(i) || len(p.Replicas) != 3 || ids[p.Id] || p.Id < 100 || p.Generation != 1 {
+			if err := keys.ValidatePartition(p); err != nil || p.Hash != uint32(i) ||
+				len(p.Replicas) != 3 || ids[p.Id] || p.Id < 100 || p.Generation != 1 {
 				t.Fatalf("partition %v: %v", p, err)
 			}
 			ids[p.Id] = true
@@ -253,7 +283,8 @@ func TestHashAndRange(t *testing.T) {
 			}
 			at = info.Partition.End
 		}
-		if ks := keyspaceOf(t, client, "r"); ks.Keyspace.GcWindowSeconds != 60 || ks.Partitions != 4 || ks.WaitingFor != "" {
+		if ks := keyspaceOf(t, client, "r"); ks.Keyspace.GcWindowSeconds != 60 ||
+			ks.Partitions != 4 || ks.WaitingFor != "" {
 			t.Errorf("keyspace: %v", ks)
 		}
 	})
@@ -274,12 +305,15 @@ func TestWaitsForNodes(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		info := keyspaceOf(t, client, "x")
-		if info.Keyspace.State != clusterpb.KeyspaceState_CREATING || info.WaitingFor != "2 more nodes (has 1 alive, needs 3)" {
+		if info.Keyspace.State != clusterpb.KeyspaceState_CREATING ||
+			info.WaitingFor != "2 more nodes (has 1 alive, needs 3)" {
 			t.Fatalf("with one node alive: %v", info)
 		}
 		_, stop2 := c.register(client, 2, "")
 		_, stop3 := c.register(client, 3, "")
-		c.await("the keyspace is active", func() bool { return keyspaceOf(t, client, "x").Keyspace.State == clusterpb.KeyspaceState_ACTIVE })
+		c.await("the keyspace is active", func() bool {
+			return keyspaceOf(t, client, "x").Keyspace.State == clusterpb.KeyspaceState_ACTIVE
+		})
 		if n := len(partitionsIn(t, client, "x")); n != 8 {
 			t.Errorf("%d partitions, want 8", n)
 		}
@@ -297,12 +331,14 @@ func TestTokensAndNames(t *testing.T) {
 		request.Token = 5
 		first := create(t, c, client, request)
 		again, err := client.CreateKeyspace(t.Context(), request)
-		if err != nil || again.Keyspace.Id != first.Id || again.Keyspace.State != clusterpb.KeyspaceState_ACTIVE {
+		if err != nil || again.Keyspace.Id != first.Id ||
+			again.Keyspace.State != clusterpb.KeyspaceState_ACTIVE {
 			t.Fatalf("again: %v, %v", again, err)
 		}
 		other := hash("y", 4, 1)
 		other.Token = 5
-		if _, err := client.CreateKeyspace(t.Context(), other); status.Code(err) != codes.InvalidArgument {
+		if _, err := client.CreateKeyspace(t.Context(),
+			other); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("another request with the same token: %v", err)
 		}
 		highest := partitionsIn(t, client, "x")[3].Partition.Id
@@ -331,7 +367,8 @@ func TestTokensAndNames(t *testing.T) {
 		c.await("the first is gone", func() bool { return len(partitionsIn(t, client, "")) == 2 })
 		// Old tokens are forgotten, so their memory is bounded.
 		for range maxTokens {
-			if _, err := client.DropKeyspace(t.Context(), &clusterpb.DropKeyspaceRequest{Name: "nowhere"}); status.Code(err) != codes.NotFound {
+			if _, err := client.DropKeyspace(t.Context(),
+				&clusterpb.DropKeyspaceRequest{Name: "nowhere"}); status.Code(err) != codes.NotFound {
 				t.Fatal(err)
 			}
 		}
@@ -366,7 +403,8 @@ func TestNextLeaderContinues(t *testing.T) {
 				if len(ids) != partitions || ks.Id != 1 {
 					t.Errorf("keyspace %d has %d partitions, want 1 with %d", ks.Id, len(ids), partitions)
 				}
-				if _, err := client.DropKeyspace(t.Context(), &clusterpb.DropKeyspaceRequest{Name: "x"}); err != nil {
+				if _, err := client.DropKeyspace(t.Context(),
+					&clusterpb.DropKeyspaceRequest{Name: "x"}); err != nil {
 					t.Error(err)
 				}
 				c.await("the keyspace is gone", func() bool { return keyspaceOf(t, client, "x") == nil })
@@ -410,7 +448,8 @@ func TestHeartbeats(t *testing.T) {
 		beat := func(node uint64, full bool, reports ...*clusterpb.PartitionReport) bool {
 			t.Helper()
 			r, err := client.Heartbeat(t.Context(), &clusterpb.HeartbeatRequest{
-				Cluster: testCluster, Node: node, Server: 1000 + node, Full: full, Reports: reports, Stats: &clusterpb.NodeStats{Replicas: node},
+				Cluster: testCluster, Node: node, Server: 1000 + node, Full: full, Reports: reports,
+				Stats: &clusterpb.NodeStats{Replicas: node},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -418,12 +457,15 @@ func TestHeartbeats(t *testing.T) {
 			return r.WantFull
 		}
 		report := func(term, membership uint64, lost bool) *clusterpb.PartitionReport {
-			return &clusterpb.PartitionReport{Partition: id, Term: term, Generation: 1, Membership: membership, LiveKeys: term, SizeBytes: 10 * term, Lost: lost}
+			return &clusterpb.PartitionReport{Partition: id, Term: term, Generation: 1,
+				Membership: membership, LiveKeys: term, SizeBytes: 10 * term, Lost: lost}
 		}
 		expect := func(what string, node, term uint64) {
 			t.Helper()
-			if info := partitionsIn(t, client, "x")[0]; info.LeaderNode != node || info.Term != term || info.LiveKeys != term {
-				t.Errorf("%s: leader %d at term %d with %d keys, want %d at %d", what, info.LeaderNode, info.Term, info.LiveKeys, node, term)
+			if info := partitionsIn(t, client, "x")[0]; info.LeaderNode != node ||
+				info.Term != term || info.LiveKeys != term {
+				t.Errorf("%s: leader %d at term %d with %d keys, want %d at %d", what,
+					info.LeaderNode, info.Term, info.LiveKeys, node, term)
 			}
 		}
 		if !beat(1, false) || beat(1, true, report(3, 1, false)) {
@@ -446,7 +488,8 @@ func TestHeartbeats(t *testing.T) {
 		if !beat(2, false) {
 			t.Error("a new leader does not ask for everything")
 		}
-		if list, err := client.ListNodes(t.Context(), &clusterpb.ListNodesRequest{}); err != nil || list.Nodes[1].Stats.GetReplicas() != 2 || list.CoreLeader != "core2:1" {
+		if list, err := client.ListNodes(t.Context(), &clusterpb.ListNodesRequest{}); err != nil ||
+			list.Nodes[1].Stats.GetReplicas() != 2 || list.CoreLeader != "core2:1" {
 			t.Errorf("nodes: %v, %v", list, err)
 		}
 	})
@@ -457,12 +500,14 @@ func TestForeignStore(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		synctest.Wait()
 		m := c.members[0]
-		other, err := New(Config{Store: m.store, Cluster: 5, Members: []*clusterpb.CoreMember{{Address: m.address, Replica: 1}}})
+		other, err := New(Config{Store: m.store, Cluster: 5,
+			Members: []*clusterpb.CoreMember{{Address: m.address, Replica: 1}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer other.Close()
-		if _, err := other.ListNodes(t.Context(), nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "mixed") {
+		if _, err := other.ListNodes(t.Context(), nil); status.Code(err) != codes.FailedPrecondition ||
+			!strings.Contains(err.Error(), "mixed") {
 			t.Errorf("a store of another cluster: %v", err)
 		}
 	})

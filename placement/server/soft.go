@@ -100,7 +100,8 @@ func (s *soft) reportLocked(id keys.NodeID, n *softNode, r *clusterpb.PartitionR
 		return
 	}
 	if old != nil {
-		switch c := cmp.Or(cmp.Compare(r.Generation, old.Generation), cmp.Compare(r.Membership, old.Membership), cmp.Compare(r.Term, old.Term)); {
+		switch c := cmp.Or(cmp.Compare(r.Generation, old.Generation),
+			cmp.Compare(r.Membership, old.Membership), cmp.Compare(r.Term, old.Term)); {
 		case c < 0:
 			return
 		case c == 0 && s.mu.leaders[p] != id && s.mu.leaders[p] != 0:

@@ -43,7 +43,7 @@ func sending(ctx context.Context, onCut func(), send func(*clusterpb.TableUpdate
 		return err
 	case <-stalled:
 		onCut()
-		return status.Errorf(codes.ResourceExhausted, "the receiver of the partition table read nothing for %s, and was cut off; it can open "+
-			"another stream", SendTimeout)
+		return status.Errorf(codes.ResourceExhausted, "the receiver of the partition table read "+
+			"nothing for %s, and was cut off; it can open another stream", SendTimeout)
 	}
 }

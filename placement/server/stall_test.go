@@ -26,7 +26,8 @@ func TestStreamsWithoutAReaderAreCutOff(t *testing.T) {
 		create(t, c, client, hash("large", 4096, 1))
 		m := c.members[0]
 		const window = 64 << 10
-		conn, err := grpc.NewClient("passthrough:///"+m.address, grpc.WithContextDialer(c.network.Dialer("deaf")),
+		conn, err := grpc.NewClient("passthrough:///"+m.address,
+			grpc.WithContextDialer(c.network.Dialer("deaf")),
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window))
 		if err != nil {
@@ -35,7 +36,8 @@ func TestStreamsWithoutAReaderAreCutOff(t *testing.T) {
 		defer conn.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		deaf, err := clusterpb.NewCoreClient(conn).WatchMetadata(ctx, &clusterpb.WatchMetadataRequest{Cluster: testCluster})
+		deaf, err := clusterpb.NewCoreClient(conn).WatchMetadata(ctx,
+			&clusterpb.WatchMetadataRequest{Cluster: testCluster})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -96,7 +96,8 @@ func (s *Server) claim(ctx context.Context) error {
 	if id, _, err := loadID(v, []byte(clusterKey)); id != 0 || err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, []*storepb.Compare{store.Absent([]byte(clusterKey))}, store.Put([]byte(clusterKey), encodeID(s.config.Cluster)))
+	_, err = s.commit(ctx, []*storepb.Compare{store.Absent([]byte(clusterKey))},
+		store.Put([]byte(clusterKey), encodeID(s.config.Cluster)))
 	return err
 }
 
@@ -125,7 +126,8 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 	if err != nil {
 		return err
 	}
-	plan, err := planner.Assign(candidates, planner.Spec{Keyspace: ks.id(), Partitions: len(missing), Replicas: int(ks.ReplicationFactor)}, placed)
+	plan, err := planner.Assign(candidates, planner.Spec{Keyspace: ks.id(),
+		Partitions: len(missing), Replicas: int(ks.ReplicationFactor)}, placed)
 	if err != nil {
 		return err
 	}
@@ -144,10 +146,12 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 		}
 	}
 	if len(missing) > 0 {
-		s.config.Logger.Info("partitions assigned", "keyspace", ks.Name, "plan", plan.Summary(), "first", plan.Placements[0].Reason.String())
+		s.config.Logger.Info("partitions assigned", "keyspace", ks.Name, "plan", plan.Summary(),
+			"first", plan.Placements[0].Reason.String())
 	}
 	ks.State = clusterpb.KeyspaceState_ACTIVE
-	ok, err := s.commit(ctx, condition, store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)), store.Delete(creationKey(ks.id())))
+	ok, err := s.commit(ctx, condition, store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)),
+		store.Delete(creationKey(ks.id())))
 	if ok {
 		s.config.Logger.Info("keyspace is active", "keyspace", ks.Name, "id", ks.id())
 	}
@@ -156,7 +160,9 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 
 // placements reads where all partitions are, and which of a creation are still missing, by their
 // number within it.
-func placements(v *store.View, ks keys.KeyspaceID, c *serverpb.Creation) (placed []planner.Placed, missing []uint64, err error) {
+func placements(
+	v *store.View, ks keys.KeyspaceID, c *serverpb.Creation,
+) (placed []planner.Placed, missing []uint64, err error) {
 	there := make([]bool, c.Partitions)
 	for kv, err := range v.All([]byte(partitionPrefix)) {
 		if err != nil {
@@ -184,8 +190,11 @@ func placements(v *store.View, ks keys.KeyspaceID, c *serverpb.Creation) (placed
 }
 
 // describe makes the descriptor of a new partition.
-func describe(ks *clusterpb.Keyspace, c *serverpb.Creation, number uint64, nodes []keys.NodeID) *clusterpb.Partition {
-	p := &clusterpb.Partition{Id: c.FirstPartition + number, Keyspace: ks.Id, Generation: 1, Membership: 1}
+func describe(
+	ks *clusterpb.Keyspace, c *serverpb.Creation, number uint64, nodes []keys.NodeID,
+) *clusterpb.Partition {
+	p := &clusterpb.Partition{Id: c.FirstPartition + number, Keyspace: ks.Id,
+		Generation: 1, Membership: 1}
 	if ks.Partitioning == clusterpb.Partitioning_HASH {
 		p.Hash, p.PrefixLength = uint32(number), keys.HashPrefixLength
 		p.Start = keys.HashPrefix(keys.KeyspaceID(ks.Id), uint16(number))
@@ -202,7 +211,8 @@ func describe(ks *clusterpb.Keyspace, c *serverpb.Creation, number uint64, nodes
 		}
 	}
 	for i, node := range nodes {
-		p.Replicas = append(p.Replicas, &clusterpb.Replica{Node: uint64(node), Replica: uint64(i + 1), Role: clusterpb.ReplicaRole_VOTER})
+		p.Replicas = append(p.Replicas, &clusterpb.Replica{Node: uint64(node),
+			Replica: uint64(i + 1), Role: clusterpb.ReplicaRole_VOTER})
 	}
 	return p
 }
@@ -212,7 +222,8 @@ func (s *Server) drop(ctx context.Context, ks storedKeyspace) error {
 	condition := []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)}
 	start, end := store.PrefixRange(partitionsOf(ks.id()))
 	for {
-		page, err := s.store.Stale().Range(&storepb.Range{Key: start, RangeEnd: end, Limit: chunk, KeysOnly: true})
+		page, err := s.store.Stale().Range(&storepb.Range{Key: start, RangeEnd: end, Limit: chunk,
+			KeysOnly: true})
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,9 @@ func (s *Server) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate
 }
 
 // subscribe goes on after a revision; 0: from the beginning.
-func (s *Server) subscribe(ctx context.Context, after uint64, emit func(*clusterpb.TableUpdate) error) error {
+func (s *Server) subscribe(
+	ctx context.Context, after uint64, emit func(*clusterpb.TableUpdate) error,
+) error {
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
 	r := &tableReader{server: s, after: after}
@@ -186,7 +188,9 @@ func (r *tableReader) checkLeader() error {
 }
 
 // pages iterates over everything in a view, in updates of bounded size. The last one is Complete.
-func pages(view *store.View, nodes []*clusterpb.Node) (next func() (*clusterpb.TableUpdate, error, bool), stop func()) {
+func pages(
+	view *store.View, nodes []*clusterpb.Node,
+) (next func() (*clusterpb.TableUpdate, error, bool), stop func()) {
 	return iter.Pull2(func(yield func(*clusterpb.TableUpdate, error) bool) {
 		u := &clusterpb.TableUpdate{}
 		rows := 0
@@ -303,7 +307,9 @@ func addNode(u *clusterpb.TableUpdate, view *store.View, id keys.NodeID) error {
 }
 
 // WatchMetadata implements clusterpb.CoreServer. Any member answers, as long as it has a leader.
-func (s *Server) WatchMetadata(r *clusterpb.WatchMetadataRequest, stream clusterpb.Core_WatchMetadataServer) error {
+func (s *Server) WatchMetadata(
+	r *clusterpb.WatchMetadataRequest, stream clusterpb.Core_WatchMetadataServer,
+) error {
 	// A receiver that does not say checks the updates, which name the cluster.
 	if r.Cluster != 0 {
 		if err := s.checkCluster(r.Cluster); err != nil {

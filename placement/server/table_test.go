@@ -40,7 +40,8 @@ func newPicture() *picture {
 }
 
 func (p *picture) clear() {
-	p.nodes, p.keyspaces, p.partitions, p.complete = map[uint64]*clusterpb.Node{}, map[uint32]*clusterpb.Keyspace{}, map[uint64]*clusterpb.Partition{}, false
+	p.nodes, p.keyspaces, p.partitions, p.complete = map[uint64]*clusterpb.Node{},
+		map[uint32]*clusterpb.Keyspace{}, map[uint64]*clusterpb.Partition{}, false
 }
 
 func (p *picture) take(u *clusterpb.TableUpdate) error {
@@ -130,10 +131,12 @@ func TestWatch(t *testing.T) {
 		streams.Go(func() { _ = client.Watch(ctx, 0, early.take) })
 		synctest.Wait()
 		if !early.complete || len(early.partitions) != 1500 || early.updates < 3 {
-			t.Fatalf("at first: complete %v, %d partitions in %d updates", early.complete, len(early.partitions), early.updates)
+			t.Fatalf("at first: complete %v, %d partitions in %d updates", early.complete,
+				len(early.partitions), early.updates)
 		}
 		create(t, c, client, hash("second", 300, 1))
-		if _, err := client.DropKeyspace(t.Context(), &clusterpb.DropKeyspaceRequest{Name: "first"}); err != nil {
+		if _, err := client.DropKeyspace(t.Context(),
+			&clusterpb.DropKeyspaceRequest{Name: "first"}); err != nil {
 			t.Fatal(err)
 		}
 		_, stop := c.register(client, 4, "")
@@ -153,19 +156,22 @@ func TestWatch(t *testing.T) {
 		synctest.Wait()
 		late.matches(t, client)
 		resumed := newPicture()
-		resumed.nodes, resumed.keyspaces, resumed.partitions = maps.Clone(late.nodes), maps.Clone(late.keyspaces), maps.Clone(late.partitions)
+		resumed.nodes, resumed.keyspaces, resumed.partitions = maps.Clone(late.nodes),
+			maps.Clone(late.keyspaces), maps.Clone(late.partitions)
 		from := late.revision
 		create(t, c, client, hash("third", 5, 1))
 		streams.Go(func() { _ = client.Watch(ctx, from, resumed.take) })
 		synctest.Wait()
 		resumed.matches(t, client)
 		if resumed.resets != 0 || !resumed.complete || resumed.updates > 20 {
-			t.Errorf("resumed with %d resets, complete %v, in %d updates", resumed.resets, resumed.complete, resumed.updates)
+			t.Errorf("resumed with %d resets, complete %v, in %d updates", resumed.resets,
+				resumed.complete, resumed.updates)
 		}
 		// When what it would need has been compacted, and is not in memory any more, everything
 		// comes anew.
 		create(t, c, client, hash("large", 9000, 1))
-		if _, err := c.members[0].store.Do(ctx, store.Compact(c.members[0].store.Revision())); err != nil {
+		if _, err := c.members[0].store.Do(ctx,
+			store.Compact(c.members[0].store.Revision())); err != nil {
 			t.Fatal(err)
 		}
 		anew := newPicture()
@@ -182,7 +188,8 @@ func TestWatchRefusals(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		stranger := c.client("stranger")
 		stranger.config.Cluster = func() uint64 { return 9 }
-		if err := stranger.Watch(t.Context(), 0, newPicture().take); status.Code(errors.Unwrap(err)) != codes.FailedPrecondition {
+		if err := stranger.Watch(t.Context(), 0,
+			newPicture().take); status.Code(errors.Unwrap(err)) != codes.FailedPrecondition {
 			t.Errorf("a stranger's stream: %v", err)
 		}
 		// A member without a leader ends its streams: it would be silent for ever.
@@ -219,7 +226,8 @@ func TestClientFindsTheLeader(t *testing.T) {
 		// No leader: the client tries until there is one, or its time is up.
 		c.elect(nil)
 		err := list(client, 2*time.Second)
-		if !errors.Is(err, ErrCoreUnavailable) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "3 of 3 members answer") {
+		if !errors.Is(err, ErrCoreUnavailable) || !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "3 of 3 members answer") {
 			t.Errorf("without a leader: %v", err)
 		}
 		if client.WaitingFor() == "" {
@@ -232,11 +240,14 @@ func TestClientFindsTheLeader(t *testing.T) {
 		// Cut off from two members, of which one leads.
 		c.network.CutBoth("client", "core2", memnet.Break)
 		c.network.CutBoth("client", "core3", memnet.Break)
-		if err := list(client, 2*time.Second); !errors.Is(err, ErrCoreUnavailable) || !strings.Contains(err.Error(), "no quorum: 1 of 3 members answer (core1:1); core2:1 does not (") {
+		if err := list(client, 2*time.Second); !errors.Is(err, ErrCoreUnavailable) ||
+			!strings.Contains(err.Error(),
+				"no quorum: 1 of 3 members answer (core1:1); core2:1 does not (") {
 			t.Errorf("with one member reachable: %v", err)
 		}
 		c.network.CutBoth("client", "core1", memnet.Break)
-		if err := list(client, 2*time.Second); !errors.Is(err, ErrCoreUnavailable) || !strings.Contains(err.Error(), "no quorum: 0 of 3 members answer; core1:1 does not (") {
+		if err := list(client, 2*time.Second); !errors.Is(err, ErrCoreUnavailable) ||
+			!strings.Contains(err.Error(), "no quorum: 0 of 3 members answer; core1:1 does not (") {
 			t.Errorf("with none reachable: %v", err)
 		}
 		c.network.HealAll()
@@ -294,7 +305,9 @@ func TestClusterServiceAnywhere(t *testing.T) {
 		server := rpc.NewServer(rpc.ServerConfig{})
 		clusterpb.RegisterClusterServer(server, NewClusterService(ClusterConfig{
 			Client: c.client("node1"), Table: func() TableSource { return out },
-			Status: func() *clusterpb.StatusResponse { return &clusterpb.StatusResponse{Cluster: testCluster, Node: 1} },
+			Status: func() *clusterpb.StatusResponse {
+				return &clusterpb.StatusResponse{Cluster: testCluster, Node: 1}
+			},
 		}))
 		var serving sync.WaitGroup
 		serving.Go(func() { _ = server.Serve(l) })
@@ -314,7 +327,9 @@ func TestClusterServiceAnywhere(t *testing.T) {
 			if _, err := api.CreateKeyspace(t.Context(), hash(name, 3, 1)); err != nil {
 				t.Fatalf("through %s: %v", address, err)
 			}
-			c.await("active", func() bool { return keyspaceOf(t, client, name).Keyspace.State == clusterpb.KeyspaceState_ACTIVE })
+			c.await("active", func() bool {
+				return keyspaceOf(t, client, name).Keyspace.State == clusterpb.KeyspaceState_ACTIVE
+			})
 			stream, err := api.ListPartitions(t.Context(), &clusterpb.ListPartitionsRequest{Keyspace: name})
 			if err != nil {
 				t.Fatal(err)
@@ -324,11 +339,13 @@ func TestClusterServiceAnywhere(t *testing.T) {
 					t.Fatalf("through %s: %v, %v", address, info, err)
 				}
 			}
-			if _, err := api.CreateKeyspace(t.Context(), hash(name, 3, 1)); status.Code(err) != codes.AlreadyExists {
+			if _, err := api.CreateKeyspace(t.Context(),
+				hash(name, 3, 1)); status.Code(err) != codes.AlreadyExists {
 				t.Errorf("through %s: %v", address, err)
 			}
 			st, err := api.Status(t.Context(), &clusterpb.StatusRequest{})
-			if err != nil || st.CoreLeader != "core1:1" || len(st.Members) != 3 || st.Core != (i > 0) || st.Cluster != testCluster {
+			if err != nil || st.CoreLeader != "core1:1" || len(st.Members) != 3 ||
+				st.Core != (i > 0) || st.Cluster != testCluster {
 				t.Errorf("status of %s: %v, %v", address, st, err)
 			}
 		}
@@ -362,7 +379,8 @@ func TestClusterServiceAnywhere(t *testing.T) {
 			out.changed <- struct{}{}
 		})
 		u, err := watch("ks1")
-		if err != nil || !u.Complete || len(u.Partitions) != 3 || len(u.Keyspaces) != 1 || len(u.Leaders) != 3 || len(u.Nodes) != 1 {
+		if err != nil || !u.Complete || len(u.Partitions) != 3 || len(u.Keyspaces) != 1 ||
+			len(u.Leaders) != 3 || len(u.Nodes) != 1 {
 			t.Errorf("table of a keyspace that arrives late: %v, %v", u, err)
 		}
 		if u, err := watch(""); err != nil || len(u.Partitions) != 9 || len(u.Keyspaces) != 3 {
@@ -372,19 +390,23 @@ func TestClusterServiceAnywhere(t *testing.T) {
 }
 
 func TestPieces(t *testing.T) {
-	u := &clusterpb.TableUpdate{Reset_: true, Complete: true, Revision: 7, Nodes: []*clusterpb.Node{{Id: 1}}}
+	u := &clusterpb.TableUpdate{Reset_: true, Complete: true, Revision: 7,
+		Nodes: []*clusterpb.Node{{Id: 1}}}
 	for i := range 2*maxRows + 1 {
 		u.Partitions = append(u.Partitions, &clusterpb.Partition{Id: uint64(i)})
 	}
 	var got []*clusterpb.TableUpdate
-	if err := sendPieces(u, func(u *clusterpb.TableUpdate) error { got = append(got, u); return nil }); err != nil {
+	if err := sendPieces(u,
+		func(u *clusterpb.TableUpdate) error { got = append(got, u); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
 	for i, piece := range got {
 		n += len(piece.Partitions)
-		if piece.Reset_ != (i == 0) || piece.Complete != (i == len(got)-1) || len(piece.Partitions) > maxRows {
-			t.Errorf("piece %d: reset %v, complete %v, %d partitions", i, piece.Reset_, piece.Complete, len(piece.Partitions))
+		if piece.Reset_ != (i == 0) || piece.Complete != (i == len(got)-1) ||
+			len(piece.Partitions) > maxRows {
+			t.Errorf("piece %d: reset %v, complete %v, %d partitions", i, piece.Reset_,
+				piece.Complete, len(piece.Partitions))
 		}
 	}
 	if len(got) != 3 || n != len(u.Partitions) {

@@ -26,7 +26,8 @@ func setTransactionDefaults(ks *clusterpb.Keyspace) {
 
 // validateTransactionLimits checks limits in milliseconds; 0 is none given.
 func validateTransactionLimits(age, idle uint64) error {
-	const least, most = uint64(keys.MinTransactionLimit / time.Millisecond), uint64(keys.MaxTransactionLimit / time.Millisecond)
+	const least, most = uint64(keys.MinTransactionLimit / time.Millisecond),
+		uint64(keys.MaxTransactionLimit / time.Millisecond)
 	for _, l := range [...]struct {
 		what   string
 		millis uint64
@@ -40,7 +41,9 @@ func validateTransactionLimits(age, idle uint64) error {
 }
 
 // AlterKeyspace changes settings of a keyspace. Only the leader does it.
-func (s *Server) AlterKeyspace(ctx context.Context, r *clusterpb.AlterKeyspaceRequest) (*clusterpb.AlterKeyspaceResponse, error) {
+func (s *Server) AlterKeyspace(
+	ctx context.Context, r *clusterpb.AlterKeyspaceRequest,
+) (*clusterpb.AlterKeyspaceResponse, error) {
 	if err := validateTransactionLimits(r.TxnMaxAgeMillis, r.TxnMaxIdleMillis); err != nil {
 		return nil, err
 	}

@@ -42,7 +42,8 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := verify(t.Context(), discardPairs{}, snap.Index(), snap.Term(), &snapshotReader{r: &data}); err != nil {
+		if err := verify(t.Context(), discardPairs{}, snap.Index(), snap.Term(),
+			&snapshotReader{r: &data}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,7 +105,8 @@ func TestPausesDoNotProlongLeasesForEver(t *testing.T) {
 				}
 			}
 		}
-		t.Errorf("a lease of 9 s has not run out, though the process ran for %s in all without hearing of its owner", running)
+		t.Errorf("a lease of 9 s has not run out, though the process ran for %s in all without "+
+			"hearing of its owner", running)
 	})
 }
 
@@ -170,29 +172,35 @@ func TestRangesAreBounded(t *testing.T) {
 	key, end := PrefixRange([]byte("key/"))
 	everything := &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{Key: key, RangeEnd: end}}}
 	some := func(limit uint64) *storepb.Op {
-		return &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{Key: key, RangeEnd: end, Limit: limit}}}
+		return &storepb.Op{
+			Op: &storepb.Op_Range{Range: &storepb.Range{Key: key, RangeEnd: end, Limit: limit}}}
 	}
-	compared := []*storepb.Compare{{Key: key, RangeEnd: end, Target: storepb.Compare_VERSION, Number: 1}}
+	compared := []*storepb.Compare{
+		{Key: key, RangeEnd: end, Target: storepb.Compare_VERSION, Number: 1}}
 	for name, command := range map[string]*storepb.Command{
-		"a deletion":        Writes(DeletePrefix([]byte("key/"))),
-		"nested":            Writes(&storepb.Op{Op: &storepb.Op_Txn{Txn: &storepb.Txn{Failure: []*storepb.Op{DeletePrefix([]byte("key/"))}}}}),
+		"a deletion": Writes(DeletePrefix([]byte("key/"))),
+		"nested": Writes(&storepb.Op{Op: &storepb.Op_Txn{
+			Txn: &storepb.Txn{Failure: []*storepb.Op{DeletePrefix([]byte("key/"))}}}}),
 		"a range":           Writes(everything),
 		"two ranges":        Writes(some(half+1), some(half+1)),
 		"a comparison":      If(compared, nil, nil),
 		"with a comparison": If(compared, []*storepb.Op{some(1)}, nil),
 	} {
-		if _, err := s.Do(t.Context(), command); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), fmt.Sprint(MaxTouched)) {
+		if _, err := s.Do(t.Context(), command); !errors.Is(err, ErrTooLarge) ||
+			!strings.Contains(err.Error(), fmt.Sprint(MaxTouched)) {
 			t.Errorf("%s of %d keys: %v", name, 2*half+1, err)
 		}
 	}
 	if s.Revision() != before {
 		t.Errorf("something was written: revision %d, before %d", s.Revision(), before)
 	}
-	if got := do(t, s, Writes(some(half))).Txn.Results[0].GetRange(); len(got.Kvs) != half || !got.More {
+	if got := do(t, s, Writes(some(half))).Txn.Results[0].GetRange(); len(got.Kvs) != half ||
+		!got.More {
 		t.Errorf("a range with a limit: %d keys", len(got.Kvs))
 	}
 	do(t, s, Writes(Delete([]byte("key/000000"))))
-	if n := do(t, s, Writes(DeletePrefix([]byte("key/")))).Txn.Results[0].GetDeleteRange().Deleted; n != 2*half {
+	if n := do(t, s,
+		Writes(DeletePrefix([]byte("key/")))).Txn.Results[0].GetDeleteRange().Deleted; n != 2*half {
 		t.Errorf("%d keys deleted, of as many as may be", n)
 	}
 }
@@ -205,7 +213,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 	key, end := PrefixRange([]byte("large/"))
 	q := &storepb.Range{Key: key, RangeEnd: end}
-	if _, err := s.Do(t.Context(), Writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}})); !errors.Is(err, ErrTooLarge) {
+	if _, err := s.Do(t.Context(),
+		Writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}})); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("an answer of more than %d bytes: %v", MaxResultBytes, err)
 	}
 	q.KeysOnly = true
@@ -270,7 +279,8 @@ func TestKeysOfALeaseAreBounded(t *testing.T) {
 		do(t, s, Writes(ops...))
 	}
 	one := Writes(PutLeased([]byte("one more"), nil, 7))
-	if _, err := s.Do(t.Context(), one); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "lease 7") {
+	if _, err := s.Do(t.Context(), one); !errors.Is(err, ErrTooLarge) ||
+		!strings.Contains(err.Error(), "lease 7") {
 		t.Fatalf("one more key than a lease may have: %v", err)
 	}
 	do(t, s, Writes(Delete([]byte("key/000000")), Put([]byte("key/000001"), nil)))
@@ -281,7 +291,8 @@ func TestKeysOfALeaseAreBounded(t *testing.T) {
 	c.elect(c.members[0])
 	s = c.members[0].store
 	do(t, s, Writes(PutLeased([]byte("the last"), nil, 7)))
-	if _, err := s.Do(t.Context(), Writes(PutLeased([]byte("one more again"), nil, 7))); !errors.Is(err, ErrTooLarge) {
+	if _, err := s.Do(t.Context(),
+		Writes(PutLeased([]byte("one more again"), nil, 7))); !errors.Is(err, ErrTooLarge) {
 		t.Fatalf("one more key than a lease may have, after a restart: %v", err)
 	}
 	do(t, s, Revoke(7))
@@ -349,7 +360,8 @@ func TestPendingBytesAreBounded(t *testing.T) {
 			}
 		}
 		if proposed := c.proposedBytes(); proposed > 9<<20 || unknown == 0 || full == 0 {
-			t.Errorf("a leader without a quorum has %d MiB of commands in its log: %d unknown, %d refused", proposed>>20, unknown, full)
+			t.Errorf("a leader without a quorum has %d MiB of commands in its log: %d unknown, "+
+				"%d refused", proposed>>20, unknown, full)
 		}
 		c.setCut(false)
 		do(t, s, Writes(Put([]byte("a"), nil)))

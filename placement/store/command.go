@@ -49,7 +49,8 @@ func Delete(key []byte) *storepb.Op {
 // DeletePrefix is an operation that deletes all keys with a prefix.
 func DeletePrefix(prefix []byte) *storepb.Op {
 	key, end := PrefixRange(prefix)
-	return &storepb.Op{Op: &storepb.Op_DeleteRange{DeleteRange: &storepb.DeleteRange{Key: key, RangeEnd: end}}}
+	return &storepb.Op{
+		Op: &storepb.Op_DeleteRange{DeleteRange: &storepb.DeleteRange{Key: key, RangeEnd: end}}}
 }
 
 // PrefixRange is the key and range end that name all keys with a prefix.
@@ -74,22 +75,26 @@ func Writes(ops ...*storepb.Op) *storepb.Command { return If(nil, ops, nil) }
 
 // If is a command that does one list of operations if all comparisons hold, and the other if not.
 func If(compare []*storepb.Compare, success, failure []*storepb.Op) *storepb.Command {
-	return &storepb.Command{Op: &storepb.Command_Txn{Txn: &storepb.Txn{Compare: compare, Success: success, Failure: failure}}}
+	return &storepb.Command{Op: &storepb.Command_Txn{
+		Txn: &storepb.Txn{Compare: compare, Success: success, Failure: failure}}}
 }
 
 // Compact is a command that makes revisions below the given one unreadable.
 func Compact(revision uint64) *storepb.Command {
-	return &storepb.Command{Op: &storepb.Command_Compact{Compact: &storepb.Compact{Revision: revision}}}
+	return &storepb.Command{
+		Op: &storepb.Command_Compact{Compact: &storepb.Compact{Revision: revision}}}
 }
 
 // Grant is a command that makes a lease.
 func Grant(id int64, ttlMillis uint64) *storepb.Command {
-	return &storepb.Command{Op: &storepb.Command_LeaseGrant{LeaseGrant: &storepb.LeaseGrant{Id: id, TtlMillis: ttlMillis}}}
+	return &storepb.Command{Op: &storepb.Command_LeaseGrant{
+		LeaseGrant: &storepb.LeaseGrant{Id: id, TtlMillis: ttlMillis}}}
 }
 
 // Revoke is a command that ends a lease and deletes its keys.
 func Revoke(id int64) *storepb.Command {
-	return &storepb.Command{Op: &storepb.Command_LeaseRevoke{LeaseRevoke: &storepb.LeaseRevoke{Id: id}}}
+	return &storepb.Command{
+		Op: &storepb.Command_LeaseRevoke{LeaseRevoke: &storepb.LeaseRevoke{Id: id}}}
 }
 
 // OpenSession is a command that opens a session; its result carries the session's id.
@@ -99,7 +104,8 @@ func OpenSession() *storepb.Command {
 
 // CloseSession is a command that forgets a session.
 func CloseSession(id uint64) *storepb.Command {
-	return &storepb.Command{Session: id, Op: &storepb.Command_SessionClose{SessionClose: &storepb.SessionClose{}}}
+	return &storepb.Command{Session: id,
+		Op: &storepb.Command_SessionClose{SessionClose: &storepb.SessionClose{}}}
 }
 
 func encodeCommand(c *storepb.Command) ([]byte, error) {
@@ -137,7 +143,8 @@ func decodeCommand(data []byte) (c *storepb.Command, format byte, err error) {
 		return nil, 0, errors.New("command is empty")
 	}
 	if format = data[0]; format < commandFormat || format > etcdCompareFormat {
-		return nil, 0, fmt.Errorf("command has format %d, this version knows %d to %d: a newer version wrote it",
+		return nil, 0, fmt.Errorf(
+			"command has format %d, this version knows %d to %d: a newer version wrote it",
 			format, commandFormat, etcdCompareFormat)
 	}
 	c = &storepb.Command{}
@@ -195,13 +202,16 @@ func validateTxn(t *storepb.Txn, budget *int, depth int) error {
 			case *storepb.Op_Put:
 				key = op.Put.GetKey()
 				if len(key) > keys.MaxKeySize {
-					return fmt.Errorf("%w: key %s; at most %d bytes", ErrTooLarge, keys.Pretty(key), keys.MaxKeySize)
+					return fmt.Errorf("%w: key %s; at most %d bytes", ErrTooLarge, keys.Pretty(key),
+						keys.MaxKeySize)
 				}
 				if op.Put.GetLease() < 0 {
 					return fmt.Errorf("%w: lease %d of key %s", ErrInvalid, op.Put.Lease, keys.Pretty(key))
 				}
-				if (op.Put.GetIgnoreValue() && len(op.Put.Value) > 0) || (op.Put.GetIgnoreLease() && op.Put.Lease != 0) {
-					return fmt.Errorf("%w: key %s both keeps and replaces its value or lease", ErrInvalid, keys.Pretty(key))
+				if (op.Put.GetIgnoreValue() && len(op.Put.Value) > 0) ||
+					(op.Put.GetIgnoreLease() && op.Put.Lease != 0) {
+					return fmt.Errorf("%w: key %s both keeps and replaces its value or lease",
+						ErrInvalid, keys.Pretty(key))
 				}
 			case *storepb.Op_DeleteRange:
 				key = op.DeleteRange.GetKey()

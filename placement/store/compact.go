@@ -23,7 +23,8 @@ const compactEvents = 4_000
 func (a *application) compact(c uint64, result *storepb.Result) error {
 	switch {
 	case c > a.meta.Revision:
-		refuse(result, storepb.Code_FUTURE_REVISION, "revision %d was asked for, the newest is %d", c, a.meta.Revision)
+		refuse(result, storepb.Code_FUTURE_REVISION, "revision %d was asked for, the newest is %d",
+			c, a.meta.Revision)
 		return nil
 	case c <= a.meta.Compacted:
 		refuse(result, storepb.Code_COMPACTED, "")
@@ -38,7 +39,7 @@ func (a *application) compact(c uint64, result *storepb.Result) error {
 		defer it.Close()
 		versions := &reader{it: it, meta: r.meta}
 		end := eventKey(c+1, 0)
-		for ok := r.it.SeekGE(tableKey(tableEvent)); ok && bytes.Compare(r.it.Key(), end) < 0; ok = r.it.Next() {
+		for ok := r.seek(tableKey(tableEvent), end); ok; ok = r.next(end) {
 			revision, _, err := decodeEventKey(r.it.Key())
 			if err != nil {
 				return err

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 )
 
 // compactor is the leader's other housekeeping: it keeps the history at its length. A compaction
@@ -28,7 +27,8 @@ func (s *Store) compactHistory() {
 	}
 	to := s.Revision() - s.config.History
 	if _, err := s.Do(s.ctx, Compact(to)); err != nil && s.ctx.Err() == nil {
-		s.config.Logger.Info("history was not compacted; the leader tries again later", "to", to, "error", err)
+		s.config.Logger.Info("history was not compacted; the leader tries again later",
+			"to", to, "error", err)
 	}
 }
 
@@ -43,7 +43,7 @@ func (s *Store) compactionStep(to uint64) (step uint64, err error) {
 		step = to
 		first := r.meta.Compacted + 1
 		end, n := eventKey(to+1, 0), 0
-		for ok := r.it.SeekGE(eventKey(first, 0)); ok && bytes.Compare(r.it.Key(), end) < 0; ok = r.it.Next() {
+		for ok := r.seek(eventKey(first, 0), end); ok; ok = r.next(end) {
 			revision, _, err := decodeEventKey(r.it.Key())
 			if err != nil {
 				return err

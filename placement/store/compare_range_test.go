@@ -12,7 +12,8 @@ import (
 // exist, whose numbers are 0, and which has no value that could be compared.
 func TestCompareOverNoKeys(t *testing.T) {
 	targets := []storepb.Compare_Target{
-		storepb.Compare_VERSION, storepb.Compare_CREATE, storepb.Compare_MOD, storepb.Compare_LEASE, storepb.Compare_VALUE,
+		storepb.Compare_VERSION, storepb.Compare_CREATE, storepb.Compare_MOD, storepb.Compare_LEASE,
+		storepb.Compare_VALUE,
 	}
 	ranges := []struct {
 		name       string
@@ -38,9 +39,11 @@ func TestCompareOverNoKeys(t *testing.T) {
 						put(t, s, "d", "")
 						do(t, s, Writes(Delete([]byte("d"))))
 						result := do(t, s, If([]*storepb.Compare{{
-							Key: []byte(r.start), RangeEnd: []byte(r.end), Target: target, Relation: relation, Number: number,
+							Key: []byte(r.start), RangeEnd: []byte(r.end), Target: target,
+							Relation: relation, Number: number,
 						}}, nil, nil))
-						if got, want := result.Txn.Succeeded, etcdHolds(r.empty, target, relation, number); got != want {
+						if got, want := result.Txn.Succeeded,
+							etcdHolds(r.empty, target, relation, number); got != want {
 							t.Errorf("holds: %v, in etcd %v", got, want)
 						}
 					})
@@ -52,7 +55,9 @@ func TestCompareOverNoKeys(t *testing.T) {
 
 // etcdHolds is what etcd's applyCompare comes to. If there is a key it is "a", of version 1,
 // created and changed at revision 2, without a lease.
-func etcdHolds(empty bool, target storepb.Compare_Target, relation storepb.Compare_Relation, number int64) bool {
+func etcdHolds(
+	empty bool, target storepb.Compare_Target, relation storepb.Compare_Relation, number int64,
+) bool {
 	var field int64
 	switch {
 	case empty && target == storepb.Compare_VALUE:
@@ -76,7 +81,8 @@ func etcdHolds(empty bool, target storepb.Compare_Target, relation storepb.Compa
 func TestCompareOverNoKeysInAnOldLog(t *testing.T) {
 	c, s := one(t, nil)
 	command := If([]*storepb.Compare{{
-		Key: []byte("m"), RangeEnd: []byte("n"), Target: storepb.Compare_VERSION, Relation: storepb.Compare_GREATER,
+		Key: []byte("m"), RangeEnd: []byte("n"), Target: storepb.Compare_VERSION,
+		Relation: storepb.Compare_GREATER,
 	}}, []*storepb.Op{Put([]byte("held"), nil)}, nil)
 	data := make([]byte, 1+command.SizeVT())
 	data[0] = 1
@@ -92,7 +98,8 @@ func TestCompareOverNoKeysInAnOldLog(t *testing.T) {
 	if result := do(t, s, command); result.Txn.Succeeded {
 		t.Error("the same comparison, proposed now, held")
 	}
-	if err := s.Apply([]group.Entry{{Index: uint64(len(c.log) + 1), Term: 2, Data: []byte{200}}}); err == nil {
+	if err := s.Apply(
+		[]group.Entry{{Index: uint64(len(c.log) + 1), Term: 2, Data: []byte{200}}}); err == nil {
 		t.Error("an unknown format was applied")
 	}
 }

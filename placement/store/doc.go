@@ -10,7 +10,7 @@
 // never goes through the log: Read waits until the local state is known to be as new as the moment
 // of the call (by the leader's lease, or by a read index) and then reads the database.
 //
-//	Do ──► propose ──► log ──► Apply ──► one batch: data, events, meta, applied index
+//	Do ──► propose ──► log ──► Apply ──► one batch: data, events, meta, index
 //	                              │
 //	                              ├──► answers to whoever waits in Do in this process
 //	                              ├──► watchHub: the newest events, in memory, for all watchers

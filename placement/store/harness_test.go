@@ -36,10 +36,11 @@ var errNoQuorum = errors.New("no quorum")
 type core struct {
 	t fataler
 
-	mu      sync.Mutex
-	term    uint64
-	leader  *member // nil: nobody leads
-	cut     bool    // the leader has lost its quorum: proposals wait, leases and read indexes are refused
+	mu     sync.Mutex
+	term   uint64
+	leader *member // nil: nobody leads
+	// the leader has lost its quorum: proposals wait, leases and read indexes are refused
+	cut     bool
 	hold    func(*storepb.Command) <-chan struct{}
 	log     []group.Entry
 	members []*member
@@ -68,7 +69,8 @@ func newCore(t fataler, members int, change func(*Config)) *core {
 func (m *member) open(change func(*Config)) {
 	m.core.t.Helper()
 	var err error
-	m.state, err = engine.OpenState(engine.Options{FS: m.fs, Dir: "state", CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
+	m.state, err = engine.OpenState(engine.Options{FS: m.fs, Dir: "state", CacheBytes: 1 << 20,
+		MemTableBytes: 1 << 20})
 	if err != nil {
 		m.core.t.Fatal(err)
 	}
@@ -259,7 +261,8 @@ func get(t fataler, s *Store, key string) string {
 // dump is everything that a member has, as bytes: replicated state has to be the same everywhere.
 func (m *member) dump() []string {
 	m.core.t.Helper()
-	it, err := m.state.NewIter(&pebble.IterOptions{LowerBound: storeSpan.Start, UpperBound: storeSpan.End})
+	it, err := m.state.NewIter(
+		&pebble.IterOptions{LowerBound: storeSpan.Start, UpperBound: storeSpan.End})
 	if err != nil {
 		m.core.t.Fatal(err)
 	}

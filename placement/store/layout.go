@@ -65,9 +65,11 @@ func versionKey(key []byte, revision uint64) []byte {
 func decodeVersionKey(stateKey []byte) (key []byte, revision uint64, err error) {
 	const head = localPrefixLength + 1
 	n := len(stateKey)
-	if n < head+1+versionSuffix || stateKey[head-1] != tableVersion || stateKey[n-1] != versionSuffix ||
+	if n < head+1+versionSuffix || stateKey[head-1] != tableVersion ||
+		stateKey[n-1] != versionSuffix ||
 		stateKey[n-1-versionSuffix] != noVersion {
-		return nil, 0, fmt.Errorf("state key %s is not a version of a key of the core", keys.Pretty(stateKey))
+		return nil, 0, fmt.Errorf("state key %s is not a version of a key of the core",
+			keys.Pretty(stateKey))
 	}
 	end := n - 1 - versionSuffix
 	return stateKey[head:end:end], binary.BigEndian.Uint64(stateKey[end+1:]), nil
@@ -102,7 +104,8 @@ func encodeApplied(index, term uint64) []byte {
 
 func decodeApplied(value []byte) (index, term uint64, err error) {
 	if len(value) != appliedLength {
-		return 0, 0, fmt.Errorf("the core's applied index is malformed: %d bytes, want %d", len(value), appliedLength)
+		return 0, 0, fmt.Errorf("the core's applied index is malformed: %d bytes, want %d",
+			len(value), appliedLength)
 	}
 	return binary.BigEndian.Uint64(value), binary.BigEndian.Uint64(value[8:]), nil
 }

@@ -83,8 +83,9 @@ func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 // attachedKeys lists the keys of a lease, in order.
 func attachedKeys(r *reader, lease int64) ([][]byte, error) {
 	var found [][]byte
-	start, end := tableKey(tableAttached, number(uint64(lease))), tableKey(tableAttached, number(uint64(lease)+1))
-	for ok := r.it.SeekGE(start); ok && bytes.Compare(r.it.Key(), end) < 0; ok = r.it.Next() {
+	start := tableKey(tableAttached, number(uint64(lease)))
+	end := tableKey(tableAttached, number(uint64(lease)+1))
+	for ok := r.seek(start, end); ok; ok = r.next(end) {
 		_, key, err := decodeNumberKey(r.it.Key())
 		if err != nil {
 			return nil, err
@@ -98,7 +99,7 @@ func attachedKeys(r *reader, lease int64) ([][]byte, error) {
 func loadAttached(r *reader) (map[int64]int, error) {
 	attached := map[int64]int{}
 	end := tableEnd(tableAttached)
-	for ok := r.it.SeekGE(tableKey(tableAttached)); ok && bytes.Compare(r.it.Key(), end) < 0; ok = r.it.Next() {
+	for ok := r.seek(tableKey(tableAttached), end); ok; ok = r.next(end) {
 		id, _, err := decodeNumberKey(r.it.Key())
 		if err != nil {
 			return nil, err
@@ -112,7 +113,7 @@ func loadAttached(r *reader) (map[int64]int, error) {
 func loadLeases(r *reader) ([]leaseChange, error) {
 	var leases []leaseChange
 	end := tableEnd(tableLease)
-	for ok := r.it.SeekGE(tableKey(tableLease)); ok && bytes.Compare(r.it.Key(), end) < 0; ok = r.it.Next() {
+	for ok := r.seek(tableKey(tableLease), end); ok; ok = r.next(end) {
 		id, _, err := decodeNumberKey(r.it.Key())
 		if err != nil {
 			return nil, err
@@ -123,7 +124,8 @@ func loadLeases(r *reader) ([]leaseChange, error) {
 		}
 		var record storepb.LeaseRecord
 		if err := record.UnmarshalVT(value); err != nil || record.TtlMillis == 0 {
-			return nil, fmt.Errorf("lease %d of the core's store is malformed: term %d ms, %w", id, record.TtlMillis, err)
+			return nil, fmt.Errorf("lease %d of the core's store is malformed: term %d ms, %w", id,
+				record.TtlMillis, err)
 		}
 		leases = append(leases, leaseChange{int64(id), record.TtlMillis})
 	}

@@ -277,7 +277,8 @@ func (s *Store) keep() {
 		}
 		ids, paused := s.lessor.expired()
 		if paused {
-			s.config.Logger.Warn("the process was paused; leases get a full term, once until they are renewed", "leases", s.lessor.count())
+			s.config.Logger.Warn("the process was paused; leases get a full term, once until they "+
+				"are renewed", "leases", s.lessor.count())
 		}
 		for _, id := range ids {
 			s.expire(id)
@@ -294,12 +295,14 @@ func (s *Store) expire(id int64) {
 	if handle == nil || !leads {
 		return
 	}
-	data, err := encodeCommand(&storepb.Command{Op: &storepb.Command_LeaseRevoke{LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}})
+	data, err := encodeCommand(&storepb.Command{
+		Op: &storepb.Command_LeaseRevoke{LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}})
 	if err == nil {
 		err = handle.Propose(term, data)
 	}
 	if err != nil {
-		s.config.Logger.Warn("a lease ran out and its end could not be proposed", "lease", id, "error", err)
+		s.config.Logger.Warn("a lease ran out and its end could not be proposed",
+			"lease", id, "error", err)
 		return
 	}
 	s.metrics.expired.Inc()

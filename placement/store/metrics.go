@@ -21,30 +21,44 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		registerer: registerer,
 		commands: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tidemark_placement_store_commands_total", Help: "Commands applied to the core's store, by kind and outcome.",
+			Name: "tidemark_placement_store_commands_total",
+			Help: "Commands applied to the core's store, by kind and outcome.",
 		}, []string{"kind", "outcome"}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tidemark_placement_store_command_seconds", Help: "Time from proposing a command to its being applied, on the leader.",
+			Name:    "tidemark_placement_store_command_seconds",
+			Help:    "Time from proposing a command to its being applied, on the leader.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}),
 		expired: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tidemark_placement_store_leases_expired_total", Help: "Leases that ran out on this member while it led.",
+			Name: "tidemark_placement_store_leases_expired_total",
+			Help: "Leases that ran out on this member while it led.",
 		}),
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_placement_store_" + name, Help: help}, value)
+		return prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "tidemark_placement_store_" + name, Help: help}, value)
 	}
 	m.collectors = []prometheus.Collector{
 		m.commands, m.latency, m.expired,
-		gauge("revision", "Newest revision that this member has applied.", func() float64 { return float64(s.Revision()) }),
-		gauge("compacted_revision", "Lowest revision that can be read.", func() float64 { return float64(s.Compacted()) }),
+		gauge("revision", "Newest revision that this member has applied.", func() float64 {
+			return float64(s.Revision())
+		}),
+		gauge("compacted_revision", "Lowest revision that can be read.", func() float64 {
+			return float64(s.Compacted())
+		}),
 		gauge("leases", "Leases that exist.", func() float64 { return float64(s.lessor.count()) }),
-		gauge("pending_commands", "Commands that were proposed and whose outcome is open.", func() float64 { return float64(s.room.heldCommands.Load()) }),
-		gauge("pending_bytes", "Size of the commands whose outcome is open.", func() float64 { return float64(s.room.heldBytes.Load()) }),
+		gauge("pending_commands", "Commands that were proposed and whose outcome is open.",
+			func() float64 { return float64(s.room.heldCommands.Load()) }),
+		gauge("pending_bytes", "Size of the commands whose outcome is open.", func() float64 {
+			return float64(s.room.heldBytes.Load())
+		}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "tidemark_placement_store_overloaded_total", Help: "Commands that were refused because too much waited already.",
+			Name: "tidemark_placement_store_overloaded_total",
+			Help: "Commands that were refused because too much waited already.",
 		}, func() float64 { return float64(s.room.refusals.Load()) }),
-		gauge("watchers", "Watchers on this member.", func() float64 { return float64(s.hub.watchers()) }),
+		gauge("watchers", "Watchers on this member.", func() float64 {
+			return float64(s.hub.watchers())
+		}),
 		gauge("leader", "1 if this member leads the core and serves.", func() float64 {
 			if l, _ := s.Leadership(); l.Serving {
 				return 1

@@ -26,7 +26,8 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{revision: 1, states: map[uint64]map[string]*storepb.KeyValue{1: {}}, leases: map[int64]bool{}}
+	return &model{revision: 1, states: map[uint64]map[string]*storepb.KeyValue{1: {}},
+		leases: map[int64]bool{}}
 }
 
 func inRange(key string, start, end []byte) bool {
@@ -79,7 +80,8 @@ func (m *model) compare(c *storepb.Compare) bool {
 			number(kv.Lease)
 		}
 		return map[storepb.Compare_Relation]bool{
-			storepb.Compare_EQUAL: order == 0, storepb.Compare_NOT_EQUAL: order != 0, storepb.Compare_LESS: order < 0, storepb.Compare_GREATER: order > 0,
+			storepb.Compare_EQUAL: order == 0, storepb.Compare_NOT_EQUAL: order != 0,
+			storepb.Compare_LESS: order < 0, storepb.Compare_GREATER: order > 0,
 		}[c.Relation]
 	}
 	state := m.states[m.revision]
@@ -131,7 +133,8 @@ func (m *model) refuses(t *storepb.Txn) storepb.Code {
 			if op.Put.Lease != 0 && !m.leases[op.Put.Lease] {
 				return storepb.Code_LEASE_NOT_FOUND
 			}
-			if (op.Put.IgnoreLease || op.Put.IgnoreValue) && m.states[m.revision][string(op.Put.Key)] == nil {
+			if (op.Put.IgnoreLease || op.Put.IgnoreValue) &&
+				m.states[m.revision][string(op.Put.Key)] == nil {
 				return storepb.Code_KEY_NOT_FOUND
 			}
 		}
@@ -167,7 +170,9 @@ func (m *model) rangeOf(state map[string]*storepb.KeyValue, q *storepb.Range) *s
 	return r
 }
 
-func (m *model) do(t *storepb.Txn, next map[string]*storepb.KeyValue, events *[]*storepb.KeyValue) *storepb.TxnResult {
+func (m *model) do(
+	t *storepb.Txn, next map[string]*storepb.KeyValue, events *[]*storepb.KeyValue,
+) *storepb.TxnResult {
 	ok, ops := m.choose(t)
 	result := &storepb.TxnResult{Succeeded: ok}
 	for _, op := range ops {
@@ -182,7 +187,8 @@ func (m *model) do(t *storepb.Txn, next map[string]*storepb.KeyValue, events *[]
 		case *storepb.Op_Put:
 			p := op.Put
 			previous := next[string(p.Key)]
-			kv := &storepb.KeyValue{Key: p.Key, Value: p.Value, Lease: p.Lease, Version: 1, CreateRevision: m.revision + 1, ModRevision: m.revision + 1}
+			kv := &storepb.KeyValue{Key: p.Key, Value: p.Value, Lease: p.Lease, Version: 1,
+				CreateRevision: m.revision + 1, ModRevision: m.revision + 1}
 			if previous != nil {
 				kv.Version, kv.CreateRevision = previous.Version+1, previous.CreateRevision
 				if p.IgnoreValue {
@@ -297,7 +303,8 @@ func drawOp(t *rapid.T, m *model, depth int) *storepb.Op {
 		return &storepb.Op{Op: &storepb.Op_Txn{Txn: drawTxn(t, m, depth+1)}}
 	case kind <= 2:
 		q := &storepb.Range{
-			Limit: uint64(rapid.IntRange(0, 3).Draw(t, "limit")), KeysOnly: rapid.Bool().Draw(t, "keys only"),
+			Limit:     uint64(rapid.IntRange(0, 3).Draw(t, "limit")),
+			KeysOnly:  rapid.Bool().Draw(t, "keys only"),
 			CountOnly: rapid.IntRange(0, 4).Draw(t, "count only") == 0, Count: rapid.Bool().Draw(t, "count"),
 		}
 		q.Key, q.RangeEnd = drawRange(t)
@@ -375,7 +382,8 @@ func (f *follower) read(t *rapid.T, m *model) {
 			return
 		case errors.Is(err, ErrCompacted):
 			if n := f.next(); n >= m.compacted && n > f.from {
-				t.Fatalf("a watcher that waits for revision %d was told that it is compacted; compacted is %d", n, m.compacted)
+				t.Fatalf("a watcher that waits for revision %d was told that it is compacted; "+
+					"compacted is %d", n, m.compacted)
 			}
 			f.done = true
 		case err != nil:
@@ -386,8 +394,10 @@ func (f *follower) read(t *rapid.T, m *model) {
 			if e.KV.ModRevision < f.from+1 {
 				t.Fatalf("a watcher from %d got an event of %d", f.from, e.KV.ModRevision)
 			}
-			if before := m.states[e.KV.ModRevision-1]; e.Previous != nil && before != nil && !proto.Equal(before[string(e.KV.Key)], e.Previous) {
-				t.Fatalf("before %v there was %v, the event says %v", e.KV, before[string(e.KV.Key)], e.Previous)
+			if before := m.states[e.KV.ModRevision-1]; e.Previous != nil && before != nil &&
+				!proto.Equal(before[string(e.KV.Key)], e.Previous) {
+				t.Fatalf("before %v there was %v, the event says %v", e.KV,
+					before[string(e.KV.Key)], e.Previous)
 			}
 		}
 	}
@@ -399,12 +409,14 @@ func (f *follower) next() uint64 { return f.w.Progress() + 1 }
 func (f *follower) check(t *rapid.T, m *model) {
 	var want []*storepb.KeyValue
 	for _, kv := range m.events {
-		if kv.ModRevision > f.from && bytes.HasPrefix(kv.Key, f.start) && (!f.done || kv.ModRevision < f.next()) {
+		if kv.ModRevision > f.from && bytes.HasPrefix(kv.Key, f.start) &&
+			(!f.done || kv.ModRevision < f.next()) {
 			want = append(want, kv)
 		}
 	}
 	if len(want) != len(f.got) {
-		t.Fatalf("a watcher of %q from %d (compacted %v) got %d events, want %d", f.start, f.from, f.done, len(f.got), len(want))
+		t.Fatalf("a watcher of %q from %d (compacted %v) got %d events, want %d", f.start, f.from,
+			f.done, len(f.got), len(want))
 	}
 	for i, kv := range want {
 		if !proto.Equal(kv, f.got[i]) {
@@ -535,7 +547,8 @@ func reopen(t fataler, m *member) {
 	defer m.core.mu.Unlock()
 	m.close()
 	m.open(nil)
-	leader := group.Leadership{Term: m.core.term, Leader: m.core.leader.id, IsLeader: m.core.leader == m}
+	leader := group.Leadership{Term: m.core.term, Leader: m.core.leader.id,
+		IsLeader: m.core.leader == m}
 	m.store.LeadershipChanged(leader)
 	if s, err := m.store.DurableApplied(); err != nil {
 		t.Fatal(err)

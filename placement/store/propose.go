@@ -45,7 +45,8 @@ func (s *Store) Leadership() (Leadership, <-chan struct{}) {
 func (s *Store) leadershipLocked() Leadership {
 	l := s.mu.leadership
 	leads := l.IsLeader && !s.mu.closed
-	return Leadership{Term: l.Term, Leader: l.Leader, IsLeader: leads, Serving: leads && s.mu.appliedTerm == l.Term}
+	return Leadership{Term: l.Term, Leader: l.Leader, IsLeader: leads,
+		Serving: leads && s.mu.appliedTerm == l.Term}
 }
 
 // LeadershipChanged implements group.StateMachine.
@@ -173,7 +174,8 @@ func (s *Store) do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 	started := time.Now()
 	request := s.requests.Add(1)
 	data, err := encodeCommand(&storepb.Command{
-		Origin: s.origin, Request: request, Session: c.Session, Sequence: c.Sequence, Acknowledged: c.Acknowledged, Op: c.Op,
+		Origin: s.origin, Request: request, Session: c.Session, Sequence: c.Sequence,
+		Acknowledged: c.Acknowledged, Op: c.Op,
 	})
 	if err != nil {
 		return nil, err
@@ -199,7 +201,8 @@ func (s *Store) do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 		s.metrics.latency.Observe(time.Since(started).Seconds())
 		return result, resultError(result)
 	case <-p.lost:
-		return nil, fmt.Errorf("%w: this member stopped leading the core at term %d", ErrOutcomeUnknown, p.term)
+		return nil, fmt.Errorf("%w: this member stopped leading the core at term %d",
+			ErrOutcomeUnknown, p.term)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
 	}

@@ -34,7 +34,8 @@ func newReader(s source) (*reader, error) {
 	value, ok, err := r.get(metaKey)
 	if err == nil && ok {
 		r.meta = &storepb.MetaRecord{}
-		if err = r.meta.UnmarshalVT(value); err == nil && (r.meta.Revision < initialRevision || r.meta.Compacted > r.meta.Revision) {
+		if err = r.meta.UnmarshalVT(value); err == nil &&
+			(r.meta.Revision < initialRevision || r.meta.Compacted > r.meta.Revision) {
 			err = fmt.Errorf("revision %d, compacted %d", r.meta.Revision, r.meta.Compacted)
 		}
 		if err != nil {
@@ -48,6 +49,16 @@ func newReader(s source) (*reader, error) {
 }
 
 func (r *reader) close() error { return r.it.Close() }
+
+// seek moves to the first engine key at or after start, and says whether it comes before end.
+func (r *reader) seek(start, end []byte) bool {
+	return r.it.SeekGE(start) && bytes.Compare(r.it.Key(), end) < 0
+}
+
+// next moves to the next engine key, and says whether it comes before end.
+func (r *reader) next(end []byte) bool {
+	return r.it.Next() && bytes.Compare(r.it.Key(), end) < 0
+}
 
 // get reads an engine key. The value is valid until the iterator moves.
 func (r *reader) get(key []byte) (value []byte, ok bool, err error) {
@@ -103,13 +114,16 @@ func (r *reader) decode(key []byte, revision uint64) (*storepb.KeyValue, error) 
 	}
 	kv := &storepb.KeyValue{Key: bytes.Clone(key), ModRevision: revision}
 	if !record.Tombstone {
-		kv.CreateRevision, kv.Version, kv.Value, kv.Lease = record.CreateRevision, record.Version, record.Value, record.Lease
+		kv.CreateRevision, kv.Version, kv.Value, kv.Lease = record.CreateRevision, record.Version,
+			record.Value, record.Lease
 	}
 	return kv, nil
 }
 
 // scan visits the keys of a span in order, as they were at a revision, until visit says false.
-func (r *reader) scan(span keys.Span, revision uint64, visit func(*storepb.KeyValue) (bool, error)) error {
+func (r *reader) scan(
+	span keys.Span, revision uint64, visit func(*storepb.KeyValue) (bool, error),
+) error {
 	if span.Empty() {
 		return nil
 	}
@@ -143,7 +157,8 @@ func (r *reader) checkRevision(revision uint64) (uint64, error) {
 	case revision == 0:
 		return r.meta.Revision, nil
 	case revision > r.meta.Revision:
-		return 0, fmt.Errorf("%w: revision %d was asked for, the newest is %d", ErrFutureRevision, revision, r.meta.Revision)
+		return 0, fmt.Errorf("%w: revision %d was asked for, the newest is %d", ErrFutureRevision,
+			revision, r.meta.Revision)
 	case revision < r.meta.Compacted:
 		return 0, &CompactedError{Revision: r.meta.Compacted}
 	}
@@ -204,7 +219,7 @@ func (r *reader) changes(from position, visit func(*Event, position) bool) error
 	versions := &reader{it: it, meta: r.meta}
 	defer versions.close()
 	end := tableEnd(tableEvent)
-	for ok := r.it.SeekGE(eventKey(from.revision, from.number)); ok && bytes.Compare(r.it.Key(), end) < 0; ok = r.it.Next() {
+	for ok := r.seek(eventKey(from.revision, from.number), end); ok; ok = r.next(end) {
 		revision, n, err := decodeEventKey(r.it.Key())
 		if err != nil {
 			return err
@@ -218,7 +233,8 @@ func (r *reader) changes(from position, visit func(*Event, position) bool) error
 			return err
 		}
 		if kv == nil || kv.ModRevision != revision {
-			return fmt.Errorf("the core's store has an event of key %s at revision %d and no such version", keys.Pretty(key), revision)
+			return fmt.Errorf("the core's store has an event of key %s at revision %d and no "+
+				"such version", keys.Pretty(key), revision)
 		}
 		event := &Event{KV: kv}
 		if event.Previous, err = versions.at(kv.Key, revision-1); err != nil {

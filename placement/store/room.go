@@ -21,7 +21,8 @@ type room struct {
 
 func newRoom(commands, bytes int64) *room {
 	return &room{
-		commands: semaphore.NewWeighted(commands), bytes: semaphore.NewWeighted(bytes), maxCommands: commands, maxBytes: bytes,
+		commands: semaphore.NewWeighted(commands), bytes: semaphore.NewWeighted(bytes),
+		maxCommands: commands, maxBytes: bytes,
 	}
 }
 

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -52,10 +51,12 @@ func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
 		}
 		return kept, a.set(sessionKey(c.Session), r)
 	case c.Sequence <= r.Forgotten:
-		refuse(result, storepb.Code_SESSION_FORGOTTEN, "command %d of session %d was acknowledged", c.Sequence, c.Session)
+		refuse(result, storepb.Code_SESSION_FORGOTTEN, "command %d of session %d was acknowledged",
+			c.Sequence, c.Session)
 		return result, a.set(sessionKey(c.Session), r)
 	case len(r.Kept) >= maxKept:
-		refuse(result, storepb.Code_SESSION_FULL, "session %d has %d commands that are not acknowledged", c.Session, maxKept)
+		refuse(result, storepb.Code_SESSION_FULL,
+			"session %d has %d commands that are not acknowledged", c.Session, maxKept)
 		return result, a.set(sessionKey(c.Session), r)
 	}
 	result, err := a.execute(c)
@@ -65,7 +66,8 @@ func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
 	r.Kept = slices.Insert(r.Kept, at, c.Sequence)
 	keep := result
 	if result.SizeVT() > maxAnswerBytes {
-		keep = &storepb.Result{Revision: result.Revision, Code: result.Code, Message: "the answer was too large to be kept"}
+		keep = &storepb.Result{Revision: result.Revision, Code: result.Code,
+			Message: "the answer was too large to be kept"}
 		if result.Txn != nil {
 			keep.Txn = &storepb.TxnResult{Succeeded: result.Txn.Succeeded}
 		}
@@ -147,7 +149,7 @@ func (a *application) closeSession(id uint64) error {
 func loadSessions(r *reader) (map[uint64]*session, error) {
 	sessions := map[uint64]*session{}
 	end := tableEnd(tableSession)
-	for ok := r.it.SeekGE(tableKey(tableSession)); ok && bytes.Compare(r.it.Key(), end) < 0; ok = r.it.Next() {
+	for ok := r.seek(tableKey(tableSession), end); ok; ok = r.next(end) {
 		id, _, err := decodeNumberKey(r.it.Key())
 		if err != nil {
 			return nil, err
@@ -161,7 +163,8 @@ func loadSessions(r *reader) (map[uint64]*session, error) {
 			return nil, fmt.Errorf("session %d of the core's store is malformed: %w", id, err)
 		}
 		if !slices.IsSorted(record.Kept) {
-			return nil, fmt.Errorf("session %d of the core's store is malformed: its answers are not in order", id)
+			return nil, fmt.Errorf(
+				"session %d of the core's store is malformed: its answers are not in order", id)
 		}
 		sessions[id] = &session{record}
 	}

@@ -20,7 +20,8 @@ import (
 //
 //	header:  "TMCS", format, index (8 bytes), term (8), CRC-32C of these
 //	block:   length (4, not 0), CRC-32C of the content and of the block's number, content
-//	content: length of key, length of value (both uvarint), key without the core's local prefix, value; and so on
+//	content: length of key, length of value (both uvarint), key without the core's
+//	         local prefix, value; and so on
 //	trailer: 0 (4), number of blocks (8), number of pairs (8), CRC-32C of these
 //
 // Numbers are big endian. Keys ascend.
@@ -153,10 +154,12 @@ func (s *snapshotReader) header() (index, term uint64, err error) {
 	}
 	n := len(b) - 4
 	switch {
-	case crc32.Checksum(b[:n], castagnoli) != binary.BigEndian.Uint32(b[n:]) || string(b[:4]) != snapshotMagic:
+	case crc32.Checksum(b[:n], castagnoli) != binary.BigEndian.Uint32(b[n:]) ||
+		string(b[:4]) != snapshotMagic:
 		return 0, 0, fmt.Errorf("%w: its header is", ErrSnapshot)
 	case b[4] != snapshotFormat:
-		return 0, 0, fmt.Errorf("the snapshot of the core's store has format %d, this version knows %d: a newer version wrote it", b[4], snapshotFormat)
+		return 0, 0, fmt.Errorf("the snapshot of the core's store has format %d, this version "+
+			"knows %d: a newer version wrote it", b[4], snapshotFormat)
 	}
 	return decodeApplied(b[5:n])
 }
@@ -242,7 +245,9 @@ type staged struct {
 }
 
 // StageSnapshot implements group.StateMachine.
-func (s *Store) StageSnapshot(ctx context.Context, index, term uint64, r io.Reader) (group.Staged, error) {
+func (s *Store) StageSnapshot(
+	ctx context.Context, index, term uint64, r io.Reader,
+) (group.Staged, error) {
 	w, err := s.config.State.NewTableWriter()
 	if err != nil {
 		return nil, err
@@ -269,7 +274,8 @@ func verify(ctx context.Context, w pairWriter, index, term uint64, in *snapshotR
 		return err
 	}
 	if gotIndex != index || gotTerm != term {
-		return fmt.Errorf("%w: it is of index %d at term %d, announced was index %d at term %d", ErrSnapshot, gotIndex, gotTerm, index, term)
+		return fmt.Errorf("%w: it is of index %d at term %d, announced was index %d at term %d",
+			ErrSnapshot, gotIndex, gotTerm, index, term)
 	}
 	prefix := appliedKey[:localPrefixLength]
 	hasApplied := false

@@ -122,7 +122,8 @@ func TestSnapshotIsVerified(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := target.StageSnapshot(ctx, index, term, bytes.NewReader(data)); !errors.Is(err, context.Canceled) {
+	_, err := target.StageSnapshot(ctx, index, term, bytes.NewReader(data))
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("staging after its end: %v", err)
 	}
 	if r := target.Revision(); r != 1 {
@@ -144,7 +145,8 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(data, index, term)
 	f.Cleanup(c.close)
 	f.Fuzz(func(t *testing.T, data []byte, index, term uint64) {
-		_ = verify(context.Background(), discardPairs{}, index, term, &snapshotReader{r: bytes.NewReader(data)})
+		_ = verify(context.Background(), discardPairs{}, index, term,
+			&snapshotReader{r: bytes.NewReader(data)})
 		in := &snapshotReader{r: bytes.NewReader(data), blocks: 1, content: data}
 		for {
 			if _, _, err := in.next(); err != nil {
@@ -155,7 +157,8 @@ func FuzzSnapshot(f *testing.F) {
 }
 
 func FuzzCommand(f *testing.F) {
-	for _, c := range []*storepb.Command{Writes(Put([]byte("a"), []byte("b"))), Compact(5), Grant(1, 2), Revoke(1), OpenSession(), CloseSession(9)} {
+	for _, c := range []*storepb.Command{Writes(Put([]byte("a"), []byte("b"))), Compact(5),
+		Grant(1, 2), Revoke(1), OpenSession(), CloseSession(9)} {
 		data, err := encodeCommand(c)
 		if err != nil {
 			f.Fatal(err)
@@ -180,7 +183,8 @@ func FuzzCommand(f *testing.F) {
 
 // A valid command of any content is applied without an error, and alike by all.
 func FuzzApply(f *testing.F) {
-	data, err := encodeCommand(If([]*storepb.Compare{Absent([]byte("a"))}, []*storepb.Op{Put([]byte("a"), []byte("b"))}, []*storepb.Op{DeletePrefix([]byte("a"))}))
+	data, err := encodeCommand(If([]*storepb.Compare{Absent([]byte("a"))},
+		[]*storepb.Op{Put([]byte("a"), []byte("b"))}, []*storepb.Op{DeletePrefix([]byte("a"))}))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -208,7 +212,8 @@ func FuzzLayout(f *testing.F) {
 	f.Add(eventKey(3, 4))
 	f.Add(leaseKey(5))
 	f.Fuzz(func(t *testing.T, key []byte) {
-		if k, revision, err := decodeVersionKey(key); err == nil && !bytes.Equal(versionKey(k, revision)[localPrefixLength:], key[localPrefixLength:]) {
+		if k, revision, err := decodeVersionKey(key); err == nil &&
+			!bytes.Equal(versionKey(k, revision)[localPrefixLength:], key[localPrefixLength:]) {
 			t.Fatalf("%x is not the key of %x at %d", key, k, revision)
 		}
 		_, _, _ = decodeEventKey(key)

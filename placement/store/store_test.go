@@ -26,7 +26,8 @@ func TestPutGetDelete(t *testing.T) {
 		t.Fatalf("revisions %d and %d, want 2 and 3", first, second)
 	}
 	kv, err := s.Stale().Get([]byte("a"))
-	if err != nil || string(kv.Value) != "2" || kv.CreateRevision != 2 || kv.ModRevision != 3 || kv.Version != 2 {
+	if err != nil || string(kv.Value) != "2" || kv.CreateRevision != 2 || kv.ModRevision != 3 ||
+		kv.Version != 2 {
 		t.Fatalf("got %v, %v", kv, err)
 	}
 	if kv, err = s.At(first).Get([]byte("a")); err != nil || string(kv.Value) != "1" {
@@ -64,18 +65,22 @@ func TestRefusals(t *testing.T) {
 		command *storepb.Command
 		want    error
 	}{
-		"a key twice":          {Writes(Put([]byte("k"), nil), Put([]byte("k"), nil)), ErrDuplicateKey},
-		"put and delete":       {Writes(Put([]byte("k1"), nil), DeletePrefix([]byte("k"))), ErrDuplicateKey},
-		"delete and put":       {Writes(DeletePrefix([]byte("k")), Put([]byte("k1"), nil)), ErrDuplicateKey},
-		"twice when nested":    {Writes(Put([]byte("k"), nil), txn(Put([]byte("k"), nil))), ErrDuplicateKey},
-		"no key":               {Writes(Put(nil, nil)), ErrInvalid},
-		"nothing":              {&storepb.Command{}, ErrInvalid},
-		"no operation":         {Writes(&storepb.Op{}), ErrInvalid},
-		"large key":            {Writes(Put(make([]byte, 9000), nil)), ErrTooLarge},
-		"large value":          {Writes(Put([]byte("k"), big)), ErrTooLarge},
-		"many operations":      {Writes(many...), ErrTooLarge},
-		"deep":                 {&storepb.Command{Op: &storepb.Command_Txn{Txn: nested}}, ErrInvalid},
-		"no such lease":        {Writes(Put([]byte("b"), nil), PutLeased([]byte("k"), nil, 7)), ErrLeaseNotFound},
+		"a key twice": {Writes(Put([]byte("k"), nil), Put([]byte("k"), nil)), ErrDuplicateKey},
+		"put and delete": {Writes(Put([]byte("k1"), nil), DeletePrefix([]byte("k"))),
+			ErrDuplicateKey},
+		"delete and put": {Writes(DeletePrefix([]byte("k")), Put([]byte("k1"), nil)),
+			ErrDuplicateKey},
+		"twice when nested": {Writes(Put([]byte("k"), nil), txn(Put([]byte("k"), nil))),
+			ErrDuplicateKey},
+		"no key":          {Writes(Put(nil, nil)), ErrInvalid},
+		"nothing":         {&storepb.Command{}, ErrInvalid},
+		"no operation":    {Writes(&storepb.Op{}), ErrInvalid},
+		"large key":       {Writes(Put(make([]byte, 9000), nil)), ErrTooLarge},
+		"large value":     {Writes(Put([]byte("k"), big)), ErrTooLarge},
+		"many operations": {Writes(many...), ErrTooLarge},
+		"deep":            {&storepb.Command{Op: &storepb.Command_Txn{Txn: nested}}, ErrInvalid},
+		"no such lease": {Writes(Put([]byte("b"), nil), PutLeased([]byte("k"), nil, 7)),
+			ErrLeaseNotFound},
 		"revoke nothing":       {Revoke(7), ErrLeaseNotFound},
 		"lease without a term": {Grant(7, 0), ErrInvalid},
 		"keep no value": {Writes(Put([]byte("b"), nil), &storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{
@@ -91,7 +96,8 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	if s.Revision() != 2 || get(t, s, "b") != "-" {
-		t.Errorf("a refused command changed something: revision %d, b is %s", s.Revision(), get(t, s, "b"))
+		t.Errorf("a refused command changed something: revision %d, b is %s", s.Revision(),
+			get(t, s, "b"))
 	}
 	if _, err := s.At(99).Get([]byte("a")); !errors.Is(err, ErrFutureRevision) {
 		t.Errorf("read at a future revision: %v", err)
@@ -195,7 +201,8 @@ func TestLostProposal(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		c.setCut(true)
-		if _, err := c.members[1].store.Do(ctx, Writes(Put([]byte("a"), nil))); !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		_, err := c.members[1].store.Do(ctx, Writes(Put([]byte("a"), nil)))
+		if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("outcome after the deadline: %v", err)
 		}
 		c.setCut(false)
@@ -233,7 +240,8 @@ func TestLeaseExpires(t *testing.T) {
 		c.elect(c.members[0])
 		s := c.members[0].store
 		do(t, s, Grant(5, 9000))
-		do(t, s, Writes(PutLeased([]byte("a"), []byte("1"), 5), PutLeased([]byte("b"), []byte("1"), 5), Put([]byte("c"), []byte("1"))))
+		do(t, s, Writes(PutLeased([]byte("a"), []byte("1"), 5),
+			PutLeased([]byte("b"), []byte("1"), 5), Put([]byte("c"), []byte("1"))))
 		put(t, s, "b", "no longer leased")
 		for range 10 {
 			time.Sleep(5 * time.Second)
@@ -317,7 +325,8 @@ func TestCompact(t *testing.T) {
 		t.Errorf("read at the compaction: %v, %v", kv, err)
 	}
 	var compacted *CompactedError
-	if _, err := s.Do(t.Context(), Compact(5)); !errors.As(err, &compacted) || compacted.Revision != 5 {
+	if _, err := s.Do(t.Context(), Compact(5)); !errors.As(err, &compacted) ||
+		compacted.Revision != 5 {
 		t.Errorf("compacted again: %v", err)
 	}
 	w, err := s.Watch(nil, 3)
@@ -366,14 +375,16 @@ func TestLongCompaction(t *testing.T) {
 		put(t, s, fmt.Sprint(i%7), "")
 	}
 	do(t, s, Compact(s.Revision()))
-	if n := len(c.members[0].dump()); n != 7+1+2 { // keys, the event at the compacted revision, meta and applied index
+	// Keys, the event at the compacted revision, meta and applied index.
+	if n := len(c.members[0].dump()); n != 7+1+2 {
 		t.Errorf("%d records left: %s", n, c.members[0].dump())
 	}
 }
 
 func TestApplyRefusesWhatItCannotKnow(t *testing.T) {
 	c, s := one(t, nil)
-	for _, data := range [][]byte{{0}, {etcdCompareFormat + 1}, {commandFormat}, {commandFormat, 0xff}} {
+	for _, data := range [][]byte{{0}, {etcdCompareFormat + 1}, {commandFormat}, {commandFormat,
+		0xff}} {
 		c.mu.Lock()
 		err := s.Apply([]group.Entry{{Index: uint64(len(c.log) + 1), Term: 2, Data: data}})
 		c.mu.Unlock()
@@ -397,7 +408,8 @@ func TestSlotsAreBounded(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := s.Do(ctx, Writes(Put([]byte("b"), nil))); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrOutcomeUnknown) {
+		_, err := s.Do(ctx, Writes(Put([]byte("b"), nil)))
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrOutcomeUnknown) {
 			t.Fatalf("with no slot free: %v", err)
 		}
 		c.setCut(false)

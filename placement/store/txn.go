@@ -30,7 +30,9 @@ func (a *application) txn(t *storepb.Txn, result *storepb.Result) error {
 }
 
 // choose says for each transaction in t whether its comparisons hold.
-func choose(r *reader, t *storepb.Txn, format byte, chosen map[*storepb.Txn]bool) (map[*storepb.Txn]bool, error) {
+func choose(
+	r *reader, t *storepb.Txn, format byte, chosen map[*storepb.Txn]bool,
+) (map[*storepb.Txn]bool, error) {
 	if chosen == nil {
 		chosen = map[*storepb.Txn]bool{}
 	}
@@ -75,10 +77,11 @@ func compare(r *reader, c *storepb.Compare, format byte) (bool, error) {
 		return holds(c, kv), nil
 	}
 	all, none := true, true
-	err := r.scan(rangeSpan(c.Key, c.RangeEnd), r.meta.Revision, func(kv *storepb.KeyValue) (bool, error) {
-		all, none = holds(c, kv), false
-		return all, nil
-	})
+	err := r.scan(rangeSpan(c.Key, c.RangeEnd), r.meta.Revision,
+		func(kv *storepb.KeyValue) (bool, error) {
+			all, none = holds(c, kv), false
+			return all, nil
+		})
 	if none && format >= etcdCompareFormat {
 		all = holdsForNone(c)
 	}
@@ -130,7 +133,8 @@ func check(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool, result *stor
 		case *storepb.Op_Range:
 			switch q := op.Range; {
 			case q.Revision > r.meta.Revision:
-				refuse(result, storepb.Code_FUTURE_REVISION, "revision %d was asked for, the newest is %d", q.Revision, r.meta.Revision)
+				refuse(result, storepb.Code_FUTURE_REVISION,
+					"revision %d was asked for, the newest is %d", q.Revision, r.meta.Revision)
 			case q.Revision != 0 && q.Revision < r.meta.Compacted:
 				refuse(result, storepb.Code_COMPACTED, "")
 				result.Compacted = r.meta.Compacted
@@ -241,7 +245,8 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 	if err != nil {
 		return nil, err
 	}
-	record := &storepb.VersionRecord{CreateRevision: w.revision, Version: 1, Value: p.Value, Lease: p.Lease}
+	record := &storepb.VersionRecord{CreateRevision: w.revision, Version: 1, Value: p.Value,
+		Lease: p.Lease}
 	if previous != nil {
 		record.CreateRevision, record.Version = previous.CreateRevision, previous.Version+1
 		if p.IgnoreValue {
@@ -300,7 +305,9 @@ func (w *writer) detach(kv *storepb.KeyValue) error {
 
 // write adds a version and its event. It copies nothing that it keeps: commands and key-values are
 // never changed.
-func (w *writer) write(key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue) error {
+func (w *writer) write(
+	key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue,
+) error {
 	if err := w.set(versionKey(key, w.revision), record); err != nil {
 		return err
 	}
@@ -328,6 +335,7 @@ func (w *writer) finish() error {
 		return nil
 	}
 	w.meta.Revision = w.revision
-	w.application.events = append(w.application.events, revisionEvents{w.revision, w.events, w.tooMany})
+	w.application.events = append(w.application.events,
+		revisionEvents{w.revision, w.events, w.tooMany})
 	return w.saveMeta()
 }

@@ -202,7 +202,8 @@ func (s *Store) WatchSpan(span keys.Span, after uint64) (*Watcher, error) {
 		return nil, fmt.Errorf("%w: this member has %d", ErrTooManyWatchers, s.hub.mu.open)
 	}
 	s.hub.mu.open++
-	return &Watcher{store: s, span: span.Clone(), next: position{revision: after + 1}, closed: make(chan struct{})}, nil
+	return &Watcher{store: s, span: span.Clone(), next: position{revision: after + 1},
+		closed: make(chan struct{})}, nil
 }
 
 // Close ends the watcher, also a Next that waits.
@@ -310,7 +311,8 @@ func (w *Watcher) stored() (batch Batch, err error) {
 			return true
 		})
 		// A watcher that is ahead of this member stays where it is.
-		if err == nil && (next.revision > w.next.revision || next.revision == w.next.revision && next.number > w.next.number) {
+		if err == nil && (next.revision > w.next.revision || next.revision == w.next.revision &&
+			next.number > w.next.number) {
 			w.next = next
 		}
 		return err

@@ -76,9 +76,11 @@ type work struct {
 func (a amount) check() error {
 	switch {
 	case a.keys > MaxTouched:
-		return fmt.Errorf("%w: its ranges have more than %d keys together; do it in parts", ErrTooLarge, MaxTouched)
+		return fmt.Errorf("%w: its ranges have more than %d keys together; do it in parts",
+			ErrTooLarge, MaxTouched)
 	case a.bytes > MaxResultBytes:
-		return fmt.Errorf("%w: it would answer with more than %d bytes; ask for less at a time", ErrTooLarge, MaxResultBytes)
+		return fmt.Errorf("%w: it would answer with more than %d bytes; ask for less at a time",
+			ErrTooLarge, MaxResultBytes)
 	}
 	return nil
 }
@@ -88,7 +90,8 @@ func (w *work) txn(t *storepb.Txn, before amount) (amount, error) {
 	var err error
 	for _, c := range t.GetCompare() {
 		if len(c.RangeEnd) > 0 {
-			if before, err = w.span(before, &storepb.Range{Key: c.Key, RangeEnd: c.RangeEnd, CountOnly: true}); err != nil {
+			if before, err = w.span(before,
+				&storepb.Range{Key: c.Key, RangeEnd: c.RangeEnd, CountOnly: true}); err != nil {
 				return before, err
 			}
 		}
@@ -139,20 +142,21 @@ func (w *work) span(a amount, q *storepb.Range) (amount, error) {
 		return a, nil // Apply says what is wrong with it
 	}
 	answered := uint64(0)
-	err = w.reader.scan(rangeSpan(q.Key, q.RangeEnd), revision, func(kv *storepb.KeyValue) (bool, error) {
-		if q.Limit > 0 && answered == q.Limit && !q.CountOnly && !q.Count {
-			return false, nil
-		}
-		a.keys++
-		if !q.CountOnly && (q.Limit == 0 || answered < q.Limit) {
-			answered++
-			a.bytes += len(kv.Key)
-			if !q.KeysOnly {
-				a.bytes += len(kv.Value)
+	err = w.reader.scan(rangeSpan(q.Key, q.RangeEnd), revision,
+		func(kv *storepb.KeyValue) (bool, error) {
+			if q.Limit > 0 && answered == q.Limit && !q.CountOnly && !q.Count {
+				return false, nil
 			}
-		}
-		return true, a.check()
-	})
+			a.keys++
+			if !q.CountOnly && (q.Limit == 0 || answered < q.Limit) {
+				answered++
+				a.bytes += len(kv.Key)
+				if !q.KeysOnly {
+					a.bytes += len(kv.Value)
+				}
+			}
+			return true, a.check()
+		})
 	return a, err
 }
 
@@ -201,7 +205,8 @@ func (s *Store) checkLeases(t *storepb.Txn) error {
 			return err
 		}
 		if n := s.lessor.attached(lease); n+len(keys) > MaxTouched {
-			return fmt.Errorf("%w: lease %d has %d keys and would get %d more, the limit is %d; use several leases",
+			return fmt.Errorf("%w: lease %d has %d keys and would get %d more, the limit is %d; "+
+				"use several leases",
 				ErrTooLarge, lease, n, len(keys), MaxTouched)
 		}
 	}
