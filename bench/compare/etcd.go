@@ -141,8 +141,8 @@ func dialETCD(endpoint string) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// findLeader asks every member who leads, and returns the client address of the one that says it
-// does itself.
+// findLeader asks every member which one leads, and returns the client address of the one that says
+// it does itself.
 func (c *etcdCluster) findLeader(ctx context.Context) (string, error) {
 	var last error
 	for _, endpoint := range c.endpoints {

@@ -316,7 +316,7 @@ func repeat(
 	return measurements, nil
 }
 
-// progress tells the person who waits what is going on; the report itself goes to standard output.
+// progress says on standard error what is going on; the report itself goes to standard output.
 func progress(format string, arguments ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", arguments...)
 }

@@ -41,7 +41,7 @@ func BenchmarkOperation(b *testing.B) {
 	for _, o := range costs(client, p) {
 		b.Run(o.name, func(b *testing.B) {
 			b.ReportAllocs()
-			for n := range 100 { // so that there are lanes, and all leaders are known
+			for n := range 100 { // so that connections are open and all leaders known
 				if err := o.do(ctx, n); err != nil {
 					b.Fatal(err)
 				}

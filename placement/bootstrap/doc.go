@@ -12,8 +12,8 @@
 //
 // A server accepts one founding in its life, and has it on disk before it says so. When all have
 // accepted, the core is founded: the proposer knows it from the answers, the others from its next
-// hello, or by having seen everybody's acceptance themselves. A member of a founded core starts
-// from its disk and asks nobody.
+// hello, or by having seen all acceptances themselves. A member of a founded core starts
+// from its disk and asks no peer.
 //
 // # Why there is never more than one
 //
@@ -31,6 +31,6 @@
 //
 // machine is the protocol: pure, every step a function of what is on disk and what was heard.
 // Member adds the disk, the peers and the rounds of hello. A step that has to be remembered is
-// written to disk before anybody is told; the lock Member.mu is held meanwhile, which is harmless,
+// written to disk before a peer is told; the lock Member.mu is held meanwhile, which is harmless,
 // since a core is formed once.
 package bootstrap

@@ -75,7 +75,7 @@ func (m *machine) hear(h *clusterpb.BootstrapHello) (next *bootstrappb.State, er
 	return m.conclude()
 }
 
-// conclude finds out whether the core is founded: somebody says so, or everybody has accepted.
+// conclude finds out whether the core is founded: a peer says so, or all members have accepted.
 func (m *machine) conclude() (next *bootstrappb.State, err error) {
 	if m.disk.Founded {
 		return nil, nil

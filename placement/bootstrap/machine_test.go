@@ -140,7 +140,7 @@ func (s *sim) propose(i int) {
 }
 
 // Whatever the order of messages, crashes, wiped disks and changed lists: no two foundings over a
-// common server, and nobody belongs to a core that does not have all its members' agreement.
+// common server, and no server belongs to a core that does not have all its members' agreement.
 // Without wiped disks and differing lists the core is formed once messages get through.
 func TestNeverTwoFoundings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

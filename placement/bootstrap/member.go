@@ -211,7 +211,7 @@ func (m *Member) result() (*clusterpb.Founding, error) {
 	return m.mu.machine.founded(), m.mu.failed
 }
 
-// round says hello to everybody, and proposes if it is time to.
+// round says hello to all peers, and proposes if it is time to.
 func (m *Member) round(ctx context.Context) {
 	m.exchange(ctx, m.peers(),
 		func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {

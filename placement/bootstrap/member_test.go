@@ -240,7 +240,7 @@ func (w *world) check(formed map[string]*clusterpb.Founding) *clusterpb.Founding
 	return first
 }
 
-// A crash at any point, before or after any write or message, of whoever does it: the core is
+// A crash at any point, before or after any write or message, of any member: the core is
 // formed, once.
 func TestEveryCrashPoint(t *testing.T) {
 	for _, core := range [][]string{{"a"}, {"a", "b", "c"}} {
@@ -284,7 +284,7 @@ func TestWaitsForAll(t *testing.T) {
 	})
 }
 
-// A member starts from its disk, with nobody else there.
+// A member starts from its disk, with no other there.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b", "c")

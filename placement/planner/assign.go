@@ -192,7 +192,7 @@ func compareIDs(a, b keys.NodeID) int {
 	return 0
 }
 
-// count adds what is placed already. Replicas on nodes that are not alive weigh on nobody.
+// count adds what is placed already. Replicas on nodes that are not alive do not count.
 func (t *topology) count(keyspace keys.KeyspaceID, placed []Placed) {
 	for _, p := range placed {
 		same := 0

@@ -46,15 +46,15 @@ func (t *topology) evenLeaders(sets [][]*node) {
 			}
 			return 0
 		})
-		if !slices.ContainsFunc(order, func(n *node) bool { return t.handOver(n, sets, led) }) {
+		if !slices.ContainsFunc(order, func(n *node) bool { return t.shift(n, sets, led) }) {
 			return
 		}
 	}
 }
 
-// handOver looks, breadth first, for a chain from a node to one that would still lead fewer after
+// shift looks, breadth first, for a chain from a node to one that would still lead fewer after
 // it got one more, and moves leadership along it.
-func (t *topology) handOver(from *node, sets [][]*node, led map[*node][]int) bool {
+func (t *topology) shift(from *node, sets [][]*node, led map[*node][]int) bool {
 	// Nothing to gain if no node leads few enough.
 	if !slices.ContainsFunc(t.nodes, func(n *node) bool { return worthwhile(from, n) }) {
 		return false

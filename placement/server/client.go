@@ -35,7 +35,7 @@ const warnAfter = 10 * time.Second
 type ClientConfig struct {
 	// Core lists the addresses of the core's members.
 	Core []string
-	// Conn gives connections that somebody else keeps; rpc.Dialer.Conn fits.
+	// Conn gives connections that its owner keeps; rpc.Dialer.Conn fits.
 	Conn func(address string) (*grpc.ClientConn, error)
 	// Unreachable, if not nil, says why a member is known not to answer from other connections to it;
 	// nil if it is not known to be so. It is for what errors say of members that were not asked.
@@ -69,7 +69,7 @@ type Client struct {
 		sync.Mutex
 		// trouble is why calls that are under way get no answer; nil after an answer.
 		trouble *CoreUnavailableError
-		// leader is who answered last, or was hinted at; empty: not known.
+		// leader is the member that answered last, or was hinted at; empty: not known.
 		leader string
 		// next is where to go on if no leader is known, and watch where the next stream goes.
 		next, watch int
@@ -150,7 +150,7 @@ func (c *Client) target() string {
 	return address
 }
 
-// learn notes who leads. After a failure the leader is not known any more.
+// learn notes which member leads. After a failure the leader is not known any more.
 func (c *Client) learn(from, leader string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +168,7 @@ type attempts struct {
 	tried   int
 }
 
-// reason is the last error that says more than who does not lead.
+// reason is the last error that says more than that a member does not lead.
 func (a *attempts) reason() error {
 	if a.refused {
 		return nil
@@ -228,7 +228,7 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 	}
 }
 
-// attempt asks one member. hinted says that somebody else is to be asked at once.
+// attempt asks one member. hinted says that another one is to be asked at once.
 func (c *Client) attempt(
 	ctx context.Context, address string, a *attempts,
 	f func(context.Context, *grpc.ClientConn) error,

@@ -88,7 +88,7 @@ func (s *ClusterService) table() TableSource {
 	return nil
 }
 
-// Status implements clusterpb.ClusterServer. It is answered without asking anybody.
+// Status implements clusterpb.ClusterServer. It is answered without asking the core.
 func (s *ClusterService) Status(
 	context.Context, *clusterpb.StatusRequest,
 ) (*clusterpb.StatusResponse, error) {

@@ -1,5 +1,5 @@
 // Package server is what the consistent core does for the cluster: it knows the nodes, the
-// keyspaces and the partitions, and tells everybody.
+// keyspaces and the partitions, and tells the others.
 //
 // # Parts
 //
@@ -19,9 +19,9 @@
 //
 // Stored, and so the same for every leader: nodes and the names of their directories, keyspaces,
 // partitions, ids. Whether a node is alive is a key under a lease of the store, which its
-// heartbeats renew without a write. Who leads a partition, its size, and how a node does are soft:
-// the core's leader knows them from heartbeats, keeps the report with the highest epoch and term,
-// and a new leader asks for all of them anew.
+// heartbeats renew without a write. The leader of a partition, its size, and how a node does are
+// soft: the core's leader knows them from heartbeats, keeps the report with the highest epoch and
+// term, and a new leader asks for all of them anew.
 //
 // # Creating and dropping
 //

@@ -147,7 +147,7 @@ func (c *core) close() {
 	}
 }
 
-// elect makes a member the leader of a new term; nil: nobody.
+// elect makes a member the leader of a new term; nil: none.
 func (c *core) elect(leader *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

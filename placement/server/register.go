@@ -100,11 +100,11 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 	return nil
 }
 
-// displace declares dead whoever else is registered at the address that a node comes to: no two can
-// listen there. So nothing is placed on a server whose disk was lost, and that came back as another
-// node, until its former lease runs out. A node that is there after all, because this one's address
-// is a mistake, is alive again with its next heartbeat. It comes before the record is written: an
-// attempt that is cut short in between is repeated as a whole.
+// displace declares dead any other node that is registered at the address that a node comes to: no
+// two can listen there. So nothing is placed on a server whose disk was lost, and that came back as
+// another node, until its former lease runs out. A node that is there after all, because this one's
+// address is a mistake, is alive again with its next heartbeat. It comes before the record is
+// written: an attempt that is cut short in between is repeated as a whole.
 func (s *Server) displace(
 	ctx context.Context, v *store.View, id keys.NodeID, address string,
 ) error {

@@ -158,7 +158,7 @@ var errNothingHeard = errors.New("nothing is heard of it")
 // Cluster returns the cluster's id.
 func (s *Server) Cluster() uint64 { return s.config.Cluster }
 
-// view gives the leader an up-to-date view, and everybody else a refusal.
+// view gives the leader an up-to-date view, and any other member a refusal.
 func (s *Server) view(ctx context.Context) (*store.View, error) {
 	l, _ := s.store.Leadership()
 	if !l.IsLeader {

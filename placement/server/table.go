@@ -25,7 +25,7 @@ const (
 	leaderAbsent = 2 // checks
 )
 
-// TableSource is who has a table: a data node has a copy of its own, and node.Node is one.
+// TableSource is what has a table: a data node has a copy of its own, and node.Node is one.
 type TableSource interface {
 	// Subscribe calls emit with everything there is, in updates of which the last is Complete, and
 	// then with what changes, until ctx ends or emit returns an error. An update with Reset begins

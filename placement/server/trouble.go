@@ -98,7 +98,7 @@ const wordAge = 10 * time.Second
 type word struct {
 	// silent is why there was no answer; nil if there was one.
 	silent error
-	// leaderless: it does not lead and knows nobody who does.
+	// leaderless: it does not lead and knows no member that does.
 	leaderless bool
 	at         time.Time
 }

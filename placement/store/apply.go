@@ -95,8 +95,8 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	return nil
 }
 
-// publish makes an application visible: to the lessor, to readers, to watchers, and last to who
-// waits for it.
+// publish makes an application visible: to the lessor, to readers, to watchers, and last to the
+// callers that wait for it.
 func (s *Store) publish(a *application, term uint64) {
 	s.lessor.changed(a.leases, a.attached)
 	waiting := s.applied(a, term)

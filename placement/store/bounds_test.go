@@ -58,7 +58,7 @@ func TestCompactionDoesNotHoldUpExpiry(t *testing.T) {
 		c.elect(c.members[0])
 		s := c.members[0].store
 		do(t, s, Grant(5, 5000))
-		do(t, s, Writes(PutLeased([]byte("leased"), nil, 5)))
+		do(t, s, writes(PutLeased([]byte("leased"), nil, 5)))
 		slow := make(chan struct{})
 		// The next compaction stays in the log for 20 s before it is applied.
 		c.setHold(func(command *storepb.Command) <-chan struct{} {
@@ -166,7 +166,7 @@ func TestRangesAreBounded(t *testing.T) {
 		for i := from; i < min(from+MaxOperations, 2*half+1); i++ {
 			ops = append(ops, Put(fmt.Appendf(nil, "key/%06d", i), []byte("v")))
 		}
-		do(t, s, Writes(ops...))
+		do(t, s, writes(ops...))
 	}
 	before := s.Revision()
 	key, end := PrefixRange([]byte("key/"))
@@ -178,11 +178,11 @@ func TestRangesAreBounded(t *testing.T) {
 	compared := []*storepb.Compare{
 		{Key: key, RangeEnd: end, Target: storepb.Compare_VERSION, Number: 1}}
 	for name, command := range map[string]*storepb.Command{
-		"a deletion": Writes(DeletePrefix([]byte("key/"))),
-		"nested": Writes(&storepb.Op{Op: &storepb.Op_Txn{
-			Txn: &storepb.Txn{Failure: []*storepb.Op{DeletePrefix([]byte("key/"))}}}}),
-		"a range":           Writes(everything),
-		"two ranges":        Writes(some(half+1), some(half+1)),
+		"a deletion": writes(deletePrefix([]byte("key/"))),
+		"nested": writes(&storepb.Op{Op: &storepb.Op_Txn{
+			Txn: &storepb.Txn{Failure: []*storepb.Op{deletePrefix([]byte("key/"))}}}}),
+		"a range":           writes(everything),
+		"two ranges":        writes(some(half+1), some(half+1)),
 		"a comparison":      If(compared, nil, nil),
 		"with a comparison": If(compared, []*storepb.Op{some(1)}, nil),
 	} {
@@ -194,13 +194,13 @@ func TestRangesAreBounded(t *testing.T) {
 	if s.Revision() != before {
 		t.Errorf("something was written: revision %d, before %d", s.Revision(), before)
 	}
-	if got := do(t, s, Writes(some(half))).Txn.Results[0].GetRange(); len(got.Kvs) != half ||
+	if got := do(t, s, writes(some(half))).Txn.Results[0].GetRange(); len(got.Kvs) != half ||
 		!got.More {
 		t.Errorf("a range with a limit: %d keys", len(got.Kvs))
 	}
-	do(t, s, Writes(Delete([]byte("key/000000"))))
+	do(t, s, writes(Delete([]byte("key/000000"))))
 	if n := do(t, s,
-		Writes(DeletePrefix([]byte("key/")))).Txn.Results[0].GetDeleteRange().Deleted; n != 2*half {
+		writes(deletePrefix([]byte("key/")))).Txn.Results[0].GetDeleteRange().Deleted; n != 2*half {
 		t.Errorf("%d keys deleted, of as many as may be", n)
 	}
 }
@@ -214,11 +214,11 @@ func TestAnswersAreBounded(t *testing.T) {
 	key, end := PrefixRange([]byte("large/"))
 	q := &storepb.Range{Key: key, RangeEnd: end}
 	if _, err := s.Do(t.Context(),
-		Writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}})); !errors.Is(err, ErrTooLarge) {
+		writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}})); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("an answer of more than %d bytes: %v", MaxResultBytes, err)
 	}
 	q.KeysOnly = true
-	do(t, s, Writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
+	do(t, s, writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
 }
 
 // What an earlier version has let into the log is applied, however large, and alike on all members.
@@ -232,14 +232,14 @@ func TestHugeCommandInAnOldLog(t *testing.T) {
 		for i := from; i < from+500; i++ {
 			ops = append(ops, Put(fmt.Appendf(nil, "key/%06d", i), []byte("v")))
 		}
-		do(t, s, Writes(ops...))
+		do(t, s, writes(ops...))
 	}
 	w, err := s.Watch([]byte("key/"), s.Revision())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	data, err := encodeCommand(Writes(DeletePrefix([]byte("key/"))))
+	data, err := encodeCommand(writes(deletePrefix([]byte("key/"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,23 +276,23 @@ func TestKeysOfALeaseAreBounded(t *testing.T) {
 		for i := from; i < from+1000; i++ {
 			ops = append(ops, PutLeased(fmt.Appendf(nil, "key/%06d", i), nil, 7))
 		}
-		do(t, s, Writes(ops...))
+		do(t, s, writes(ops...))
 	}
-	one := Writes(PutLeased([]byte("one more"), nil, 7))
+	one := writes(PutLeased([]byte("one more"), nil, 7))
 	if _, err := s.Do(t.Context(), one); !errors.Is(err, ErrTooLarge) ||
 		!strings.Contains(err.Error(), "lease 7") {
 		t.Fatalf("one more key than a lease may have: %v", err)
 	}
-	do(t, s, Writes(Delete([]byte("key/000000")), Put([]byte("key/000001"), nil)))
+	do(t, s, writes(Delete([]byte("key/000000")), Put([]byte("key/000001"), nil)))
 	do(t, s, one)
 	// What is known of it does not depend on having been there.
 	c.members[0].close()
 	c.members[0].open(nil)
 	c.elect(c.members[0])
 	s = c.members[0].store
-	do(t, s, Writes(PutLeased([]byte("the last"), nil, 7)))
+	do(t, s, writes(PutLeased([]byte("the last"), nil, 7)))
 	if _, err := s.Do(t.Context(),
-		Writes(PutLeased([]byte("one more again"), nil, 7))); !errors.Is(err, ErrTooLarge) {
+		writes(PutLeased([]byte("one more again"), nil, 7))); !errors.Is(err, ErrTooLarge) {
 		t.Fatalf("one more key than a lease may have, after a restart: %v", err)
 	}
 	do(t, s, Revoke(7))
@@ -310,7 +310,7 @@ func TestCompactionStepsAreBounded(t *testing.T) {
 		for k := range perRevision {
 			ops = append(ops, Put(fmt.Appendf(nil, "%03d", k), fmt.Append(nil, i)))
 		}
-		do(t, s, Writes(ops...))
+		do(t, s, writes(ops...))
 	}
 	c.mu.Lock()
 	from := len(c.log)
@@ -348,7 +348,7 @@ func TestPendingBytesAreBounded(t *testing.T) {
 		var full, unknown int
 		for range 40 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			_, err := s.Do(ctx, Writes(Put([]byte("a"), bytes.Repeat([]byte("x"), 1<<20))))
+			_, err := s.Do(ctx, writes(Put([]byte("a"), bytes.Repeat([]byte("x"), 1<<20))))
 			cancel()
 			switch {
 			case errors.Is(err, ErrOutcomeUnknown):
@@ -364,15 +364,15 @@ func TestPendingBytesAreBounded(t *testing.T) {
 				"%d refused", proposed>>20, unknown, full)
 		}
 		c.setCut(false)
-		do(t, s, Writes(Put([]byte("a"), nil)))
+		do(t, s, writes(Put([]byte("a"), nil)))
 		c.setCut(true)
 		go func() {
-			_, _ = s.Do(t.Context(), Writes(Put([]byte("a"), bytes.Repeat([]byte("x"), 3<<20))))
+			_, _ = s.Do(t.Context(), writes(Put([]byte("a"), bytes.Repeat([]byte("x"), 3<<20))))
 		}()
 		synctest.Wait()
 		c.elect(c.members[0]) // the former leadership has gone, with what waited in it
 		c.setCut(false)
-		do(t, s, Writes(Put([]byte("a"), bytes.Repeat([]byte("x"), 3<<20))))
+		do(t, s, writes(Put([]byte("a"), bytes.Repeat([]byte("x"), 3<<20))))
 	})
 }
 
@@ -380,7 +380,7 @@ func TestPendingBytesAreBounded(t *testing.T) {
 func TestCommandAboveTheLimit(t *testing.T) {
 	c, s := one(t, nil)
 	before, _ := s.Leadership()
-	_, err := s.Do(t.Context(), Writes(Put([]byte("a"), make([]byte, MaxCommandBytes))))
+	_, err := s.Do(t.Context(), writes(Put([]byte("a"), make([]byte, MaxCommandBytes))))
 	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), fmt.Sprint(MaxCommandBytes)) {
 		t.Errorf("a command that is too large: %v", err)
 	}
@@ -404,12 +404,12 @@ func TestAnswersWithWhatIsWrittenAreBounded(t *testing.T) {
 		all := &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{Key: key, RangeEnd: end}}}
 		one := &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{Key: []byte("large/1")}}}
 		put := Put([]byte("large/1"), bytes.Repeat([]byte("x"), 3<<20))
-		result, err := s.Do(t.Context(), Writes(build(put, all, one)...))
+		result, err := s.Do(t.Context(), writes(build(put, all, one)...))
 		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: an answer of %d MiB: %v", name, result.SizeVT()>>20, err)
 		}
-		do(t, s, Writes(put, nested(all, all), all))
-		do(t, s, Writes(all, one, all, one))
+		do(t, s, writes(put, nested(all, all), all))
+		do(t, s, writes(all, one, all, one))
 	}
 }
 

@@ -46,13 +46,6 @@ func Delete(key []byte) *storepb.Op {
 	return &storepb.Op{Op: &storepb.Op_DeleteRange{DeleteRange: &storepb.DeleteRange{Key: key}}}
 }
 
-// DeletePrefix is an operation that deletes all keys with a prefix.
-func DeletePrefix(prefix []byte) *storepb.Op {
-	key, end := PrefixRange(prefix)
-	return &storepb.Op{
-		Op: &storepb.Op_DeleteRange{DeleteRange: &storepb.DeleteRange{Key: key, RangeEnd: end}}}
-}
-
 // PrefixRange is the key and range end that name all keys with a prefix.
 func PrefixRange(prefix []byte) (key, rangeEnd []byte) {
 	end := keys.PrefixEnd(prefix)
@@ -69,9 +62,6 @@ func Absent(key []byte) *storepb.Compare { return ModifiedAt(key, 0) }
 func ModifiedAt(key []byte, revision uint64) *storepb.Compare {
 	return &storepb.Compare{Key: key, Target: storepb.Compare_MOD, Number: int64(revision)}
 }
-
-// Writes is a command that does operations, all at one revision.
-func Writes(ops ...*storepb.Op) *storepb.Command { return If(nil, ops, nil) }
 
 // If is a command that does one list of operations if all comparisons hold, and the other if not.
 func If(compare []*storepb.Compare, success, failure []*storepb.Op) *storepb.Command {
@@ -95,17 +85,6 @@ func Grant(id int64, ttlMillis uint64) *storepb.Command {
 func Revoke(id int64) *storepb.Command {
 	return &storepb.Command{
 		Op: &storepb.Command_LeaseRevoke{LeaseRevoke: &storepb.LeaseRevoke{Id: id}}}
-}
-
-// OpenSession is a command that opens a session; its result carries the session's id.
-func OpenSession() *storepb.Command {
-	return &storepb.Command{Op: &storepb.Command_SessionOpen{SessionOpen: &storepb.SessionOpen{}}}
-}
-
-// CloseSession is a command that forgets a session.
-func CloseSession(id uint64) *storepb.Command {
-	return &storepb.Command{Session: id,
-		Op: &storepb.Command_SessionClose{SessionClose: &storepb.SessionClose{}}}
 }
 
 func encodeCommand(c *storepb.Command) ([]byte, error) {

@@ -37,7 +37,7 @@ func TestCompareOverNoKeys(t *testing.T) {
 						_, s := one(t, nil)
 						put(t, s, "a", "value") // revision 2
 						put(t, s, "d", "")
-						do(t, s, Writes(Delete([]byte("d"))))
+						do(t, s, writes(Delete([]byte("d"))))
 						result := do(t, s, If([]*storepb.Compare{{
 							Key: []byte(r.start), RangeEnd: []byte(r.end), Target: target,
 							Relation: relation, Number: number,

@@ -12,7 +12,7 @@
 //
 //	Do ──► propose ──► log ──► Apply ──► one batch: data, events, meta, index
 //	                              │
-//	                              ├──► answers to whoever waits in Do in this process
+//	                              ├──► answers to callers that wait in Do here
 //	                              ├──► watchHub: the newest events, in memory, for all watchers
 //	                              └──► lessor: which leases exist
 //
@@ -50,8 +50,8 @@
 // # Once
 //
 // A command without a session takes effect at most once, since this package never proposes a
-// command twice; but after ErrOutcomeUnknown nobody knows whether it took effect. A command with a
-// session and a sequence can be proposed again: the table of sessions, a part of the state, holds
+// command twice; but after ErrOutcomeUnknown it is not known whether it took effect. A command with
+// a session and a sequence can be proposed again: the table of sessions, a part of the state, holds
 // the answers. Sessions are opened by a command and never invented, so that one that was evicted is
 // refused and not taken for a new one.
 //

@@ -41,9 +41,9 @@ var (
 	ErrTooManyWatchers = errors.New("too many watchers")
 )
 
-// NotLeaderError says that the command was not proposed, and who leads as far as is known.
+// NotLeaderError says that the command was not proposed, and which member leads as far as is known.
 type NotLeaderError struct {
-	// Leader is 0 when nobody is known to lead.
+	// Leader is 0 when no leader is known.
 	Leader keys.ReplicaID
 	Term   uint64
 }

@@ -38,7 +38,7 @@ type core struct {
 
 	mu     sync.Mutex
 	term   uint64
-	leader *member // nil: nobody leads
+	leader *member // nil: no member leads
 	// the leader has lost its quorum: proposals wait, leases and read indexes are refused
 	cut     bool
 	hold    func(*storepb.Command) <-chan struct{}
@@ -105,7 +105,7 @@ func (c *core) close() {
 	}
 }
 
-// elect makes a member the leader of a new term; nil: nobody.
+// elect makes a member the leader of a new term; nil: none.
 func (c *core) elect(leader *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +243,7 @@ func do(t fataler, s *Store, command *storepb.Command) *storepb.Result {
 
 func put(t fataler, s *Store, key, value string) uint64 {
 	t.Helper()
-	return do(t, s, Writes(Put([]byte(key), []byte(value)))).Revision
+	return do(t, s, writes(Put([]byte(key), []byte(value)))).Revision
 }
 
 func get(t fataler, s *Store, key string) string {
@@ -292,4 +292,25 @@ func same(t fataler, a, b []string) {
 			t.Fatalf("the states differ: %s and %s", x, y)
 		}
 	}
+}
+
+// deletePrefix is an operation that deletes all keys with a prefix.
+func deletePrefix(prefix []byte) *storepb.Op {
+	key, end := PrefixRange(prefix)
+	return &storepb.Op{
+		Op: &storepb.Op_DeleteRange{DeleteRange: &storepb.DeleteRange{Key: key, RangeEnd: end}}}
+}
+
+// writes is a command that does operations, all at one revision.
+func writes(ops ...*storepb.Op) *storepb.Command { return If(nil, ops, nil) }
+
+// openSession is a command that opens a session; its result carries the session's id.
+func openSession() *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_SessionOpen{SessionOpen: &storepb.SessionOpen{}}}
+}
+
+// closeSession is a command that forgets a session.
+func closeSession(id uint64) *storepb.Command {
+	return &storepb.Command{Session: id,
+		Op: &storepb.Command_SessionClose{SessionClose: &storepb.SessionClose{}}}
 }

@@ -194,16 +194,6 @@ func (l *lessor) remaining(id int64) (term, left time.Duration, ok bool) {
 	return c.term, max(0, c.deadline.Sub(l.now())), true
 }
 
-func (l *lessor) ids() []int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ids := make([]int64, 0, len(l.mu.leases))
-	for id := range l.mu.leases {
-		ids = append(ids, id)
-	}
-	return ids
-}
-
 // attached is how many keys a lease has.
 func (l *lessor) attached(id int64) int {
 	l.mu.Lock()
@@ -223,7 +213,7 @@ func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) 
 	if l, _ := s.Leadership(); !l.Serving {
 		return 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
-	if err := s.Confirm(ctx); err != nil {
+	if err := s.confirm(ctx); err != nil {
 		return 0, err
 	}
 	return s.lessor.renew(id)
@@ -255,9 +245,6 @@ func (s *Store) Lease(id int64) (LeaseInfo, error) {
 	})
 	return info, err
 }
-
-// Leases lists the leases that this member knows, in no order.
-func (s *Store) Leases() []int64 { return s.lessor.ids() }
 
 // keep ends leases, on the leader. It is one goroutine, from New to Close, and waits for nothing
 // but the time.

@@ -24,10 +24,10 @@ type pending struct {
 	lost chan struct{}
 }
 
-// Leadership is who leads the core, as this member sees it.
+// Leadership says which member leads the core, as this member sees it.
 type Leadership struct {
 	Term uint64
-	// Leader is 0 when nobody is known to lead.
+	// Leader is 0 when no leader is known.
 	Leader keys.ReplicaID
 	// IsLeader: this member leads.
 	IsLeader bool
@@ -35,7 +35,7 @@ type Leadership struct {
 	Serving bool
 }
 
-// Leadership returns who leads, and a channel that is closed when that changes.
+// Leadership returns which member leads, and a channel that is closed when that changes.
 func (s *Store) Leadership() (Leadership, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +103,8 @@ func (s *Store) takePendingLocked(which func(*pending) bool) []*pending {
 	return taken
 }
 
-// applied makes an application the newest, and returns who waits for its answers, in their order;
-// nil where nobody does.
+// applied makes an application the newest, and returns the callers that wait for its answers, in
+// their order; nil where none does.
 func (s *Store) applied(a *application, term uint64) []*pending {
 	s.mu.Lock()
 	before := s.leadershipLocked().Serving
@@ -236,9 +236,9 @@ func (s *Store) unregister(request uint64) {
 	}
 }
 
-// Confirm returns when this member has applied everything that was acknowledged anywhere before the
+// confirm returns when this member has applied everything that was acknowledged anywhere before the
 // call: at once on a leader that holds its lease, after a round trip otherwise.
-func (s *Store) Confirm(ctx context.Context) error {
+func (s *Store) confirm(ctx context.Context) error {
 	s.mu.Lock()
 	handle, l, closed := s.mu.group, s.leadershipLocked(), s.mu.closed
 	s.mu.Unlock()

@@ -17,13 +17,13 @@ import (
 // fill makes a state with something in every table.
 func fill(t fataler, s *Store) {
 	do(t, s, Grant(1, 1<<40))
-	session := do(t, s, OpenSession()).Session
+	session := do(t, s, openSession()).Session
 	for i := range 300 {
-		c := Writes(Put(fmt.Appendf(nil, "key%d", i%50), bytes.Repeat([]byte{byte(i)}, 5000)))
+		c := writes(Put(fmt.Appendf(nil, "key%d", i%50), bytes.Repeat([]byte{byte(i)}, 5000)))
 		c.Session, c.Sequence, c.Acknowledged = session, uint64(i+1), uint64(max(0, i-3))
 		do(t, s, c)
 	}
-	do(t, s, Writes(PutLeased([]byte("leased"), nil, 1), DeletePrefix([]byte("key1"))))
+	do(t, s, writes(PutLeased([]byte("leased"), nil, 1), deletePrefix([]byte("key1"))))
 	do(t, s, Compact(150))
 }
 
@@ -47,7 +47,7 @@ func TestSnapshotReplacesEverything(t *testing.T) {
 	c.elect(c.members[0])
 	put(t, c.members[0].store, "before", "1")
 	c.members[1].catchUp()
-	do(t, c.members[0].store, Writes(Delete([]byte("before"))))
+	do(t, c.members[0].store, writes(Delete([]byte("before"))))
 	fill(t, c.members[0].store)
 	data, index, term := snapshotOf(t, c.members[0].store)
 	put(t, c.members[0].store, "after", "1") // not in the snapshot any more
@@ -71,8 +71,8 @@ func TestSnapshotReplacesEverything(t *testing.T) {
 	}
 	// It survives a power failure, and the sessions and leases are known.
 	c.members[1].state.Close()
-	if ids := c.members[1].store.Leases(); len(ids) != 1 {
-		t.Errorf("leases %v", ids)
+	if n := c.members[1].store.lessor.count(); n != 1 {
+		t.Errorf("%d leases", n)
 	}
 	if n := len(c.members[1].store.machine.sessions); n != 1 {
 		t.Errorf("%d sessions", n)
@@ -140,7 +140,7 @@ func FuzzSnapshot(f *testing.F) {
 	c.elect(c.members[0])
 	s := c.members[0].store
 	do(f, s, Grant(1, 1<<40))
-	do(f, s, Writes(PutLeased([]byte("a"), []byte("1"), 1)))
+	do(f, s, writes(PutLeased([]byte("a"), []byte("1"), 1)))
 	data, index, term := snapshotOf(f, s)
 	f.Add(data, index, term)
 	f.Cleanup(c.close)
@@ -157,8 +157,8 @@ func FuzzSnapshot(f *testing.F) {
 }
 
 func FuzzCommand(f *testing.F) {
-	for _, c := range []*storepb.Command{Writes(Put([]byte("a"), []byte("b"))), Compact(5),
-		Grant(1, 2), Revoke(1), OpenSession(), CloseSession(9)} {
+	for _, c := range []*storepb.Command{writes(Put([]byte("a"), []byte("b"))), Compact(5),
+		Grant(1, 2), Revoke(1), openSession(), closeSession(9)} {
 		data, err := encodeCommand(c)
 		if err != nil {
 			f.Fatal(err)
@@ -184,7 +184,7 @@ func FuzzCommand(f *testing.F) {
 // A valid command of any content is applied without an error, and alike by all.
 func FuzzApply(f *testing.F) {
 	data, err := encodeCommand(If([]*storepb.Compare{Absent([]byte("a"))},
-		[]*storepb.Op{Put([]byte("a"), []byte("b"))}, []*storepb.Op{DeletePrefix([]byte("a"))}))
+		[]*storepb.Op{Put([]byte("a"), []byte("b"))}, []*storepb.Op{deletePrefix([]byte("a"))}))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -26,7 +26,7 @@ type Group interface {
 	// ReadIndex calls done(nil) once the local state has everything that was committed anywhere
 	// before the call.
 	ReadIndex(done func(error))
-	// Lease says whether this replica leads, at which term, and that nobody else can lead at this
+	// Lease says whether this replica leads, at which term, and that no other can lead at this
 	// moment.
 	Lease() (term uint64, ok bool)
 }
@@ -132,7 +132,7 @@ func New(config Config) (*Store, error) {
 	}
 	s := &Store{
 		config: config,
-		origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of nobody
+		origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
 		lessor: newLessor(config.Monotonic),
 		wake:   make(chan struct{}, 1),
 		long:   make(chan struct{}, 1),

@@ -33,11 +33,11 @@ func TestPutGetDelete(t *testing.T) {
 	if kv, err = s.At(first).Get([]byte("a")); err != nil || string(kv.Value) != "1" {
 		t.Fatalf("at the first revision: %v, %v", kv, err)
 	}
-	r := do(t, s, Writes(Delete([]byte("a"))))
+	r := do(t, s, writes(Delete([]byte("a"))))
 	if r.Revision != 4 || r.Txn.Results[0].GetDeleteRange().Deleted != 1 || get(t, s, "a") != "-" {
 		t.Fatalf("after the deletion: %v, %s", r, get(t, s, "a"))
 	}
-	if r = do(t, s, Writes(Delete([]byte("a")))); r.Revision != 4 {
+	if r = do(t, s, writes(Delete([]byte("a")))); r.Revision != 4 {
 		t.Fatalf("a deletion of nothing made revision %d", r.Revision)
 	}
 	put(t, s, "a", "3")
@@ -65,30 +65,30 @@ func TestRefusals(t *testing.T) {
 		command *storepb.Command
 		want    error
 	}{
-		"a key twice": {Writes(Put([]byte("k"), nil), Put([]byte("k"), nil)), ErrDuplicateKey},
-		"put and delete": {Writes(Put([]byte("k1"), nil), DeletePrefix([]byte("k"))),
+		"a key twice": {writes(Put([]byte("k"), nil), Put([]byte("k"), nil)), ErrDuplicateKey},
+		"put and delete": {writes(Put([]byte("k1"), nil), deletePrefix([]byte("k"))),
 			ErrDuplicateKey},
-		"delete and put": {Writes(DeletePrefix([]byte("k")), Put([]byte("k1"), nil)),
+		"delete and put": {writes(deletePrefix([]byte("k")), Put([]byte("k1"), nil)),
 			ErrDuplicateKey},
-		"twice when nested": {Writes(Put([]byte("k"), nil), txn(Put([]byte("k"), nil))),
+		"twice when nested": {writes(Put([]byte("k"), nil), txn(Put([]byte("k"), nil))),
 			ErrDuplicateKey},
-		"no key":          {Writes(Put(nil, nil)), ErrInvalid},
+		"no key":          {writes(Put(nil, nil)), ErrInvalid},
 		"nothing":         {&storepb.Command{}, ErrInvalid},
-		"no operation":    {Writes(&storepb.Op{}), ErrInvalid},
-		"large key":       {Writes(Put(make([]byte, 9000), nil)), ErrTooLarge},
-		"large value":     {Writes(Put([]byte("k"), big)), ErrTooLarge},
-		"many operations": {Writes(many...), ErrTooLarge},
+		"no operation":    {writes(&storepb.Op{}), ErrInvalid},
+		"large key":       {writes(Put(make([]byte, 9000), nil)), ErrTooLarge},
+		"large value":     {writes(Put([]byte("k"), big)), ErrTooLarge},
+		"many operations": {writes(many...), ErrTooLarge},
 		"deep":            {&storepb.Command{Op: &storepb.Command_Txn{Txn: nested}}, ErrInvalid},
-		"no such lease": {Writes(Put([]byte("b"), nil), PutLeased([]byte("k"), nil, 7)),
+		"no such lease": {writes(Put([]byte("b"), nil), PutLeased([]byte("k"), nil, 7)),
 			ErrLeaseNotFound},
 		"revoke nothing":       {Revoke(7), ErrLeaseNotFound},
 		"lease without a term": {Grant(7, 0), ErrInvalid},
-		"keep no value": {Writes(Put([]byte("b"), nil), &storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{
+		"keep no value": {writes(Put([]byte("b"), nil), &storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{
 			Key: []byte("k"), IgnoreValue: true}}}), ErrKeyNotFound},
-		"future": {Writes(Put([]byte("b"), nil), &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{
+		"future": {writes(Put([]byte("b"), nil), &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{
 			Key: []byte("a"), Revision: 99}}}), ErrFutureRevision},
 		"compact the future":  {Compact(99), ErrFutureRevision},
-		"unknown session":     {&storepb.Command{Session: 77, Sequence: 1, Op: Writes().Op}, ErrSession},
+		"unknown session":     {&storepb.Command{Session: 77, Sequence: 1, Op: writes().Op}, ErrSession},
 		"sequence of nothing": {&storepb.Command{Sequence: 1, Op: Compact(1).Op}, ErrInvalid},
 	} {
 		if _, err := s.Do(context.Background(), c.command); !errors.Is(err, c.want) {
@@ -108,7 +108,7 @@ func TestNotLeader(t *testing.T) {
 	c := newCore(t, 2, nil)
 	defer c.close()
 	c.elect(c.members[0])
-	_, err := c.members[1].store.Do(context.Background(), Writes(Put([]byte("a"), nil)))
+	_, err := c.members[1].store.Do(context.Background(), writes(Put([]byte("a"), nil)))
 	var not *NotLeaderError
 	if !errors.As(err, &not) || not.Leader != 1 || !errors.Is(err, ErrNotLeader) {
 		t.Fatalf("on a follower: %v", err)
@@ -138,7 +138,7 @@ func TestOutcomeUnknownAndOnce(t *testing.T) {
 		c := newCore(t, 2, nil)
 		defer c.close()
 		c.elect(c.members[0])
-		session := do(t, c.members[0].store, OpenSession()).Session
+		session := do(t, c.members[0].store, openSession()).Session
 		command := If(nil, []*storepb.Op{Put([]byte("a"), []byte("1"))}, nil)
 		command.Session, command.Sequence = session, 1
 		c.setCut(true)
@@ -160,13 +160,13 @@ func TestOutcomeUnknownAndOnce(t *testing.T) {
 			t.Fatalf("repeated: %v, revision %d", again, s.Revision())
 		}
 		// Acknowledged: forgotten, and never applied again.
-		next := Writes(Put([]byte("b"), nil))
+		next := writes(Put([]byte("b"), nil))
 		next.Session, next.Sequence, next.Acknowledged = session, 2, 1
 		do(t, s, next)
 		if _, err := s.Do(context.Background(), command); !errors.Is(err, ErrSession) {
 			t.Fatalf("acknowledged command done again: %v", err)
 		}
-		do(t, s, CloseSession(session))
+		do(t, s, closeSession(session))
 		if _, err := s.Do(context.Background(), next); !errors.Is(err, ErrSession) {
 			t.Fatalf("command of a closed session: %v", err)
 		}
@@ -185,7 +185,7 @@ func TestLostProposal(t *testing.T) {
 		c.setCut(true)
 		outcome := make(chan error)
 		go func() {
-			_, err := c.members[0].store.Do(context.Background(), Writes(Put([]byte("a"), nil)))
+			_, err := c.members[0].store.Do(context.Background(), writes(Put([]byte("a"), nil)))
 			outcome <- err
 		}()
 		synctest.Wait()
@@ -201,7 +201,7 @@ func TestLostProposal(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		c.setCut(true)
-		_, err := c.members[1].store.Do(ctx, Writes(Put([]byte("a"), nil)))
+		_, err := c.members[1].store.Do(ctx, writes(Put([]byte("a"), nil)))
 		if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("outcome after the deadline: %v", err)
 		}
@@ -211,10 +211,10 @@ func TestLostProposal(t *testing.T) {
 
 func TestSessionsAreBounded(t *testing.T) {
 	_, s := one(t, nil)
-	first := do(t, s, OpenSession()).Session
-	second := do(t, s, OpenSession()).Session
+	first := do(t, s, openSession()).Session
+	second := do(t, s, openSession()).Session
 	for i := range maxKept + 1 {
-		c := Writes()
+		c := writes()
 		c.Session, c.Sequence = first, uint64(i+1)
 		_, err := s.Do(context.Background(), c)
 		if (err != nil) != (i == maxKept) {
@@ -222,9 +222,9 @@ func TestSessionsAreBounded(t *testing.T) {
 		}
 	}
 	for range maxSessions - 1 {
-		do(t, s, OpenSession())
+		do(t, s, openSession())
 	}
-	c := Writes()
+	c := writes()
 	c.Session, c.Sequence = second, 1
 	if _, err := s.Do(context.Background(), c); !errors.Is(err, ErrSession) {
 		t.Errorf("the session that was idle longest is still there: %v", err)
@@ -240,7 +240,7 @@ func TestLeaseExpires(t *testing.T) {
 		c.elect(c.members[0])
 		s := c.members[0].store
 		do(t, s, Grant(5, 9000))
-		do(t, s, Writes(PutLeased([]byte("a"), []byte("1"), 5),
+		do(t, s, writes(PutLeased([]byte("a"), []byte("1"), 5),
 			PutLeased([]byte("b"), []byte("1"), 5), Put([]byte("c"), []byte("1"))))
 		put(t, s, "b", "no longer leased")
 		for range 10 {
@@ -315,7 +315,7 @@ func TestCompact(t *testing.T) {
 	put(t, s, "a", "1") // 2
 	put(t, s, "a", "2") // 3
 	put(t, s, "b", "1") // 4
-	do(t, s, Writes(Delete([]byte("b"))))
+	do(t, s, writes(Delete([]byte("b"))))
 	put(t, s, "a", "3") // 6
 	do(t, s, Compact(5))
 	if _, err := s.At(4).Get([]byte("a")); !errors.Is(err, ErrCompacted) {
@@ -355,7 +355,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		for i := range 1000 {
 			put(t, s, fmt.Sprint(i%10), fmt.Sprint(i))
 			if i%100 == 0 {
-				do(t, s, Writes(DeletePrefix([]byte("1"))))
+				do(t, s, writes(deletePrefix([]byte("1"))))
 			}
 		}
 		synctest.Wait()
@@ -404,11 +404,11 @@ func TestSlotsAreBounded(t *testing.T) {
 		c.elect(c.members[0])
 		s := c.members[0].store
 		c.setCut(true)
-		go func() { _, _ = s.Do(t.Context(), Writes(Put([]byte("a"), nil))) }()
+		go func() { _, _ = s.Do(t.Context(), writes(Put([]byte("a"), nil))) }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := s.Do(ctx, Writes(Put([]byte("b"), nil)))
+		_, err := s.Do(ctx, writes(Put([]byte("b"), nil)))
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrOutcomeUnknown) {
 			t.Fatalf("with no slot free: %v", err)
 		}

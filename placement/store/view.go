@@ -22,7 +22,7 @@ type View struct {
 // Read returns a view that contains everything that was acknowledged anywhere before the call. Any
 // member can give it, as long as it reaches a leader that reaches a quorum.
 func (s *Store) Read(ctx context.Context) (*View, error) {
-	if err := s.Confirm(ctx); err != nil {
+	if err := s.confirm(ctx); err != nil {
 		return nil, err
 	}
 	return s.Stale(), nil

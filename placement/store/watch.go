@@ -63,16 +63,16 @@ type watchHub struct {
 		head, floor   uint64
 		recent        []revisionEvents
 		events, bytes int
-		// parked watchers have seen everything up to head; each has a channel that is closed to wake it.
-		parked map[*Watcher]chan struct{}
-		open   int
-		closed bool
+		// waiting watchers have seen everything up to head; each has a channel that is closed to wake it.
+		waiting map[*Watcher]chan struct{}
+		open    int
+		closed  bool
 	}
 }
 
 func newWatchHub(head uint64) *watchHub {
 	h := &watchHub{}
-	h.mu.parked = map[*Watcher]chan struct{}{}
+	h.mu.waiting = map[*Watcher]chan struct{}{}
 	h.mu.head, h.mu.floor = head, head+1
 	return h
 }
@@ -108,12 +108,12 @@ func (h *watchHub) publish(added []revisionEvents, head uint64) {
 			h.mu.bytes -= e.size()
 		}
 	}
-	for w, wake := range h.mu.parked {
+	for w, wake := range h.mu.waiting {
 		if w.next.revision > head {
 			continue // it waits for a revision yet to come
 		}
 		if concerns(w.span, added) {
-			delete(h.mu.parked, w)
+			delete(h.mu.waiting, w)
 			close(wake)
 		} else {
 			w.next = position{revision: head + 1}
@@ -152,8 +152,8 @@ func (h *watchHub) close() {
 }
 
 func (h *watchHub) wakeAllLocked() {
-	for w, wake := range h.mu.parked {
-		delete(h.mu.parked, w)
+	for w, wake := range h.mu.waiting {
+		delete(h.mu.waiting, w)
 		close(wake)
 	}
 }
@@ -169,7 +169,7 @@ func (h *watchHub) watchers() int {
 type Watcher struct {
 	store *Store
 	span  keys.Span
-	// next is guarded by watchHub.mu while the watcher is parked, and its own otherwise.
+	// next is guarded by watchHub.mu while the watcher waits, and its own otherwise.
 	next      position
 	closeOnce sync.Once
 	closed    chan struct{}
@@ -187,12 +187,12 @@ type Batch struct {
 // Watch starts a watcher of all keys with a prefix, from the revision after the given one on. The
 // caller closes it.
 func (s *Store) Watch(prefix []byte, after uint64) (*Watcher, error) {
-	return s.WatchSpan(keys.PrefixSpan(prefix), after)
+	return s.watchSpan(keys.PrefixSpan(prefix), after)
 }
 
-// WatchSpan is like Watch, for any span of keys. The watcher may be behind what this member has, or
+// watchSpan is like Watch, for any span of keys. The watcher may be behind what this member has, or
 // ahead of it.
-func (s *Store) WatchSpan(span keys.Span, after uint64) (*Watcher, error) {
+func (s *Store) watchSpan(span keys.Span, after uint64) (*Watcher, error) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	switch {
@@ -211,7 +211,7 @@ func (w *Watcher) Close() {
 	w.closeOnce.Do(func() {
 		close(w.closed)
 		w.store.hub.mu.Lock()
-		delete(w.store.hub.mu.parked, w)
+		delete(w.store.hub.mu.waiting, w)
 		w.store.hub.mu.open--
 		w.store.hub.mu.Unlock()
 	})
@@ -252,7 +252,7 @@ func (w *Watcher) unpark() {
 	h := w.store.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.mu.parked, w)
+	delete(h.mu.waiting, w)
 }
 
 // Progress returns the revision up to which everything has been delivered. Not to be called beside
@@ -291,7 +291,7 @@ func (w *Watcher) recent() (batch Batch, wait <-chan struct{}, err error) {
 		return batch, nil, nil
 	}
 	wake := make(chan struct{})
-	h.mu.parked[w] = wake
+	h.mu.waiting[w] = wake
 	return batch, wake, nil
 }
 
