@@ -1,4 +1,4 @@
-# Tidemark. `make help` lists what there is.
+# Tidemark. `make help` lists what there is; docs/testing.md says more of the tests.
 
 GO       ?= go
 BIN      := bin/tidemark
@@ -7,15 +7,17 @@ LDFLAGS  := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := help
-.PHONY: help build check-generated demo test race lint bench bench-compare bench-txn faults dump-load nemesis sim sim-soak sim-shrink generate clean planted
+.PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
+.PHONY: sim sim-soak sim-shrink planted generate check-generated clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
+		awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 build: ## compile bin/tidemark, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/tidemark
 
-demo: build ## compile, then run a cluster of three nodes in one process (DEMO_FLAGS="--dir D ..." to change it)
+demo: build ## run a cluster of three nodes in one process (DEMO_FLAGS="--dir D ...")
 	$(BIN) demo $(DEMO_FLAGS)
 
 test: ## run all tests
@@ -24,73 +26,83 @@ test: ## run all tests
 race: ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 40m ./...
 
-lint: check-generated ## formatting, vet, staticcheck, generated code, and which package may import which
+lint: check-generated ## check formatting, generated code and imports, vet and staticcheck
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
 	$(GO) test -count 1 -run 'TestImports|TestNothingBelowCommands' ./cmd/tidemark
 
-bench: build ## run the standard workloads against a cluster of three nodes on this machine (BENCH_FLAGS)
+bench: build ## run the standard workloads against three nodes on this machine (BENCH_FLAGS)
 	bench/local.sh $(BENCH_FLAGS)
 
 bench-compare: build ## measure Tidemark side by side with a three-member etcd (COMPARE_FLAGS)
 	bench/compare/run.sh $(COMPARE_FLAGS)
 
-bench-txn: ## measure what transactions cost: beside single reads and writes, with commit wait, under contention, and when they are large (TXN_FLAGS)
+bench-txn: ## measure what transactions cost beside single reads and writes (TXN_FLAGS)
 	$(GO) run ./bench/txncost $(TXN_FLAGS)
 
-faults: build ## break real processes under load and check what clients were told; takes about 15 minutes (FAULT_FLAGS="-run TestKillOne")
+faults: build ## break real processes under load, 15 minutes (FAULT_FLAGS="-run TestKillOne")
 	$(GO) test ./bench/proof/faults -faults -v -count 1 -timeout 40m $(FAULT_FLAGS)
 
 TIMES ?= 20
 ROWS ?= 1000000
 CLIENTS ?= 64
 HASH ?= 0
-dump-load: build ## dump a keyspace while clients transfer money in it, and add it up: TIMES=20 ROWS=1000000 CLIENTS=64 HASH=0 (docs/testing.md)
-	$(GO) test ./bench/proof/faults -faults -v -count 1 -timeout 2h -run '^TestDumpUnderTransactions$$' -dump.times $(TIMES) -dump.rows $(ROWS) -dump.clients $(CLIENTS) -dump.hash $(HASH) $(FAULT_FLAGS)
+dump-load: build ## dump a keyspace under transfers: TIMES=20 ROWS=1000000 CLIENTS=64 HASH=0
+	$(GO) test ./bench/proof/faults -faults -v -count 1 -timeout 2h \
+		-run '^TestDumpUnderTransactions$$' -dump.times $(TIMES) -dump.rows $(ROWS) \
+		-dump.clients $(CLIENTS) -dump.hash $(HASH) $(FAULT_FLAGS)
 
+# given is the value of a variable if it was given to make, and otherwise the default of a target.
+given = $(if $(filter command line environment,$(origin $(1))),$($(1)),$(2))
 SEED ?= 1
 SEEDS ?= 1
 MINUTES ?= 1
 SIM := bin/sim.test
 SIM_BUILD := $(GO) test -c -o $(SIM) ./bench/proof/sim
 SIM_TRANSACTIONS = $(if $(TRANSACTIONS),-sim.transactions)
-sim: ## break a simulated cluster in virtual time: SEED=1 SEEDS=1 MINUTES=1 TRANSACTIONS=, or SCHEDULE=file (docs/testing.md)
+sim: ## break a simulated cluster: SEED=1 SEEDS=1 MINUTES=1 TRANSACTIONS=, or SCHEDULE=file
 	$(SIM_BUILD)
-	$(SIM) -test.run '^TestSim$$' -test.v $(if $(SCHEDULE),-sim.schedule $(SCHEDULE),-sim.seed $(SEED) -sim.seeds $(SEEDS) -sim.minutes $(MINUTES) $(SIM_TRANSACTIONS))
+	$(SIM) -test.run '^TestSim$$' -test.v $(if $(SCHEDULE),-sim.schedule $(SCHEDULE), \
+		-sim.seed $(SEED) -sim.seeds $(SEEDS) -sim.minutes $(MINUTES) $(SIM_TRANSACTIONS))
 
 HOURS ?= 1
-sim-soak: ## run seed after seed of the simulated cluster on all processors: HOURS=1 of virtual time, SEED=1 the first, TRANSACTIONS= (docs/testing.md)
+sim-soak: ## simulate seed after seed on all processors: HOURS=1 SEED=1 TRANSACTIONS=
 	$(SIM_BUILD)
-	$(SIM) -test.run '^TestSoak$$' -test.timeout 0 -sim.hours $(HOURS) -sim.seed $(SEED) -sim.minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),6) $(SIM_TRANSACTIONS)
+	$(SIM) -test.run '^TestSoak$$' -test.timeout 0 -sim.hours $(HOURS) -sim.seed $(SEED) \
+		-sim.minutes $(call given,MINUTES,6) $(SIM_TRANSACTIONS)
 
-sim-shrink: ## find the smallest part of a schedule that still fails: SCHEDULE=file (docs/testing.md)
+sim-shrink: ## find the smallest part of a schedule that still fails: SCHEDULE=file
 	$(SIM_BUILD)
 	$(SIM) -test.run TestShrinkSchedule -test.v -test.timeout 0 -sim.schedule $(SCHEDULE)
 
-PLANTED ?= $(patsubst bench/proof/planted/patches/%.patch,%,$(sort $(wildcard bench/proof/planted/patches/*.patch)))
-planted: ## see that the simulated cluster notices each planted bug: PLANTED="one another" (docs/testing.md)
+PLANTED ?= $(basename $(notdir $(sort $(wildcard bench/proof/planted/patches/*.patch))))
+planted: ## see that the simulated cluster notices each planted bug: PLANTED="one another"
 	@mkdir -p bin; failed=; for bug in $(PLANTED); do \
 		overlay=$$($(GO) run ./bench/proof/planted/overlay -bug $$bug -out bin/planted/$$bug) || exit 1; \
 		$(GO) test -c -overlay $$overlay -o bin/planted.test ./bench/proof/sim || exit 1; \
-		bin/planted.test -test.run '^TestPlanted$$' -test.timeout 0 -sim.minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),3) $(PLANTED_FLAGS) \
+		bin/planted.test -test.run '^TestPlanted$$' -test.timeout 0 \
+			-sim.minutes $(call given,MINUTES,3) $(PLANTED_FLAGS) \
 			| grep "PLANTED |.*| seed" || failed="$$failed $$bug"; \
 	done; if [ -n "$$failed" ]; then echo "not noticed:$$failed"; exit 1; fi
 
-nemesis: build ## break real processes by a random schedule: MINUTES=10 SEED=1, best as root (NEMESIS_FLAGS; docs/testing.md)
-	GO="$(GO)" bench/proof/nemesis/run.sh -duration $(if $(filter command line environment,$(origin MINUTES)),$(MINUTES),10)m $(if $(filter command line environment,$(origin SEED)),-seed $(SEED)) $(NEMESIS_FLAGS)
+nemesis: build ## break real processes by a random schedule: MINUTES=10 SEED=1 (NEMESIS_FLAGS)
+	GO="$(GO)" bench/proof/nemesis/run.sh -duration $(call given,MINUTES,10)m \
+		$(if $(call given,SEED),-seed $(SEED)) $(NEMESIS_FLAGS)
 
 GENERATED ?= .
 generate: ## generate the protobuf code again
 	$(TOOL) buf generate -o $(GENERATED)
 	$(TOOL) buf generate -o $(GENERATED) --template buf.gen.data.yaml
 	$(TOOL) buf generate -o $(GENERATED) --template buf.gen.cluster.yaml
-	cd placement && $(GO) tool -modfile=../.ci/tools.mod buf generate -o $(abspath $(GENERATED))/placement
+	cd placement && $(GO) tool -modfile=../.ci/tools.mod buf generate \
+		-o $(abspath $(GENERATED))/placement
 
 check-generated: ## see that the committed protobuf code is what `make generate` makes
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(MAKE) -s generate GENERATED="$$dir" && \
-	for f in $$( (cd "$$dir" && find . -name '*.pb.go'; cd "$(CURDIR)" && find . -name '*.pb.go') | sort -u); do \
+	for f in $$( (cd "$$dir" && find . -name '*.pb.go'; \
+		cd "$(CURDIR)" && find . -name '*.pb.go') | sort -u); do \
 		cmp "$$dir/$$f" "$$f" || { echo "run make generate"; exit 1; }; \
 	done
 

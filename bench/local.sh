@@ -29,6 +29,7 @@ run() {
 run put --keyspace bench "${@}"
 run get --keyspace bench "${@}"
 run scan --keyspace bench --skip-load "${@}"
-for workload in a b c f d e; do # the two that insert come last: the others want the records as they were loaded
+# The two that insert come last: the others want the records as they were loaded.
+for workload in a b c f d e; do
     run ycsb --workload "$workload" --keyspace bench --skip-load "${@}"
 done
