@@ -80,7 +80,8 @@ sim-shrink: ## find the smallest part of a schedule that still fails: SCHEDULE=f
 PLANTED ?= $(basename $(notdir $(sort $(wildcard bench/proof/planted/patches/*.patch))))
 planted: ## see that the simulated cluster notices each planted bug: PLANTED="one another"
 	@mkdir -p bin; failed=; for bug in $(PLANTED); do \
-		overlay=$$($(GO) run ./bench/proof/planted/overlay -bug $$bug -out bin/planted/$$bug) || exit 1; \
+		overlay=$$($(GO) run ./bench/proof/planted/overlay \
+			-bug $$bug -out bin/_planted/$$bug) || exit 1; \
 		$(GO) test -c -overlay $$overlay -o bin/planted.test ./bench/proof/sim || exit 1; \
 		bin/planted.test -test.run '^TestPlanted$$' -test.timeout 0 \
 			-sim.minutes $(call given,MINUTES,3) $(PLANTED_FLAGS) \

@@ -10,7 +10,7 @@ import (
 
 func main() {
 	bug := flag.String("bug", "", "the mistake")
-	out := flag.String("out", "bin/planted", "the folder for the copies")
+	out := flag.String("out", "bin/_planted", "the folder for the copies")
 	flag.Parse()
 	if err := run(*bug, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "overlay:", err)
