@@ -1,7 +1,5 @@
 package store
 
-import ()
-
 // compactor is the leader's other housekeeping: it keeps the history at its length. A compaction
 // may take long, or wait for a quorum, so it has a goroutine of its own, from New to Close: leases
 // run out meanwhile.
