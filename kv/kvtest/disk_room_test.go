@@ -14,33 +14,6 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// While one disk of three is full no write fails: leaders without room hand over, and followers
-// without room are not needed.
-func TestOneFullDiskFailsNoWrite(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := six(t, nil)
-		ks := create(t, c.Client(t), "things", kv.Hash(6))
-		for full := 3; full < 6; full++ {
-			c.Disk(full).SetLow(true)
-			for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(
-				5 * time.Millisecond) {
-				key := fmt.Appendf(nil, "k%d", time.Since(began)/(5*time.Millisecond)%100)
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				if _, err := ks.Put(ctx, key, []byte("v")); err != nil {
-					t.Errorf("server %d is full for %v: %v", full, time.Since(began), err)
-				}
-				cancel()
-				if t.Failed() {
-					return
-				}
-			}
-			c.Disk(full).SetLow(false)
-			time.Sleep(15 * time.Second)
-		}
-		equal(t, c)
-	})
-}
-
 // A follower below its reserve stores nothing more, but for a part of the reserve, and catches up
 // when it has room again. With two of three below theirs, writes are refused, and the refusal says
 // why.

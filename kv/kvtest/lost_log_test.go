@@ -89,33 +89,3 @@ func TestReplicaThatCannotBeReplayedStaysOut(t *testing.T) {
 		mustHold(t, ks, "k", "2")
 	})
 }
-
-// A server that is core and node, and has lost its node's log, goes on as a member of the core
-// alone.
-func TestCoreMemberGoesOnWithoutItsNode(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		alone := false
-		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Latency: latency,
-			Configure: func(server int, s *embedded.ServerConfig) {
-				if server == 0 && alone {
-					s.Roles = []string{embedded.RoleCore}
-				}
-			}})
-		client := c.Client(t)
-		create(t, client, "things", kv.Range())
-		c.Kill(0, 0)
-		unmount(t, c, 0, "node/log")
-		err := c.Run(0)
-		if !errors.Is(err, embedded.ErrDirectory) || !strings.Contains(err.Error(),
-			"--roles core") {
-			t.Errorf("%v; want an error that says how the core goes on", err)
-		}
-		alone = true
-		start(t, c, 0)
-		// The core needs it.
-		c.Kill(1, 0)
-		if _, err := client.Keyspaces(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}

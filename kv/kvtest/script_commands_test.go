@@ -87,15 +87,18 @@ func init() {
 		"crash": func(s *scene, l *line) {
 			s.c.KillAll(l.number("unsynced", 0), l.list(l.words)...)
 		},
-		"stop": each(func(s *scene, i int, _ *line) {
-			if err := s.c.Stop(i); err != nil {
-				s.t.Fatal(err)
+		// stop SERVER... [failed]: of one that has failed already, whatever that says.
+		"stop": func(s *scene, l *line) {
+			failed := l.flag("failed")
+			for _, i := range l.list(l.words) {
+				if err := s.c.Stop(i); err != nil && !failed {
+					s.t.Fatal(err)
+				}
 			}
-		}),
-		// start SERVER... [says=]
+		},
+		// start SERVER... [roles=core] [says=]
 		"start": each((*scene).start),
-		"restart": each(func(s *scene, i int,
-			l *line) {
+		"restart": each(func(s *scene, i int, l *line) {
 			s.c.Kill(i, l.number("unsynced", 0))
 			s.start(i, l)
 		}),
@@ -112,20 +115,31 @@ func init() {
 
 		// clock SERVER... offset=2s|jump=1s
 		"clock": each((*scene).clock),
-		// disk SERVER... low|room|stalled|flows
+		// disk SERVER... low|room|stalled|flows|broken|whole|sync=2s
 		"disk": (*scene).disk,
 
 		"wait": func(_ *scene, l *line) { time.Sleep(l.parseDuration(l.word(0))) },
-		// await ready [SERVER...]|unready|leading|not-leading SERVER...|equal [because=]
+		// await ready [SERVER...]|unready|leading|not-leading|failed|joined SERVER...|equal
+		// [because=]
 		"await": (*scene).await,
 		// ready SERVER... [because=a_part_of_the_reason]
-		"ready": each(func(s *scene, i int,
-			l *line) {
+		"ready": each(func(s *scene, i int, l *line) {
 			s.print("%s %s", l.words[0], s.because(i, l.options["because"]))
 		}),
+		// failed SERVER... [says=]: why.
+		"failed": each(func(s *scene, i int, l *line) {
+			s.print("%s failed: %s", l.words[0], l.failure(s.c.Process(i).Err()))
+		}),
+		// note-node remembers which node a server is; same-node says whether it is that one still,
+		// and how many replicas it has.
+		"note-node": each(func(s *scene, i int, _ *line) { s.nodes[i] = s.c.Process(i).NodeID() }),
+		"same-node": each(func(s *scene, i int, l *line) {
+			p := s.c.Process(i)
+			s.print("%s is the same node: %v, with %d replicas", l.words[0],
+				p.NodeID() == s.nodes[i], len(p.Replicas()))
+		}),
 		// leads SERVER...; core-leads SERVER...
-		"leads": each(func(s *scene, i int,
-			l *line) {
+		"leads": each(func(s *scene, i int, l *line) {
 			s.print("%s leads: %v", l.words[0], s.leads(i))
 		}),
 		"core-leads": each(func(s *scene, i int, l *line) {
@@ -175,7 +189,10 @@ func (s *scene) cluster(l *line) {
 	s.c = kvtest.Start(s.t, kvtest.Options{
 		Nodes: l.number("nodes", 3), Cores: l.number("cores", 1), Separate: l.flag("separate"),
 		NotReady: l.flag("not-ready"), Latency: latency,
-		Configure: func(_ int, c *embedded.ServerConfig) {
+		Configure: func(server int, c *embedded.ServerConfig) {
+			if s.coreAlone[server] {
+				c.Roles = []string{embedded.RoleCore}
+			}
 			if awake {
 				c.SleepAfter = -1
 			}
@@ -198,7 +215,7 @@ func (s *scene) cluster(l *line) {
 func (l *line) failure(err error) string {
 	var kinds []string
 	for _, kind := range []error{kv.ErrNoQuorum, kv.ErrDiskFull, kv.ErrNotFound, kv.ErrCorruption,
-		kv.ErrOutcomeUnknown} {
+		kv.ErrOutcomeUnknown, embedded.ErrDirectory, kvtest.ErrDisk} {
 		if errors.Is(err, kind) {
 			kinds = append(kinds, kind.Error())
 		}
@@ -377,6 +394,7 @@ func (s *scene) name(l *line) {
 }
 
 func (s *scene) start(server int, l *line) {
+	s.coreAlone[server] = s.coreAlone[server] || l.options["roles"] == "core"
 	err := s.c.Run(server)
 	if err != nil || l.options["says"] != "" {
 		if err == nil {
@@ -397,12 +415,21 @@ func (s *scene) clock(server int, l *line) {
 
 func (s *scene) disk(l *line) {
 	low, room, stalled, flows := l.flag("low"), l.flag("room"), l.flag("stalled"), l.flag("flows")
+	broken, whole := l.flag("broken"), l.flag("whole")
+	_, sync := l.options["sync"]
 	for _, i := range l.list(l.words) {
 		if low || room {
 			s.c.Disk(i).SetLow(low)
 		}
 		if stalled || flows {
 			s.c.Disk(i).SetStalled(stalled)
+		}
+		if broken || whole {
+			s.c.Disk(i).SetBroken(broken)
+		}
+		if sync {
+			takes := l.duration("sync", 0)
+			s.c.Disk(i).SetSyncTimes(takes, takes)
 		}
 	}
 }
@@ -431,8 +458,7 @@ func (s *scene) led() map[leadership]uint64 {
 func (s *scene) sameTerms(l *line) {
 	before, now, servers := maps.Clone(s.terms), s.led(), l.list(l.words)
 	if len(servers) > 0 {
-		elsewhere := func(of leadership,
-			_ uint64) bool {
+		elsewhere := func(of leadership, _ uint64) bool {
 			return !slices.Contains(servers, of.server)
 		}
 		maps.DeleteFunc(before, elsewhere)

@@ -90,6 +90,10 @@ func (s *scene) await(l *line) {
 				ok, why := s.c.Process(i).Ready()
 				return !ok && strings.Contains(why, strings.ReplaceAll(l.options["because"], "_",
 					" "))
+			case "failed":
+				return s.c.Process(i).Err() != nil
+			case "joined":
+				return s.c.Process(i).NodeID() != 0
 			case "leading":
 				return s.leads(i)
 			case "not-leading":

@@ -99,7 +99,11 @@ type scene struct {
 	servers map[string]int
 	terms   map[leadership]uint64
 	mounts  map[string]func()
-	printed strings.Builder
+	// nodes are the ids that servers had when the script noted them; coreAlone are the servers that
+	// are started without the role of a node.
+	nodes     map[int]uint64
+	coreAlone map[int]bool
+	printed   strings.Builder
 }
 
 // guest is a client and its host.
@@ -110,7 +114,8 @@ type guest struct {
 
 func play(t *testing.T, script string) string {
 	s := &scene{t: t, clients: make(map[string]*guest), servers: make(map[string]int),
-		mounts: make(map[string]func())}
+		mounts: make(map[string]func()), nodes: make(map[int]uint64),
+		coreAlone: make(map[int]bool)}
 	s.run(strings.Split(script, "\n"))
 	return s.printed.String()
 }

@@ -98,7 +98,7 @@ func TestAReadThatWaitsIsNoLoss(t *testing.T) {
 
 // A read that looks for a leader, and waits there at a lock, leaves the partition to the other
 // requests of its client.
-func TestAReadThatWaitsHoldsUpNobodyElse(t *testing.T) {
+func TestAReadThatWaitsHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		c, locked, free := stuck(t, true)
