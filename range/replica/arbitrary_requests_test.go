@@ -35,8 +35,8 @@ func TestArbitraryRequests(t *testing.T) {
 	}
 }
 
-// hostile are clients of a partition with two replicas that send what they like. What is proposed is
-// applied at once by the leader, and in the end by the other one.
+// hostile are clients of a partition with two replicas that send what they like. What is proposed
+// is applied at once by the leader, and in the end by the other one.
 type hostile struct {
 	*testing.T
 	*arbitrary
@@ -59,11 +59,12 @@ func newHostile(t *testing.T, seed uint64) *hostile {
 	h.m.catchUp(-1)
 	h.c.auto = true
 	h.c.physical.Advance(time.Second)
-	h.arbitrary = &arbitrary{Rand: rand.New(rand.NewPCG(seed, 1)), now: h.m.Now, epochNumber: func() uint64 {
-		h.m.replica.mu.Lock()
-		defer h.m.replica.mu.Unlock()
-		return h.m.replica.mu.leadership.number
-	}}
+	h.arbitrary = &arbitrary{Rand: rand.New(rand.NewPCG(seed, 1)), now: h.m.Now,
+		epochNumber: func() uint64 {
+			h.m.replica.mu.Lock()
+			defer h.m.replica.mu.Unlock()
+			return h.m.replica.mu.leadership.number
+		}}
 	return h
 }
 

@@ -17,8 +17,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// reportCPU reports the processor time of an operation, which says more than wall time on a machine that others use too. It is
-// to be deferred right before the loop.
+// reportCPU reports the processor time of an operation, which says more than wall time on a machine
+// that others use too. It is to be deferred right before the loop.
 func reportCPU(b *testing.B) func() {
 	start := cpuTime()
 	return func() { b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op") }

@@ -18,7 +18,8 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// instantGroup commits what is proposed at once, and has it applied when deliver is called, as an apply worker would.
+// instantGroup commits what is proposed at once, and has it applied when deliver is called, as an
+// apply worker would.
 type instantGroup struct {
 	mu      sync.Mutex
 	entries []group.Entry
@@ -70,7 +71,8 @@ func benchReplica(b testing.TB) (*Replica, *instantGroup, func()) {
 		b.Fatal(err)
 	}
 	g := &instantGroup{}
-	r, err := New(Config{Partition: testPartition(1), ReplicaID: 1, State: state, Group: g, Node: node})
+	r, err := New(Config{Partition: testPartition(1), ReplicaID: 1, State: state,
+		Group: g, Node: node})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -90,13 +92,15 @@ func benchReplica(b testing.TB) (*Replica, *instantGroup, func()) {
 
 func put(i int, sequence uint64, session *kvpb.Timestamp) *kvpb.Request {
 	return &kvpb.Request{Id: sequence, Generation: 1, Term: 1, Sequence: sequence, Session: session,
-		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: fmt.Appendf(nil, "key-%09d", i*7919%100_000), Value: make([]byte, 256)}}}
+		Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: fmt.Appendf(nil, "key-%09d",
+			i*7919%100_000), Value: make([]byte, 256)}}}
 }
 
 // BenchmarkPut is one small put through evaluation and apply on the leader; n writes share an
 // entry. With held there are so many spans that transactions hold, elsewhere in the partition.
 func BenchmarkPut(b *testing.B) {
-	for _, c := range []struct{ n, held int }{{n: 1}, {n: 8}, {n: 64}, {n: 8, held: 1}, {n: 8, held: 256}} {
+	for _, c := range []struct{ n, held int }{{n: 1}, {n: 8}, {n: 64}, {n: 8, held: 1},
+		{n: 8, held: 256}} {
 		n, name := c.n, fmt.Sprintf("share=%d", c.n)
 		if c.held > 0 {
 			name += fmt.Sprintf(",held=%d", c.held)
@@ -105,7 +109,8 @@ func BenchmarkPut(b *testing.B) {
 			r, g, done := benchReplica(b)
 			defer done()
 			for i := range c.held {
-				span := []*kvpb.KeySpan{{Start: fmt.Appendf(nil, "held-%04d", i), End: fmt.Appendf(nil, "held-%04d-", i)}}
+				span := []*kvpb.KeySpan{{Start: fmt.Appendf(nil, "held-%04d", i),
+					End: fmt.Appendf(nil, "held-%04d-", i)}}
 				r.mu.locks.AcquireSpans(eachSpan(span), txn.Info{ID: txn.ID{byte(i), 1}}, concurrency.State{})
 			}
 			reply := func(*kvpb.Response) {}
@@ -121,7 +126,8 @@ func BenchmarkPut(b *testing.B) {
 			for i := 0; i < b.N; {
 				pending = pending[:0]
 				for ; len(pending) < n && i < b.N; i++ {
-					pending = append(pending, Pending{Client: 1, Request: requests[i], Reply: reply, Arrived: time.Now()})
+					pending = append(pending, Pending{Client: 1, Request: requests[i], Reply: reply,
+						Arrived: time.Now()})
 				}
 				r.Submit(pending)
 				for g.deliver() {
@@ -143,7 +149,8 @@ func BenchmarkFollowerApply(b *testing.B) {
 			for i := 0; i < b.N; {
 				pending = pending[:0]
 				for ; len(pending) < n && i < b.N; i++ {
-					pending = append(pending, Pending{Client: 1, Request: put(i, uint64(i+1), session), Reply: func(*kvpb.Response) {}, Arrived: time.Now()})
+					pending = append(pending, Pending{Client: 1, Request: put(i, uint64(i+1), session),
+						Reply: func(*kvpb.Response) {}, Arrived: time.Now()})
 				}
 				r.Submit(pending)
 				for g.deliver() {
@@ -168,7 +175,8 @@ func BenchmarkFollowerApply(b *testing.B) {
 func benchFilled(b testing.TB, keys int) (*Replica, func()) {
 	r, g, done := benchReplica(b)
 	for i := range keys {
-		r.Submit([]Pending{{Client: 1, Request: put(i, uint64(i+1), nil), Reply: func(*kvpb.Response) {}, Arrived: time.Now()}})
+		r.Submit([]Pending{{Client: 1, Request: put(i, uint64(i+1), nil), Reply: func(*kvpb.Response) {},
+			Arrived: time.Now()}})
 		for g.deliver() {
 		}
 	}
@@ -189,13 +197,15 @@ func BenchmarkGet(b *testing.B) {
 	}
 	requests := make([]*kvpb.Request, 1000)
 	for i := range requests {
-		requests[i] = &kvpb.Request{Generation: 1, Term: 1, Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: fmt.Appendf(nil, "key-%09d", i*97)}}}
+		requests[i] = &kvpb.Request{Generation: 1, Term: 1,
+			Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: fmt.Appendf(nil, "key-%09d", i*97)}}}
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	defer reportCPU(b)()
 	for i := range b.N {
-		r.Submit([]Pending{{Client: 1, Request: requests[i%len(requests)], Reply: reply, Arrived: time.Time{}}})
+		r.Submit([]Pending{{Client: 1, Request: requests[i%len(requests)], Reply: reply,
+			Arrived: time.Time{}}})
 	}
 }
 
@@ -214,7 +224,9 @@ func BenchmarkScan(b *testing.B) {
 	b.ResetTimer()
 	defer reportCPU(b)()
 	for i := range b.N {
-		q := &kvpb.Request{Generation: 1, Term: 1, Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: fmt.Appendf(nil, "key-%09d", i*97%90_000), MaxRows: 100}}}
+		q := &kvpb.Request{Generation: 1, Term: 1,
+			Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: fmt.Appendf(nil, "key-%09d",
+				i*97%90_000), MaxRows: 100}}}
 		r.Submit([]Pending{{Client: 1, Request: q, Reply: reply}})
 		<-answered
 	}

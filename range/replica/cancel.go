@@ -9,8 +9,8 @@ import (
 
 // What becomes of requests that are not to wait for locks any longer.
 
-// disconnected says that a request which is to acquire locks has waited for one, and that its client
-// is not connected any more.
+// disconnected says that a request which is to acquire locks has waited for one, and that its
+// client is not connected any more.
 func (e *evaluation) disconnected(w *write) bool {
 	if w.conflict() == nil || !e.r.mu.locks.Disconnected(w.waitKind(), w.pending.Client) {
 		return false
@@ -22,11 +22,12 @@ func (e *evaluation) disconnected(w *write) bool {
 // disconnectedError is the answer to a request that no client waits for.
 func (r *Replica) disconnectedError(q *kvpb.Request) *kvpb.Response {
 	return newError(q, kvpb.ErrorCode_LOCKED,
-		"partition %s: the request waited for a lock, and its client is not connected any more; it did not run", r.id)
+		"partition %s: the request waited for a lock, and its client is not connected any more; it did "+
+			"not run", r.id)
 }
 
-// wakeAborted has requests of a transaction that was just aborted here wait for locks no longer. They
-// find the record.
+// wakeAborted has requests of a transaction that was just aborted here wait for locks no longer.
+// They find the record.
 func (e *evaluation) wakeAborted(of txn.ID) {
 	r := e.r
 	r.mu.Lock()
@@ -36,8 +37,8 @@ func (e *evaluation) wakeAborted(of txn.ID) {
 	}
 }
 
-// refusedAborted answers a Prepare that waited when its transaction was aborted here. It returns false
-// if there is nothing to answer.
+// refusedAborted answers a Prepare that waited when its transaction was aborted here. It returns
+// false if there is nothing to answer.
 func (e *evaluation) refusedAborted(w *write) (bool, error) {
 	if !w.x.history.Aborted {
 		return false, nil
@@ -46,19 +47,21 @@ func (e *evaluation) refusedAborted(w *write) (bool, error) {
 	if err != nil || !record.Decided() || record.State != kvpb.TransactionState_ABORTED {
 		return false, err
 	}
-	refusal := &kvpb.Response{Id: w.pending.Request.Id, Error: e.r.abortedError(w.transaction(), record)}
+	refusal := &kvpb.Response{Id: w.pending.Request.Id,
+		Error: e.r.abortedError(w.transaction(), record)}
 	e.answerRead(w, refusal, sequence)
 	return true, nil
 }
 
 // cancelCommitted has requests of a transaction that has just committed here in one phase wait for
 // locks no longer. Its client does not wait for them any more: it has cancelled them, which this
-// partition was not told. The transaction leaves no record, so a lock that one of them got would stand
-// until the transaction is taken for abandoned.
+// partition was not told. The transaction leaves no record, so a lock that one of them got would
+// stand until the transaction is taken for abandoned.
 func (e *evaluation) cancelCommitted(of txn.ID) {
 	for _, p := range e.cancel(func(id txn.ID) bool { return id == of }) {
 		w := writeOf(p)
-		e.refuse(w, command.Invalid("transaction %s commits without this request, which waits for a lock; it did not run", of).
+		e.refuse(w, command.Invalid("transaction %s commits without this request, which waits for a "+
+			"lock; it did not run", of).
 			Response(w.pending.Request))
 	}
 }
@@ -83,7 +86,8 @@ func (e *evaluation) cancelAborted(all ...*kvpb.Resolution) {
 		record := &txn.Record{State: status.State, Reason: status.Reason}
 		record.Wounder, record.Wanted = txn.WoundOf(status)
 		record.Limit = txn.LimitOf(status)
-		e.refuse(w, &kvpb.Response{Id: w.pending.Request.Id, Error: e.r.abortedError(w.transaction(), record)})
+		e.refuse(w, &kvpb.Response{Id: w.pending.Request.Id,
+			Error: e.r.abortedError(w.transaction(), record)})
 	}
 }
 

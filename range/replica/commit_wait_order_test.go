@@ -29,7 +29,8 @@ func newWaitingServer(t *testing.T, present *hlc.Manual, off, known time.Duratio
 	s.c.elect(s.m)
 	s.m.catchUp(-1)
 	at := &kvpb.Timestamp{Wall: uint64(epoch)}
-	s.transactions = map[string]*kvpb.Transaction{"T": {Id: transactionID("T"), Keyspace: 7, Anchor: []byte("k"), Begun: at, Started: at}}
+	s.transactions = map[string]*kvpb.Transaction{"T": {Id: transactionID("T"), Keyspace: 7,
+		Anchor: []byte("k"), Begun: at, Started: at}}
 	return s
 }
 
@@ -55,8 +56,9 @@ func (s *waitingServer) ask(lines ...string) *kvpb.Response {
 	return nil
 }
 
-// TestCommitsThatWaitAreInTheOrderOfRealTime: of two commits that wait, on servers each of which knows how far its clock may be off, the one
-// that is requested when the other is known has the later timestamp, although its server's clock is behind.
+// TestCommitsThatWaitAreInTheOrderOfRealTime: of two commits that wait, on servers each of which
+// knows how far its clock may be off, the one that is requested when the other is known has the
+// later timestamp, although its server's clock is behind.
 func TestCommitsThatWaitAreInTheOrderOfRealTime(t *testing.T) {
 	ways := map[string]func(*waitingServer) hlc.Timestamp{
 		"one phase": func(s *waitingServer) hlc.Timestamp {
@@ -94,15 +96,18 @@ func TestCommitsThatWaitAreInTheOrderOfRealTime(t *testing.T) {
 func (s *waitingServer) end(prepared *kvpb.Response) hlc.Timestamp {
 	at := prepared.GetPrepare().Prepared
 	s.id++
-	q := &kvpb.Request{Id: s.id, Partition: 100, Generation: 1, Term: s.c.term, Sequence: s.id, Command: &kvpb.Request_EndTransaction{
-		EndTransaction: &kvpb.EndTransactionRequest{Transaction: s.transactions["T"], Commit: true, CommitTimestamp: at, CommitWait: true}}}
+	q := &kvpb.Request{Id: s.id, Partition: 100, Generation: 1, Term: s.c.term, Sequence: s.id,
+		Command: &kvpb.Request_EndTransaction{
+			EndTransaction: &kvpb.EndTransactionRequest{Transaction: s.transactions["T"], Commit: true,
+				CommitTimestamp: at, CommitWait: true}}}
 	s.m.replica.Submit([]Pending{{Client: 1, Request: q, Reply: s.answers.reply, Arrived: time.Now()}})
 	s.m.commit(-1)
 	s.m.catchUp(-1)
 	return rpc.FromTimestamp(s.ask().GetEndTransaction().Status.Timestamp)
 }
 
-// TestLocksAreLaidInThePresent: a lock that is only read under does not wait for the clocks, so its timestamp is not ahead of them.
+// TestLocksAreLaidInThePresent: a lock that is only read under does not wait for the clocks, so its
+// timestamp is not ahead of them.
 func TestLocksAreLaidInThePresent(t *testing.T) {
 	s := newWaitingServer(t, hlc.NewManual(epoch), 0, 50*time.Millisecond)
 	s.m.replica.SetCommitWait(true)
@@ -112,8 +117,9 @@ func TestLocksAreLaidInThePresent(t *testing.T) {
 	}
 }
 
-// TestNextLeaderIsAboveCommitsThatWait: a leader has read at a timestamp that another server, with a clock as far off as may be, has given to a
-// commit that waits. The next leader's clock is as far behind as may be, and it writes above that read.
+// TestNextLeaderIsAboveCommitsThatWait: a leader has read at a timestamp that another server, with
+// a clock as far off as may be, has given to a commit that waits. The next leader's clock is as far
+// behind as may be, and it writes above that read.
 func TestNextLeaderIsAboveCommitsThatWait(t *testing.T) {
 	s := &scenario{t: t, c: newTestCluster(t, 2, Limits{})}
 	defer s.close()
@@ -146,7 +152,8 @@ func TestNextLeaderIsAboveCommitsThatWait(t *testing.T) {
 	}
 	submit(first, "scan a z", given)
 	lead(next)
-	if at := rpc.FromTimestamp(submit(next, "put k v", hlc.Timestamp{}).GetPut().Version); at.LessEq(given) {
+	if at := rpc.FromTimestamp(submit(next, "put k v", hlc.Timestamp{}).GetPut().Version); at.LessEq(
+		given) {
 		t.Errorf("written at %s, where nothing was read at %s", stamp(at), stamp(given))
 	}
 }

@@ -137,8 +137,9 @@ func (g *busyGroup) reelect() {
 	g.replicas[0].LeadershipChanged(group.Leadership{Term: term, Leader: 1, IsLeader: true})
 }
 
-// Clients write, swap, read and scan a few hot keys from many goroutines, while leadership and lease come and go. Everything
-// read is at least as new as what was known before, retries are applied once, and the follower ends up the same.
+// Clients write, swap, read and scan a few hot keys from many goroutines, while leadership and
+// lease come and go. Everything read is at least as new as what was known before, retries are
+// applied once, and the follower ends up the same.
 func TestConcurrentClients(t *testing.T) {
 	g := &busyGroup{leased: true}
 	g.changed.L = &g.mu
@@ -152,7 +153,8 @@ func TestConcurrentClients(t *testing.T) {
 		if err := node.Prepare(); err != nil {
 			t.Fatal(err)
 		}
-		r, err := New(Config{Partition: testPartition(2), ReplicaID: keys.ReplicaID(i + 1), State: state, Group: g, Node: node})
+		r, err := New(Config{Partition: testPartition(2), ReplicaID: keys.ReplicaID(i + 1), State: state,
+			Group: g, Node: node})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,15 +224,18 @@ func runClient(t *testing.T, g *busyGroup, known *knowledge, client uint64) {
 	call := func(q *kvpb.Request) *kvpb.Response {
 		for {
 			_, term := g.Leader()
-			attempt := &kvpb.Request{Id: q.Id, Generation: 1, Term: term, Sequence: q.Sequence, Session: q.Session, Command: q.Command}
-			g.replicas[0].Submit([]Pending{{Client: client, Request: attempt, Arrived: time.Now(), Reply: func(r *kvpb.Response) { answers <- kept(r) }}})
+			attempt := &kvpb.Request{Id: q.Id, Generation: 1, Term: term, Sequence: q.Sequence,
+				Session: q.Session, Command: q.Command}
+			g.replicas[0].Submit([]Pending{{Client: client, Request: attempt, Arrived: time.Now(),
+				Reply: func(r *kvpb.Response) { answers <- kept(r) }}})
 			response := <-answers
 			session = hlc.Max(session, rpc.FromTimestamp(response.Now))
 			if response.Error == nil {
 				return response
 			}
 			switch response.Error.Code {
-			case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_OVERLOADED:
+			case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_NO_QUORUM,
+				kvpb.ErrorCode_OVERLOADED:
 			default:
 				t.Errorf("%s", describe(response))
 				return response
@@ -247,7 +252,8 @@ func runClient(t *testing.T, g *busyGroup, known *knowledge, client uint64) {
 		var version *kvpb.Timestamp
 		switch random.IntN(5) {
 		case 0, 1:
-			q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: key, Value: fmt.Appendf(nil, "%d-%d", client, i)}}
+			q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: key,
+				Value: fmt.Appendf(nil, "%d-%d", client, i)}}
 			version = call(q).GetPut().GetVersion()
 		case 2:
 			q.Session = nil

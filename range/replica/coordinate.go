@@ -29,8 +29,8 @@ func (c coordination) Believe(ts hlc.Timestamp) bool { return c.e.r.checkAhead(t
 // Future implements command.Coordination.
 func (c coordination) Future(start hlc.Timestamp) bool { return c.e.isFuture(start) }
 
-// Present implements command.Coordination. It is after the request's timestamps were merged into the
-// clock.
+// Present implements command.Coordination. It is after the request's timestamps were merged into
+// the clock.
 func (c coordination) Present() txn.Present {
 	r := c.e.r
 	clock := r.node.Clock

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// TestOnlyOthersAreACrowd: a large transaction is told that others use the node, and that somebody waits for its locks, and what it does
-// itself does not count.
+// TestOnlyOthersAreACrowd: a large transaction is told that others use the node, and that somebody
+// waits for its locks, and what it does itself does not count.
 func TestOnlyOthersAreACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newManyLocks(t, 1000)
@@ -20,8 +20,9 @@ func TestOnlyOthersAreACrowd(t *testing.T) {
 		keys, wanted := 0, false
 		lay := func(patient bool) bool {
 			keys++
-			q := &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: l.of, Patient: patient,
-				Mutations: []*kvpb.Mutation{{Key: []byte{'m', byte(keys)}, Value: []byte("v")}}}}}
+			q := &kvpb.Request{Command: &kvpb.Request_Prepare{
+				Prepare: &kvpb.PrepareRequest{Transaction: l.of, Patient: patient,
+					Mutations: []*kvpb.Mutation{{Key: []byte{'m', byte(keys)}, Value: []byte("v")}}}}}
 			l.m.node.Asked([]*kvpb.Request{q}, time.Now())
 			l.submit(q)
 			answers := l.answers()
@@ -36,7 +37,8 @@ func TestOnlyOthersAreACrowd(t *testing.T) {
 			{}, {Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Patient: true}}},
 			{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{}}},
 			{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{}}},
-			{Command: &kvpb.Request_HeartbeatTransaction{HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{}}},
+			{Command: &kvpb.Request_HeartbeatTransaction{
+				HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{}}},
 			{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{}}},
 		} {
 			if l.m.node.Asked([]*kvpb.Request{own}, time.Now()); lay(true) {
@@ -71,8 +73,8 @@ func TestOnlyOthersAreACrowd(t *testing.T) {
 	})
 }
 
-// TestTheAnchorTellsWhoIsWanted: a transaction hears with its heartbeats that somebody waits for locks of its, in whatever partition, but not of the
-// large transactions that do.
+// TestTheAnchorTellsWhoIsWanted: a transaction hears with its heartbeats that somebody waits for
+// locks of its, in whatever partition, but not of the large transactions that do.
 func TestTheAnchorTellsWhoIsWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newManyLocks(t, 1000)
@@ -86,11 +88,13 @@ func TestTheAnchorTellsWhoIsWanted(t *testing.T) {
 			return answers[0]
 		}
 		beat := func() bool {
-			return ask(&kvpb.Request{Command: &kvpb.Request_HeartbeatTransaction{HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{
-				Transaction: l.of}}}).GetHeartbeatTransaction().Wanted
+			return ask(&kvpb.Request{Command: &kvpb.Request_HeartbeatTransaction{
+				HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{
+					Transaction: l.of}}}).GetHeartbeatTransaction().Wanted
 		}
 		push := func(awaited bool) {
-			ask(&kvpb.Request{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{Pushee: l.of, Seen: l.of.Begun, Kind: kvpb.PushRequest_STATUS, Awaited: awaited}}})
+			ask(&kvpb.Request{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{Pushee: l.of,
+				Seen: l.of.Begun, Kind: kvpb.PushRequest_STATUS, Awaited: awaited}}})
 		}
 		if beat() {
 			t.Error("wanted before anybody asked")
@@ -105,9 +109,11 @@ func TestTheAnchorTellsWhoIsWanted(t *testing.T) {
 		for _, patient := range []bool{true, false} {
 			awaited := !patient
 			late := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1500*time.Millisecond)})
-			other := &kvpb.Transaction{Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("b"), Begun: late, Started: late}
-			l.send(&kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: other, Patient: patient,
-				Mutations: []*kvpb.Mutation{{Key: []byte("k000007"), Value: []byte("v")}}}}})
+			other := &kvpb.Transaction{Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("b"),
+				Begun: late, Started: late}
+			l.send(&kvpb.Request{Command: &kvpb.Request_Prepare{
+				Prepare: &kvpb.PrepareRequest{Transaction: other, Patient: patient,
+					Mutations: []*kvpb.Mutation{{Key: []byte("k000007"), Value: []byte("v")}}}}})
 			l.c.settle()
 			asked := l.m.pusher.take("")
 			if len(asked) == 0 || asked[len(asked)-1].request.Awaited != awaited {

@@ -49,13 +49,15 @@ func TestDestroyTogether(t *testing.T) {
 		p := testPartition(1)
 		p.Id, p.Start = uint64(1000+i), keys.HashPrefix(7, uint16(i))
 		p.Hash, p.PrefixLength, p.End = uint32(i), keys.HashPrefixLength, keys.PrefixEnd(p.Start)
-		r, err := New(Config{Partition: p, ReplicaID: 1, State: state, Group: c.members[0], Node: c.members[0].node})
+		r, err := New(Config{Partition: p, ReplicaID: 1, State: state, Group: c.members[0],
+			Node: c.members[0].node})
 		if err != nil {
 			t.Fatal(err)
 		}
 		replicas = append(replicas, r)
 		key := fmt.Appendf(p.Start[:len(p.Start):len(p.Start)], "key %d", i)
-		if err := b.Set(keys.AppendTimestamp(keys.DataKey(key), hlc.Timestamp{Wall: 5}), []byte("value"), nil); err != nil {
+		if err := b.Set(keys.VersionedKey(key, hlc.Timestamp{Wall: 5}), []byte("value"),
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +95,8 @@ func TestDestroyTogether(t *testing.T) {
 		}
 		replicas[i].Close()
 	}
-	crashed, err := engine.OpenState(engine.Options{FS: mem.CrashClone(vfs.CrashCloneCfg{}), Dir: "state"})
+	crashed, err := engine.OpenState(engine.Options{FS: mem.CrashClone(vfs.CrashCloneCfg{}),
+		Dir: "state"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,17 +28,23 @@ func TestRefusalsSayWhatIsSo(t *testing.T) {
 		code kvpb.ErrorCode
 		says string
 	}{
-		{"not the leader", nil, func() *kvpb.Response { return m.replica.notLeader(q) }, kvpb.ErrorCode_NOT_LEADER, "node n12 leads it, at term 1"},
-		{"no node is down", nil, func() *kvpb.Response { return m.replica.unconfirmed(q, timeout) }, kvpb.ErrorCode_NODE_UNHEALTHY, "none of them is known to be down"},
-		{"one node is down", []keys.NodeID{12}, func() *kvpb.Response { return m.replica.unconfirmed(q, timeout) }, kvpb.ErrorCode_NODE_UNHEALTHY, "did not confirm"},
-		{"two nodes are down", []keys.NodeID{12, 13}, func() *kvpb.Response { return m.replica.unconfirmed(q, timeout) },
+		{"not the leader", nil, func() *kvpb.Response { return m.replica.notLeader(q) },
+			kvpb.ErrorCode_NOT_LEADER, "node n12 leads it, at term 1"},
+		{"no node is down", nil, func() *kvpb.Response { return m.replica.unconfirmed(q, timeout) },
+			kvpb.ErrorCode_NODE_UNHEALTHY, "none of them is known to be down"},
+		{"one node is down", []keys.NodeID{12},
+			func() *kvpb.Response { return m.replica.unconfirmed(q, timeout) },
+			kvpb.ErrorCode_NODE_UNHEALTHY, "did not confirm"},
+		{"two nodes are down", []keys.NodeID{12, 13},
+			func() *kvpb.Response { return m.replica.unconfirmed(q, timeout) },
 			kvpb.ErrorCode_NO_QUORUM, "2 of its 3 replicas, on node n12 and node n13, are silent"},
 	} {
 		clear(down)
 		for _, n := range c.down {
 			down[n] = true
 		}
-		if e := c.ask().Error; e.Code != c.code || !strings.Contains(e.Message, c.says) || strings.Contains(e.Message, "see the leader given") {
+		if e := c.ask().Error; e.Code != c.code || !strings.Contains(e.Message, c.says) ||
+			strings.Contains(e.Message, "see the leader given") {
 			t.Errorf("%s: %s: %s\nwant %s, and in it %q", c.name, e.Code, e.Message, c.code, c.says)
 		}
 	}

@@ -121,13 +121,15 @@ func (r *Replica) evaluateQueue(pass Pass) {
 // release gives the evaluation back.
 func (e *evaluation) release() {
 	e.Reset()
-	*e = evaluation{Evaluation: e.Evaluation, writes: e.writes[:0], ready: e.ready[:0], again: e.again[:0]}
+	*e = evaluation{Evaluation: e.Evaluation, writes: e.writes[:0], ready: e.ready[:0],
+		again: e.again[:0]}
 	evaluations.Put(e)
 }
 
 // takesLocked says that a write can be evaluated on top of what is in the open proposal.
 func (e *evaluation) takesLocked(w *write) bool {
-	return !w.alone() && e.size+w.size <= e.r.node.MaxEntryBytes && len(e.proposal.answers) < openAnswers
+	return !w.alone() && e.size+w.size <= e.r.node.MaxEntryBytes &&
+		len(e.proposal.answers) < openAnswers
 }
 
 // openAnswers bounds what one open proposal takes in.
@@ -183,7 +185,8 @@ func (e *evaluation) take() step {
 		e.proposal = &pendingEntry{
 			sequence: r.mu.sequence, term: e.epoch.term, gathering: gathering{opened: time.Now()},
 		}
-		e.kind, e.delta, e.highest, e.internal = proposal.KindWrite, proposal.Delta{}, hlc.Timestamp{}, proposal.Entry{}
+		e.kind, e.delta, e.highest, e.internal = proposal.KindWrite, proposal.Delta{}, hlc.Timestamp{},
+			proposal.Entry{}
 		r.mu.building = e.proposal
 		e.over = false
 	}
@@ -230,7 +233,8 @@ func (e *evaluation) staysOpen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := e.proposal
-	return r.mu.leadership.is(e.epoch) && (len(p.answers) > 0 || len(p.writes) > 0 || p.effects) && r.waitsLocked(e)
+	return r.mu.leadership.is(e.epoch) && (len(p.answers) > 0 || len(p.writes) > 0 || p.effects) &&
+		r.waitsLocked(e)
 }
 
 // answerReady answers what waits for nothing.
@@ -346,7 +350,8 @@ func (e *evaluation) refuse(w *write, response *kvpb.Response) {
 
 // answerApplied answers a write with what is true once the proposal being built has been applied.
 func (e *evaluation) answerApplied(w *write, response *kvpb.Response) {
-	e.proposal.answers = append(e.proposal.answers, answer{pending: w.pending, command: w.command, response: response, hold: e.Hold})
+	e.proposal.answers = append(e.proposal.answers, answer{pending: w.pending, command: w.command,
+		response: response, hold: e.Hold})
 }
 
 // answerRead answers a write that writes nothing, because of what was read. sequence is of the
@@ -419,7 +424,8 @@ func (e *evaluation) carryOut(w *write) {
 		if err == nil && ok && e.Record != nil {
 			err = e.Record(ts, e.batch)
 		}
-		if err = e.wrote(w, ok, err, func() *kvpb.Response { return e.Respond(&e.Result, q, ts) }); err != nil {
+		if err = e.wrote(w, ok, err,
+			func() *kvpb.Response { return e.Respond(&e.Result, q, ts) }); err != nil {
 			e.refuse(w, e.r.readError(q, err))
 		}
 	}
@@ -538,12 +544,15 @@ func (e *evaluation) checkSession(w *write) *kvpb.Response {
 		return r.unsureClock(q)
 	}
 	if !r.checkAhead(w.session, e.Clock) {
-		return command.Refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the session's timestamp %s is too far ahead of this server's clock; check the time synchronisation of the servers",
+		return command.Refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW,
+			"partition %s: the session's timestamp %s is too far ahead of this server's clock; check the "+
+				"time synchronisation of the servers",
 			r.id, w.session), w.session, hlc.Timestamp{})
 	}
 	if threshold := *r.threshold.Load(); !w.session.IsZero() && w.session.Less(threshold) {
 		return command.Refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
-			"partition %s: the session's timestamp %s is older than what is kept (since %s), so a retry could not be told from a first attempt; begin a new session from `now`",
+			"partition %s: the session's timestamp %s is older than what is kept (since %s), so a retry "+
+				"could not be told from a first attempt; begin a new session from `now`",
 			r.id, w.session, threshold), w.session, threshold)
 	}
 	return nil

@@ -31,9 +31,11 @@ func sampleEntries(t testing.TB) [][]byte {
 			r.node.Pool.workers.Wait()
 		}
 	}
-	submit(&kvpb.Request{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("k"), Value: []byte("v")}}})
-	submit(&kvpb.Request{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{Operations: []*kvpb.WriteOperation{
-		{Key: []byte("a"), Value: make([]byte, 300)}, {Key: []byte("b"), Delete: true}}}}})
+	submit(&kvpb.Request{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("k"),
+		Value: []byte("v")}}})
+	submit(&kvpb.Request{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{
+		Operations: []*kvpb.WriteOperation{
+			{Key: []byte("a"), Value: make([]byte, 300)}, {Key: []byte("b"), Delete: true}}}}})
 	submit(&kvpb.Request{Command: &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{}}})
 	var samples [][]byte
 	for _, e := range g.kept {
@@ -58,7 +60,8 @@ func TestEntriesOfLeaderDecode(t *testing.T) {
 	}
 }
 
-// An entry that is not one marks the replica failed; it does not panic, and nothing of it is applied.
+// An entry that is not one marks the replica failed; it does not panic, and nothing of it is
+// applied.
 func FuzzApply(f *testing.F) {
 	for _, sample := range sampleEntries(f) {
 		f.Add(sample)
@@ -86,7 +89,8 @@ func FuzzApply(f *testing.F) {
 }
 
 func FuzzAppliedRecord(f *testing.F) {
-	f.Add((&appliedRecord{index: 5, term: 2, highest: hlc.Timestamp{Wall: 7, Logical: 1}, stats: Stats{1, 2, 3}}).append(nil))
+	f.Add((&appliedRecord{index: 5, term: 2, highest: hlc.Timestamp{Wall: 7, Logical: 1},
+		stats: Stats{1, 2, 3}}).append(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if a, err := decodeApplied(data); err == nil && !bytes.Equal(a.append(nil), data) {
 			t.Fatalf("%x does not encode to itself", data)
@@ -99,7 +103,8 @@ func sampleSnapshot(t testing.TB) (stream []byte, index, term uint64) {
 	r, g, done := benchReplica(t)
 	defer done()
 	for i := range 5 {
-		r.Submit([]Pending{{Client: 1, Request: put(i, uint64(i+1), nil), Reply: func(*kvpb.Response) {}, Arrived: time.Now()}})
+		r.Submit([]Pending{{Client: 1, Request: put(i, uint64(i+1), nil), Reply: func(*kvpb.Response) {},
+			Arrived: time.Now()}})
 		for g.deliver() {
 		}
 	}

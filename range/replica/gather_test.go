@@ -24,7 +24,8 @@ type line struct {
 
 // newLine has n of them ask for it.
 func newLine(t *testing.T, n int) *line {
-	l := &line{manyLocks: &manyLocks{c: newTestCluster(t, 1, Limits{})}, t: t, asked: make(map[uint64]int), committed: make([]bool, n)}
+	l := &line{manyLocks: &manyLocks{c: newTestCluster(t, 1, Limits{})}, t: t,
+		asked: make(map[uint64]int), committed: make([]bool, n)}
 	l.m = l.c.members[0]
 	l.c.elect(l.m)
 	l.m.catchUp(-1)
@@ -33,7 +34,8 @@ func newLine(t *testing.T, n int) *line {
 	l.c.physical.Advance(time.Second)
 	for i := range n {
 		began := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch, Logical: uint32(i)})
-		l.of = append(l.of, &kvpb.Transaction{Id: transactionID(fmt.Sprintf("T%d", i)), Keyspace: 7, Anchor: []byte("a"), Begun: began, Started: began})
+		l.of = append(l.of, &kvpb.Transaction{Id: transactionID(fmt.Sprintf("T%d", i)), Keyspace: 7,
+			Anchor: []byte("a"), Begun: began, Started: began})
 		l.ask(i, &kvpb.PrepareRequest{Transaction: l.of[i], Volatile: true, ReturnValues: true,
 			Mutations: []*kvpb.Mutation{{Key: []byte("k"), Kind: kvpb.Mutation_LOCK}}})
 	}
@@ -75,8 +77,10 @@ func (l *line) answered() (turn int, granted *kvpb.PrepareResponse) {
 func (l *line) commit(i int, granted *kvpb.PrepareResponse) {
 	l.counter++
 	value := fmt.Append(nil, l.counter)
-	l.ask(i, &kvpb.PrepareRequest{Transaction: l.of[i], Mutations: []*kvpb.Mutation{{Key: []byte("k"), Value: value}, {Key: []byte("j"), Value: value}},
-		OnePhase: &kvpb.OnePhase{Reads: &kvpb.ReadSet{At: granted.Prepared, Keys: [][]byte{[]byte("k")}, Leadership: granted.Leadership}}})
+	l.ask(i, &kvpb.PrepareRequest{Transaction: l.of[i],
+		Mutations: []*kvpb.Mutation{{Key: []byte("k"), Value: value}, {Key: []byte("j"), Value: value}},
+		OnePhase: &kvpb.OnePhase{Reads: &kvpb.ReadSet{At: granted.Prepared, Keys: [][]byte{[]byte("k")},
+			Leadership: granted.Leadership}}})
 }
 
 func (l *line) done() (n int) {
@@ -88,7 +92,8 @@ func (l *line) done() (n int) {
 	return n
 }
 
-// TestALineSharesEntries: the commits of those who stand in a long line share entries, those of a short one do not wait for each other.
+// TestALineSharesEntries: the commits of those who stand in a long line share entries, those of a
+// short one do not wait for each other.
 func TestALineSharesEntries(t *testing.T) {
 	for _, n := range []int{gatherLine / 2, 5 * gatherLine} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -118,14 +123,16 @@ func TestALineSharesEntries(t *testing.T) {
 	}
 }
 
-// TestALineWaitsForNobody: a commit of a long line is answered although the next in the line does nothing with the lock, or somebody else wants
-// to read or write in between.
+// TestALineWaitsForNobody: a commit of a long line is answered although the next in the line does
+// nothing with the lock, or somebody else wants to read or write in between.
 func TestALineWaitsForNobody(t *testing.T) {
 	for name, q := range map[string]*kvpb.Request{
-		"nobody":           nil,
-		"a read":           {Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k")}}},
-		"a put":            {Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("other"), Value: []byte("v")}}},
-		"a range deletion": {Command: &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{Start: []byte("o"), End: []byte("p")}}},
+		"nobody": nil,
+		"a read": {Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k")}}},
+		"a put": {Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("other"),
+			Value: []byte("v")}}},
+		"a range deletion": {Command: &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{
+			Start: []byte("o"), End: []byte("p")}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -159,7 +166,8 @@ func TestALineWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestALineReadsWhatItWrites: who has the lock reads what the one before has written beside it, and does not wait for others to gather.
+// TestALineReadsWhatItWrites: who has the lock reads what the one before has written beside it, and
+// does not wait for others to gather.
 func TestALineReadsWhatItWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 5*gatherLine)
@@ -169,7 +177,8 @@ func TestALineReadsWhatItWrites(t *testing.T) {
 		if turn < 0 || l.done() != 0 {
 			t.Fatalf("the lock went to %d, %d commits were answered", turn, l.done())
 		}
-		l.send(&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("j"), At: granted.Prepared,
+		l.send(&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("j"),
+			At:      granted.Prepared,
 			Context: &kvpb.ReadContext{Transaction: l.of[turn].Id, Begun: l.of[turn].Begun}}}})
 		synctest.Wait()
 		read := ""

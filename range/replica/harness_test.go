@@ -86,7 +86,8 @@ type member struct {
 	dir     string
 	node    *Node
 	pusher  *testPusher
-	// settled are the transactions whose participants answer, and asked are those that they were asked about.
+	// settled are the transactions whose participants answer, and asked are those that they were
+	// asked about.
 	settled  map[string]bool
 	resolved []string
 	skew     time.Duration
@@ -154,12 +155,14 @@ func (m *member) monotonic() int64 { return m.cluster.physical.Now() - int64(m.s
 
 func (m *member) open(replicas int) {
 	t := m.cluster.t
-	state, err := engine.OpenState(engine.Options{FS: m.fs, Dir: m.dir, CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
+	state, err := engine.OpenState(engine.Options{FS: m.fs, Dir: m.dir, CacheBytes: 1 << 20,
+		MemTableBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.state = state
-	r, err := New(Config{Partition: testPartition(replicas), ReplicaID: m.id, State: state, Group: m, Node: m.node})
+	r, err := New(Config{Partition: testPartition(replicas), ReplicaID: m.id, State: state, Group: m,
+		Node: m.node})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +322,8 @@ func (m *member) drop(n int) {
 	m.proposed = append([]group.Entry(nil), m.proposed[n:]...)
 }
 
-// catchUp applies what is committed, n entries at most (-1: all), each chunk of entries in one call.
+// catchUp applies what is committed, n entries at most (-1: all), each chunk of entries in one
+// call.
 func (m *member) catchUp(n int, chunk ...int) {
 	index, _ := m.replica.Applied()
 	m.cluster.mu.Lock()
@@ -360,7 +364,8 @@ func (m *member) tell(l group.Leadership) {
 	m.replica.LeadershipChanged(l)
 }
 
-// elect makes a member lead at the next term: its log has everything committed, and what others proposed is lost.
+// elect makes a member lead at the next term: its log has everything committed, and what others
+// proposed is lost.
 func (c *testCluster) elect(leader *member) {
 	c.mu.Lock()
 	c.term++
@@ -378,7 +383,8 @@ func (c *testCluster) elect(leader *member) {
 	c.mu.Unlock()
 }
 
-// stamp prints a timestamp as milliseconds since the epoch of the test, with what is finer behind it.
+// stamp prints a timestamp as milliseconds since the epoch of the test, with what is finer behind
+// it.
 func stamp(t hlc.Timestamp) string {
 	if t.IsZero() {
 		return "-"
@@ -394,7 +400,8 @@ func stamp(t hlc.Timestamp) string {
 	return s
 }
 
-// roughStamp is wireStamp without the logical counter, which depends on what else reads the clock meanwhile.
+// roughStamp is wireStamp without the logical counter, which depends on what else reads the clock
+// meanwhile.
 func roughStamp(t *kvpb.Timestamp) string {
 	if t == nil || t.Logical == 0 {
 		return wireStamp(t)
@@ -417,7 +424,8 @@ func describe(response *kvpb.Response) string {
 	fmt.Fprintf(&b, "#%d ", response.Id)
 	if e := response.Error; e != nil {
 		// How often the clock was asked before depends on how the goroutines ran.
-		fmt.Fprintf(&b, "%s: %s", e.Code, clockReading.ReplaceAllString(e.Message, "the clock stands at its time"))
+		fmt.Fprintf(&b, "%s: %s", e.Code, clockReading.ReplaceAllString(e.Message,
+			"the clock stands at its time"))
 		if e.Leader != nil {
 			fmt.Fprintf(&b, " (leader: node %d, term %d)", e.Leader.Node, e.Leader.Term)
 		}
@@ -429,7 +437,8 @@ func describe(response *kvpb.Response) string {
 			if c.Keyspace != 0 {
 				of = fmt.Sprintf(" of keyspace %d", c.Keyspace)
 			}
-			fmt.Fprintf(&b, " (conflict: key %q%s, transaction %s, %s)", c.Key, of, shortID(c.Transaction), c.Reason)
+			fmt.Fprintf(&b, " (conflict: key %q%s, transaction %s, %s)", c.Key, of,
+				shortID(c.Transaction), c.Reason)
 		}
 		if e.Timestamp != nil && e.Code != kvpb.ErrorCode_TIMESTAMP_IN_FUTURE { // the clock's
 			fmt.Fprintf(&b, " (timestamp %s)", wireStamp(e.Timestamp))
@@ -475,7 +484,8 @@ func describe(response *kvpb.Response) string {
 			fmt.Fprintf(&b, " %s=%q(%s)", p.Key, p.Value, stamp(p.Version))
 		}
 		for _, p := range x.MultiGet.Refused {
-			fmt.Fprintf(&b, " %d refuses: %s", p.Partition, describe(&kvpb.Response{Id: response.Id, Error: p.Error}))
+			fmt.Fprintf(&b, " %d refuses: %s", p.Partition,
+				describe(&kvpb.Response{Id: response.Id, Error: p.Error}))
 		}
 		if len(x.MultiGet.Alone) > 0 {
 			fmt.Fprintf(&b, " alone: %d", x.MultiGet.Alone)

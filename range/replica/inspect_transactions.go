@@ -19,8 +19,9 @@ const (
 	maxInspected     = 10_000
 )
 
-// inspectTransactions shows the transactions that have locks here, the ones with the oldest locks first, and who waits for them. Only
-// the leader knows; what it says is for people, so nothing is proved.
+// inspectTransactions shows the transactions that have locks here, the ones with the oldest locks
+// first, and who waits for them. Only the leader knows; what it says is for people, so nothing is
+// proved.
 func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 	only := q.GetInspectTransactions().GetTransaction()
 	most := defaultInspected
@@ -52,7 +53,8 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 		case aborted != nil:
 			m.Transactions = append(m.Transactions, aborted)
 		}
-		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_InspectTransactions{InspectTransactions: m}}
+		return &kvpb.Response{Id: q.Id,
+			Result: &kvpb.Response_InspectTransactions{InspectTransactions: m}}
 	}
 	order := make([]int, len(anchors))
 	for i := range order {
@@ -60,7 +62,8 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		x, y := m.Transactions[a], m.Transactions[b]
-		return cmp.Or(cmp.Compare(y.OldestMicros, x.OldestMicros), bytes.Compare(x.Transaction.Id, y.Transaction.Id))
+		return cmp.Or(cmp.Compare(y.OldestMicros, x.OldestMicros), bytes.Compare(x.Transaction.Id,
+			y.Transaction.Id))
 	})
 	if len(order) > most {
 		order, m.More = order[:most], true
@@ -101,7 +104,8 @@ func (r *Replica) requestedAbort(id []byte) (*kvpb.LiveTransaction, error) {
 	if !ok {
 		return nil, nil
 	}
-	record, err := command.StoredRecord(r.state, txn.RecordKey(keys.InternalKey(r.Descriptor(), of.Anchor), of.ID))
+	record, err := command.StoredRecord(r.state,
+		txn.RecordKey(keys.InternalKey(r.Descriptor(), of.Anchor), of.ID))
 	if err != nil || record == nil || record.State != kvpb.TransactionState_ABORTED {
 		return nil, err
 	}

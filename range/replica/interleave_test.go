@@ -68,7 +68,8 @@ func TestReadBetweenCommitAndCompletion(t *testing.T) {
 		t.Fatalf("read in between: %v", between)
 	}
 	// The scan waited for the completion.
-	if len(after) != 2 || after[0].GetPut() == nil || string(rowsOf(after[1].GetScan().GetRows())[0].Value) != "v2" {
+	if len(after) != 2 || after[0].GetPut() == nil ||
+		string(rowsOf(after[1].GetScan().GetRows())[0].Value) != "v2" {
 		t.Fatalf("afterwards: %v", after)
 	}
 }
@@ -118,7 +119,8 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 	for _, epochEnds := range []bool{false, true} {
 		i := newInterleaving(t)
 		i.s.transactions = map[string]*kvpb.Transaction{
-			"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}}
+			"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"),
+				Started: parseStamp("10")}}
 		i.submit("prepare T1 k=held seq=201")
 		i.step()
 		i.submit("put k free client=8 seq=1")
@@ -136,7 +138,8 @@ func TestRetryWhileFirstAttemptIsReleased(t *testing.T) {
 				i.leader.replica.checkStall(time.Now().Add(24 * time.Hour))
 			}
 		}
-		retried := i.submit("put third v client=8 seq=3", "cas k value=free mine client=7 seq=71 session=1000")
+		retried := i.submit("put third v client=8 seq=3",
+			"cas k value=free mine client=7 seq=71 session=1000")
 		retry := i.s.id
 		i.leader.node.hooks.evaluate = nil
 		all := append(retried, i.step()...)
@@ -229,7 +232,8 @@ func (i *interleaving) endEpoch(how string) {
 func TestRetryIsAppliedWhileTheEpochEnds(t *testing.T) {
 	i := newInterleaving(t)
 	i.s.transactions = map[string]*kvpb.Transaction{
-		"T2": {Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}}
+		"T2": {Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"),
+			Started: parseStamp("10")}}
 	i.submit("put k before client=8 seq=1")
 	i.step()
 	const commit = "prepare T2 k=mine one-phase keys=k read-at=1003 client=7 seq=71 session=1000"
@@ -270,10 +274,12 @@ func TestCommitOfAVolatileLockWhileTheEpochEnds(t *testing.T) {
 	for _, how := range []string{"stall", "leadership lost"} {
 		i := newInterleaving(t)
 		i.s.transactions = map[string]*kvpb.Transaction{
-			"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}}
+			"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"),
+				Started: parseStamp("10")}}
 		i.submit("put k v0 client=8 seq=1")
 		i.step()
-		if got := i.submit("prepare T1 k=lock values volatile client=7 seq=201"); len(got) != 1 || got[0].GetPrepare() == nil {
+		if got := i.submit("prepare T1 k=lock values volatile client=7 seq=201"); len(got) != 1 ||
+			got[0].GetPrepare() == nil {
 			t.Fatalf("the lock: %v", got)
 		}
 		i.submit("put other v client=8 seq=2") // what stalls
@@ -317,7 +323,8 @@ func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
 	i := newInterleaving(t)
 	i.s.transactions = make(map[string]*kvpb.Transaction)
 	for _, name := range []string{"T1", "T2"} {
-		i.s.transactions[name] = &kvpb.Transaction{Id: transactionID(name), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}
+		i.s.transactions[name] = &kvpb.Transaction{Id: transactionID(name), Keyspace: 7,
+			Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}
 	}
 	i.submit("put k before client=8 seq=1")
 	i.step()
@@ -337,7 +344,8 @@ func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
 			i.leader.replica.checkStall(time.Now().Add(24 * time.Hour))
 		}
 	}
-	all := i.submit("put third v client=8 seq=3", "put k theirs client=8 seq=4", commit, "put fourth v client=8 seq=5")
+	all := i.submit("put third v client=8 seq=3", "put k theirs client=8 seq=4", commit,
+		"put fourth v client=8 seq=5")
 	retry := i.s.id - 1
 	i.leader.node.hooks.evaluate = nil
 	if evaluated != 4 {
@@ -404,7 +412,8 @@ func TestLeaseOlderThanTheWrite(t *testing.T) {
 // successor has resolved, does not take what it no longer finds for damage.
 func TestResolveWhileDeposed(t *testing.T) {
 	s := scenario{t: t, transactions: map[string]*kvpb.Transaction{
-		"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"), Started: parseStamp("10")}}}
+		"T1": {Id: transactionID("T1"), Keyspace: 7, Anchor: []byte("k"), Begun: parseStamp("10"),
+			Started: parseStamp("10")}}}
 	s.c = newTestCluster(t, 2, Limits{MaxInFlight: 3})
 	t.Cleanup(s.c.close)
 	old, next := s.c.members[0], s.c.members[1]

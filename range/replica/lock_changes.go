@@ -20,8 +20,9 @@ import (
 
 // lockState is what the table keeps of a stored lock.
 func lockState(l *txn.Lock) concurrency.State {
-	return concurrency.State{Kind: l.Kind, Prepared: l.Prepared, Request: l.Request, Acquired: l.Acquired,
-		Size: len(l.Value)}
+	return concurrency.State{Kind: l.Kind, Prepared: l.Prepared, Request: l.Request,
+		Acquired: l.Acquired,
+		Size:     len(l.Value)}
 }
 
 // transaction checks an operation of a transaction's entry, and notes what it changes.

@@ -186,7 +186,8 @@ func (r *Replica) supersededError(q *kvpb.Request) *kvpb.Response {
 // lockedError is the answer to a request whose time ran out while it waited.
 func (r *Replica) lockedError(request *kvpb.Request, c *kvpb.Conflict) *kvpb.Response {
 	response := newError(request, kvpb.ErrorCode_LOCKED,
-		"partition %s: key %s is locked by transaction %x, and the request's time ran out; it did not run",
+		"partition %s: key %s is locked by transaction %x, and the request's time ran out; "+
+			"it did not run",
 		r.id, keys.Pretty(c.Key), c.Transaction)
 	response.Error.Conflict = c
 	return response

@@ -10,16 +10,20 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A transaction that lies in one partition commits in one entry: its reads are validated as of now, by whoever decides the order of the
-// partition's writes, and its writes become versions without having been locks.
+// A transaction that lies in one partition commits in one entry: its reads are validated as of now,
+// by whoever decides the order of the partition's writes, and its writes become versions without
+// having been locks.
 //
-// INVARIANT: the versions become pending writes, and the reads enter the timestamp cache, under one hold of the lock, both at the commit
-// timestamp. What comes later is above, in the order of the log and by its timestamp.
+// INVARIANT: the versions become pending writes, and the reads enter the timestamp cache, under one
+// hold of the lock, both at the commit timestamp. What comes later is above, in the order of the
+// log and by its timestamp.
 //
-// The versions carry the request's id, so a retry is recognised as that of a batch is: by its first key (dedupe.go).
+// The versions carry the request's id, so a retry is recognised as that of a batch is: by its first
+// key (dedupe.go).
 //
-// A lock that the transaction has taken early goes in the same entry. It may have been taken away meanwhile, by an older transaction:
-// then there is a record here that says so, for a transaction's first lock is its anchor. If there is a record, it is told of the commit.
+// A lock that the transaction has taken early goes in the same entry. It may have been taken away
+// meanwhile, by an older transaction: then there is a record here that says so, for a transaction's
+// first lock is its anchor. If there is a record, it is told of the commit.
 
 // onePhase is what a one-phase commit adds to a write.
 type onePhase struct {
@@ -29,9 +33,11 @@ type onePhase struct {
 	floor hlc.Timestamp
 	// held are the transaction's own locks that go.
 	held []*lock
-	// stored are the keys of those that are in the engine. The locks themselves are not to be looked at without the lock: they change when the epoch ends.
+	// stored are the keys of those that are in the engine. The locks themselves are not to be
+	// looked at without the lock: they change when the epoch ends.
 	stored []string
-	// unheld: it is to end a lock that the transaction does not have. The request for that may wait yet.
+	// unheld: it is to end a lock that the transaction does not have. The request for that may wait
+	// yet.
 	unheld bool
 	// wait: with commit wait.
 	wait bool
@@ -71,8 +77,10 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 	if done, err := e.onePhaseDuplicate(w, c); done || err != nil {
 		return err
 	}
-	o := &onePhase{of: of, reads: reads, wait: e.CommitWait, floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
-	// Before the locks: what was aborted has nothing to wait for, and would wait for the older transaction that took its lock away.
+	o := &onePhase{of: of, reads: reads, wait: e.CommitWait,
+		floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
+	// Before the locks: what was aborted has nothing to wait for, and would wait for the older
+	// transaction that took its lock away.
 	record, sequence, err := e.RecordOf(of)
 	if err != nil {
 		return err
@@ -101,7 +109,8 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		return nil
 	}
 	if w.conflict() != nil {
-		// It has waited, and is about to wait for the next lock. What it has read may have been written meanwhile.
+		// It has waited, and is about to wait for the next lock. What it has read may have been
+		// written meanwhile.
 		if good, err := e.readsStand(w, reads, at); !good || err != nil {
 			return err
 		}
@@ -121,8 +130,9 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		if err != nil {
 			return err
 		}
-		effects = append(effects, command.WriteOp{Key: m.Key, Value: m.Value, Tombstone: m.Kind == kvpb.Mutation_DELETE,
-			WasLive: p.Live(), Prior: p.Timestamp})
+		effects = append(effects, command.WriteOp{Key: m.Key, Value: m.Value,
+			Tombstone: m.Kind == kvpb.Mutation_DELETE,
+			WasLive:   p.Live(), Prior: p.Timestamp})
 	}
 	w.x.one = o
 	ts, ok, err := e.write(w, effects...)
@@ -150,7 +160,8 @@ func (e *evaluation) endLocks(o *onePhase, record *txn.Record, ts hlc.Timestamp)
 		return nil
 	}
 	committed := *record
-	committed.State, committed.Timestamp, committed.Waits, committed.Idle = kvpb.TransactionState_COMMITTED, ts, o.wait, 0
+	committed.State, committed.Timestamp = kvpb.TransactionState_COMMITTED, ts
+	committed.Waits, committed.Idle = o.wait, 0
 	committed.Finished = hlc.Max(e.r.node.Clock.Now(), committed.Started.Next())
 	ok, err := e.setRecord(o.of, &committed)
 	e.over = e.over || !ok
@@ -178,8 +189,8 @@ func (e *evaluation) onePhaseDuplicate(w *write, c *kvpb.PrepareRequest) (done b
 	return false, nil
 }
 
-// onePhaseFree says that no lock is in the way; otherwise the write is parked, or refused. What it reads may not be locked either: such a
-// transaction might yet commit below.
+// onePhaseFree says that no lock is in the way; otherwise the write is parked, or refused. What it
+// reads may not be locked either: such a transaction might yet commit below.
 func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase) bool {
 	r, of := e.r, o.of
 	r.mu.Lock()
@@ -203,7 +214,8 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 			e.waitLocked(w, l, l.Key, concurrency.UntilApplied)
 			return false
 		case l.Applied.Writes():
-			e.refuse(w, command.Invalid("key %s: transaction %s has prepared it already, so it has two phases", keys.Pretty(m.Key), of.ID).Response(w.pending.Request))
+			e.refuse(w, command.Invalid("key %s: transaction %s has prepared it already, so it has two "+
+				"phases", keys.Pretty(m.Key), of.ID).Response(w.pending.Request))
 			return false
 		default:
 			o.held = append(o.held, l)
@@ -219,7 +231,8 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 	if x := r.mu.locks.Transaction(of.ID); x != nil {
 		x.EachSpan(func(l *lock) { o.held = append(o.held, l) }) // they end with it
 		if x.Locks() != len(o.held) {
-			e.refuse(w, command.Invalid("transaction %s has locks in partition %s that the request does not mention", of.ID, r.id).Response(w.pending.Request))
+			e.refuse(w, command.Invalid("transaction %s has locks in partition %s that the request does "+
+				"not mention", of.ID, r.id).Response(w.pending.Request))
 			return false
 		}
 	}
@@ -230,9 +243,13 @@ func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase)
 	return true
 }
 
-// lockOnReadsLocked is another transaction's lock of something that was read, and that may be written.
+// lockOnReadsLocked is another transaction's lock of something that was read, and that may be
+// written.
 func (r *Replica) lockOnReadsLocked(o *onePhase) (found *lock) {
-	inTheWay := func(l *lock) bool { return l != nil && l.Transaction.ID != o.of.ID && l.Blocks(hlc.MaxTimestamp) }
+	inTheWay := func(l *lock) bool {
+		return l != nil && l.Transaction.ID != o.of.ID &&
+			l.Blocks(hlc.MaxTimestamp)
+	}
 	for _, key := range o.reads.GetKeys() {
 		if l := r.mu.locks.Get(text(key)); inTheWay(l) {
 			return l
@@ -256,16 +273,19 @@ func (r *Replica) lockOnReadsLocked(o *onePhase) (found *lock) {
 func (e *evaluation) readsStand(w *write, reads *kvpb.ReadSet, at hlc.Timestamp) (bool, error) {
 	refusal, err := e.validate(w.pending.Request, reads, at)
 	if refusal != nil {
-		// A conflict that turns out to be none, because what is in flight never comes, costs another attempt of the transaction, and nothing else. But
-		// it says that no attempt of this request takes effect, nor has: none that waits may, and nobody else may lead, and have committed one that
-		// is not seen here.
+		// A conflict that turns out to be none, because what is in flight never comes, costs
+		// another attempt of the transaction, and nothing else. But it says that no attempt of this
+		// request takes effect, nor has: none that waits may, and nobody else may lead, and have
+		// committed one that is not seen here.
 		e.answerNothingDone(w, refusal, 0)
 	}
 	return refusal == nil, err
 }
 
-// validate says why the reads are not good any more; nil if they are. With spans it is evaluated with nothing in flight (write.alone).
-func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Timestamp) (*kvpb.Response, error) {
+// validate says why the reads are not good any more; nil if they are. With spans it is evaluated
+// with nothing in flight (write.alone).
+func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet,
+	at hlc.Timestamp) (*kvpb.Response, error) {
 	r := e.r
 	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 {
 		return nil, nil
@@ -283,7 +303,8 @@ func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Times
 		}
 	}
 	for _, span := range reads.GetSpans() {
-		key, err := command.ChangedInSpan(r.state, command.InternalSpan(e.Descriptor, span.GetStart(), span.GetEnd()), at, hlc.MaxTimestamp)
+		key, err := command.ChangedInSpan(r.state, command.InternalSpan(e.Descriptor, span.GetStart(),
+			span.GetEnd()), at, hlc.MaxTimestamp)
 		if err != nil {
 			return nil, err
 		}
@@ -295,7 +316,8 @@ func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet, at hlc.Times
 }
 
 func onePhaseResponse(id uint64, ts hlc.Timestamp) *kvpb.Response {
-	return &kvpb.Response{Id: id, Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(ts)}}}
+	return &kvpb.Response{Id: id,
+		Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(ts)}}}
 }
 
 // abortedError says that a transaction was aborted.

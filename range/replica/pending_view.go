@@ -25,12 +25,14 @@ func (v pendingView) Newest(key []byte) (version mvcc.Version, sequence, applied
 }
 
 // Find implements command.Pending.
-func (v pendingView) Find(key []byte, above hlc.Timestamp, request mvcc.RequestID) (own command.Own, applied uint64) {
+func (v pendingView) Find(key []byte, above hlc.Timestamp, request mvcc.RequestID) (
+	own command.Own, applied uint64) {
 	r := v.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w := r.mu.pending.Find(text(key), above, request); w != nil {
-		own = command.Own{Found: true, Timestamp: w.Timestamp, Sequence: w.Sequence, CommitWait: w.CommitWait, Value: w.Value}
+		own = command.Own{Found: true, Timestamp: w.Timestamp, Sequence: w.Sequence,
+			CommitWait: w.CommitWait, Value: w.Value}
 		if before := w.Older(); before != nil {
 			own.BeforeKnown, own.WasLive = true, !before.Tombstone
 			if before.CommitWait {
@@ -53,7 +55,8 @@ func (v pendingView) Recent(key []byte, until hlc.Timestamp) (mvcc.Version, bool
 	if !ok || until.Less(known.Timestamp) {
 		return mvcc.Version{}, false
 	}
-	version := mvcc.Version{Timestamp: known.Timestamp, Kind: mvcc.KindTombstone, Waits: known.CommitWait}
+	version := mvcc.Version{Timestamp: known.Timestamp, Kind: mvcc.KindTombstone,
+		Waits: known.CommitWait}
 	if known.Live {
 		version.Kind = mvcc.KindValue
 	}

@@ -16,8 +16,9 @@ import (
 
 // prepare lays a transaction's locks, all of them or none.
 //
-// A retry finds the locks of the first attempt by their request id. (If the transaction is over by then, and they are gone, it lays
-// them again. They are prepared above the commit timestamp then, because the versions are there, and so are recognised as late.)
+// A retry finds the locks of the first attempt by their request id. (If the transaction is over by
+// then, and they are gone, it lays them again. They are prepared above the commit timestamp then,
+// because the versions are there, and so are recognised as late.)
 func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	r, of := e.r, w.transaction()
 	atLeast := rpc.FromTimestamp(c.GetAtLeast())
@@ -47,7 +48,8 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	if !e.readsGood(w, c) || !e.free(w, c.GetMutations()) {
 		return nil
 	}
-	p := preparation{e: e, w: w, of: of, returnValues: c.GetReturnValues(), ts: hlc.Max(e.Clock, hlc.Max(atLeast, w.session.Next()))}
+	p := preparation{e: e, w: w, of: of, returnValues: c.GetReturnValues(),
+		ts: hlc.Max(e.Clock, hlc.Max(atLeast, w.session.Next()))}
 	if c.GetCommitWait() || e.CommitWait && slices.ContainsFunc(c.GetMutations(), writes) {
 		p.ts = hlc.Max(p.ts, r.node.Clock.WaitFloor())
 	}
@@ -78,8 +80,8 @@ func writes(m *kvpb.Mutation) bool {
 	return m.Kind == kvpb.Mutation_PUT || m.Kind == kvpb.Mutation_DELETE
 }
 
-// free says that no lock is in the way of a transaction's mutations; otherwise the write waits, or is
-// answered.
+// free says that no lock is in the way of a transaction's mutations; otherwise the write waits, or
+// is answered.
 func (e *evaluation) free(w *write, mutations []*kvpb.Mutation) bool {
 	free, vain, other := e.lookForLocks(w, mutations)
 	if vain != nil {
@@ -88,9 +90,10 @@ func (e *evaluation) free(w *write, mutations []*kvpb.Mutation) bool {
 	return free
 }
 
-// lookForLocks has a write wait for a lock that is in its way, or refuses it, and returns false. vain
-// is set instead if it would wait in vain, for what another transaction does.
-func (e *evaluation) lookForLocks(w *write, mutations []*kvpb.Mutation) (free bool, vain *kvpb.Mutation, other txn.ID) {
+// lookForLocks has a write wait for a lock that is in its way, or refuses it, and returns false.
+// vain is set instead if it would wait in vain, for what another transaction does.
+func (e *evaluation) lookForLocks(w *write, mutations []*kvpb.Mutation) (free bool,
+	vain *kvpb.Mutation, other txn.ID) {
 	r, of := e.r, w.transaction()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +134,8 @@ type preparation struct {
 	// ts is the prepared timestamp, as far as it is known.
 	ts     hlc.Timestamp
 	values []*kvpb.GetResponse
-	// held are keys whose lock this request has laid before, or a later one of the transaction: this one is late, and leaves them alone.
+	// held are keys whose lock this request has laid before, or a later one of the transaction:
+	// this one is late, and leaves them alone.
 	held map[string]struct{}
 }
 
@@ -139,7 +143,8 @@ func (p *preparation) request() mvcc.RequestID {
 	return mvcc.RequestID{Client: p.w.pending.Client, Sequence: p.w.pending.Request.Sequence}
 }
 
-// duplicate says that an earlier attempt has done all of it; then ts is what that was told. No lock of the keys is in flight.
+// duplicate says that an earlier attempt has done all of it; then ts is what that was told. No lock
+// of the keys is in flight.
 func (p *preparation) duplicate(mutations []*kvpb.Mutation) bool {
 	r := p.e.r
 	var prepared hlc.Timestamp
@@ -149,10 +154,12 @@ func (p *preparation) duplicate(mutations []*kvpb.Mutation) bool {
 	for _, m := range mutations {
 		l := r.mu.locks.Get(text(m.Key))
 		own := l != nil && l.Transaction.ID == p.of.ID && l.Applied != nil
-		// The requests of a transaction are numbered in their order, whichever of its connections a client sends them by. A lock that an
-		// earlier attempt has laid stays as it is, even if others of that attempt are gone: the transaction may have
-		// committed at the timestamp of its answer, and be half resolved.
-		late := own && (l.Applied.Request.Sequence > p.w.pending.Request.Sequence || l.Applied.Request == p.request())
+		// The requests of a transaction are numbered in their order, whichever of its connections a
+		// client sends them by. A lock that an earlier attempt has laid stays as it is, even if
+		// others of that attempt are gone: the transaction may have committed at the timestamp of
+		// its answer, and be half resolved.
+		late := own && (l.Applied.Request.Sequence > p.w.pending.Request.Sequence ||
+			l.Applied.Request == p.request())
 		if late {
 			if p.held == nil {
 				p.held = make(map[string]struct{})
@@ -176,7 +183,8 @@ func (p *preparation) duplicate(mutations []*kvpb.Mutation) bool {
 	return all
 }
 
-// look finds what the mutations have to be above, or a key that was written since the transaction has read it.
+// look finds what the mutations have to be above, or a key that was written since the transaction
+// has read it.
 func (p *preparation) look(c *kvpb.PrepareRequest) (changed []byte, err error) {
 	if p.returnValues {
 		return nil, nil // readValues has looked
@@ -190,7 +198,8 @@ func (p *preparation) look(c *kvpb.PrepareRequest) (changed []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, late := p.held[text(m.Key)]; m.Read && !late && prior.Found && readAt.Less(prior.Timestamp) {
+		if _, late := p.held[text(m.Key)]; m.Read && !late && prior.Found &&
+			readAt.Less(prior.Timestamp) {
 			return m.Key, nil
 		}
 		p.ts = hlc.Max(p.ts, prior.Timestamp.Next())
@@ -198,7 +207,8 @@ func (p *preparation) look(c *kvpb.PrepareRequest) (changed []byte, err error) {
 	return nil, nil
 }
 
-// readValues reads the keys as they are, if they are to be returned. If they are too much, it refuses the request, and returns false.
+// readValues reads the keys as they are, if they are to be returned. If they are too much, it
+// refuses the request, and returns false.
 func (p *preparation) readValues(mutations []*kvpb.Mutation) (bool, error) {
 	if !p.returnValues {
 		return true, nil
@@ -213,14 +223,16 @@ func (p *preparation) readValues(mutations []*kvpb.Mutation) (bool, error) {
 			size += len(prior.Value)
 		}
 		if size > command.MaxBatchBytes {
-			p.e.refuse(p.w, command.Invalid("a prepare returns values of at most %d bytes, the first %d of its %d keys have more; lock fewer keys at a time",
+			p.e.refuse(p.w, command.Invalid("a prepare returns values of at most %d bytes, the first %d "+
+				"of its %d keys have more; lock fewer keys at a time",
 				command.MaxBatchBytes, i+1, len(mutations)).Response(p.w.pending.Request))
 			return false, nil
 		}
 		p.e.HoldSeen(&prior)
 		value := &kvpb.GetResponse{}
 		if prior.Live() {
-			value.Found, value.Value, value.Version = true, bytes.Clone(prior.Value), rpc.ToTimestamp(prior.Timestamp)
+			value.Found, value.Value, value.Version = true, bytes.Clone(prior.Value),
+				rpc.ToTimestamp(prior.Timestamp)
 		}
 		p.values = append(p.values, value)
 		p.ts = hlc.Max(p.ts, prior.Timestamp.Next())
@@ -228,7 +240,8 @@ func (p *preparation) readValues(mutations []*kvpb.Mutation) (bool, error) {
 	return true, nil
 }
 
-// lay chooses the timestamp, puts the locks in flight, and stages them. It returns false if the epoch is over.
+// lay chooses the timestamp, puts the locks in flight, and stages them. It returns false if the
+// epoch is over.
 func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 	e, r := p.e, p.e.r
 	laid := p.laid()
@@ -262,7 +275,8 @@ func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 			continue
 		}
 		r.mu.locks.Acquire(string(m.Key), p.of, concurrency.State{
-			Kind: m.Kind, Prepared: p.ts, Request: p.request(), Acquired: laid, Size: len(m.Value)}, e.proposal.sequence)
+			Kind: m.Kind, Prepared: p.ts, Request: p.request(), Acquired: laid, Size: len(m.Value)},
+			e.proposal.sequence)
 	}
 	r.mu.Unlock()
 	e.highest = hlc.Max(e.highest, p.ts)
@@ -278,8 +292,8 @@ func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 }
 
 // laid is since when the transaction's client counts as silent if no heartbeat comes. It has sent
-// heartbeats while its request waited for
-// other locks, so that time counts too; but only half of what makes it silent, for those that are under way.
+// heartbeats while its request waited for other locks, so that time counts too; but only half of
+// what makes it silent, for those that are under way.
 func (p *preparation) laid() int64 {
 	now := p.e.r.node.Clock.Physical()
 	if p.w.conflict() == nil {
@@ -298,7 +312,8 @@ func (p *preparation) stage(m *kvpb.Mutation, laid int64, removed bool) error {
 		}
 		return p.e.batch.Delete(key, nil)
 	}
-	l := txn.Lock{Transaction: p.of, Kind: m.Kind, Prepared: p.ts, Request: p.request(), Acquired: laid, Value: m.Value}
+	l := txn.Lock{Transaction: p.of, Kind: m.Kind, Prepared: p.ts, Request: p.request(),
+		Acquired: laid, Value: m.Value}
 	return p.e.batch.Set(key, l.Append(nil), nil)
 }
 
@@ -325,7 +340,8 @@ func (p *preparation) wanted() bool {
 func (r *Replica) tooOld(q *kvpb.Request, of txn.Info) *kvpb.Response {
 	threshold := *r.threshold.Load()
 	return command.Refusing(newError(q, kvpb.ErrorCode_TRANSACTION_TOO_OLD,
-		"partition %s: transaction %s began at %s, before what is kept (since %s)", r.id, of.ID, of.Started, threshold), of.Started, threshold)
+		"partition %s: transaction %s began at %s, before what is kept (since %s)", r.id, of.ID,
+		of.Started, threshold), of.Started, threshold)
 }
 
 // fromTheFuture refuses a timestamp that no clock of the cluster can have given.

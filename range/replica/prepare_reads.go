@@ -9,31 +9,35 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A Prepare says which of its keys the transaction has read, and when. They are compared as it is evaluated. If one was written since, the
-// transaction has to run again, and hears so before it has a lock that others would wait for. The same if another transaction has
-// locked one: when that lock is gone, the key will have been written, so it would wait for nothing. What is the same stays
-// so for as long as the lock stands, and needs no refresh.
+// A Prepare says which of its keys the transaction has read, and when. They are compared as it is
+// evaluated. If one was written since, the transaction has to run again, and hears so before it has
+// a lock that others would wait for. The same if another transaction has locked one: when that lock
+// is gone, the key will have been written, so it would wait for nothing. What is the same stays so
+// for as long as the lock stands, and needs no refresh.
 //
-// An attempt of the request that comes late may lay locks after another one was answered with a conflict. They are those of a transaction
-// that is aborted.
+// An attempt of the request that comes late may lay locks after another one was answered with a
+// conflict. They are those of a transaction that is aborted.
 
-// readInVain says that a key that a transaction has read is about to be written by another one. An earlier attempt of the same transaction
-// writes nothing any more.
+// readInVain says that a key that a transaction has read is about to be written by another one. An
+// earlier attempt of the same transaction writes nothing any more.
 func readInVain(m *kvpb.Mutation, l *lock, of *txn.Info) bool {
 	other := l.Transaction
-	return m.Read && other.Known.State != kvpb.TransactionState_ABORTED && !of.ID.SameTransaction(other.ID)
+	return m.Read && other.Known.State != kvpb.TransactionState_ABORTED &&
+		!of.ID.SameTransaction(other.ID)
 }
 
 // conflictWith is the answer to a write that another transaction's lock makes vain.
 func (r *Replica) conflictWith(q *kvpb.Request, key []byte, other txn.ID) *kvpb.Response {
 	r.node.Metrics.conflicts.Inc()
 	response := newError(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
-		"partition %s: key %s was read, and transaction %s has locked it since and is about to write it; run the transaction again", r.id, keys.Pretty(key), other)
+		"partition %s: key %s was read, and transaction %s has locked it since and is about to write "+
+			"it; run the transaction again", r.id, keys.Pretty(key), other)
 	response.Error.Conflict = &kvpb.Conflict{Key: key, Transaction: other.Bytes()}
 	return response
 }
 
-// readsGood says whether what is to be compared by itself, before any key, is good; otherwise it has answered.
+// readsGood says whether what is to be compared by itself, before any key, is good; otherwise it
+// has answered.
 func (e *evaluation) readsGood(w *write, c *kvpb.PrepareRequest) bool {
 	r, q, at := e.r, w.pending.Request, rpc.FromTimestamp(c.GetReadAt())
 	if at.IsZero() {
@@ -59,12 +63,14 @@ func firstRead(c *kvpb.PrepareRequest) *kvpb.ReadSet {
 	return nil
 }
 
-// readsTooOld refuses reads of a moment from which not everything is kept any more: a tombstone may have been collected with all that it hid.
+// readsTooOld refuses reads of a moment from which not everything is kept any more: a tombstone may
+// have been collected with all that it hid.
 func (r *Replica) readsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
 	threshold := *r.threshold.Load()
 	if !at.Less(threshold) {
 		return nil
 	}
 	return command.Refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
-		"partition %s: what was read at %s cannot be validated any more, versions are kept since %s", r.id, at, threshold), at, threshold)
+		"partition %s: what was read at %s cannot be validated any more, versions are kept since %s",
+		r.id, at, threshold), at, threshold)
 }

@@ -48,7 +48,8 @@ func (h *history) model() {
 			h.t.Fatal(err)
 		}
 		// Everything or nothing: the one before it in its term must be the one it was evaluated on.
-		if follows := h.commands.commandTerm == e.Term; (follows && p.Base != h.commands.sequence) || (!follows && p.Base != 0) {
+		if follows := h.commands.commandTerm == e.Term; (follows && p.Base != h.commands.sequence) ||
+			(!follows && p.Base != 0) {
 			continue
 		}
 		h.commands.commandTerm, h.commands.sequence = e.Term, p.Sequence
@@ -64,9 +65,11 @@ func (h *history) model() {
 			}
 			key := string(internalKey[keys.KeyspacePrefixLength:])
 			if n := len(h.versions[key]); n > 0 && ts.LessEq(h.versions[key][n-1].ts) {
-				h.t.Fatalf("entry %d: key %s at %s, behind %s", e.Index, key, stamp(ts), stamp(h.versions[key][n-1].ts))
+				h.t.Fatalf("entry %d: key %s at %s, behind %s", e.Index, key, stamp(ts),
+					stamp(h.versions[key][n-1].ts))
 			}
-			h.versions[key] = append(h.versions[key], modelVersion{ts, header.Request, header.Kind == mvcc.KindTombstone, string(value)})
+			h.versions[key] = append(h.versions[key], modelVersion{ts, header.Request,
+				header.Kind == mvcc.KindTombstone, string(value)})
 			return nil
 		})
 		if err != nil {
@@ -140,7 +143,8 @@ func (h *history) finish() {
 			}
 			got, found, err := mvcc.Get(r.state, keys.InternalKey(r.Descriptor(), []byte(string(key))), v.ts)
 			// A tombstone exactly at the threshold may be gone.
-			if err != nil || (found && (got.Timestamp != v.ts || string(got.Value) != v.value)) || (!found && !v.tombstone) {
+			if err != nil || (found && (got.Timestamp != v.ts || string(got.Value) != v.value)) ||
+				(!found && !v.tombstone) {
 				h.t.Fatalf("key %c at %s: %+v, %v, %v; the model has %+v", key, stamp(v.ts), got, found, err, v)
 			}
 		}
@@ -220,7 +224,8 @@ func (h *history) checkOperation(o *operation) {
 		}
 		for key, i := range wrote {
 			if h.versions[key][i].ts != version {
-				h.t.Fatalf("%v: %s, but key %s has it at %s", o.request, describe(o.response), key, stamp(h.versions[key][i].ts))
+				h.t.Fatalf("%v: %s, but key %s has it at %s", o.request, describe(o.response), key,
+					stamp(h.versions[key][i].ts))
 			}
 			if _, found := live(key); !found {
 				h.t.Fatalf("%v deleted key %s, which was absent", o.request, key)
@@ -233,8 +238,10 @@ func (h *history) checkOperation(o *operation) {
 func (h *history) checkReading(r reading) {
 	same := func(key string, at hlc.Timestamp, g *kvpb.GetResponse) {
 		v, found := h.at(key, at)
-		if found != g.Found || (found && (v.value != string(g.Value) || v.ts != rpc.FromTimestamp(g.Version))) {
-			h.t.Fatalf("%v was answered %s; at %s key %s is now %+v (%t)", r.request, describe(r.response), stamp(at), key, v, found)
+		if found != g.Found || (found && (v.value != string(g.Value) ||
+			v.ts != rpc.FromTimestamp(g.Version))) {
+			h.t.Fatalf("%v was answered %s; at %s key %s is now %+v (%t)", r.request, describe(r.response),
+				stamp(at), key, v, found)
 		}
 	}
 	switch x := r.response.Result.(type) {
@@ -268,7 +275,8 @@ func (h *history) checkReading(r reading) {
 			want = want[:len(got)]
 		}
 		if strings.Join(got, " ") != strings.Join(want, " ") {
-			h.t.Fatalf("%v was answered %s; at %s it is now %v", r.request, describe(r.response), stamp(at), want)
+			h.t.Fatalf("%v was answered %s; at %s it is now %v", r.request, describe(r.response),
+				stamp(at), want)
 		}
 	}
 }

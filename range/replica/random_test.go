@@ -16,13 +16,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// A random history: three replicas with clocks that are apart, clients that retry, elections that come before, during and
-// after everything, lost proposals, crashes, snapshots, garbage collection. Beside it stands a naive model: the
-// versions that the committed log holds, kept in a map, decided by the rules and not by the code under test. Checked are:
+// A random history: three replicas with clocks that are apart, clients that retry, elections that
+// come before, during and after everything, lost proposals, crashes, snapshots, garbage collection.
+// Beside it stands a naive model: the versions that the committed log holds, kept in a map, decided
+// by the rules and not by the code under test. Checked are:
 //
 //   - replicas at the same index have the same checksum, and the state is the model's;
-//   - of each request at most one version per key was ever written, and one if it was acknowledged, at the timestamp in the answer;
-//   - versions of a key ascend in the order of the log, and are above whatever had been seen of the key before the request was first sent;
+//   - of each request at most one version per key was ever written, and one if it was acknowledged,
+//     at the timestamp in the answer;
+//   - versions of a key ascend in the order of the log, and are above whatever had been seen of the
+//     key before the request was first sent;
 //   - what compare-and-swap and delete say is true of the version before theirs;
 //   - a read of the latest value sees everything that was acknowledged or read before it began;
 //   - a read at a timestamp is repeatable: in the end the model says the same of that timestamp.
@@ -48,7 +51,8 @@ func TestRandomHistory(t *testing.T) {
 			"snapshot": h.snapshot,
 			"collect":  h.collect,
 			"clock": func(t *rapid.T) {
-				h.advance(time.Duration(rapid.SampledFrom([]int{1, 5, 20, 80, 300}).Draw(t, "ms")) * time.Millisecond)
+				h.advance(time.Duration(rapid.SampledFrom([]int{1, 5, 20, 80, 300}).Draw(t,
+					"ms")) * time.Millisecond)
 			},
 			"": h.check,
 		})
@@ -69,10 +73,12 @@ func (h *history) fault(format string, args ...any) {
 type operation struct {
 	client  int
 	request *kvpb.Request
-	// called is when the first attempt was sent; seen is the highest version known of each key at that moment.
+	// called is when the first attempt was sent; seen is the highest version known of each key at
+	// that moment.
 	called int
 	seen   map[string]hlc.Timestamp
-	// attempts counts how often it was sent. Only the answer to the last attempt reaches the client: the streams of the others broke.
+	// attempts counts how often it was sent. Only the answer to the last attempt reaches the
+	// client: the streams of the others broke.
 	attempts int
 	done     bool
 	response *kvpb.Response
@@ -114,7 +120,8 @@ type history struct {
 
 func newHistory(t *rapid.T) *history {
 	h := &history{t: t, seen: map[string]hlc.Timestamp{}, versions: map[string][]modelVersion{}}
-	h.c = newTestCluster(t, 3, Limits{MaxInFlight: rapid.IntRange(1, 3).Draw(t, "in flight"), MaxEntryBytes: 200, MaxQueuedWrites: 6})
+	h.c = newTestCluster(t, 3, Limits{MaxInFlight: rapid.IntRange(1, 3).Draw(t, "in flight"),
+		MaxEntryBytes: 200, MaxQueuedWrites: 6})
 	for i, m := range h.c.members {
 		m.skew = time.Duration(i-1) * 90 * time.Millisecond
 	}
@@ -136,19 +143,21 @@ func (h *history) advance(d time.Duration) {
 func (h *history) send(m *member, client int, q *kvpb.Request, answered func(*kvpb.Response)) {
 	h.step++
 	replies := 0
-	m.replica.Submit([]Pending{{Client: uint64(client + 1), Request: q, Arrived: time.Now(), Reply: func(response *kvpb.Response) {
-		response = kept(response)
-		// All goroutines have ended before the next step begins, so nothing else runs; but several may answer at once.
-		h.c.mu.Lock()
-		defer h.c.mu.Unlock()
-		if replies++; replies > 1 {
-			h.fault("request %v was answered twice", q)
-		}
-		if s := &h.clients[client]; response.Now != nil {
-			s.session = hlc.Max(s.session, rpc.FromTimestamp(response.Now))
-		}
-		answered(response)
-	}}})
+	m.replica.Submit([]Pending{{Client: uint64(client + 1), Request: q, Arrived: time.Now(),
+		Reply: func(response *kvpb.Response) {
+			response = kept(response)
+			// All goroutines have ended before the next step begins, so nothing else runs; but several
+			// may answer at once.
+			h.c.mu.Lock()
+			defer h.c.mu.Unlock()
+			if replies++; replies > 1 {
+				h.fault("request %v was answered twice", q)
+			}
+			if s := &h.clients[client]; response.Now != nil {
+				s.session = hlc.Max(s.session, rpc.FromTimestamp(response.Now))
+			}
+			answered(response)
+		}}})
 	h.c.settle()
 }
 
@@ -172,7 +181,8 @@ func (h *history) write(t *rapid.T) {
 	client := rapid.IntRange(0, len(h.clients)-1).Draw(t, "client")
 	s := &h.clients[client]
 	s.sequence++
-	q := &kvpb.Request{Id: uint64(h.step), Generation: 1, Sequence: s.sequence, Session: rpc.ToTimestamp(s.session)}
+	q := &kvpb.Request{Id: uint64(h.step), Generation: 1, Sequence: s.sequence,
+		Session: rpc.ToTimestamp(s.session)}
 	value := func() []byte { return fmt.Appendf(nil, "v%d-%d", client, s.sequence) }
 	switch rapid.IntRange(0, 7).Draw(t, "write") {
 	case 0, 1, 2:
@@ -188,12 +198,14 @@ func (h *history) write(t *rapid.T) {
 		case 1:
 			c.Expected = &kvpb.CompareAndSwapRequest_Value{Value: []byte(newest.value)}
 		case 2:
-			c.Expected = &kvpb.CompareAndSwapRequest_Version{Version: &kvpb.Timestamp{Wall: uint64(newest.ts.Wall), Logical: newest.ts.Logical}}
+			c.Expected = &kvpb.CompareAndSwapRequest_Version{
+				Version: &kvpb.Timestamp{Wall: uint64(newest.ts.Wall), Logical: newest.ts.Logical}}
 		}
 		q.Command = &kvpb.Request_CompareAndSwap{CompareAndSwap: c}
 	case 6:
 		b := &kvpb.WriteBatchRequest{}
-		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]byte(historyKeys)), 1, 3, rapid.ID[byte]).Draw(t, "keys") {
+		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]byte(historyKeys)), 1, 3,
+			rapid.ID[byte]).Draw(t, "keys") {
 			o := &kvpb.WriteOperation{Key: []byte{key}, Value: value()}
 			if rapid.Bool().Draw(t, "delete") {
 				o.Value, o.Delete = nil, true
@@ -228,13 +240,15 @@ func (h *history) retry(t *rapid.T) {
 }
 
 func (h *history) attempt(t *rapid.T, o *operation) {
-	q := &kvpb.Request{Id: o.request.Id, Generation: o.request.Generation, Term: h.c.term, Sequence: o.request.Sequence,
-		Session: o.request.Session, Command: o.request.Command}
+	q := &kvpb.Request{Id: o.request.Id, Generation: o.request.Generation, Term: h.c.term,
+		Sequence: o.request.Sequence,
+		Session:  o.request.Session, Command: o.request.Command}
 	o.attempts++
 	attempt := o.attempts
 	h.send(h.target(t), o.client, q, func(response *kvpb.Response) {
 		if response.Error != nil {
-			if response.Error.Code == kvpb.ErrorCode_INVALID_ARGUMENT || response.Error.Code == kvpb.ErrorCode_NODE_UNHEALTHY {
+			if response.Error.Code == kvpb.ErrorCode_INVALID_ARGUMENT ||
+				response.Error.Code == kvpb.ErrorCode_NODE_UNHEALTHY {
 				h.fault("%s", describe(response))
 			}
 			return
@@ -252,7 +266,8 @@ func (h *history) observeWrite(o *operation) {
 	version, written := h.outcome(o)
 	for _, key := range written {
 		if version.LessEq(o.seen[key]) {
-			h.fault("%s was answered with a version that is not above %s, known before it was sent", describe(o.response), stamp(o.seen[key]))
+			h.fault("%s was answered with a version that is not above %s, known before it was sent",
+				describe(o.response), stamp(o.seen[key]))
 		}
 		h.seen[key] = hlc.Max(h.seen[key], version)
 	}
@@ -262,7 +277,8 @@ func (h *history) observeWrite(o *operation) {
 	h.acknowledged = hlc.Max(h.acknowledged, version)
 }
 
-// outcome is the version that an answer claims to have written, and the keys that are known to have it.
+// outcome is the version that an answer claims to have written, and the keys that are known to have
+// it.
 func (h *history) outcome(o *operation) (version hlc.Timestamp, written []string) {
 	switch x := o.response.Result.(type) {
 	case *kvpb.Response_Put:
@@ -273,7 +289,8 @@ func (h *history) outcome(o *operation) (version hlc.Timestamp, written []string
 		}
 	case *kvpb.Response_CompareAndSwap:
 		if x.CompareAndSwap.Swapped {
-			return rpc.FromTimestamp(x.CompareAndSwap.Version), []string{string(o.request.GetCompareAndSwap().Key)}
+			return rpc.FromTimestamp(x.CompareAndSwap.Version),
+				[]string{string(o.request.GetCompareAndSwap().Key)}
 		}
 	case *kvpb.Response_WriteBatch:
 		for _, operation := range o.request.GetWriteBatch().Operations {
@@ -288,21 +305,25 @@ func (h *history) outcome(o *operation) (version hlc.Timestamp, written []string
 
 func (h *history) read(t *rapid.T) {
 	client := rapid.IntRange(0, len(h.clients)-1).Draw(t, "client")
-	q := &kvpb.Request{Id: uint64(h.step), Generation: 1, Session: rpc.ToTimestamp(h.clients[client].session)}
+	q := &kvpb.Request{Id: uint64(h.step), Generation: 1,
+		Session: rpc.ToTimestamp(h.clients[client].session)}
 	if rapid.Bool().Draw(t, "term") {
 		q.Term = h.c.term
 	}
 	var at *kvpb.Timestamp
 	if rapid.IntRange(0, 2).Draw(t, "at") == 0 {
-		at = rpc.ToTimestamp(hlc.Timestamp{Wall: h.c.physical.Now()}.Add(time.Duration(rapid.IntRange(-400, 80).Draw(t, "ms")) * time.Millisecond))
+		at = rpc.ToTimestamp(hlc.Timestamp{Wall: h.c.physical.Now()}.Add(
+			time.Duration(rapid.IntRange(-400, 80).Draw(t, "ms")) * time.Millisecond))
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "read") {
 	case 0, 1:
 		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: drawKey(t), At: at}}
 	case 2:
-		q.Command = &kvpb.Request_BatchGet{BatchGet: &kvpb.BatchGetRequest{Keys: [][]byte{drawKey(t), drawKey(t)}, At: at}}
+		q.Command = &kvpb.Request_BatchGet{BatchGet: &kvpb.BatchGetRequest{Keys: [][]byte{drawKey(t),
+			drawKey(t)}, At: at}}
 	case 3:
-		q.Command = &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: drawKey(t), Reverse: rapid.Bool().Draw(t, "reverse"), At: at,
+		q.Command = &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: drawKey(t),
+			Reverse: rapid.Bool().Draw(t, "reverse"), At: at,
 			MaxRows: rapid.Uint32Range(0, 3).Draw(t, "max")}}
 	}
 	seen := map[string]hlc.Timestamp{}
@@ -331,11 +352,13 @@ func (h *history) read(t *rapid.T) {
 			}
 		case *kvpb.Response_BatchGet:
 			if rpc.FromTimestamp(x.BatchGet.At).Less(acknowledged) {
-				h.fault("%s, but a write at %s was acknowledged before", describe(response), stamp(acknowledged))
+				h.fault("%s, but a write at %s was acknowledged before", describe(response),
+					stamp(acknowledged))
 			}
 		case *kvpb.Response_Scan:
 			if rpc.FromTimestamp(x.Scan.At).Less(acknowledged) {
-				h.fault("%s, but a write at %s was acknowledged before", describe(response), stamp(acknowledged))
+				h.fault("%s, but a write at %s was acknowledged before", describe(response),
+					stamp(acknowledged))
 			}
 		}
 	})
@@ -373,7 +396,8 @@ func (h *history) drop(t *rapid.T) {
 	}
 }
 
-// elect makes a member lead. The old leader may not hear of it for a while; it has no lease then, and nothing it proposes is committed.
+// elect makes a member lead. The old leader may not hear of it for a while; it has no lease then,
+// and nothing it proposes is committed.
 func (h *history) elect(t *rapid.T) {
 	if h.leader != nil && rapid.IntRange(0, 3).Draw(t, "dice") > 0 {
 		t.Skip("not now")
@@ -456,7 +480,8 @@ func (m *member) failReadsOnce(err error) {
 	}
 }
 
-// crash restarts a follower, which loses what it has not flushed; sometimes it had been told to flush.
+// crash restarts a follower, which loses what it has not flushed; sometimes it had been told to
+// flush.
 func (h *history) crash(t *rapid.T) {
 	h.step++
 	m := h.draw(t, "member")
@@ -480,7 +505,8 @@ func (h *history) crash(t *rapid.T) {
 	m.open(len(h.c.members))
 	m.tell(l)
 	if after, _ := m.replica.Applied(); after < durable || after > before {
-		t.Fatalf("replica %s: applied %d, durable %d before the crash, %d after it", m.id, before, durable, after)
+		t.Fatalf("replica %s: applied %d, durable %d before the crash, %d after it", m.id, before,
+			durable, after)
 	}
 }
 
@@ -510,8 +536,10 @@ func (h *history) collect(t *rapid.T) {
 	h.c.settle()
 	r := h.leader.replica
 	r.SetGCWindow(time.Duration(rapid.IntRange(0, 2000).Draw(t, "window")) * time.Millisecond)
-	if _, err := r.CollectGarbage(context.Background(), hlc.Timestamp{Wall: h.leader.Now()}); err != nil &&
-		!errors.Is(err, errNotLeader) && !errors.Is(err, errOverloaded) && !errors.Is(err, errOutcomeUnknown) {
+	if _, err := r.CollectGarbage(context.Background(),
+		hlc.Timestamp{Wall: h.leader.Now()}); err != nil &&
+		!errors.Is(err, errNotLeader) && !errors.Is(err, errOverloaded) &&
+		!errors.Is(err, errOutcomeUnknown) {
 		t.Fatal(err)
 	}
 	h.c.mu.Lock()

@@ -7,7 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// A request with a command and nothing in it, which no client of ours sends, is refused like one without a command.
+// A request with a command and nothing in it, which no client of ours sends, is refused like one
+// without a command.
 func TestCommandsWithoutContents(t *testing.T) {
 	r, _, done := benchReplica(t)
 	defer done()
@@ -26,7 +27,8 @@ func TestCommandsWithoutContents(t *testing.T) {
 	} {
 		q.Generation, q.Term, q.Sequence = 1, 1, 1
 		var answers []*kvpb.Response
-		r.Submit([]Pending{{Client: 1, Request: q, Reply: func(a *kvpb.Response) { answers = append(answers, a) }, Arrived: time.Now()}})
+		r.Submit([]Pending{{Client: 1, Request: q,
+			Reply: func(a *kvpb.Response) { answers = append(answers, a) }, Arrived: time.Now()}})
 		r.node.Pool.workers.Wait()
 		r.node.Long.workers.Wait()
 		r.node.Pool.workers.Wait()

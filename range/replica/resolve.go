@@ -17,21 +17,25 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Resolving ends the locks of a decided transaction: of a committed one they become versions at the commit timestamp, of an aborted one
-// they go. A lock and its version change in one entry. It is idempotent: a lock that is gone needs nothing.
+// Resolving ends the locks of a decided transaction: of a committed one they become versions at the
+// commit timestamp, of an aborted one they go. A lock and its version change in one entry. It is
+// idempotent: a lock that is gone needs nothing.
 //
-// The versions need not be among the pending writes: whoever would meet them there meets the lock first, until they are applied.
+// The versions need not be among the pending writes: whoever would meet them there meets the lock
+// first, until they are applied.
 //
-// A lock that was prepared above the commit timestamp is a late one: laid by a Prepare that came again when the transaction was over.
-// What the transaction wrote there is a version already, and the lock just goes.
+// A lock that was prepared above the commit timestamp is a late one: laid by a Prepare that came
+// again when the transaction was over. What the transaction wrote there is a version already, and
+// the lock just goes.
 
-// What one entry resolves, and what it does of a transaction that nobody waits for, while others use the node or not (see clearing).
+// What one entry resolves, and what it does of a transaction that nobody waits for, while others
+// use the node or not (see clearing).
 const (
 	resolveLocks = 1000
 )
 
-// resolve ends the locks of the transactions that a request names. What an entry does not hold is ended without it (see clearing); it waits for
-// that, unless it is to be in the background.
+// resolve ends the locks of the transactions that a request names. What an entry does not hold is
+// ended without it (see clearing); it waits for that, unless it is to be in the background.
 func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 	r, q := e.r, w.pending.Request
 	for _, x := range c.GetResolutions() {
@@ -61,7 +65,8 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 	}
 	w.x.resolved += uint64(b.resolved)
 	w.x.last = max(w.x.last, b.last)
-	wait, until := b.inFlight, concurrency.UntilApplied // laid a moment ago: it can be ended when it is there
+	// laid a moment ago: it can be ended when it is there
+	wait, until := b.inFlight, concurrency.UntilApplied
 	if b.more != nil {
 		wait, until = b.more, concurrency.UntilGone
 	}
@@ -70,7 +75,8 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 		e.refuse(w, r.notLeader(q))
 	case wait != nil:
 		r.mu.Lock()
-		if !r.mu.leadership.is(e.epoch) || !r.mu.locks.Has(wait) || wait.InFlight() != (until == concurrency.UntilApplied) {
+		if !r.mu.leadership.is(e.epoch) || !r.mu.locks.Has(wait) ||
+			wait.InFlight() != (until == concurrency.UntilApplied) {
 			r.mu.Unlock()
 			e.again = append(e.again, *w)
 			return nil
@@ -78,7 +84,8 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 		e.waitLocked(w, wait, wait.Key, until)
 		r.mu.Unlock()
 	default:
-		response := &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Resolve{Resolve: &kvpb.ResolveResponse{Resolved: w.x.resolved}}}
+		response := &kvpb.Response{Id: q.Id,
+			Result: &kvpb.Response_Resolve{Resolve: &kvpb.ResolveResponse{Resolved: w.x.resolved}}}
 		e.answerRead(w, response, w.x.last)
 	}
 	return nil
@@ -137,7 +144,8 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 			b.inFlight = l
 		case l.Applied.Volatile:
 			volatile = append(volatile, l)
-		case b.resolved >= resolveLocks || (b.resolved > 0 && b.bytes+concurrency.LockBytes(l, committed) > b.room) ||
+		case b.resolved >= resolveLocks ||
+			(b.resolved > 0 && b.bytes+concurrency.LockBytes(l, committed) > b.room) ||
 			(e.ends > 0 && e.ends+concurrency.LockBytes(l, committed) > r.node.MaxEntryBytes):
 			b.more = l
 			return false
@@ -172,7 +180,8 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 	if committed {
 		e.highest = hlc.Max(e.highest, commit)
 	}
-	// The engine is looked through in the order of the keys. Of what was marked nothing changes but by this proposal.
+	// The engine is looked through in the order of the keys. Of what was marked nothing changes but
+	// by this proposal.
 	slices.SortFunc(ended, func(a, b *lock) int { return strings.Compare(a.Key, b.Key) })
 	for _, l := range ended {
 		if err := b.end(l, committed, commit); err != nil {
@@ -224,9 +233,11 @@ func (e *evaluation) turnIntoVersion(key []byte, l *lock, commit hlc.Timestamp) 
 		return err
 	}
 	if commit.LessEq(p.Timestamp) {
-		return fmt.Errorf("%w: the lock of %s, prepared at %s, is to be committed at %s, below the version at %s",
+		return fmt.Errorf("%w: the lock of %s, prepared at %s, is to be committed at %s, below the "+
+			"version at %s",
 			errRecord, keys.Pretty(key), full.Prepared, commit, p.Timestamp)
 	}
-	f := command.WriteOp{Key: key, Value: full.Value, Tombstone: full.Kind == kvpb.Mutation_DELETE, WasLive: p.Live()}
+	f := command.WriteOp{Key: key, Value: full.Value, Tombstone: full.Kind == kvpb.Mutation_DELETE,
+		WasLive: p.Live()}
 	return e.stage(&f, commit, full.Request)
 }

@@ -17,7 +17,8 @@ func (r *Replica) reply(p Pending, c *command.Command, response *kvpb.Response) 
 	p.Reply(response)
 }
 
-// tell has an answer say what time it is, but at least some timestamp that it tells of. The answer may have memory for that.
+// tell has an answer say what time it is, but at least some timestamp that it tells of. The answer
+// may have memory for that.
 func (n *Node) tell(response *kvpb.Response, atLeast hlc.Timestamp) {
 	now, sure := n.Clock.Reading()
 	if response.Now == nil {
@@ -27,9 +28,11 @@ func (n *Node) tell(response *kvpb.Response, atLeast hlc.Timestamp) {
 	response.ClockUnsure = !sure
 }
 
-// unsureClock refuses a request of which the timestamp would come from a clock that others must not go by.
+// unsureClock refuses a request of which the timestamp would come from a clock that others must not
+// go by.
 func (r *Replica) unsureClock(q *kvpb.Request) *kvpb.Response {
-	return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: this server's clock has just been set, or its machine was suspended, and it has not been looked at since", r.id)
+	return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: this server's clock has just been "+
+		"set, or its machine was suspended, and it has not been looked at since", r.id)
 }
 
 // text is a string of the same memory as b, which must not be changed as long as the string lives.

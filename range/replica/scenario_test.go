@@ -23,11 +23,14 @@ import (
 // TestScenarios runs the scenario files. Each begins with the sentence that it proves.
 //
 //	new [replicas=2] [queued=N] [in-flight=N] [entry-bytes=N]
-//	elect N                       replica N leads at the next term; its first entry is committed, and not applied
+//	elect N                       replica N leads at the next term; its first entry is committed,
+//	                              and not applied
 //	lose N                        replica N hears that nobody leads
 //	again N                       replica N hears once more that it leads
-//	submit [to=N]                 a request in each line; see parseRequest. All are submitted in one call.
-//	multi-get [to=N]              a batch-get in each line; each is asked as a MultiGet of this partition
+//	submit [to=N]                 a request in each line; see parseRequest. All are submitted in
+//	                              one call.
+//	multi-get [to=N]              a batch-get in each line; each is asked as a MultiGet of this
+//	                              partition
 //	commit N [n=K]                the first K of replica N's proposals are committed
 //	drop N [n=K]                  the first K of replica N's proposals are lost
 //	apply N [n=K] [chunk=K]       replica N applies what is committed, K entries at most
@@ -37,25 +40,31 @@ import (
 //	lease on|off
 //	read-index N [error=E]        answers what waits for a read index
 //	clock MS                      advances the physical clock
-//	suspend N ms=D                the machine of replica N was suspended: its wall clock is right, the monotonic one stood still
+//	suspend N ms=D                the machine of replica N was suspended: its wall clock is right,
+//	                              the monotonic one stood still
 //	look N                        its node looks at its clock, and believes it
-//	clock-right N                 the node of replica N finds that its clock was behind, and takes the right time
+//	clock-right N                 the node of replica N finds that its clock was behind, and takes
+//	                              the right time
 //	disk full|free
 //	flush N, crash N, reopen N    the state database; crash loses what is not flushed
 //	snapshot from=N to=N
 //	descriptor generation=N       the leader (auto-committed) changes the descriptor
-//	gc window=MS [chunk=K]        the leader (auto-committed) collects garbage, K versions or records at a time
+//	gc window=MS [chunk=K]        the leader (auto-committed) collects garbage, K versions or
+//	                              records at a time
 //	commit-wait on|off            whether every write has commit wait
 //	limits [age=MS] [idle=MS]     how long transactions may hold locks
-//	settle N NAME                 from now on the participants of the transaction answer replica N that it has no lock left
+//	settle N NAME                 from now on the participants of the transaction answer replica N
+//	                              that it has no lock left
 //	transaction NAME begun=MS [started=MS] [anchor=K]
 //	wait N MS                     replica N's waiting requests get older
-//	answer N NAME (pending|committed|aborted|error|gone) [at=T] [over=KEY]   replica N's questions about a transaction are answered
+//	answer N NAME (pending|committed|aborted|error|gone) [at=T] [over=KEY]   replica N's questions
+//	                               about a transaction are answered
 //	coordinate N                  replica N's questions go to replica N itself, which coordinates
 //	locks N                       the lock table
 //	state N                       what the replica knows
 //	compare                       checksums of all replicas
-//	rough                         from now on logical counters are shown as x: several goroutines read the clock
+//	rough                         from now on logical counters are shown as x: several goroutines
+//	                              read the clock
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := &scenario{t: t}
@@ -153,9 +162,11 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		for _, line := range strings.Split(d.Input, "\n") {
 			p := s.parseRequest(line)
 			q, get := p.Request, p.Request.GetBatchGet()
-			part := &kvpb.PartitionKeys{Partition: q.Partition, Generation: q.Generation, Term: q.Term, Keys: get.Keys}
+			part := &kvpb.PartitionKeys{Partition: q.Partition, Generation: q.Generation, Term: q.Term,
+				Keys: get.Keys}
 			q.Partition, q.Generation, q.Term = 0, 0, 0
-			q.Command = &kvpb.Request_MultiGet{MultiGet: &kvpb.MultiGetRequest{Partitions: []*kvpb.PartitionKeys{part}, At: get.At, Context: get.Context}}
+			q.Command = &kvpb.Request_MultiGet{MultiGet: &kvpb.MultiGetRequest{
+				Partitions: []*kvpb.PartitionKeys{part}, At: get.At, Context: get.Context}}
 			m.node.MultiGet(p, m)
 		}
 	case "commit":
@@ -199,7 +210,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	case "suspend":
 		m := s.member(d, "")
 		if m.node.Clock.Steady() == nil {
-			m.node.Clock = hlc.NewClock(hlc.NewSteady(m, m.monotonic, 250*time.Millisecond), hlc.FixedBound(250*time.Millisecond))
+			m.node.Clock = hlc.NewClock(hlc.NewSteady(m, m.monotonic, 250*time.Millisecond),
+				hlc.FixedBound(250*time.Millisecond))
 		}
 		m.slept += time.Duration(option(s.t, d, "ms", 0)) * time.Millisecond
 	case "look":
@@ -247,7 +259,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		s.auto(&out, func(ctx context.Context, r *Replica) error {
 			r.SetGCWindow(time.Duration(option(s.t, d, "window", 0)) * time.Millisecond)
 			result, err := r.CollectGarbage(ctx, hlc.Timestamp{Wall: s.c.physical.Now()})
-			fmt.Fprintf(&out, "threshold %s, removed %d versions\n", stamp(result.Threshold), result.Versions)
+			fmt.Fprintf(&out, "threshold %s, removed %d versions\n", stamp(result.Threshold),
+				result.Versions)
 			for _, m := range s.c.members {
 				for _, line := range m.resolved {
 					fmt.Fprintln(&out, line)
@@ -261,22 +274,29 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			m.replica.SetCommitWait(d.HasArg("on"))
 		}
 	case "limits":
-		ms := func(name string) time.Duration { return time.Duration(option(s.t, d, name, 0)) * time.Millisecond }
+		ms := func(name string) time.Duration {
+			return time.Duration(option(s.t, d, name,
+				0)) * time.Millisecond
+		}
 		s.c.limits = txn.Limits{Age: ms("age"), Idle: ms("idle")}
 	case "restarts":
 		m := s.member(d, "").node.Metrics
-		for why, counter := range []prometheus.Counter{m.readsMovedUncertain, m.readsMovedCommit, m.readsMovedCollected} {
+		for why, counter := range []prometheus.Counter{m.readsMovedUncertain, m.readsMovedCommit,
+			m.readsMovedCollected} {
 			var counted dto.Metric
 			if err := counter.Write(&counted); err != nil {
 				return err.Error()
 			}
-			fmt.Fprintf(&out, "%s %v\n", []string{"uncertain", "commit", "collected"}[why], counted.GetCounter().GetValue())
+			fmt.Fprintf(&out, "%s %v\n", []string{"uncertain", "commit", "collected"}[why],
+				counted.GetCounter().GetValue())
 		}
 	case "state":
 		r := s.member(d, "").replica
 		r.mu.Lock()
-		fmt.Fprintf(&out, "applied %d of term %d, highest %s, %d live keys, %d versions, %d bytes\n", r.mu.applied.index, r.mu.applied.term,
-			stamp(r.mu.applied.highest), r.mu.applied.stats.LiveKeys, r.mu.applied.stats.Versions, r.mu.applied.stats.Bytes)
+		fmt.Fprintf(&out, "applied %d of term %d, highest %s, %d live keys, %d versions, %d bytes\n",
+			r.mu.applied.index, r.mu.applied.term,
+			stamp(r.mu.applied.highest), r.mu.applied.stats.LiveKeys, r.mu.applied.stats.Versions,
+			r.mu.applied.stats.Bytes)
 		fmt.Fprintf(&out, "serving %t, queued %d, in flight %d, pending keys %d\n",
 			r.mu.leadership.serving, r.mu.queue.Len(), len(r.mu.inFlight), r.mu.pending.Len())
 		r.mu.Unlock()
@@ -311,7 +331,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	return out.String()
 }
 
-// auto runs something that waits for its own entries on the leader, committing and applying as they come.
+// auto runs something that waits for its own entries on the leader, committing and applying as they
+// come.
 func (s *scenario) auto(out *strings.Builder, run func(context.Context, *Replica) error) {
 	s.c.mu.Lock()
 	s.c.auto = true
@@ -330,11 +351,13 @@ func (s *scenario) auto(out *strings.Builder, run func(context.Context, *Replica
 
 // parseRequest reads a request:
 //
-//	put K V | delete K | cas K (absent|value=V|version=T) (V|-) | batch K=V,K=-,... | delete-range A B [max=N]
-//	get K [at=T] | batch-get K,K,... [at=T] | scan A B [max=N] [reverse] [keys-only] [at=T] [until=T] | count A B [at=T] [max=N]
+//	put K V | delete K | cas K (absent|value=V|version=T) (V|-) | batch K=V,K=-,... | delete-range
+//	  A B [max=N]
+//	get K [at=T] | batch-get K,K,... [at=T] | scan A B [max=N] [reverse] [keys-only] [at=T]
+//	  [until=T] | count A B [at=T] [max=N]
 //
-// and for each: client=N seq=N term=N generation=N session=T timeout=MICROS arrived=-MS. Timestamps are milliseconds since the epoch. Without
-// seq the sequence is the number of the request.
+// and for each: client=N seq=N term=N generation=N session=T timeout=MICROS arrived=-MS. Timestamps
+// are milliseconds since the epoch. Without seq the sequence is the number of the request.
 func (s *scenario) parseRequest(line string) Pending {
 	s.id++
 	q := &kvpb.Request{Id: s.id, Partition: 100, Generation: 1, Term: s.c.term, Sequence: s.id}
@@ -343,7 +366,9 @@ func (s *scenario) parseRequest(line string) Pending {
 	options := map[string]string{}
 	for _, word := range strings.Fields(line) {
 		name, value, found := strings.Cut(word, "=")
-		if found && strings.Contains(" client seq term generation session timeout arrived at until max value version size txn observed to above pusher seen commit participants keys spans least read-at under idle locked ", " "+name+" ") {
+		if found && strings.Contains(" client seq term generation session timeout arrived at until max "+
+			"value version size txn observed to above pusher seen commit participants keys spans least "+
+			"read-at under idle locked ", " "+name+" ") {
 			options[name] = value
 		} else {
 			words = append(words, word)
@@ -366,7 +391,8 @@ func (s *scenario) parseRequest(line string) Pending {
 		}
 		return uint32(number(options[name]))
 	}
-	for name, field := range map[string]*uint64{"seq": &q.Sequence, "term": &q.Term, "generation": &q.Generation, "client": &p.Client, "timeout": &q.TimeoutMicros} {
+	for name, field := range map[string]*uint64{"seq": &q.Sequence, "term": &q.Term,
+		"generation": &q.Generation, "client": &p.Client, "timeout": &q.TimeoutMicros} {
 		if options[name] != "" {
 			*field = uint64(number(options[name]))
 		}
@@ -418,7 +444,8 @@ func (s *scenario) parseRequest(line string) Pending {
 		}
 		q.Command = &kvpb.Request_WriteBatch{WriteBatch: b}
 	case "delete-range":
-		q.Command = &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{Start: bound(words[1]), End: bound(words[2]), MaxRows: count("max")}}
+		q.Command = &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{
+			Start: bound(words[1]), End: bound(words[2]), MaxRows: count("max")}}
 	case "get":
 		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: bound(words[1]), At: at("at")}}
 	case "batch-get":
@@ -428,10 +455,13 @@ func (s *scenario) parseRequest(line string) Pending {
 		}
 		q.Command = &kvpb.Request_BatchGet{BatchGet: b}
 	case "scan":
-		q.Command = &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: bound(words[1]), End: bound(words[2]), MaxRows: count("max"),
-			Reverse: strings.Contains(line, "reverse"), KeysOnly: strings.Contains(line, "keys-only"), At: at("at"), UncertainUntil: at("until")}}
+		q.Command = &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: bound(words[1]),
+			End: bound(words[2]), MaxRows: count("max"),
+			Reverse: strings.Contains(line, "reverse"), KeysOnly: strings.Contains(line, "keys-only"),
+			At: at("at"), UncertainUntil: at("until")}}
 	case "count":
-		q.Command = &kvpb.Request_Count{Count: &kvpb.CountRequest{Start: bound(words[1]), End: bound(words[2]), MaxRows: count("max"), At: at("at"), UncertainUntil: at("until")}}
+		q.Command = &kvpb.Request_Count{Count: &kvpb.CountRequest{Start: bound(words[1]),
+			End: bound(words[2]), MaxRows: count("max"), At: at("at"), UncertainUntil: at("until")}}
 	case "none":
 	default:
 		if !s.parseTransactional(q, words, options, at) {

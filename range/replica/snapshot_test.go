@@ -18,7 +18,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Every truncation and every flipped byte of a snapshot is noticed, and leaves the receiver as it was.
+// Every truncation and every flipped byte of a snapshot is noticed, and leaves the receiver as it
+// was.
 func TestSnapshotDamageIsNoticed(t *testing.T) {
 	stream, index, term := sampleSnapshot(t)
 	r, _, done := benchReplica(t)
@@ -53,10 +54,12 @@ func TestSnapshotDamageIsNoticed(t *testing.T) {
 		t.Fatalf("a byte behind the end: %v", err)
 	}
 	broken := errors.New("connection lost")
-	if _, err := r.StageSnapshot(context.Background(), index, term, iotest.ErrReader(broken)); !errors.Is(err, broken) {
+	if _, err := r.StageSnapshot(context.Background(), index, term,
+		iotest.ErrReader(broken)); !errors.Is(err, broken) {
 		t.Fatalf("a broken stream: %v", err)
 	}
-	if _, err := r.StageSnapshot(context.Background(), index+1, term, bytes.NewReader(stream)); !errors.Is(err, errSnapshot) {
+	if _, err := r.StageSnapshot(context.Background(), index+1, term,
+		bytes.NewReader(stream)); !errors.Is(err, errSnapshot) {
 		t.Fatalf("announced with another index: %v", err)
 	}
 	if _, after, err := r.Checksum(); err != nil || after != before {
@@ -79,7 +82,8 @@ func TestSnapshotSurvivesCrash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := New(Config{Partition: testPartition(1), ReplicaID: 1, State: state, Group: &instantGroup{}, Node: node})
+		r, err := New(Config{Partition: testPartition(1), ReplicaID: 1, State: state,
+			Group: &instantGroup{}, Node: node})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,8 +139,10 @@ func TestDestroy(t *testing.T) {
 	defer func() { state.Close() }()
 	open := func(id uint64, start, end byte) *Replica {
 		p := testPartition(1)
-		p.Id, p.Start, p.End = id, append(keys.KeyspacePrefix(7), start), append(keys.KeyspacePrefix(7), end)
-		r, err := New(Config{Partition: p, ReplicaID: 1, State: state, Group: c.members[0], Node: c.members[0].node})
+		p.Id, p.Start, p.End = id, append(keys.KeyspacePrefix(7), start),
+			append(keys.KeyspacePrefix(7), end)
+		r, err := New(Config{Partition: p, ReplicaID: 1, State: state, Group: c.members[0],
+			Node: c.members[0].node})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +159,8 @@ func TestDestroy(t *testing.T) {
 		neighbours, sums = append(neighbours, r), append(sums, sum)
 	}
 	b := state.NewBatch()
-	for _, key := range [][]byte{keys.AppendTimestamp(keys.DataKey(append(keys.KeyspacePrefix(7), "gone"...)), hlc.Timestamp{Wall: 5}),
+	for _, key := range [][]byte{keys.VersionedKey(append(keys.KeyspacePrefix(7), "gone"...),
+		hlc.Timestamp{Wall: 5}),
 		keys.AnchorKey(append(keys.KeyspacePrefix(7), 'g'), "a record of some kind")} {
 		if err := b.Set(key, []byte("what is in it does not matter"), nil); err != nil {
 			t.Fatal(err)
@@ -220,7 +227,8 @@ func (f fullFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// A snapshot for which there is no room is refused: it does not wait for what nobody but itself may be able to give back, and leaves nothing behind.
+// A snapshot for which there is no room is refused: it does not wait for what nobody but itself may
+// be able to give back, and leaves nothing behind.
 func TestSnapshotWithoutRoom(t *testing.T) {
 	stream, index, term := sampleSnapshot(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -238,7 +246,8 @@ func TestSnapshotWithoutRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer state.Close()
-		r, err := New(Config{Partition: testPartition(1), ReplicaID: 1, State: state, Group: &instantGroup{}, Node: node})
+		r, err := New(Config{Partition: testPartition(1), ReplicaID: 1, State: state,
+			Group: &instantGroup{}, Node: node})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,8 @@ import (
 // written.
 func (e *evaluation) holdSpans(w *write, c *kvpb.PrepareRequest) error {
 	r := e.r
-	p := preparation{e: e, w: w, of: w.transaction(), ts: hlc.Max(e.Clock, hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), w.session.Next()))}
+	p := preparation{e: e, w: w, of: w.transaction(),
+		ts: hlc.Max(e.Clock, hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), w.session.Next()))}
 	switch p.acquireSpans(c.HoldSpans) {
 	case spansLost:
 		e.over = true
@@ -75,7 +76,8 @@ func (p *preparation) acquireSpans(spans []*kvpb.KeySpan) spansOutcome {
 	all := eachSpan(spans)
 	l, key, oldest := r.mu.locks.SpansInTheWay(all, p.of.Begun, p.of.ID)
 	acquired := oldest && r.mu.locks.AcquireSpans(all, p.of,
-		concurrency.State{Kind: kvpb.Mutation_LOCK, Prepared: p.ts, Request: p.request(), Acquired: p.laid()})
+		concurrency.State{Kind: kvpb.Mutation_LOCK, Prepared: p.ts, Request: p.request(),
+			Acquired: p.laid()})
 	switch {
 	case l != nil:
 		e.waitLocked(p.w, l, key, concurrency.UntilGone)

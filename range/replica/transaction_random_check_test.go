@@ -82,7 +82,8 @@ func (h *transactionHistory) checkLocks(m *member) {
 		h.t.Fatalf("replica %s: %d locks, the engine has %d", m.id, r.mu.locks.Len(), len(found.locks))
 	}
 	for _, c := range found.locks {
-		if l := r.mu.locks.Get(c.Key); l == nil || l.InFlight() || *l.Applied != c.State || l.Transaction.ID != c.Of.ID {
+		if l := r.mu.locks.Get(c.Key); l == nil || l.InFlight() || *l.Applied != c.State ||
+			l.Transaction.ID != c.Of.ID {
 			h.t.Fatalf("replica %s: the lock of %s is %+v, the engine has %+v", m.id, c.Key, l, c)
 		}
 	}
@@ -102,7 +103,8 @@ func (h *transactionHistory) checkTransaction(x *simulated) {
 				h.t.Fatalf("transaction %s wrote %s twice", value, key)
 			}
 			if there++; there > 1 && v.ts != at {
-				h.t.Fatalf("transaction %s wrote %s at %s, and another key at %s", value, key, stamp(v.ts), stamp(at))
+				h.t.Fatalf("transaction %s wrote %s at %s, and another key at %s", value, key,
+					stamp(v.ts), stamp(at))
 			}
 			at = v.ts
 		}
@@ -111,16 +113,20 @@ func (h *transactionHistory) checkTransaction(x *simulated) {
 	case there != 0 && there != len(x.writes):
 		h.t.Fatalf("transaction %s wrote %d of %d keys", value, there, len(x.writes))
 	case x.told == kvpb.TransactionState_COMMITTED && (there == 0 || at != x.acknowledged):
-		h.t.Fatalf("transaction %s was told that it had committed at %s; it has %d versions at %s", value, stamp(x.acknowledged), there, stamp(at))
+		h.t.Fatalf("transaction %s was told that it had committed at %s; it has %d versions at %s", value,
+			stamp(x.acknowledged), there, stamp(at))
 	case x.told == kvpb.TransactionState_ABORTED && there != 0:
-		h.t.Fatalf("transaction %s was told that it had not committed; it has %d versions at %s", value, there, stamp(at))
+		h.t.Fatalf("transaction %s was told that it had not committed; it has %d versions at %s", value,
+			there, stamp(at))
 	case there == 0:
 		return
 	}
 	for key, got := range x.reads {
 		want, found := h.at(key, at.Prev())
-		if found != got.Found || (found && (want.value != string(got.Value) || want.ts != rpc.FromTimestamp(got.Version))) {
-			h.t.Fatalf("transaction %s committed at %s and read of %s %s at %s; just below its commit there is %+v (%t)",
+		if found != got.Found ||
+			(found && (want.value != string(got.Value) || want.ts != rpc.FromTimestamp(got.Version))) {
+			h.t.Fatalf("transaction %s committed at %s and read of %s %s at %s; just below its commit "+
+				"there is %+v (%t)",
 				value, stamp(at), key, describeGet(got), stamp(x.at), want, found)
 		}
 	}
@@ -130,7 +136,8 @@ func (h *transactionHistory) checkTransaction(x *simulated) {
 func (h *transactionHistory) checkStats() {
 	r := h.leader.replica
 	var want Stats
-	iter, err := mvcc.Scan(r.state, mvcc.ScanOptions{Span: keys.PartitionSpan(r.Descriptor()), At: hlc.MaxTimestamp}, nil)
+	iter, err := mvcc.Scan(r.state, mvcc.ScanOptions{Span: keys.PartitionSpan(r.Descriptor()),
+		At: hlc.MaxTimestamp}, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -138,7 +145,8 @@ func (h *transactionHistory) checkStats() {
 	for key, versions := range h.versions {
 		for _, v := range versions {
 			want.Versions++
-			want.Bytes += uint64(keys.VersionedKeySize(keys.InternalKey(r.Descriptor(), []byte(key)), v.ts) + len(v.value))
+			want.Bytes += uint64(keys.VersionedKeySize(keys.InternalKey(r.Descriptor(), []byte(key)), v.ts) +
+				len(v.value))
 		}
 	}
 	if got := r.Stats(); got != want {

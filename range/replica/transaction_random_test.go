@@ -22,17 +22,21 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A random history of transactions, in one or two phases, between plain writes and reads, elections, lost proposals and snapshots. Some
-// clients die in the middle, requests come twice, and the questions of the replicas arrive late. Checked are:
+// A random history of transactions, in one or two phases, between plain writes and reads,
+// elections, lost proposals and snapshots. Some clients die in the middle, requests come twice, and
+// the questions of the replicas arrive late. Checked are:
 //
-//   - of each transaction all versions are there, at one timestamp, or none; all and at the promised timestamp if it was told that it had
+//   - of each transaction all versions are there, at one timestamp, or none; all and at the
+//     promised timestamp if it was told that it had
 //     committed, none if it was told that it had not;
-//   - what a committed transaction read is what the log says of its commit timestamp: serialisable in the order of timestamps;
+//   - what a committed transaction read is what the log says of its commit timestamp: serialisable
+//     in the order of timestamps;
 //   - a read of the latest state sees all that was acknowledged before it began;
-//   - in the end nothing is locked, all replicas are alike, and the lock table of each is what the engine says.
+//   - in the end nothing is locked, all replicas are alike, and the lock table of each is what the
+//     engine says.
 //
-// The histories are those of transactionSeeds, and the same in every run. -replica.seeds adds some of random seeds, -rapid.seed runs that one
-// only.
+// The histories are those of transactionSeeds, and the same in every run. -replica.seeds adds some
+// of random seeds, -rapid.seed runs that one only.
 func TestRandomTransactions(t *testing.T) {
 	seeds := transactionSeeds
 	for range *moreSeeds {
@@ -62,16 +66,18 @@ func TestRandomTransactionsHoldSpans(t *testing.T) {
 	randomTransactions(t, variant{holds: true})
 }
 
-// transactionSeeds are the seeds of histories. The first one gives as many as -rapid.checks says, each other one 10.
+// transactionSeeds are the seeds of histories. The first one gives as many as -rapid.checks says,
+// each other one 10.
 var transactionSeeds = []uint64{
 	1,
-	// A question about a transaction that an earlier leader had committed: the answer waits for the clocks, and nobody may come
-	// between.
+	// A question about a transaction that an earlier leader had committed: the answer waits for the
+	// clocks, and nobody may come between.
 	7581248462352280456,
 	2, 3, 4,
 }
 
-var moreSeeds = flag.Int("replica.seeds", 0, "run TestRandomTransactions with so many random seeds too")
+var moreSeeds = flag.Int("replica.seeds", 0,
+	"run TestRandomTransactions with so many random seeds too")
 
 // setFlag sets a flag until the test ends.
 func setFlag(t *testing.T, name, value string) {
@@ -95,7 +101,8 @@ type variant struct {
 
 func randomTransactions(t *testing.T, v variant) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &transactionHistory{history: newHistory(t), acknowledgedKeys: map[string]hlc.Timestamp{}, holds: v.holds}
+		h := &transactionHistory{history: newHistory(t), acknowledgedKeys: map[string]hlc.Timestamp{},
+			holds: v.holds}
 		defer h.c.close()
 		for _, m := range h.c.members {
 			m.node.locking.MaxBlockers = cmp.Or(v.blockers, concurrency.DefaultMaxBlockers)
@@ -185,18 +192,21 @@ func (h *transactionHistory) begin(t *rapid.T) {
 	h.count++
 	subset := func(label string, least int) []string {
 		var drawn []string
-		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]byte(historyKeys)), least, 3, rapid.ID[byte]).Draw(t, label) {
+		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]byte(historyKeys)), least, 3,
+			rapid.ID[byte]).Draw(t, label) {
 			drawn = append(drawn, string(key))
 		}
 		return drawn
 	}
-	x := &simulated{number: h.count, client: h.count % len(h.clients), reads: map[string]*kvpb.GetResponse{}, writes: map[string]string{}, step: "read"}
+	x := &simulated{number: h.count, client: h.count % len(h.clients),
+		reads: map[string]*kvpb.GetResponse{}, writes: map[string]string{}, step: "read"}
 	x.toRead = subset("reads", 0)
 	for _, key := range subset("writes", 1) {
 		x.writes[key] = fmt.Sprintf("T%d", x.number)
 	}
 	x.seen = maps.Clone(h.acknowledgedKeys)
-	x.jump = time.Duration(rapid.SampledFrom([]int{0, 0, 3, 30, 120}).Draw(t, "jump")) * time.Millisecond
+	x.jump = time.Duration(rapid.SampledFrom([]int{0, 0, 3, 30, 120}).Draw(t,
+		"jump")) * time.Millisecond
 	if back := rapid.SampledFrom([]int{0, 0, 2, 20, 60}).Draw(t, "back"); back > 0 {
 		// Its timestamp comes from a partition whose clock is behind.
 		now := h.leader.node.Clock.Now()
@@ -211,7 +221,8 @@ func (h *transactionHistory) begin(t *rapid.T) {
 			anchor = key
 		}
 	}
-	x.info = &kvpb.Transaction{Id: transactionID(fmt.Sprintf("T%d", x.number)), Begun: began, Started: began, Keyspace: 7, Anchor: []byte(anchor)}
+	x.info = &kvpb.Transaction{Id: transactionID(fmt.Sprintf("T%d", x.number)), Begun: began,
+		Started: began, Keyspace: 7, Anchor: []byte(anchor)}
 	if h.holds && x.number%2 == 0 {
 		x.step, x.at, x.until = "hold", hlc.Timestamp{}, hlc.Timestamp{}
 	}
@@ -271,7 +282,8 @@ func (h *transactionHistory) drive(x *simulated) {
 	s := &h.clients[x.client]
 	if x.request == nil {
 		s.sequence++
-		x.request = &kvpb.Request{Id: s.sequence, Generation: 1, Sequence: s.sequence, Session: rpc.ToTimestamp(s.session)}
+		x.request = &kvpb.Request{Id: s.sequence, Generation: 1, Sequence: s.sequence,
+			Session: rpc.ToTimestamp(s.session)}
 		h.compose(x, x.request)
 	}
 	q := x.request
@@ -303,10 +315,13 @@ func (h *transactionHistory) compose(x *simulated, q *kvpb.Request) {
 	}
 	switch x.step {
 	case "hold":
-		q.Command = &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: x.info, Volatile: true, ReturnValues: true, HoldSpans: []*kvpb.KeySpan{x.span()}}}
+		q.Command = &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: x.info,
+			Volatile: true, ReturnValues: true, HoldSpans: []*kvpb.KeySpan{x.span()}}}
 	case "read":
-		c := &kvpb.ReadContext{Transaction: x.info.Id, Begun: x.info.Begun, UncertainUntil: rpc.ToTimestamp(x.until), Movable: len(x.reads) == 0}
-		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(x.toRead[len(x.reads)]), At: rpc.ToTimestamp(x.at), Context: c}}
+		c := &kvpb.ReadContext{Transaction: x.info.Id, Begun: x.info.Begun,
+			UncertainUntil: rpc.ToTimestamp(x.until), Movable: len(x.reads) == 0}
+		q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(x.toRead[len(x.reads)]),
+			At: rpc.ToTimestamp(x.at), Context: c}}
 	case "prepare":
 		p := &kvpb.PrepareRequest{Transaction: x.info}
 		for _, key := range sorted(x.writes) {
@@ -318,7 +333,8 @@ func (h *transactionHistory) compose(x *simulated, q *kvpb.Request) {
 		}
 		q.Command = &kvpb.Request_Prepare{Prepare: p}
 	case "refresh":
-		q.Command = &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: x.info.Id, Begun: x.info.Begun, Reads: x.readSet(), To: rpc.ToTimestamp(x.commit)}}
+		q.Command = &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: x.info.Id,
+			Begun: x.info.Begun, Reads: x.readSet(), To: rpc.ToTimestamp(x.commit)}}
 	case "end", "abort":
 		e := &kvpb.EndTransactionRequest{Transaction: x.info, Commit: x.step == "end"}
 		if e.Commit {
@@ -330,7 +346,8 @@ func (h *transactionHistory) compose(x *simulated, q *kvpb.Request) {
 		if x.told == kvpb.TransactionState_COMMITTED {
 			status.Timestamp = rpc.ToTimestamp(x.commit)
 		}
-		q.Command = &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{{Transaction: x.info.Id, Status: status}}}}
+		q.Command = &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{
+			{Transaction: x.info.Id, Status: status}}}}
 	}
 }
 
@@ -339,7 +356,9 @@ func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
 	next := func(step string) { x.request, x.step = nil, step }
 	if e := response.Error; e != nil {
 		switch e.Code {
-		case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_CLOCK_SKEW, kvpb.ErrorCode_OUTCOME_UNKNOWN, kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
+		case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_CLOCK_SKEW, kvpb.ErrorCode_OUTCOME_UNKNOWN,
+			kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_NODE_UNHEALTHY,
+			kvpb.ErrorCode_TIMESTAMP_IN_FUTURE:
 			// Again, when its turn comes.
 		case kvpb.ErrorCode_TRANSACTION_PUSHED:
 			x.commit = rpc.FromTimestamp(e.Timestamp).Next()
@@ -347,12 +366,14 @@ func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
 		case kvpb.ErrorCode_TRANSACTION_ABORTED:
 			x.told = kvpb.TransactionState_ABORTED
 			next("resolve")
-		case kvpb.ErrorCode_TRANSACTION_CONFLICT, kvpb.ErrorCode_UNCERTAIN, kvpb.ErrorCode_TRANSACTION_TOO_OLD:
+		case kvpb.ErrorCode_TRANSACTION_CONFLICT, kvpb.ErrorCode_UNCERTAIN,
+			kvpb.ErrorCode_TRANSACTION_TOO_OLD:
 			if e.Code == kvpb.ErrorCode_TRANSACTION_CONFLICT {
 				step := x.step
 				h.answers = append(h.answers, func() {
 					if h.holdsNow(x) {
-						h.fault("transaction T%d, %s: %s, but it holds %s", x.number, step, describe(response), x.span())
+						h.fault("transaction T%d, %s: %s, but it holds %s", x.number, step,
+							describe(response), x.span())
 					}
 				})
 			}
@@ -374,8 +395,10 @@ func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
 				x.until = x.at.Add(500 * time.Millisecond)
 			}
 		}
-		if seen := x.seen[key]; x.at.Less(seen) || (r.Get.Found && rpc.FromTimestamp(r.Get.Version).Less(seen)) {
-			h.fault("transaction T%d: read of %s %s, but %s was acknowledged before it began", x.number, key, describe(response), stamp(seen))
+		if seen := x.seen[key]; x.at.Less(seen) ||
+			(r.Get.Found && rpc.FromTimestamp(r.Get.Version).Less(seen)) {
+			h.fault("transaction T%d: read of %s %s, but %s was acknowledged before it began", x.number, key,
+				describe(response), stamp(seen))
 		}
 		x.reads[key] = r.Get
 		next("read")
@@ -440,16 +463,19 @@ func (h *transactionHistory) plain(t *rapid.T) {
 	client := rapid.IntRange(0, len(h.clients)-1).Draw(t, "client")
 	s := &h.clients[client]
 	s.sequence++
-	q := &kvpb.Request{Id: s.sequence, Generation: 1, Term: h.c.term, Sequence: s.sequence, Session: rpc.ToTimestamp(s.session)}
+	q := &kvpb.Request{Id: s.sequence, Generation: 1, Term: h.c.term, Sequence: s.sequence,
+		Session: rpc.ToTimestamp(s.session)}
 	key := drawKey(t)
 	if rapid.Bool().Draw(t, "delete") {
 		q.Command = &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: key}}
 	} else {
-		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: key, Value: fmt.Appendf(nil, "p%d-%d", client, s.sequence)}}
+		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: key, Value: fmt.Appendf(nil, "p%d-%d",
+			client, s.sequence)}}
 	}
 	h.send(h.leader, client, q, func(response *kvpb.Response) {
 		if response.Error == nil {
-			ts := hlc.Max(rpc.FromTimestamp(response.GetPut().GetVersion()), rpc.FromTimestamp(response.GetDelete().GetVersion()))
+			ts := hlc.Max(rpc.FromTimestamp(response.GetPut().GetVersion()),
+				rpc.FromTimestamp(response.GetDelete().GetVersion()))
 			h.acknowledgedKeys[string(key)] = hlc.Max(h.acknowledgedKeys[string(key)], ts)
 		}
 	})
@@ -481,19 +507,24 @@ func (h *transactionHistory) latest(t *rapid.T) {
 		case *kvpb.Response_Get:
 			// What is absent may have been deleted: then the timestamp tells, if it is given.
 			if r.Get.Found && rpc.FromTimestamp(r.Get.Version).Less(seen[key]) {
-				h.fault("key %s: read %s, but %s was acknowledged before", key, describe(response), stamp(seen[key]))
+				h.fault("key %s: read %s, but %s was acknowledged before", key, describe(response),
+					stamp(seen[key]))
 			}
 			if at := r.Get.At; at != nil {
-				h.readings = append(h.readings, reading{&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key), At: at}}}, response})
+				h.readings = append(h.readings,
+					reading{&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte(key),
+						At: at}}}, response})
 				if rpc.FromTimestamp(at).Less(seen[key]) {
-					h.fault("key %s: read %s, but %s was acknowledged before", key, describe(response), stamp(seen[key]))
+					h.fault("key %s: read %s, but %s was acknowledged before", key, describe(response),
+						stamp(seen[key]))
 				}
 			}
 		case *kvpb.Response_Scan:
 			h.readings = append(h.readings, reading{q, response})
 			for k, ts := range seen {
 				if rpc.FromTimestamp(r.Scan.At).Less(ts) {
-					h.fault("scan at %s, but key %s at %s was acknowledged before", wireStamp(r.Scan.At), k, stamp(ts))
+					h.fault("scan at %s, but key %s at %s was acknowledged before", wireStamp(r.Scan.At),
+						k, stamp(ts))
 				}
 			}
 		}
@@ -520,7 +551,8 @@ func (h *transactionHistory) ask(lost func() bool) {
 				continue
 			}
 			h.clients[0].sequence++
-			q := &kvpb.Request{Id: 1, Generation: 1, Term: h.c.term, Sequence: h.clients[0].sequence, Command: &kvpb.Request_Push{Push: a.request}}
+			q := &kvpb.Request{Id: 1, Generation: 1, Term: h.c.term, Sequence: h.clients[0].sequence,
+				Command: &kvpb.Request_Push{Push: a.request}}
 			h.send(h.leader, 0, q, func(response *kvpb.Response) {
 				h.answers = append(h.answers, func() {
 					if response.Error != nil {

@@ -90,7 +90,8 @@ func (m *member) Resolve(_ context.Context, all []txn.Committed) []bool {
 		for _, p := range c.Participants {
 			in = append(in, string(p.Key))
 		}
-		m.resolved = append(m.resolved, fmt.Sprintf("resolves %s at %s in %s", name, stamp(c.At), strings.Join(in, ", ")))
+		m.resolved = append(m.resolved, fmt.Sprintf("resolves %s at %s in %s", name, stamp(c.At),
+			strings.Join(in, ", ")))
 		settled[i] = m.settled[name]
 	}
 	return settled
@@ -169,8 +170,9 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 			s.transactions = map[string]*kvpb.Transaction{}
 		}
 		name := d.CmdArgs[0].Key
-		s.transactions[name] = &kvpb.Transaction{Id: transactionID(name), Keyspace: 7, Anchor: []byte(anchor),
-			Begun: ts(begun), Started: ts(option(s.t, d, "started", begun))}
+		s.transactions[name] = &kvpb.Transaction{Id: transactionID(name), Keyspace: 7,
+			Anchor: []byte(anchor),
+			Begun:  ts(begun), Started: ts(option(s.t, d, "started", begun))}
 	case "wait":
 		s.c.mu.Lock()
 		s.c.waited += time.Duration(number(d.CmdArgs[1].Key)) * time.Millisecond
@@ -206,16 +208,18 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 		m := s.member(d, "")
 		for _, a := range m.pusher.take("") {
 			s.id++
-			q := &kvpb.Request{Id: s.id, Partition: 100, Generation: 1, Term: s.c.term, Sequence: s.id, Command: &kvpb.Request_Push{Push: a.request}}
-			m.replica.Submit([]Pending{{Client: 9, Request: q, Arrived: time.Now(), Reply: func(response *kvpb.Response) {
-				response = kept(response)
-				s.answers.reply(response)
-				if response.Error != nil {
-					a.done(nil, errors.New(response.Error.Message))
-				} else {
-					a.done(response.GetPush().Status, nil)
-				}
-			}}})
+			q := &kvpb.Request{Id: s.id, Partition: 100, Generation: 1, Term: s.c.term, Sequence: s.id,
+				Command: &kvpb.Request_Push{Push: a.request}}
+			m.replica.Submit([]Pending{{Client: 9, Request: q, Arrived: time.Now(),
+				Reply: func(response *kvpb.Response) {
+					response = kept(response)
+					s.answers.reply(response)
+					if response.Error != nil {
+						a.done(nil, errors.New(response.Error.Message))
+					} else {
+						a.done(response.GetPush().Status, nil)
+					}
+				}}})
 		}
 	case "settle": // NAME: from now on its participants answer that there is no lock left
 		m := s.member(d, "")
@@ -248,7 +252,8 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 			fmt.Fprintf(out, "[%q, %q) held by %s\n", l.Key, l.End, shortID(l.Transaction.ID.Bytes()))
 			return true
 		})
-		fmt.Fprintf(out, "%d wait to write, %d to read, %d records in flight\n", r.mu.locks.Waiters(), r.mu.locks.WaitingReads(), len(r.mu.records.proposed))
+		fmt.Fprintf(out, "%d wait to write, %d to read, %d records in flight\n", r.mu.locks.Waiters(),
+			r.mu.locks.WaitingReads(), len(r.mu.records.proposed))
 		r.mu.Unlock()
 	default:
 		return false
@@ -267,7 +272,8 @@ func parseStamp(text string) *kvpb.Timestamp {
 
 // parseTransactional reads a request of a transaction:
 //
-//	prepare NAME K=V,K=-,K=lock,K=unlock,... (with ? at the end: it was read) [least=T] [values] [volatile] [one-phase] [wait] [under=TERM.REIGN] [keys=K,K] [spans=A:B,A:B] [read-at=T]
+//	prepare NAME K=V,K=-,K=lock,K=unlock,... (with ? at the end: it was read) [least=T] [values]
+//	  [volatile] [one-phase] [wait] [under=TERM.REIGN] [keys=K,K] [spans=A:B,A:B] [read-at=T]
 //	hold NAME spans=A:B,A:B [least=T]
 //	end NAME commit=T | end NAME abort            [wait] [participants=K,K]
 //	push NAME status|timestamp|abort [above=T] [pusher=NAME] [seen=T]
@@ -276,7 +282,8 @@ func parseStamp(text string) *kvpb.Timestamp {
 //	inspect [NAME]
 //
 // and for reads: context [txn=NAME] [until=T] [observed=T] [movable] [under=TERM.REIGN].
-func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options map[string]string, at func(string) *kvpb.Timestamp) bool {
+func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options map[string]string,
+	at func(string) *kvpb.Timestamp) bool {
 	has := func(word string) bool {
 		for _, w := range words {
 			if w == word {
@@ -294,7 +301,8 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		return true
 	}
 	x := s.transactions[words[1]]
-	status := &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_ROLLED_BACK}
+	status := &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED,
+		Reason: kvpb.AbortReason_ROLLED_BACK}
 	if options["commit"] != "" {
 		status = &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED, Timestamp: at("commit")}
 	}
@@ -316,7 +324,8 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 	reads.Leadership = s.leadership(options)
 	switch words[0] {
 	case "prepare":
-		p := &kvpb.PrepareRequest{Transaction: x, AtLeast: at("least"), ReturnValues: has("values"), Volatile: has("volatile"),
+		p := &kvpb.PrepareRequest{Transaction: x, AtLeast: at("least"), ReturnValues: has("values"),
+			Volatile:   has("volatile"),
 			CommitWait: has("wait") && !has("one-phase")}
 		for _, mutation := range strings.Split(words[2], ",") {
 			key, value, _ := strings.Cut(mutation, "=")
@@ -339,10 +348,12 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		}
 		q.Command = &kvpb.Request_Prepare{Prepare: p}
 	case "hold":
-		q.Command = &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: x, AtLeast: at("least"),
+		q.Command = &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Transaction: x,
+			AtLeast:      at("least"),
 			ReturnValues: true, Volatile: true, HoldSpans: reads.Spans}}
 	case "end":
-		end := &kvpb.EndTransactionRequest{Transaction: x, Commit: options["commit"] != "", Requested: has("requested"), CommitTimestamp: at("commit"), CommitWait: has("wait")}
+		end := &kvpb.EndTransactionRequest{Transaction: x, Commit: options["commit"] != "",
+			Requested: has("requested"), CommitTimestamp: at("commit"), CommitWait: has("wait")}
 		if options["participants"] != "" {
 			for _, key := range strings.Split(options["participants"], ",") {
 				end.Participants = append(end.Participants, &kvpb.Participant{Keyspace: 7, Key: []byte(key)})
@@ -350,7 +361,8 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		}
 		q.Command = &kvpb.Request_EndTransaction{EndTransaction: end}
 	case "push":
-		p := &kvpb.PushRequest{Pushee: x, Above: at("above"), Seen: rpc.ToTimestamp(hlc.Timestamp{Wall: s.c.physical.Now()})}
+		p := &kvpb.PushRequest{Pushee: x, Above: at("above"),
+			Seen: rpc.ToTimestamp(hlc.Timestamp{Wall: s.c.physical.Now()})}
 		p.Kind = kvpb.PushRequest_Kind(kvpb.PushRequest_Kind_value[strings.ToUpper(words[2])])
 		if options["seen"] != "" {
 			p.Seen = at("seen")
@@ -367,12 +379,15 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		if options["idle"] != "" {
 			idle = uint64(number(options["idle"])) * 1000
 		}
-		q.Command = &kvpb.Request_HeartbeatTransaction{HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{Transaction: x,
-			IdleMicros: idle}}
+		q.Command = &kvpb.Request_HeartbeatTransaction{
+			HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{Transaction: x,
+				IdleMicros: idle}}
 	case "resolve":
-		q.Command = &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{{Transaction: x.Id, Status: status}}}}
+		q.Command = &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{
+			{Transaction: x.Id, Status: status}}}}
 	case "refresh":
-		q.Command = &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: x.Id, Begun: x.Begun, Reads: reads, To: at("to"),
+		q.Command = &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: x.Id, Begun: x.Begun,
+			Reads: reads, To: at("to"),
 			Yield: slices.Contains(words, "yield")}}
 	default:
 		return false
@@ -393,11 +408,13 @@ func (s *scenario) leadership(options map[string]string) *kvpb.Leadership {
 }
 
 // addContext gives a read its context.
-func (s *scenario) addContext(q *kvpb.Request, line string, options map[string]string, at func(string) *kvpb.Timestamp) {
+func (s *scenario) addContext(q *kvpb.Request, line string, options map[string]string,
+	at func(string) *kvpb.Timestamp) {
 	if !strings.Contains(line, " context") {
 		return
 	}
-	c := &kvpb.ReadContext{UncertainUntil: at("until"), Observed: at("observed"), Movable: strings.Contains(line, " movable"),
+	c := &kvpb.ReadContext{UncertainUntil: at("until"), Observed: at("observed"),
+		Movable:    strings.Contains(line, " movable"),
 		Leadership: s.leadership(options)}
 	if x := s.transactions[options["txn"]]; x != nil {
 		c.Transaction, c.Begun = x.Id, x.Begun
@@ -414,8 +431,8 @@ func (s *scenario) addContext(q *kvpb.Request, line string, options map[string]s
 	}
 }
 
-// ringTimers does what a replica's timers do, for a test that has none (hooks.lockTime): those of who waits for a lock, and those of answers
-// that wait for the clocks.
+// ringTimers does what a replica's timers do, for a test that has none (hooks.lockTime): those of
+// who waits for a lock, and those of answers that wait for the clocks.
 func (m *member) ringTimers() {
 	r := m.replica
 	r.ReevaluateWaiters()

@@ -6,21 +6,27 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Volatile locks make transactions that want the same key take turns, at the pace of the client instead of that of consensus. They are in
-// the leader's memory only: laying one takes no entry, and ending one neither. They keep others from writing as any lock does, and promise
-// nothing: what was read under them is validated when the transaction commits, like everything else it has read.
+// Volatile locks make transactions that want the same key take turns, at the pace of the client
+// instead of that of consensus. They are in the leader's memory only: laying one takes no entry,
+// and ending one neither. They keep others from writing as any lock does, and promise nothing: what
+// was read under them is validated when the transaction commits, like everything else it has read.
 //
-// A commit in one phase ends its volatile locks when it is evaluated, not when it is applied. The next in the queue gets the lock in the same
-// evaluation, and with it the value that is in flight, before that is even proposed. It may read what is not committed yet, because whatever
-// it does with it comes to nothing unless that is committed as well:
+// A commit in one phase ends its volatile locks when it is evaluated, not when it is applied. The
+// next in the queue gets the lock in the same evaluation, and with it the value that is in flight,
+// before that is even proposed. It may read what is not committed yet, because whatever it does
+// with it comes to nothing unless that is committed as well:
 //
-//   - What it writes here is an entry that builds on the one with the value, and takes effect only if that does (accepts).
-//   - What it writes elsewhere is decided after its reads were refreshed here, which waits until the value is applied.
-//   - If it writes nothing, or gives up because of what it has read, the client refreshes too, before it says so.
+//   - What it writes here is an entry that builds on the one with the value, and takes effect only
+//     if that does (accepts).
+//   - What it writes elsewhere is decided after its reads were refreshed here, which waits until
+//     the value is applied.
+//   - If it writes nothing, or gives up because of what it has read, the client refreshes too,
+//     before it says so.
 //
-// INVARIANT: a value in flight is lost only with the leadership epoch. The answer names the epoch, and so do validation and refresh: in another one,
-// what was read is taken for changed. Versions alone could not tell, for what was read may never have existed. Reads by the same
-// transaction name it too, so that it never sees, beside what was lost, that it was.
+// INVARIANT: a value in flight is lost only with the leadership epoch. The answer names the epoch,
+// and so do validation and refresh: in another one, what was read is taken for changed. Versions
+// alone could not tell, for what was read may never have existed. Reads by the same transaction
+// name it too, so that it never sees, beside what was lost, that it was.
 
 // leadership is the present epoch, as clients name it.
 func (e *evaluation) leadership() *kvpb.Leadership { return e.epoch.wire(e.r.id) }
@@ -80,7 +86,8 @@ func (e *evaluation) releaseLocked(l *lock) {
 	e.reevaluate = true
 }
 
-// hurried says that others may wait for the write: it lays volatile locks, or ends them. It is evaluated even if it cannot be proposed yet.
+// hurried says that others may wait for the write: it lays volatile locks, or ends them. It is
+// evaluated even if it cannot be proposed yet.
 func (w *write) hurried() bool {
 	return w.internal == nil && w.command.IsHurried(w.pending.Request)
 }
@@ -89,7 +96,8 @@ func (w *write) hurried() bool {
 func (w *write) light() bool { return w.pending.Request.GetPrepare().GetVolatile() }
 
 // handOver lets writes go on that waited for volatile locks which were released. The first gets its
-// lock here and now; those behind it, which would only meet that, wait for it without being evaluated.
+// lock here and now; those behind it, which would only meet that, wait for it without being
+// evaluated.
 func (e *evaluation) handOver(internal *proposal.Entry) {
 	r := e.r
 	for len(e.woken) > 0 {
@@ -125,8 +133,8 @@ func (e *evaluation) handOver(internal *proposal.Entry) {
 	}
 }
 
-// waitAgain has writes wait for the lock that is on their key by now, and returns those whose key is
-// free, or their own.
+// waitAgain has writes wait for the lock that is on their key by now, and returns those whose key
+// is free, or their own.
 func (e *evaluation) waitAgain(woken []*concurrency.Waiter) (free []*concurrency.Waiter) {
 	r := e.r
 	r.mu.Lock()

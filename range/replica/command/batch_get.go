@@ -36,7 +36,8 @@ func checkBatchGet(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Probl
 
 func batchGet(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	c := q.GetBatchGet()
-	m := &kvpb.BatchGetResponse{At: rpc.ToTimestamp(v.At), Values: make([]*kvpb.GetResponse, len(c.Keys))}
+	m := &kvpb.BatchGetResponse{At: rpc.ToTimestamp(v.At),
+		Values: make([]*kvpb.GetResponse, len(c.Keys))}
 	values := make([]kvpb.GetResponse, len(c.Keys))
 	getter, err := mvcc.NewGetter(v.State)
 	if err != nil {

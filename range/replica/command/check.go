@@ -69,7 +69,8 @@ func checkSpan(d *clusterpb.Partition, start, end []byte) *Problem {
 
 // Refuse is an error response to a request.
 func Refuse(q *kvpb.Request, code kvpb.ErrorCode, format string, args ...any) *kvpb.Response {
-	return &kvpb.Response{Id: q.GetId(), Error: &kvpb.Error{Code: code, Message: fmt.Sprintf(format, args...)}}
+	return &kvpb.Response{Id: q.GetId(),
+		Error: &kvpb.Error{Code: code, Message: fmt.Sprintf(format, args...)}}
 }
 
 // InternalSpan is the part of a span of user keys that lies in the partition, in internal keys.

@@ -16,7 +16,8 @@ func TestCheck(t *testing.T) {
 		return &kvpb.Request{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: key, Value: value}}}
 	}
 	batch := func(o ...*kvpb.WriteOperation) *kvpb.Request {
-		return &kvpb.Request{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{Operations: o}}}
+		return &kvpb.Request{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{
+			Operations: o}}}
 	}
 	for _, c := range []struct {
 		name string
@@ -30,17 +31,21 @@ func TestCheck(t *testing.T) {
 		{"another partition's key", put([]byte("z"), nil), "outside partition p3"},
 		{"an empty batch", batch(), "at least one operation"},
 		{"a key twice", batch(&kvpb.WriteOperation{Key: key}, &kvpb.WriteOperation{Key: key}), "twice"},
-		{"a deletion with a value", batch(&kvpb.WriteOperation{Key: key, Delete: true, Value: key}), "not both"},
+		{"a deletion with a value", batch(&kvpb.WriteOperation{Key: key, Delete: true, Value: key}),
+			"not both"},
 		{"a swap without expectation", &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{
 			CompareAndSwap: &kvpb.CompareAndSwapRequest{Key: key}}}, "needs an expectation"},
 		{"a span upside down", &kvpb.Request{Command: &kvpb.Request_DeleteRange{
 			DeleteRange: &kvpb.DeleteRangeRequest{Start: []byte("b"), End: []byte("a")}}}, "above its end"},
 		{"a span elsewhere", &kvpb.Request{Command: &kvpb.Request_DeleteRange{
 			DeleteRange: &kvpb.DeleteRangeRequest{Start: []byte("x")}}}, "outside partition p3"},
-		{"a prepare of nobody", &kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{}}}, "prepare"},
-		{"a push of nobody", &kvpb.Request{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{}}}, "transaction"},
-		{"a resolve of nothing decided", &kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
-			Resolutions: []*kvpb.Resolution{{Transaction: make([]byte, 16)}}}}}, "resolve"},
+		{"a prepare of nobody", &kvpb.Request{
+			Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{}}}, "prepare"},
+		{"a push of nobody", &kvpb.Request{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{}}},
+			"transaction"},
+		{"a resolve of nothing decided",
+			&kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
+				Resolutions: []*kvpb.Resolution{{Transaction: make([]byte, 16)}}}}}, "resolve"},
 	} {
 		_, p := Of(c.q).CheckWrite(d, c.q)
 		switch {

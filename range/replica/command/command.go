@@ -83,7 +83,9 @@ type Command struct {
 func (c *Command) Index() int { return c.index }
 
 // ReadOnly says that the requests have no effect that others can see, whenever they run.
-func (c *Command) ReadOnly() bool { return c.Way == AtTimestamp || c.Way == ByNode && c.Named != nil }
+func (c *Command) ReadOnly() bool {
+	return c.Way == AtTimestamp || c.Way == ByNode && c.Named != nil
+}
 
 // IsAlone is Alone of a request.
 func (c *Command) IsAlone(q *kvpb.Request) bool { return c.Alone != nil && c.Alone(q) }
@@ -92,14 +94,17 @@ func (c *Command) IsAlone(q *kvpb.Request) bool { return c.Alone != nil && c.Alo
 func (c *Command) IsHurried(q *kvpb.Request) bool { return c.Hurried != nil && c.Hurried(q) }
 
 // IsForeground is Foreground of a request.
-func (c *Command) IsForeground(q *kvpb.Request) bool { return c.Foreground != nil && c.Foreground(q) }
+func (c *Command) IsForeground(q *kvpb.Request) bool {
+	return c.Foreground != nil && c.Foreground(q)
+}
 
 // CanDoNothing is MayDoNothing of a request.
 func (c *Command) CanDoNothing(q *kvpb.Request) bool {
 	return c.MayDoNothing != nil && c.MayDoNothing(q)
 }
 
-// LatestNamed is the wall time of the highest timestamp up to which a request would bring the clock.
+// LatestNamed is the wall time of the highest timestamp up to which a request would bring the
+// clock.
 func (c *Command) LatestNamed(q *kvpb.Request) int64 {
 	latest := wall(q.Session)
 	if c.Named != nil {

@@ -40,16 +40,18 @@ func checkCompareAndSwap(d *clusterpb.Partition, c *kvpb.CompareAndSwapRequest) 
 		}
 	case *kvpb.CompareAndSwapRequest_Value:
 	default:
-		return Invalid("key %s: a compare-and-swap needs an expectation: absent, a value, or a version", keys.Pretty(c.GetKey()))
+		return Invalid("key %s: a compare-and-swap needs an expectation: absent, a value, or a version",
+			keys.Pretty(c.GetKey()))
 	}
 	if c.GetDelete() && len(c.GetNewValue()) > 0 {
-		return Invalid("key %s: a compare-and-swap either deletes or writes a new value, not both", keys.Pretty(c.GetKey()))
+		return Invalid("key %s: a compare-and-swap either deletes or writes a new value, not both",
+			keys.Pretty(c.GetKey()))
 	}
 	return nil
 }
 
-// compareAndSwap writes if the key is as expected. A failure is an answer by reading: it waits for the
-// version that decided it, if that is pending.
+// compareAndSwap writes if the key is as expected. A failure is an answer by reading: it waits for
+// the version that decided it, if that is pending.
 func compareAndSwap(e *Evaluation, q *kvpb.Request) error {
 	c := q.GetCompareAndSwap()
 	p, err := e.Prior(c.Key)
@@ -71,15 +73,18 @@ func compareAndSwap(e *Evaluation, q *kvpb.Request) error {
 		if m.Found {
 			m.Current, m.CurrentVersion = bytes.Clone(p.Value), rpc.ToTimestamp(p.Timestamp)
 		}
-		e.NothingDone(&kvpb.Response{Id: q.Id, Result: &kvpb.Response_CompareAndSwap{CompareAndSwap: m}}, p.Sequence)
+		e.NothingDone(&kvpb.Response{Id: q.Id, Result: &kvpb.Response_CompareAndSwap{CompareAndSwap: m}},
+			p.Sequence)
 		return nil
 	}
-	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: c.NewValue, Tombstone: c.Delete, WasLive: p.Live(), Prior: p.Timestamp})
+	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: c.NewValue, Tombstone: c.Delete,
+		WasLive: p.Live(), Prior: p.Timestamp})
 	e.Write(swappedResponse)
 	return nil
 }
 
-// asExpected compares. A key that was deleted is absent: its tombstone is nobody's expected version.
+// asExpected compares. A key that was deleted is absent: its tombstone is nobody's expected
+// version.
 func asExpected(c *kvpb.CompareAndSwapRequest, p *Prior) bool {
 	switch x := c.Expected.(type) {
 	case *kvpb.CompareAndSwapRequest_Absent:

@@ -17,17 +17,18 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// The partition that holds a transaction's anchor is its coordinator. What it is asked is evaluated in
-// the queue, one after the other: the rules are package txn's, and are given the record as it will be
-// when what is pending is applied. An answer is sent when everything that it rests on is applied.
+// The partition that holds a transaction's anchor is its coordinator. What it is asked is evaluated
+// in the queue, one after the other: the rules are package txn's, and are given the record as it
+// will be when what is pending is applied. An answer is sent when everything that it rests on is
+// applied.
 
 // Coordination is what the commands of a coordinator ask of the rest of their replica.
 type Coordination interface {
 	// PendingRecord is the record of a transaction that is proposed and not applied, and the sequence
 	// of its entry; nil if there is none.
 	PendingRecord(txn.ID) (*txn.Record, uint64)
-	// Believe brings the clock up to a timestamp that the request names. It returns false if no clock of
-	// the cluster can have given it.
+	// Believe brings the clock up to a timestamp that the request names. It returns false if no
+	// clock of the cluster can have given it.
 	Believe(hlc.Timestamp) bool
 	// Future says that a transaction's start is further ahead than any clock of the cluster can be. It
 	// leaves the clock alone: nothing has to be above a start.
@@ -36,8 +37,8 @@ type Coordination interface {
 	Present() txn.Present
 	// Limits are those of a keyspace; none if they are not known.
 	Limits(keys.KeyspaceID) txn.Limits
-	// Physical is what the physical clock shows, in nanoseconds since the epoch, and how far the clocks
-	// of the cluster may be apart.
+	// Physical is what the physical clock shows, in nanoseconds since the epoch, and how far the
+	// clocks of the cluster may be apart.
 	Physical() (now int64, maxOffset time.Duration)
 	// Locks lends the partition's locks, and the time by which waiting is measured. The manager is not
 	// used after the call. held says that the leadership epoch of the evaluation stands.
@@ -76,8 +77,9 @@ func (e *Evaluation) RecordOf(of txn.Info) (record *txn.Record, sequence uint64,
 	return record, 0, err
 }
 
-// Decide says what was decided of the evaluation's transaction: a record is to be set, or it stays as
-// it is. before is the record on which it was decided, and sequence of the entry that carries that.
+// Decide says what was decided of the evaluation's transaction: a record is to be set, or it stays
+// as it is. before is the record on which it was decided, and sequence of the entry that carries
+// that.
 func (e *Evaluation) Decide(q *kvpb.Request, before *txn.Record, sequence uint64, d txn.Decision,
 	answer func(*kvpb.TransactionStatus) *kvpb.Response) {
 	if d.Refused != nil {
@@ -110,8 +112,8 @@ func Refusing(response *kvpb.Response, refused, bound hlc.Timestamp) *kvpb.Respo
 	return response
 }
 
-// refusedTimes refuses a request whose timestamps cannot be: one that it names, and the start of its
-// transaction. It returns false if they can.
+// refusedTimes refuses a request whose timestamps cannot be: one that it names, and the start of
+// its transaction. It returns false if they can.
 func (e *Evaluation) refusedTimes(q *kvpb.Request, named, started hlc.Timestamp) bool {
 	switch {
 	case !e.Coordination.Believe(named):

@@ -24,8 +24,8 @@ var Delete = register((*kvpb.Request_Delete)(nil), Command{
 
 // remove writes a tombstone if the key has any version, even if that is a tombstone: it carries the
 // request id. A key without any version needs no record: a retry that finds one finds it put there
-// later, and deletes that. (An attempt that comes to be evaluated after its retry was answered so is
-// not carried out: see NothingDone.)
+// later, and deletes that. (An attempt that comes to be evaluated after its retry was answered so
+// is not carried out: see NothingDone.)
 func remove(e *Evaluation, q *kvpb.Request) error {
 	key := q.GetDelete().Key
 	p, err := e.PriorOfBlind(key)

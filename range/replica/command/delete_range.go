@@ -31,8 +31,8 @@ var DeleteRange = register((*kvpb.Request_DeleteRange)(nil), Command{
 	Evaluate: deleteRange,
 })
 
-// deleteRange writes a tombstone over each key of the span that has a value, up to a page of them. It
-// is evaluated with no write pending, so the engine is all there is to look at.
+// deleteRange writes a tombstone over each key of the span that has a value, up to a page of them.
+// It is evaluated with no write pending, so the engine is all there is to look at.
 func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	c := q.GetDeleteRange()
 	span := InternalSpan(e.Descriptor, c.Start, c.End)
@@ -53,10 +53,12 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	var arena proposal.Arena
 	result, err := mvcc.Scan(e.State, mvcc.ScanOptions{
 		Span: span, At: hlc.MaxTimestamp, KeysOnly: true,
-		MaxRows: PageRows(c.MaxRows), MaxBytes: min(DefaultPageBytes, e.PageBytes), MaxSkipped: MaxSkipped,
+		MaxRows: PageRows(c.MaxRows), MaxBytes: min(DefaultPageBytes, e.PageBytes),
+		MaxSkipped: MaxSkipped,
 	}, func(key []byte, v mvcc.Version) error {
 		e.Ops = append(e.Ops, WriteOp{
-			Key: arena.Copy(keys.UserKey(e.Descriptor, key)), Tombstone: true, WasLive: true, Prior: v.Timestamp})
+			Key: arena.Copy(keys.UserKey(e.Descriptor, key)), Tombstone: true, WasLive: true,
+			Prior: v.Timestamp})
 		return nil
 	})
 	if err != nil {
@@ -76,11 +78,14 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 		done.timestamp = at
 		return batch.Set(recordKey, done.append(nil), nil)
 	}
-	e.Write(func(_ *Result, q *kvpb.Request, _ hlc.Timestamp) *kvpb.Response { return done.response(q) })
+	e.Write(func(_ *Result, q *kvpb.Request, _ hlc.Timestamp) *kvpb.Response {
+		return done.response(q)
+	})
 	return nil
 }
 
 func (d deletedRange) response(q *kvpb.Request) *kvpb.Response {
-	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_DeleteRange{DeleteRange: &kvpb.DeleteRangeResponse{
-		Deleted: d.count, More: d.more, Resume: d.resume, Version: rpc.ToTimestamp(d.timestamp)}}}
+	return &kvpb.Response{Id: q.Id,
+		Result: &kvpb.Response_DeleteRange{DeleteRange: &kvpb.DeleteRangeResponse{
+			Deleted: d.count, More: d.more, Resume: d.resume, Version: rpc.ToTimestamp(d.timestamp)}}}
 }

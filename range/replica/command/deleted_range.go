@@ -15,8 +15,8 @@ import (
 )
 
 // What a DeleteRange has done is recorded beside the versions, anchored at the start of the span:
-// without a record, each first attempt would have to look through all versions of the span above its
-// session's timestamp to know that it is the first. The record is collected as versions are. An
+// without a record, each first attempt would have to look through all versions of the span above
+// its session's timestamp to know that it is the first. The record is collected as versions are. An
 // attempt that finds nothing to delete leaves none.
 
 // deletedRange is the record of a DeleteRange that took effect.
@@ -37,7 +37,8 @@ const (
 	deletedWaited = 2
 )
 
-// deletedRangeSuffix starts the anchored suffix of a record; client and sequence follow, 8 bytes each.
+// deletedRangeSuffix starts the anchored suffix of a record; client and sequence follow, 8 bytes
+// each.
 const deletedRangeSuffix = "deleted-range/"
 
 func deletedRangeKey(start []byte, id mvcc.RequestID) []byte {
@@ -93,8 +94,8 @@ func readDeletedRange(state engine.Reader, key []byte) (d deletedRange, found bo
 	return d, true, nil
 }
 
-// DeletedRangeAt is the timestamp of a stored record of a DeleteRange. The record may go when garbage
-// collection has come so far.
+// DeletedRangeAt is the timestamp of a stored record of a DeleteRange. The record may go when
+// garbage collection has come so far.
 func DeletedRangeAt(value []byte) (hlc.Timestamp, error) {
 	d, err := decodeDeletedRange(value)
 	return d.timestamp, err

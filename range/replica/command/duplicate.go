@@ -7,25 +7,25 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 )
 
-// A retried request takes effect at most once (DESIGN invariant 9), because the version history of its
-// key records what was done: each version carries the id of the request that wrote it.
+// A retried request takes effect at most once (DESIGN invariant 9), because the version history of
+// its key records what was done: each version carries the id of the request that wrote it.
 //
-// All attempts of a request carry the same session timestamp, and each gives its version a timestamp
-// above that. So a later attempt looks through the key's versions above the session's timestamp,
-// newest first. In the common case the newest version is not above it, and the one look-up that every
-// write makes anyway decides.
+// All attempts of a request carry the same session timestamp, and each gives its version a
+// timestamp above that. So a later attempt looks through the key's versions above the session's
+// timestamp, newest first. In the common case the newest version is not above it, and the one
+// look-up that every write makes anyway decides.
 //
-// Versions that overwrote each other at or below the garbage collection threshold may be gone, and the
-// record with them. A session older than the threshold is therefore refused. A session of zero is a
-// client's that has seen nothing yet; all versions above the threshold are looked through for it,
-// which is complete unless its request is older than the collection window. (Clients avoid that by
-// asking for Now first.)
+// Versions that overwrote each other at or below the garbage collection threshold may be gone, and
+// the record with them. A session older than the threshold is therefore refused. A session of zero
+// is a client's that has seen nothing yet; all versions above the threshold are looked through for
+// it, which is complete unless its request is older than the collection window. (Clients avoid that
+// by asking for Now first.)
 //
 // An attempt that is late, and comes when a later one has been answered, meets the other rules: the
-// term it names is over, or it finds the version; or the stream that it came on was fenced before it
-// was read (Hello.stream). One that was read before, and has waited for a lock since, finds no version
-// if the later one was answered that there was nothing to do: that one has ended it. In the queue the
-// earlier one comes first, and what it has pending is found there.
+// term it names is over, or it finds the version; or the stream that it came on was fenced before
+// it was read (Hello.stream). One that was read before, and has waited for a lock since, finds no
+// version if the later one was answered that there was nothing to do: that one has ended it. In the
+// queue the earlier one comes first, and what it has pending is found there.
 
 // Own is the version that an earlier attempt of a request wrote.
 type Own struct {
@@ -67,9 +67,9 @@ func (e *Evaluation) Own(userKey []byte, p *Prior) (Own, error) {
 	return Own{Found: found, Timestamp: v.Timestamp, CommitWait: v.Waits, Value: v.Value}, err
 }
 
-// ExistedBefore says whether the key had a value before the request's own version. The version before
-// it cannot have been collected: the own one is above the threshold, so nothing at or below the
-// threshold shadows its predecessor, but for a tombstone. The answer tells of it.
+// ExistedBefore says whether the key had a value before the request's own version. The version
+// before it cannot have been collected: the own one is above the threshold, so nothing at or below
+// the threshold shadows its predecessor, but for a tombstone. The answer tells of it.
 func (e *Evaluation) ExistedBefore(userKey []byte, own Own) (bool, error) {
 	if own.BeforeKnown {
 		e.HoldFor(true, own.Before)

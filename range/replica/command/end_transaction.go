@@ -52,7 +52,8 @@ func endTransaction(e *Evaluation, q *kvpb.Request) error {
 	}
 	d := txn.DecideEnd(record, end, present)
 	pushed := d.Refused != nil && d.Refused.Code == kvpb.ErrorCode_TRANSACTION_PUSHED
-	if aborted, hold := end.Requested && d.Record != nil, pushed && q.GetEndTransaction().GetHoldTimestamp(); aborted || hold {
+	if aborted, hold := end.Requested && d.Record != nil,
+		pushed && q.GetEndTransaction().GetHoldTimestamp(); aborted || hold {
 		e.Coordination.Locks(func(locks *concurrency.Manager, now time.Time, _ bool) {
 			if aborted {
 				locks.RememberAborted(of)

@@ -9,9 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Evaluation is what a write is evaluated on, and what has come of it. It serves one write after the
-// other, and belongs to one goroutine. Begin and the fields above it are its owner's; a command reads
-// them, and says by one call of Refuse, Answer, NothingDone, Duplicate, Write or Decide what
+// Evaluation is what a write is evaluated on, and what has come of it. It serves one write after
+// the other, and belongs to one goroutine. Begin and the fields above it are its owner's; a command
+// reads them, and says by one call of Refuse, Answer, NothingDone, Duplicate, Write or Decide what
 // comes of it.
 type Evaluation struct {
 	// State is the applied state, Pending what lies on top of it.
@@ -44,12 +44,13 @@ type Evaluation struct {
 	key   []byte
 }
 
-// Pending is what an evaluation asks of the writes that are not applied. Each call looks at one moment:
-// what is applied later was among the pending writes, or is above the applied index that it returns.
+// Pending is what an evaluation asks of the writes that are not applied. Each call looks at one
+// moment: what is applied later was among the pending writes, or is above the applied index that it
+// returns.
 type Pending interface {
 	// Newest is the newest pending write of a user key as the version that it will be, and the
-	// sequence of its entry. If there is none, sequence is 0, and the engine has what was written up to
-	// the applied index.
+	// sequence of its entry. If there is none, sequence is 0, and the engine has what was written
+	// up to the applied index.
 	Newest(key []byte) (v mvcc.Version, sequence, applied uint64)
 	// Find is the pending write of a user key, above a timestamp, that a request made.
 	Find(key []byte, above hlc.Timestamp, request mvcc.RequestID) (own Own, applied uint64)

@@ -44,9 +44,11 @@ func (p *partition) Newest(key []byte) (mvcc.Version, uint64, uint64) {
 }
 
 // Find implements Pending.
-func (p *partition) Find(key []byte, above hlc.Timestamp, id mvcc.RequestID) (own Own, applied uint64) {
+func (p *partition) Find(key []byte, above hlc.Timestamp, id mvcc.RequestID) (
+	own Own, applied uint64) {
 	if w := p.pending.Find(string(key), above, id); w != nil {
-		own = Own{Found: true, Timestamp: w.Timestamp, Sequence: w.Sequence, CommitWait: w.CommitWait, Value: w.Value}
+		own = Own{Found: true, Timestamp: w.Timestamp, Sequence: w.Sequence, CommitWait: w.CommitWait,
+			Value: w.Value}
 		if before := w.Older(); before != nil {
 			own.BeforeKnown, own.WasLive = true, !before.Tombstone
 		}
@@ -55,7 +57,9 @@ func (p *partition) Find(key []byte, above hlc.Timestamp, id mvcc.RequestID) (ow
 }
 
 // Recent implements Pending.
-func (p *partition) Recent([]byte, hlc.Timestamp) (mvcc.Version, bool) { return mvcc.Version{}, false }
+func (p *partition) Recent([]byte, hlc.Timestamp) (mvcc.Version, bool) {
+	return mvcc.Version{}, false
+}
 
 // evaluate evaluates a request of client 1.
 func (p *partition) evaluate(sequence uint64, q *kvpb.Request) *Evaluation {
@@ -89,7 +93,8 @@ func (p *partition) write(e *Evaluation, q *kvpb.Request, apply bool) *kvpb.Resp
 			p.t.Fatalf("%s: %s is not above the version before it, %s", o.Key, ts, o.Prior)
 		}
 		if !apply {
-			p.pending.Add(&proposal.Write{Key: string(o.Key), Timestamp: ts, Request: e.Request, Value: o.Value,
+			p.pending.Add(&proposal.Write{Key: string(o.Key), Timestamp: ts, Request: e.Request,
+				Value:     o.Value,
 				Tombstone: o.Tombstone, Sequence: uint64(p.now)})
 			continue
 		}
@@ -113,31 +118,36 @@ func (p *partition) write(e *Evaluation, q *kvpb.Request, apply bool) *kvpb.Resp
 }
 
 func putOf(key, value string) *kvpb.Request {
-	return &kvpb.Request{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte(key), Value: []byte(value)}}}
+	return &kvpb.Request{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte(key),
+		Value: []byte(value)}}}
 }
 
 func incrementOf(key string, by int64) *kvpb.Request {
-	return &kvpb.Request{Command: &kvpb.Request_Increment{Increment: &kvpb.IncrementRequest{Key: []byte(key), By: by}}}
+	return &kvpb.Request{Command: &kvpb.Request_Increment{Increment: &kvpb.IncrementRequest{
+		Key: []byte(key), By: by}}}
 }
 
-// TestRetriesFindTheirVersion: a second attempt of each kind of write is told what the first one was,
-// whether that is applied or pending, and writes nothing.
+// TestRetriesFindTheirVersion: a second attempt of each kind of write is told what the first one
+// was, whether that is applied or pending, and writes nothing.
 func TestRetriesFindTheirVersion(t *testing.T) {
 	for _, apply := range []bool{true, false} {
 		for _, q := range []*kvpb.Request{
 			putOf("a", "2"),
 			incrementOf("a", 41),
 			{Command: &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: []byte("a")}}},
-			{Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{Key: []byte("a"),
+			{Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
+				Key:      []byte("a"),
 				Expected: &kvpb.CompareAndSwapRequest_Value{Value: []byte("1")}, NewValue: []byte("2")}}},
-			{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{Operations: []*kvpb.WriteOperation{
-				{Key: []byte("a"), Value: []byte("2")}, {Key: []byte("b"), Delete: true}}}}},
+			{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{
+				Operations: []*kvpb.WriteOperation{
+					{Key: []byte("a"), Value: []byte("2")}, {Key: []byte("b"), Delete: true}}}}},
 		} {
 			p := newPartition(t)
 			p.write(p.evaluate(1, putOf("a", "1")), putOf("a", "1"), true)
 			first := p.write(p.evaluate(2, q), q, apply)
 			again := p.evaluate(2, q)
-			if again.Outcome != Duplicate || again.Response.String() != first.String() || (again.Sequence == 0) != apply {
+			if again.Outcome != Duplicate || again.Response.String() != first.String() ||
+				(again.Sequence == 0) != apply {
 				t.Errorf("%s, applied %t: the retry came to %d, %v, entry %d; the first was told %v",
 					Of(q).Name, apply, again.Outcome, again.Response, again.Sequence, first)
 			}
@@ -151,12 +161,14 @@ func TestDeleteRangeLeavesARecord(t *testing.T) {
 	for i, key := range []string{"a", "b", "c"} {
 		p.write(p.evaluate(uint64(i+1), putOf(key, "v")), putOf(key, "v"), true)
 	}
-	q := &kvpb.Request{Command: &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{MaxRows: 2}}}
+	q := &kvpb.Request{Command: &kvpb.Request_DeleteRange{
+		DeleteRange: &kvpb.DeleteRangeRequest{MaxRows: 2}}}
 	first := p.write(p.evaluate(4, q), q, true)
 	if d := first.GetDeleteRange(); d.Deleted != 2 || !d.More || string(d.Resume) != "c" {
 		t.Errorf("a page of two: %v", d)
 	}
-	if again := p.evaluate(4, q); again.Outcome != Duplicate || again.Response.String() != first.String() {
+	if again := p.evaluate(4, q); again.Outcome != Duplicate ||
+		again.Response.String() != first.String() {
 		t.Errorf("the retry came to %d, %v", again.Outcome, again.Response)
 	}
 	if next := p.evaluate(5, q); len(next.Ops) != 1 {
@@ -179,7 +191,8 @@ func TestIncrement(t *testing.T) {
 	p.write(p.evaluate(9, putOf("word", "ten")), putOf("word", "ten"), true)
 	for _, q := range []*kvpb.Request{incrementOf("word", 1), incrementOf("n", 1<<63-1)} {
 		e := p.evaluate(10, q)
-		if e.Outcome != NothingDone || e.Response.GetError().GetCode() != kvpb.ErrorCode_INVALID_ARGUMENT || len(e.Ops) != 0 {
+		if e.Outcome != NothingDone ||
+			e.Response.GetError().GetCode() != kvpb.ErrorCode_INVALID_ARGUMENT || len(e.Ops) != 0 {
 			t.Errorf("%v came to %d, %v", q, e.Outcome, e.Response)
 		}
 	}

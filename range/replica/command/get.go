@@ -27,7 +27,8 @@ var Get = register((*kvpb.Request_Get)(nil), Command{
 
 func get(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	c := q.GetGet()
-	version, found, err := mvcc.GetUncertain(v.State, keys.InternalKey(v.Descriptor, c.Key), v.At, v.UncertainUntil)
+	version, found, err := mvcc.GetUncertain(v.State, keys.InternalKey(v.Descriptor, c.Key), v.At,
+		v.UncertainUntil)
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,9 @@ func heartbeat(e *Evaluation, q *kvpb.Request) error {
 		return err
 	}
 	wanted := false
-	e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, _ bool) { wanted = locks.Wanted(of.ID) })
+	e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, _ bool) {
+		wanted = locks.Wanted(of.ID)
+	})
 	d := txn.DecideHeartbeat(record, e.Transaction.Heartbeat, e.Coordination.Present())
 	e.Decide(q, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
 		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_HeartbeatTransaction{

@@ -51,7 +51,8 @@ func increment(e *Evaluation, q *kvpb.Request) error {
 		return nil
 	}
 	e.number = sum
-	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: keys.FormatNumber(sum), WasLive: p.Live(), Prior: p.Timestamp})
+	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: keys.FormatNumber(sum), WasLive: p.Live(),
+		Prior: p.Timestamp})
 	e.Write(incrementResponse)
 	return nil
 }

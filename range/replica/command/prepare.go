@@ -21,7 +21,9 @@ var Prepare = register((*kvpb.Request_Prepare)(nil), Command{
 	},
 	Foreground: func(q *kvpb.Request) bool { return !q.GetPrepare().GetPatient() },
 	// Spans of reads are validated by looking through the engine.
-	Alone: func(q *kvpb.Request) bool { return len(q.GetPrepare().GetOnePhase().GetReads().GetSpans()) > 0 },
+	Alone: func(q *kvpb.Request) bool {
+		return len(q.GetPrepare().GetOnePhase().GetReads().GetSpans()) > 0
+	},
 	Hurried: func(q *kvpb.Request) bool {
 		c := q.GetPrepare()
 		return c.GetVolatile() || c.GetOnePhase().GetReads().GetLeadership() != nil
@@ -144,16 +146,19 @@ func checkHoldSpans(d *clusterpb.Partition, c *kvpb.PrepareRequest) *Problem {
 func checkReadMutations(c *kvpb.PrepareRequest) *Problem {
 	at, l := rpc.FromTimestamp(c.GetReadAt()), c.GetLeadership()
 	if l != nil && (at.IsZero() || l.Term == 0) {
-		return Invalid("a prepare names a leadership without a term, or does not say when its keys were read")
+		return Invalid("a prepare names a leadership without a term, or does not say when its " +
+			"keys were read")
 	}
 	if !at.IsZero() && (c.GetOnePhase() != nil || c.GetReturnValues()) {
-		return Invalid("a prepare that compares its keys with what was read has two phases, and returns no values")
+		return Invalid("a prepare that compares its keys with what was read has two phases, and " +
+			"returns no values")
 	}
 	for _, m := range c.GetMutations() {
 		switch {
 		case !m.GetRead():
 		case m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE:
-			return Invalid("key %s: only a PUT or a DELETE says that its key was read, not a %s", keys.Pretty(m.Key), m.Kind)
+			return Invalid("key %s: only a PUT or a DELETE says that its key was read, not a %s",
+				keys.Pretty(m.Key), m.Kind)
 		case at.IsZero():
 			return Invalid("key %s: it is not said when it was read", keys.Pretty(m.Key))
 		}
@@ -161,8 +166,8 @@ func checkReadMutations(c *kvpb.PrepareRequest) *Problem {
 	return nil
 }
 
-// checkAnchor says whether this partition can coordinate a transaction. (In a hash keyspace it takes
-// the hash for granted.)
+// checkAnchor says whether this partition can coordinate a transaction. (In a hash keyspace it
+// takes the hash for granted.)
 func checkAnchor(d *clusterpb.Partition, of txn.Info) *Problem {
 	if own := keys.KeyspaceID(d.GetKeyspace()); of.Keyspace != own {
 		return Invalid("transaction %s is anchored in keyspace %s, partition %s is of keyspace %s",

@@ -37,8 +37,9 @@ func (e *Evaluation) Prior(userKey []byte) (Prior, error) {
 	return Prior{Version: v, Found: found}, err
 }
 
-// PriorOfBlind is Prior for a write that does not ask what was there: the value is not looked up if it
-// is known without that when the key was written last, and that this was not by the request itself.
+// PriorOfBlind is Prior for a write that does not ask what was there: the value is not looked up if
+// it is known without that when the key was written last, and that this was not by the request
+// itself.
 func (e *Evaluation) PriorOfBlind(userKey []byte) (Prior, error) {
 	if v, ok := e.Pending.Recent(userKey, e.Since); ok {
 		return Prior{Version: v, Found: true}, nil
@@ -46,8 +47,8 @@ func (e *Evaluation) PriorOfBlind(userKey []byte) (Prior, error) {
 	return e.Prior(userKey)
 }
 
-// see makes the getter see at least what was applied at the index. What was removed from the pending
-// writes later raised the index.
+// see makes the getter see at least what was applied at the index. What was removed from the
+// pending writes later raised the index.
 func (e *Evaluation) see(applied uint64) error {
 	if e.getter != nil && e.index == applied {
 		return nil

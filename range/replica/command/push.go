@@ -11,14 +11,17 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Push asks a transaction's coordinator to abort it, to keep it above a timestamp, or how it stands.
+// Push asks a transaction's coordinator to abort it, to keep it above a timestamp, or how it
+// stands.
 var Push = register((*kvpb.Request_Push)(nil), Command{
 	Name:          "push",
 	Way:           InQueue,
 	Transactional: true,
 	Body:          func(q *kvpb.Request) bool { return q.GetPush() != nil },
-	Footprint:     func(q *kvpb.Request) Footprint { return point(q.GetPush().GetPushee().GetAnchor()) },
-	Named:         func(q *kvpb.Request) int64 { return wall(q.GetPush().GetAbove()) },
+	Footprint: func(q *kvpb.Request) Footprint {
+		return point(q.GetPush().GetPushee().GetAnchor())
+	},
+	Named: func(q *kvpb.Request) int64 { return wall(q.GetPush().GetAbove()) },
 	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Problem) {
 		push, err := txn.ParsePush(q.GetPush())
 		if err != nil {
@@ -57,8 +60,8 @@ func push(e *Evaluation, q *kvpb.Request) error {
 }
 
 // refusedPusher refuses a push that would abort the pushee for a transaction that cannot have begun
-// when it says so. The limits are those of the keyspace in which the pusher waits: there its request
-// was let in. It returns false if the start can be.
+// when it says so. The limits are those of the keyspace in which the pusher waits: there its
+// request was let in. It returns false if the start can be.
 func (e *Evaluation) refusedPusher(q *kvpb.Request, push *txn.Push) bool {
 	begun := push.PusherBegun
 	if push.Kind != kvpb.PushRequest_ABORT || push.Pusher.IsZero() {

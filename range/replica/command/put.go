@@ -15,7 +15,8 @@ var Put = register((*kvpb.Request_Put)(nil), Command{
 	Foreground: always,
 	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
 		c := q.GetPut()
-		return Writing{Size: len(c.GetKey()) + len(c.GetValue())}, checkKeyValue(d, c.GetKey(), c.GetValue())
+		return Writing{Size: len(c.GetKey()) + len(c.GetValue())},
+			checkKeyValue(d, c.GetKey(), c.GetValue())
 	},
 	Evaluate: put,
 })

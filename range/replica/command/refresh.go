@@ -13,10 +13,11 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Refresh validates what a transaction has read at a later timestamp. It is a read at that timestamp,
-// of everything that the transaction read: it goes through the timestamp cache, so that nothing is
-// written at or below any more, and waits like any other read for pending writes and for other
-// transactions' locks. What it reads is whether there is any version between the two timestamps.
+// Refresh validates what a transaction has read at a later timestamp. It is a read at that
+// timestamp, of everything that the transaction read: it goes through the timestamp cache, so that
+// nothing is written at or below any more, and waits like any other read for pending writes and for
+// other transactions' locks. What it reads is whether there is any version between the two
+// timestamps.
 var Refresh = register((*kvpb.Request_Refresh)(nil), Command{
 	Name:          "refresh",
 	Way:           AtTimestamp,
@@ -49,7 +50,8 @@ func checkRefresh(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Proble
 	if err != nil {
 		return r, Invalid("a refresh: %v", err)
 	}
-	r.Refresh = &Refreshing{Transaction: own, Begun: rpc.FromTimestamp(c.GetBegun()), Yield: c.GetYield()}
+	r.Refresh = &Refreshing{Transaction: own, Begun: rpc.FromTimestamp(c.GetBegun()),
+		Yield: c.GetYield()}
 	_, p = checkReadSet(d, c.GetReads())
 	return r, p
 }
@@ -76,7 +78,8 @@ func checkReadSet(d *clusterpb.Partition, s *kvpb.ReadSet) (size int, p *Problem
 		return 0, Invalid("a read set does not say as of when it was read")
 	}
 	if l := s.GetLeadership(); l != nil && (len(s.GetKeys()) == 0 || l.Term == 0) {
-		return size, Invalid("a read set names a leadership without a term, or no key that was read under it")
+		return size, Invalid("a read set names a leadership without a term, or no key that was " +
+			"read under it")
 	}
 	return size, nil
 }
@@ -103,10 +106,12 @@ func refresh(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 			return refusal, nil
 		}
 	}
-	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Refresh{Refresh: &kvpb.RefreshResponse{}}}, nil
+	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Refresh{Refresh: &kvpb.RefreshResponse{}}},
+		nil
 }
 
-// changedSince finds a user key of the read set with a version above at, up to the view's timestamp.
+// changedSince finds a user key of the read set with a version above at, up to the view's
+// timestamp.
 func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, error) {
 	if len(reads.GetKeys()) > 0 {
 		getter, err := mvcc.NewGetter(v.State)

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// TestEveryRequestHasACommand: each case of the protocol's oneof has a command with all that its way
-// of being served needs, and a name of its own.
+// TestEveryRequestHasACommand: each case of the protocol's oneof has a command with all that its
+// way of being served needs, and a name of its own.
 func TestEveryRequestHasACommand(t *testing.T) {
 	names := map[string]bool{}
 	cases := (&kvpb.Request{}).ProtoReflect().Descriptor().Oneofs().ByName("command").Fields()
@@ -37,7 +37,8 @@ func TestEveryRequestHasACommand(t *testing.T) {
 			}
 		case InQueue:
 			if c.CheckWrite == nil || c.Footprint == nil && !c.Transactional {
-				t.Errorf("%s: a write needs CheckWrite, and a Footprint if it does not look at locks itself", c.Name)
+				t.Errorf("%s: a write needs CheckWrite, and a Footprint if it does not look at locks itself",
+					c.Name)
 			}
 		}
 		if got := c.LatestNamed(q); got != 0 {
@@ -51,7 +52,8 @@ func TestEveryRequestHasACommand(t *testing.T) {
 
 // TestNoCommand: a request without a command, and one without contents, are of no kind.
 func TestNoCommand(t *testing.T) {
-	for _, q := range []*kvpb.Request{{}, {Command: &kvpb.Request_Get{}}, {Command: &kvpb.Request_Prepare{}}} {
+	for _, q := range []*kvpb.Request{{}, {Command: &kvpb.Request_Get{}},
+		{Command: &kvpb.Request_Prepare{}}} {
 		if c := Of(q); c != Unknown() || c.Way != NotKnown {
 			t.Errorf("%v is a %s", q, c.Name)
 		}

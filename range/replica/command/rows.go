@@ -2,8 +2,8 @@ package command
 
 import "sync"
 
-// The encoded rows of a page lie in a buffer that is used again when the page is answered: memory that was just used is in the
-// processor's cache, and what a page takes from a large heap is not.
+// The encoded rows of a page lie in a buffer that is used again when the page is answered: memory
+// that was just used is in the processor's cache, and what a page takes from a large heap is not.
 var rowBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // keepRows is the largest buffer that is kept, in bytes.
@@ -28,5 +28,6 @@ func ReleaseRows(rows []byte) {
 	rowBuffers.Put(holder)
 }
 
-// holders are what rowBuffers is given, without their buffers: a slice in an interface is an allocation.
+// holders are what rowBuffers is given, without their buffers: a slice in an interface is an
+// allocation.
 var holders = sync.Pool{New: func() any { return new([]byte) }}

@@ -41,7 +41,8 @@ func scan(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	rows := NewRows()
 	result, err := mvcc.Scan(v.State, mvcc.ScanOptions{
 		Span: span, At: v.At, UncertainUntil: v.UncertainUntil,
-		Reverse: c.Reverse, KeysOnly: c.KeysOnly, MaxRows: PageRows(c.MaxRows), MaxBytes: PageBytes(c.MaxBytes),
+		Reverse: c.Reverse, KeysOnly: c.KeysOnly, MaxRows: PageRows(c.MaxRows),
+		MaxBytes:   PageBytes(c.MaxBytes),
 		MaxSkipped: MaxSkipped,
 	}, func(key []byte, version mvcc.Version) error {
 		rows = rpc.AppendRow(rows, keys.UserKey(v.Descriptor, key), version.Value, version.Timestamp)

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// View is the state of a partition as a read sees it. What there is to read at its timestamp stays as
-// it is for ever: the replica has seen to that before.
+// View is the state of a partition as a read sees it. What there is to read at its timestamp stays
+// as it is for ever: the replica has seen to that before.
 type View struct {
 	State      engine.Reader
 	Descriptor *clusterpb.Partition

@@ -29,8 +29,9 @@ func at(wall int64) hlc.Timestamp { return hlc.Timestamp{Wall: wall} }
 // partitionUpTo is partition 3 of keyspace 7, from the first key up to one.
 func partitionUpTo(end byte) *clusterpb.Partition {
 	prefix := keys.KeyspacePrefix(7)
-	return &clusterpb.Partition{Id: 3, Keyspace: 7, Generation: 1, PrefixLength: keys.KeyspacePrefixLength,
-		Start: prefix, End: append(bytes.Clone(prefix), end)}
+	return &clusterpb.Partition{Id: 3, Keyspace: 7, Generation: 1,
+		PrefixLength: keys.KeyspacePrefixLength,
+		Start:        prefix, End: append(bytes.Clone(prefix), end)}
 }
 
 // newState is a range partition with a at 1, b at 1, deleted at 3, and c at 5, with commit wait.
@@ -49,7 +50,8 @@ func newState(t *testing.T) (*engine.State, *clusterpb.Partition) {
 		at    int64
 		kind  mvcc.Kind
 		waits bool
-	}{{"a", 1, mvcc.KindValue, false}, {"b", 1, mvcc.KindValue, false}, {"b", 3, mvcc.KindTombstone, false},
+	}{{"a", 1, mvcc.KindValue, false}, {"b", 1, mvcc.KindValue, false},
+		{"b", 3, mvcc.KindTombstone, false},
 		{"c", 5, mvcc.KindValue, true}} {
 		h := mvcc.Header{Kind: v.kind, Waits: v.waits}
 		value := []byte(v.key)
@@ -66,8 +68,8 @@ func newState(t *testing.T) (*engine.State, *clusterpb.Partition) {
 	return state, d
 }
 
-// TestReadsOfAView: each read answers from the state at its timestamp, and says what it has seen that
-// is not to be told before its time.
+// TestReadsOfAView: each read answers from the state at its timestamp, and says what it has seen
+// that is not to be told before its time.
 func TestReadsOfAView(t *testing.T) {
 	state, d := newState(t)
 	read := func(q *kvpb.Request, at hlc.Timestamp) (*kvpb.Response, hlc.Timestamp) {

@@ -44,7 +44,8 @@ func checkWriteBatch(d *clusterpb.Partition, b *kvpb.WriteBatchRequest) (size in
 			return 0, p
 		}
 		if o.GetDelete() && len(o.GetValue()) > 0 {
-			return 0, Invalid("key %s: an operation either deletes or writes a value, not both", keys.Pretty(o.GetKey()))
+			return 0, Invalid("key %s: an operation either deletes or writes a value, not both",
+				keys.Pretty(o.GetKey()))
 		}
 		if _, twice := seen[text(o.GetKey())]; twice {
 			return 0, Invalid("key %s appears twice in an atomic batch", keys.Pretty(o.GetKey()))
@@ -58,8 +59,8 @@ func checkWriteBatch(d *clusterpb.Partition, b *kvpb.WriteBatchRequest) (size in
 	return size, nil
 }
 
-// writeBatch writes several keys at one timestamp. Every operation writes a version, a deletion of an
-// absent key too, so that the first key tells a retry whether the batch has been written.
+// writeBatch writes several keys at one timestamp. Every operation writes a version, a deletion of
+// an absent key too, so that the first key tells a retry whether the batch has been written.
 func writeBatch(e *Evaluation, q *kvpb.Request) error {
 	for i, o := range q.GetWriteBatch().Operations {
 		p, err := e.PriorOfBlind(o.Key)
@@ -76,7 +77,8 @@ func writeBatch(e *Evaluation, q *kvpb.Request) error {
 				return nil
 			}
 		}
-		e.Ops = append(e.Ops, WriteOp{Key: o.Key, Value: o.Value, Tombstone: o.Delete, WasLive: p.Live(), Prior: p.Timestamp})
+		e.Ops = append(e.Ops, WriteOp{Key: o.Key, Value: o.Value, Tombstone: o.Delete, WasLive: p.Live(),
+			Prior: p.Timestamp})
 	}
 	e.Write(writeBatchResponse)
 	return nil

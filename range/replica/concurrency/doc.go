@@ -50,6 +50,6 @@
 //
 // # Imports
 //
-// hlc, txn, kvpb and rpc's timestamps, range/keys, range/mvcc and range/admission (imports_test.go).
-// Never range/replica, nor its other rooms.
+// hlc, txn, kvpb and rpc's timestamps, range/keys, range/mvcc and range/admission
+// (imports_test.go). Never range/replica, nor its other rooms.
 package concurrency

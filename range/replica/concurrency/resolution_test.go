@@ -69,14 +69,19 @@ func TestResolutionsMakeWay(t *testing.T) {
 		bytes  int
 		times  int
 	}{
-		"nothing waits":                         {locks: LargeLocks, bytes: UnhurriedBytes, times: 2},
-		"nothing waits, the node is loaded":     {locks: LargeLocks, loaded: true, bytes: loadedBytes, times: 8},
-		"a small transaction":                   {locks: 10, loaded: true, bytes: UnhurriedBytes},
-		"a write waits":                         {LargeLocks, true, waits(Waiter{}), urgentBytes, 0},
-		"a large transaction waits":             {LargeLocks, true, waits(Waiter{Kind: Acquire, LowPriority: true}), loadedBytes, 2},
-		"a request that releases it waits":      {LargeLocks, true, waits(Waiter{Kind: Resolve}), loadedBytes, 8},
-		"a large transaction waits, no load":    {LargeLocks, false, waits(Waiter{LowPriority: true}), UnhurriedBytes, 2},
-		"a request that ends it waits, no load": {LargeLocks, false, waits(Waiter{Kind: Resolve}), UnhurriedBytes, 2},
+		"nothing waits": {locks: LargeLocks, bytes: UnhurriedBytes, times: 2},
+		"nothing waits, the node is loaded": {locks: LargeLocks, loaded: true,
+			bytes: loadedBytes, times: 8},
+		"a small transaction": {locks: 10, loaded: true, bytes: UnhurriedBytes},
+		"a write waits":       {LargeLocks, true, waits(Waiter{}), urgentBytes, 0},
+		"a large transaction waits": {LargeLocks, true,
+			waits(Waiter{Kind: Acquire, LowPriority: true}), loadedBytes, 2},
+		"a request that releases it waits": {LargeLocks, true, waits(Waiter{Kind: Resolve}),
+			loadedBytes, 8},
+		"a large transaction waits, no load": {LargeLocks, false, waits(Waiter{LowPriority: true}),
+			UnhurriedBytes, 2},
+		"a request that ends it waits, no load": {LargeLocks, false, waits(Waiter{Kind: Resolve}),
+			UnhurriedBytes, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
