@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// TestOnlyOthersAreACrowd: a large transaction is told that others use the node, and that somebody
+// TestOnlyOthersAreACrowd: a large transaction is told that others use the node, and that something
 // waits for its locks, and what it does itself does not count.
 func TestOnlyOthersAreACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestOnlyOthersAreACrowd(t *testing.T) {
 	})
 }
 
-// TestTheAnchorTellsWhoIsWanted: a transaction hears with its heartbeats that somebody waits for
+// TestTheAnchorTellsWhoIsWanted: a transaction hears with its heartbeats that something waits for
 // locks of its, in whatever partition, but not of the large transactions that do.
 func TestTheAnchorTellsWhoIsWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

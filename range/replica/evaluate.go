@@ -61,7 +61,7 @@ type evaluation struct {
 	// the entry is.
 	internal proposal.Entry
 	size     int
-	// ends is about how large what ends locks is of it: whoever asks for that is small, whatever
+	// ends is about how large what ends locks is of it: the request for that is small, whatever
 	// the locks are.
 	ends int
 	// ready are answers that wait for nothing.
@@ -216,7 +216,7 @@ func (e *evaluation) run() {
 	if err := e.Close(); err != nil {
 		r.node.Logger.Error("reading the state failed", "partition", r.id, "error", err)
 	}
-	// Before the entry is on its way: who has been handed a lock decides when the next entry comes.
+	// Before the entry is on its way: the new holder of a lock decides when the next entry comes.
 	e.answerReady()
 	if !e.staysOpen() {
 		e.propose()
@@ -367,7 +367,7 @@ func (e *evaluation) answerRead(w *write, response *kvpb.Response, sequence uint
 		// The same proof as a read's: the lease was held, then the state was read.
 		e.ready = append(e.ready, a)
 	case sequence == 0 || sequence == e.proposal.sequence || !e.leased:
-		// If an entry of this term that is proposed now is committed, nobody else led when it was
+		// If an entry of this term that is proposed now is committed, no other replica led when it was
 		// evaluated. One that is on its way already proves nothing: it may have been acknowledged
 		// before the question, and its acknowledgements come late. If this one has an effect, then
 		// that one has.

@@ -48,7 +48,7 @@ func (l *line) ask(i int, p *kvpb.PrepareRequest) {
 	synctest.Wait()
 }
 
-// answered takes in what has been answered, and returns whose turn it is; -1: nobody's.
+// answered takes in what has been answered, and returns whose turn it is; -1: no transaction's.
 func (l *line) answered() (turn int, granted *kvpb.PrepareResponse) {
 	turn = -1
 	for _, a := range l.inbox.take() {
@@ -92,7 +92,7 @@ func (l *line) done() (n int) {
 	return n
 }
 
-// TestALineSharesEntries: the commits of those who stand in a long line share entries, those of a
+// TestALineSharesEntries: the commits of transactions in a long line share entries, those of a
 // short one do not wait for each other.
 func TestALineSharesEntries(t *testing.T) {
 	for _, n := range []int{gatherLine / 2, 5 * gatherLine} {
@@ -123,12 +123,12 @@ func TestALineSharesEntries(t *testing.T) {
 	}
 }
 
-// TestALineWaitsForNobody: a commit of a long line is answered although the next in the line does
-// nothing with the lock, or somebody else wants to read or write in between.
-func TestALineWaitsForNobody(t *testing.T) {
+// TestALineWaitsForNothing: a commit of a long line is answered although the next in the line does
+// nothing with the lock, or another request wants to read or write in between.
+func TestALineWaitsForNothing(t *testing.T) {
 	for name, q := range map[string]*kvpb.Request{
-		"nobody": nil,
-		"a read": {Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k")}}},
+		"nothing": nil,
+		"a read":  {Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k")}}},
 		"a put": {Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("other"),
 			Value: []byte("v")}}},
 		"a range deletion": {Command: &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{
@@ -166,8 +166,8 @@ func TestALineWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestALineReadsWhatItWrites: who has the lock reads what the one before has written beside it, and
-// does not wait for others to gather.
+// TestALineReadsWhatItWrites: the holder of the lock reads what the one before has written beside
+// it, and does not wait for others to gather.
 func TestALineReadsWhatItWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 5*gatherLine)

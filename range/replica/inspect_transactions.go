@@ -20,7 +20,7 @@ const (
 )
 
 // inspectTransactions shows the transactions that have locks here, the ones with the oldest locks
-// first, and who waits for them. Only the leader knows; what it says is for people, so nothing is
+// first, and what waits for them. Only the leader knows; what it says is for people, so nothing is
 // proved.
 func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 	only := q.GetInspectTransactions().GetTransaction()

@@ -227,8 +227,8 @@ func (i *interleaving) endEpoch(how string) {
 }
 
 // A retry of a one-phase commit whose first attempt is applied between the look for it and the look
-// at what the commit has read takes that for somebody else's, if the epoch has ended before. It is
-// not told so.
+// at what the commit has read takes that for another request's, if the epoch has ended before. It
+// is not told so.
 func TestRetryIsAppliedWhileTheEpochEnds(t *testing.T) {
 	i := newInterleaving(t)
 	i.s.transactions = map[string]*kvpb.Transaction{
@@ -372,7 +372,7 @@ func TestRetryConflictsWhileFirstAttemptIsReleased(t *testing.T) {
 	}
 }
 
-// A lease that was held before a write came proves nothing for it: somebody else may have written
+// A lease that was held before a write came proves nothing for it: another leader may have written
 // since. So what the write has found is told when its entry is applied.
 func TestLeaseOlderThanTheWrite(t *testing.T) {
 	i := newInterleaving(t)
@@ -451,6 +451,6 @@ func TestResolveWhileDeposed(t *testing.T) {
 		t.Fatalf("%d look-ups; the successor: %v", reads, resolved)
 	}
 	if len(late) != 1 || late[0].GetError().GetCode() != kvpb.ErrorCode_NOT_LEADER {
-		t.Errorf("who was deposed was told %v", late)
+		t.Errorf("the deposed leader was told %v", late)
 	}
 }

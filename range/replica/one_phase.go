@@ -11,8 +11,8 @@ import (
 )
 
 // A transaction that lies in one partition commits in one entry: its reads are validated as of now,
-// by whoever decides the order of the partition's writes, and its writes become versions without
-// having been locks.
+// by the leader, which decides the order of the partition's writes, and its writes become versions
+// without having been locks.
 //
 // INVARIANT: the versions become pending writes, and the reads enter the timestamp cache, under one
 // hold of the lock, both at the commit timestamp. What comes later is above, in the order of the
@@ -57,7 +57,7 @@ func (o *onePhase) registerLocked(e *evaluation, ts hlc.Timestamp) {
 		case !l.Applied.Volatile:
 			r.mu.locks.MarkReleased(l, e.proposal.sequence)
 		case o.wait:
-			// What nobody may hear of before its time is not handed on before it is applied either.
+			// What no client may hear of before its time is not handed on before it is applied either.
 			e.proposal.lets = append(e.proposal.lets, l)
 		default:
 			e.releaseLocked(l)
@@ -98,7 +98,8 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		o.floor = hlc.Max(o.floor, record.Timestamp.Next())
 	}
 	if l := reads.GetLeadership(); l != nil && !e.isLeadership(l) {
-		// As with any conflict: whoever ends all attempts of the request by it proves that he leads.
+		// As with any conflict: a leader that ends all attempts of the request by it proves that it
+		// leads.
 		e.answerRead(w, r.leadershipError(q, reads), 0)
 		return nil
 	}
@@ -275,7 +276,7 @@ func (e *evaluation) readsStand(w *write, reads *kvpb.ReadSet, at hlc.Timestamp)
 	if refusal != nil {
 		// A conflict that turns out to be none, because what is in flight never comes, costs
 		// another attempt of the transaction, and nothing else. But it says that no attempt of this
-		// request takes effect, nor has: none that waits may, and nobody else may lead, and have
+		// request takes effect, nor has: none that waits may, and no other replica may lead, and have
 		// committed one that is not seen here.
 		e.answerNothingDone(w, refusal, 0)
 	}

@@ -321,13 +321,13 @@ func (p *preparation) response() *kvpb.Response {
 	patient := p.w.pending.Request.GetPrepare().GetPatient()
 	return &kvpb.Response{Id: p.w.pending.Request.Id, Result: &kvpb.Response_Prepare{
 		Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(p.ts), Values: p.values,
-			// Whoever has laid the locks that are held may have been of a version that does not compare.
+			// The leader that acquired the held locks may have been of a version that does not compare.
 			Compared: p.w.pending.Request.GetPrepare().GetReadAt() != nil && len(p.held) == 0,
 			Crowded:  patient && p.e.r.node.load.Busy(time.Now()),
 			Wanted:   patient && p.wanted()}}}
 }
 
-// wanted says whether somebody waits for the transaction's locks here who should not.
+// wanted says whether something waits for the transaction's locks here that should not.
 func (p *preparation) wanted() bool {
 	r := p.e.r
 	r.mu.Lock()

@@ -412,7 +412,7 @@ func (h *history) elect(t *rapid.T) {
 		h.hearOfLeader(h.stale)
 	}
 	if old != nil {
-		// Some of what it proposed reached those who vote.
+		// Some of what it proposed reached the voters.
 		old.commit(rapid.IntRange(0, 2).Draw(t, "kept"))
 		old.drop(-1)
 	}

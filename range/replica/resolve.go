@@ -21,14 +21,14 @@ import (
 // commit timestamp, of an aborted one they go. A lock and its version change in one entry. It is
 // idempotent: a lock that is gone needs nothing.
 //
-// The versions need not be among the pending writes: whoever would meet them there meets the lock
-// first, until they are applied.
+// The versions need not be among the pending writes: a request that would meet them there meets the
+// lock first, until they are applied.
 //
 // A lock that was prepared above the commit timestamp is a late one: laid by a Prepare that came
 // again when the transaction was over. What the transaction wrote there is a version already, and
 // the lock just goes.
 
-// What one entry resolves, and what it does of a transaction that nobody waits for, while others
+// What one entry resolves, and what it does of a transaction that nothing waits for, while others
 // use the node or not (see clearing).
 const (
 	resolveLocks = 1000

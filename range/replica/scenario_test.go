@@ -25,7 +25,7 @@ import (
 //	new [replicas=2] [queued=N] [in-flight=N] [entry-bytes=N]
 //	elect N                       replica N leads at the next term; its first entry is committed,
 //	                              and not applied
-//	lose N                        replica N hears that nobody leads
+//	lose N                        replica N hears that no replica leads
 //	again N                       replica N hears once more that it leads
 //	submit [to=N]                 a request in each line; see parseRequest. All are submitted in
 //	                              one call.

@@ -227,8 +227,8 @@ func (f fullFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// A snapshot for which there is no room is refused: it does not wait for what nobody but itself may
-// be able to give back, and leaves nothing behind.
+// A snapshot for which there is no room is refused: it does not wait for what nothing but itself
+// may be able to give back, and leaves nothing behind.
 func TestSnapshotWithoutRoom(t *testing.T) {
 	stream, index, term := sampleSnapshot(t)
 	synctest.Test(t, func(t *testing.T) {

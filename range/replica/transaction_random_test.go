@@ -71,7 +71,7 @@ func TestRandomTransactionsHoldSpans(t *testing.T) {
 var transactionSeeds = []uint64{
 	1,
 	// A question about a transaction that an earlier leader had committed: the answer waits for the
-	// clocks, and nobody may come between.
+	// clocks, and nothing may come between.
 	7581248462352280456,
 	2, 3, 4,
 }
@@ -145,7 +145,7 @@ type transactionHistory struct {
 	transactions []*simulated
 	// acknowledgedKeys is the highest version of each key that was acknowledged.
 	acknowledgedKeys map[string]hlc.Timestamp
-	// answers are to be handed to those who asked, when no lock is held.
+	// answers are to be handed to their callers, when no lock is held.
 	answers []func()
 	count   int
 	// holds: every other one holds a span.
@@ -458,7 +458,7 @@ func (h *transactionHistory) twice(t *rapid.T) {
 	h.drive(rapid.SampledFrom(waiting).Draw(t, "transaction"))
 }
 
-// plain is a put or a delete of nobody's transaction; its client does not try again.
+// plain is a put or a delete outside of transactions; its client does not try again.
 func (h *transactionHistory) plain(t *rapid.T) {
 	client := rapid.IntRange(0, len(h.clients)-1).Draw(t, "client")
 	s := &h.clients[client]
@@ -567,7 +567,7 @@ func (h *transactionHistory) ask(lost func() bool) {
 	h.deliver()
 }
 
-// deliver hands answers to those who asked.
+// deliver hands answers to their callers.
 func (h *transactionHistory) deliver() {
 	for {
 		h.c.mu.Lock()
@@ -584,7 +584,7 @@ func (h *transactionHistory) deliver() {
 	}
 }
 
-// wait lets who waits grow impatient, and the clocks pass what waits for them.
+// wait lets what waits ask the coordinators again, and the clocks pass what waits for them.
 func (h *transactionHistory) wait(*rapid.T) {
 	h.step++
 	h.c.mu.Lock()

@@ -432,7 +432,7 @@ func (s *scenario) addContext(q *kvpb.Request, line string, options map[string]s
 }
 
 // ringTimers does what a replica's timers do, for a test that has none (hooks.lockTime): those of
-// who waits for a lock, and those of answers that wait for the clocks.
+// what waits for a lock, and those of answers that wait for the clocks.
 func (m *member) ringTimers() {
 	r := m.replica
 	r.ReevaluateWaiters()

@@ -39,9 +39,10 @@ func TestCheck(t *testing.T) {
 			DeleteRange: &kvpb.DeleteRangeRequest{Start: []byte("b"), End: []byte("a")}}}, "above its end"},
 		{"a span elsewhere", &kvpb.Request{Command: &kvpb.Request_DeleteRange{
 			DeleteRange: &kvpb.DeleteRangeRequest{Start: []byte("x")}}}, "outside partition p3"},
-		{"a prepare of nobody", &kvpb.Request{
+		{"a prepare of no transaction", &kvpb.Request{
 			Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{}}}, "prepare"},
-		{"a push of nobody", &kvpb.Request{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{}}},
+		{"a push of no transaction",
+			&kvpb.Request{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{}}},
 			"transaction"},
 		{"a resolve of nothing decided",
 			&kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{

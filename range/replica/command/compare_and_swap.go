@@ -83,7 +83,7 @@ func compareAndSwap(e *Evaluation, q *kvpb.Request) error {
 	return nil
 }
 
-// asExpected compares. A key that was deleted is absent: its tombstone is nobody's expected
+// asExpected compares. A key that was deleted is absent: its tombstone is no request's expected
 // version.
 func asExpected(c *kvpb.CompareAndSwapRequest, p *Prior) bool {
 	switch x := c.Expected.(type) {

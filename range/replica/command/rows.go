@@ -18,7 +18,7 @@ func NewRows() []byte {
 	return rows[:0]
 }
 
-// ReleaseRows takes a buffer back that nobody refers to any more. nil is none.
+// ReleaseRows takes a buffer back that nothing refers to any more. nil is none.
 func ReleaseRows(rows []byte) {
 	if cap(rows) == 0 || cap(rows) > keepRows {
 		return

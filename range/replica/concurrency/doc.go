@@ -22,7 +22,7 @@
 // When the outcome of a transaction is known, its locks are released entry by entry
 // (resolution.go).
 //
-// # Who does what
+// # Division of work
 //
 // A Manager is a set of state transitions. It does no I/O, starts no goroutine, and sends nothing:
 // what a transition leaves to be done is in the Work that it is given, and its owner, a replica,

@@ -15,7 +15,7 @@ type Write struct {
 	// Value belongs to the request that wrote it.
 	Value     []byte
 	Tombstone bool
-	// CommitWait: whoever learns of it waits until its timestamp is past on every clock.
+	// CommitWait: what learns of it waits until its timestamp is past on every clock.
 	CommitWait bool
 	// Sequence is of the entry that carries it.
 	Sequence uint64
