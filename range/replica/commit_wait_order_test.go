@@ -106,9 +106,9 @@ func (s *waitingServer) end(prepared *kvpb.Response) hlc.Timestamp {
 	return rpc.FromTimestamp(s.ask().GetEndTransaction().Status.Timestamp)
 }
 
-// TestLocksAreLaidInThePresent: a lock that is only read under does not wait for the clocks, so its
-// timestamp is not ahead of them.
-func TestLocksAreLaidInThePresent(t *testing.T) {
+// TestLocksAreAcquiredInThePresent: a lock that is only read under does not wait for the clocks, so
+// its timestamp is not ahead of them.
+func TestLocksAreAcquiredInThePresent(t *testing.T) {
 	s := newWaitingServer(t, hlc.NewManual(epoch), 0, 50*time.Millisecond)
 	s.m.replica.SetCommitWait(true)
 	now := s.m.Now()

@@ -287,8 +287,8 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	e.Begin()
 	e.CommitWait, e.Request, e.Since = r.commitWait.Load(), w.requestID(), w.since(r)
 	switch {
-	case e.superseded(w):
-		e.refuse(w, r.supersededError(q))
+	case e.retriedSince(w):
+		e.refuse(w, r.retriedError(q))
 		return
 	case q.Term != e.epoch.term:
 		e.refuse(w, r.notLeader(q))
@@ -384,7 +384,7 @@ func (e *evaluation) inEpoch() bool {
 	return e.r.mu.leadership.is(e.epoch)
 }
 
-// answerWith answers when the proposal in flight that has the sequence is applied.
+// answerWith answers when the pending entry that has the sequence is applied.
 func (e *evaluation) answerWith(a answer, sequence uint64) {
 	r := e.r
 	r.mu.Lock()
@@ -541,7 +541,7 @@ func (e *evaluation) checkSession(w *write) *kvpb.Response {
 	r, q := e.r, w.pending.Request
 	var sure bool
 	if e.Clock, sure = r.node.Clock.Reading(); !sure {
-		return r.unsureClock(q)
+		return r.untrustedClock(q)
 	}
 	if !r.checkAhead(w.session, e.Clock) {
 		return command.Refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW,

@@ -15,7 +15,7 @@ import (
 
 // Garbage collection is two kinds of entry. The first raises the threshold: nothing below it can be
 // read from then on. The others remove versions that no read at or above the threshold sees. Both
-// are evaluated in their turn, with nothing in flight, so what they find is exactly what there is
+// are evaluated in their turn, with no write pending, so what they find is exactly what there is
 // when they are applied.
 
 // GCResult is what a collection did.

@@ -45,7 +45,7 @@ func (r *Replica) collectRecords(ctx context.Context) error {
 				return false, err
 			}
 			stay = stay || found.transactions
-			// Nothing is in flight while this is evaluated.
+			// No write is pending while this is evaluated.
 			r.mu.Lock()
 			if first {
 				began = r.mu.records.set

@@ -73,7 +73,7 @@ func (w *write) waiter() *concurrency.Waiter {
 	}
 	p := &waitingWrite{write: *w}
 	p.Waiter = concurrency.Waiter{Element: &p.write, Request: w.requestID(), Kind: w.waitKind(),
-		LowPriority:  w.pending.Request.GetPrepare().GetPatient(),
+		LowPriority:  w.pending.Request.GetPrepare().GetLowPriority(),
 		MayDoNothing: w.mayDoNothing(),
 		Transaction:  w.x.Info.ID, Begun: w.x.Info.Begun,
 		Deadline: deadline(&w.pending), Size: w.size, History: &w.x.history}
@@ -151,8 +151,8 @@ func (r *Replica) attemptEndsLocked(w *write) {
 	}
 }
 
-// superseded says that a later attempt of a write that has waited was evaluated meanwhile.
-func (e *evaluation) superseded(w *write) bool {
+// retriedSince says that a later attempt of a write that has waited was evaluated meanwhile.
+func (e *evaluation) retriedSince(w *write) bool {
 	if w.conflict() == nil || !w.mayDoNothing() {
 		return false // it has not waited
 	}
@@ -160,7 +160,7 @@ func (e *evaluation) superseded(w *write) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.attemptEndsLocked(w)
-	return w.x.history.Superseded
+	return w.x.history.Retried
 }
 
 // answerNothingDone answers a write that writes nothing, because of what was read, and sees to it
@@ -168,14 +168,14 @@ func (e *evaluation) superseded(w *write) bool {
 func (e *evaluation) answerNothingDone(w *write, response *kvpb.Response, sequence uint64) {
 	r := e.r
 	r.mu.Lock()
-	r.mu.locks.Supersede(w.requestID())
+	r.mu.locks.EndEarlierAttempt(w.requestID())
 	r.mu.Unlock()
 	e.answerRead(w, response, sequence)
 }
 
-// supersededError is for an attempt of which no client expects an answer any more: a later one was
+// retriedError is for an attempt of which no client expects an answer any more: a later one was
 // evaluated. It has no effect.
-func (r *Replica) supersededError(q *kvpb.Request) *kvpb.Response {
+func (r *Replica) retriedError(q *kvpb.Request) *kvpb.Response {
 	response := newError(q, kvpb.ErrorCode_NOT_LEADER,
 		"partition %s: the request waited for a lock, and was sent again meanwhile; this attempt of it "+
 			"did not run", r.id)

@@ -67,7 +67,7 @@ func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
 	m.conflicts = counter("conflicts_total",
 		"Transactions that have to run again because what they read has changed.")
 	resolved := vector("locks_resolved_total", "outcome",
-		"Locks ended, by what became of them; late ones were laid after their transaction was over.")
+		"Locks ended, by what became of them; late ones were acquired after their transaction was over.")
 	m.locksCommitted = resolved.WithLabelValues("committed")
 	m.locksAborted = resolved.WithLabelValues("aborted")
 	m.locksLate = resolved.WithLabelValues("late")

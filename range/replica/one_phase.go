@@ -19,7 +19,7 @@ import (
 // log and by its timestamp.
 //
 // The versions carry the request's id, so a retry is recognised as that of a batch is: by its first
-// key (dedupe.go).
+// key (command/duplicate.go).
 //
 // A lock that the transaction has taken early goes in the same entry. It may have been taken away
 // meanwhile, by an older transaction: then there is a record here that says so, for a transaction's
@@ -190,7 +190,7 @@ func (e *evaluation) onePhaseDuplicate(w *write, c *kvpb.PrepareRequest) (done b
 	return false, nil
 }
 
-// onePhaseFree says that no lock is in the way; otherwise the write is parked, or refused. What it
+// onePhaseFree says that no lock is in the way; otherwise the write waits, or is refused. What it
 // reads may not be locked either: such a transaction might yet commit below.
 func (e *evaluation) onePhaseFree(w *write, c *kvpb.PrepareRequest, o *onePhase) bool {
 	r, of := e.r, o.of
@@ -274,7 +274,7 @@ func (r *Replica) lockOnReadsLocked(o *onePhase) (found *lock) {
 func (e *evaluation) readsStand(w *write, reads *kvpb.ReadSet, at hlc.Timestamp) (bool, error) {
 	refusal, err := e.validate(w.pending.Request, reads, at)
 	if refusal != nil {
-		// A conflict that turns out to be none, because what is in flight never comes, costs
+		// A conflict that turns out to be none, because what is pending is never applied, costs
 		// another attempt of the transaction, and nothing else. But it says that no attempt of this
 		// request takes effect, nor has: none that waits may, and no other replica may lead, and have
 		// committed one that is not seen here.
@@ -284,7 +284,7 @@ func (e *evaluation) readsStand(w *write, reads *kvpb.ReadSet, at hlc.Timestamp)
 }
 
 // validate says why the reads are not good any more; nil if they are. With spans it is evaluated
-// with nothing in flight (write.alone).
+// with no write pending (write.alone).
 func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet,
 	at hlc.Timestamp) (*kvpb.Response, error) {
 	r := e.r

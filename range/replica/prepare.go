@@ -14,11 +14,11 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// prepare lays a transaction's locks, all of them or none.
+// prepare acquires a transaction's locks, all of them or none.
 //
 // A retry finds the locks of the first attempt by their request id. (If the transaction is over by
-// then, and they are gone, it lays them again. They are prepared above the commit timestamp then,
-// because the versions are there, and so are recognised as late.)
+// then, and they are gone, it acquires them again. They are prepared above the commit timestamp
+// then, because the versions are there, and so are recognised as late.)
 func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	r, of := e.r, w.transaction()
 	atLeast := rpc.FromTimestamp(c.GetAtLeast())
@@ -71,7 +71,7 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 		}
 		return err
 	}
-	ok, err := p.lay(c.GetMutations())
+	ok, err := p.acquire(c.GetMutations())
 	return e.wrote(w, ok, err, p.response)
 }
 
@@ -125,7 +125,7 @@ func (e *evaluation) lookForLocks(w *write, mutations []*kvpb.Mutation) (free bo
 	return true, nil, other
 }
 
-// preparation is the laying of one request's locks.
+// preparation is how one request acquires its locks.
 type preparation struct {
 	e            *evaluation
 	w            *write
@@ -134,7 +134,7 @@ type preparation struct {
 	// ts is the prepared timestamp, as far as it is known.
 	ts     hlc.Timestamp
 	values []*kvpb.GetResponse
-	// held are keys whose lock this request has laid before, or a later one of the transaction:
+	// held are keys whose lock this request has acquired before, or a later one of the transaction:
 	// this one is late, and leaves them alone.
 	held map[string]struct{}
 }
@@ -155,7 +155,7 @@ func (p *preparation) duplicate(mutations []*kvpb.Mutation) bool {
 		l := r.mu.locks.Get(text(m.Key))
 		own := l != nil && l.Transaction.ID == p.of.ID && l.Applied != nil
 		// The requests of a transaction are numbered in their order, whichever of its connections a
-		// client sends them by. A lock that an earlier attempt has laid stays as it is, even if
+		// client sends them by. A lock that an earlier attempt has acquired stays as it is, even if
 		// others of that attempt are gone: the transaction may have committed at the timestamp of
 		// its answer, and be half resolved.
 		late := own && (l.Applied.Request.Sequence > p.w.pending.Request.Sequence ||
@@ -240,11 +240,11 @@ func (p *preparation) readValues(mutations []*kvpb.Mutation) (bool, error) {
 	return true, nil
 }
 
-// lay chooses the timestamp, puts the locks in flight, and stages them. It returns false if the
-// epoch is over.
-func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
+// acquire chooses the timestamp, acquires the locks, and appends them to the batch. It returns
+// false if the epoch is over.
+func (p *preparation) acquire(mutations []*kvpb.Mutation) (bool, error) {
 	e, r := p.e, p.e.r
-	laid := p.laid()
+	silentSince := p.silentSince()
 	e.transactional()
 	r.mu.Lock()
 	if !r.mu.leadership.is(e.epoch) {
@@ -275,7 +275,7 @@ func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 			continue
 		}
 		r.mu.locks.Acquire(string(m.Key), p.of, concurrency.State{
-			Kind: m.Kind, Prepared: p.ts, Request: p.request(), Acquired: laid, Size: len(m.Value)},
+			Kind: m.Kind, Prepared: p.ts, Request: p.request(), Acquired: silentSince, Size: len(m.Value)},
 			e.proposal.sequence)
 	}
 	r.mu.Unlock()
@@ -284,17 +284,17 @@ func (p *preparation) lay(mutations []*kvpb.Mutation) (bool, error) {
 		if _, late := p.held[text(m.Key)]; late {
 			continue
 		}
-		if err := p.stage(m, laid, removed[i]); err != nil {
+		if err := p.append(m, silentSince, removed[i]); err != nil {
 			return true, err
 		}
 	}
 	return true, nil
 }
 
-// laid is since when the transaction's client counts as silent if no heartbeat comes. It has sent
-// heartbeats while its request waited for other locks, so that time counts too; but only half of
-// what makes it silent, for those that are under way.
-func (p *preparation) laid() int64 {
+// silentSince is since when the transaction's client counts as silent if no heartbeat comes. It has
+// sent heartbeats while its request waited for other locks, so that time counts too; but only half
+// of what makes it silent, for those that are under way.
+func (p *preparation) silentSince() int64 {
 	now := p.e.r.node.Clock.Physical()
 	if p.w.conflict() == nil {
 		return now
@@ -303,8 +303,8 @@ func (p *preparation) laid() int64 {
 	return now - int64(min(waited, txn.Abandoned/2))
 }
 
-// stage puts one lock into the batch, or takes it away.
-func (p *preparation) stage(m *kvpb.Mutation, laid int64, removed bool) error {
+// append puts one lock into the batch, or takes it away.
+func (p *preparation) append(m *kvpb.Mutation, silentSince int64, removed bool) error {
 	key := txn.LockKey(p.e.InternalKey(m.Key))
 	if m.Kind == kvpb.Mutation_UNLOCK {
 		if !removed {
@@ -313,18 +313,18 @@ func (p *preparation) stage(m *kvpb.Mutation, laid int64, removed bool) error {
 		return p.e.batch.Delete(key, nil)
 	}
 	l := txn.Lock{Transaction: p.of, Kind: m.Kind, Prepared: p.ts, Request: p.request(),
-		Acquired: laid, Value: m.Value}
+		Acquired: silentSince, Value: m.Value}
 	return p.e.batch.Set(key, l.Append(nil), nil)
 }
 
 func (p *preparation) response() *kvpb.Response {
-	patient := p.w.pending.Request.GetPrepare().GetPatient()
+	lowPriority := p.w.pending.Request.GetPrepare().GetLowPriority()
 	return &kvpb.Response{Id: p.w.pending.Request.Id, Result: &kvpb.Response_Prepare{
 		Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(p.ts), Values: p.values,
 			// The leader that acquired the held locks may have been of a version that does not compare.
 			Compared: p.w.pending.Request.GetPrepare().GetReadAt() != nil && len(p.held) == 0,
-			Crowded:  patient && p.e.r.node.load.Busy(time.Now()),
-			Wanted:   patient && p.wanted()}}}
+			Busy:     lowPriority && p.e.r.node.load.Busy(time.Now()),
+			Wanted:   lowPriority && p.wanted()}}}
 }
 
 // wanted says whether something waits for the transaction's locks here that should not.

@@ -15,7 +15,7 @@ import (
 // is gone, the key will have been written, so it would wait for nothing. What is the same stays so
 // for as long as the lock stands, and needs no refresh.
 //
-// An attempt of the request that comes late may lay locks after another one was answered with a
+// An attempt of the request that comes late may acquire locks after another one was answered with a
 // conflict. They are those of a transaction that is aborted.
 
 // readInVain says that a key that a transaction has read is about to be written by another one. An

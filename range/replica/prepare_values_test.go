@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// A Prepare that would return more than an answer may have is refused before it lays a lock,
+// A Prepare that would return more than an answer may have is refused before it acquires a lock,
 // volatile or not. As much as that, and any number of locks without their values, is not.
 func TestPrepareReturnsBoundedValues(t *testing.T) {
 	i := newInterleaving(t)

@@ -25,7 +25,7 @@ type write struct {
 type internalCommand struct {
 	kind proposal.Kind
 	// shared: it may share an entry, of proposal.KindTransaction, with others, and be evaluated
-	// with something in flight.
+	// with writes pending.
 	shared bool
 	// evaluate fills the evaluation's batch, delta and so on. It returns false, after which done is
 	// not called, if there is nothing to propose.
@@ -34,8 +34,8 @@ type internalCommand struct {
 	done func(error)
 }
 
-// alone says that the command is evaluated with nothing in flight, and has an entry of its own: it
-// reads more of the engine than pending writes can be laid over.
+// alone says that the command is evaluated with no write pending, and has an entry of its own: it
+// reads more of the engine than pending writes can be looked up for.
 func (w *write) alone() bool {
 	if w.internal != nil {
 		return !w.internal.shared

@@ -21,7 +21,7 @@ import (
 //     some moment t.
 //  3. Under the lock: this replica leads at the term of the proof and is serving. The read takes
 //     its timestamp T, the later of chosen and the highest applied timestamp, notes itself in the
-//     timestamp cache, and looks what is in flight at or below T.
+//     timestamp cache, and looks for pending writes at or below T.
 //  4. It waits for that (spans), or reads below it (a single key).
 //  5. It reads the engine at T. No further proof is needed, however long the process may have been
 //     paused since 2:
@@ -123,7 +123,7 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	// INVARIANT: the clock is read before leadership is proved.
 	var sure bool
 	if rd.chosen, sure = r.node.Clock.Reading(); !sure {
-		return r.unsureClock(q)
+		return r.untrustedClock(q)
 	}
 	if context != nil && rd.observed.IsZero() {
 		rd.observed = rd.chosen
@@ -347,7 +347,7 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 	var last uint64
 	for key := range f.Keys {
 		r.mu.cache.Record(key, T)
-		last = max(last, r.newestInFlightLocked(key, T))
+		last = max(last, r.newestPendingLocked(key, T))
 	}
 	for start, end := range f.EachSpan {
 		r.mu.cache.RecordSpan(keys.Span{Start: start, End: end}, T)
@@ -372,7 +372,7 @@ func (r *Replica) placeBelowLocked(rd *read, key []byte) *pendingEntry {
 	if oldest == nil {
 		return nil
 	}
-	if sequence := r.newestInFlightLocked(key, rd.session); sequence != 0 {
+	if sequence := r.newestPendingLocked(key, rd.session); sequence != 0 {
 		return r.mu.find(sequence)
 	}
 	if oldest.Timestamp.LessEq(rd.timestamp) {
@@ -381,16 +381,16 @@ func (r *Replica) placeBelowLocked(rd *read, key []byte) *pendingEntry {
 	return nil
 }
 
-// newestInFlightLocked is the sequence of the newest proposal in flight that writes the key at or
+// newestPendingLocked is the sequence of the newest pending entry that writes the key at or
 // below at; 0: none.
-func (r *Replica) newestInFlightLocked(key []byte, at hlc.Timestamp) uint64 {
+func (r *Replica) newestPendingLocked(key []byte, at hlc.Timestamp) uint64 {
 	if w := r.mu.pending.At(text(key), at); w != nil {
 		return w.Sequence
 	}
 	return 0
 }
 
-// newestInSpanLocked is the newest proposal in flight that writes into the span at or below the
+// newestInSpanLocked is the newest pending entry that writes into the span at or below the
 // read's timestamp.
 func (r *Replica) newestInSpanLocked(rd *read, start, end []byte) *pendingEntry {
 	writes := func(p *pendingEntry) bool {
@@ -537,7 +537,7 @@ func (r *Replica) restart(rd *read) {
 	}
 	now, sure := r.node.Clock.Reading()
 	if !sure {
-		r.endRead(rd, r.unsureClock(rd.pending.Request))
+		r.endRead(rd, r.untrustedClock(rd.pending.Request))
 		return
 	}
 	rd.chosen = hlc.Max(now, rd.session)

@@ -24,18 +24,19 @@ import (
 // The versions need not be among the pending writes: a request that would meet them there meets the
 // lock first, until they are applied.
 //
-// A lock that was prepared above the commit timestamp is a late one: laid by a Prepare that came
-// again when the transaction was over. What the transaction wrote there is a version already, and
-// the lock just goes.
+// A lock that was prepared above the commit timestamp is a late one: acquired by a Prepare that
+// came again when the transaction was over. What the transaction wrote there is a version already,
+// and the lock just goes.
 
 // What one entry resolves, and what it does of a transaction that nothing waits for, while others
-// use the node or not (see clearing).
+// use the node or not (see intent_resolution.go).
 const (
 	resolveLocks = 1000
 )
 
 // resolve ends the locks of the transactions that a request names. What an entry does not hold is
-// ended without it (see clearing); it waits for that, unless it is to be in the background.
+// ended without it (see intent_resolution.go); it waits for that, unless it is to be in the
+// background.
 func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 	r, q := e.r, w.pending.Request
 	for _, x := range c.GetResolutions() {
@@ -65,7 +66,7 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 	}
 	w.x.resolved += uint64(b.resolved)
 	w.x.last = max(w.x.last, b.last)
-	// laid a moment ago: it can be ended when it is there
+	// acquired a moment ago: it can be ended when it is there
 	wait, until := b.inFlight, concurrency.UntilApplied
 	if b.more != nil {
 		wait, until = b.more, concurrency.UntilGone
@@ -96,7 +97,7 @@ type resolution struct {
 	e *evaluation
 	// resolved and bytes are what is in the entry, which has room for so many bytes.
 	resolved, bytes, room int
-	// yields: what a clearing is ending is left to it.
+	// yields: what intent resolution is ending is left to it.
 	yields bool
 	// more is a lock for which it has none; nil: it is not full.
 	more *lock

@@ -28,9 +28,9 @@ func (n *Node) tell(response *kvpb.Response, atLeast hlc.Timestamp) {
 	response.ClockUnsure = !sure
 }
 
-// unsureClock refuses a request of which the timestamp would come from a clock that others must not
-// go by.
-func (r *Replica) unsureClock(q *kvpb.Request) *kvpb.Response {
+// untrustedClock refuses a request of which the timestamp would come from a clock that others must
+// not go by.
+func (r *Replica) untrustedClock(q *kvpb.Request) *kvpb.Response {
 	return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: this server's clock has just been "+
 		"set, or its machine was suspended, and it has not been looked at since", r.id)
 }

@@ -20,8 +20,9 @@ import (
 //
 // A span is held from the moment at which its request is evaluated and no other transaction holds a
 // part of it: writes that come later wait. The request is answered when the locks are gone that
-// others had laid on keys of the span before. If it waited for these first, there would always be
-// new ones. That two transactions wait for each other that way is for wound-wait to solve, by age.
+// others had acquired on keys of the span before. If it waited for these first, there would always
+// be new ones. That two transactions wait for each other that way is for wound-wait to solve, by
+// age.
 //
 // A transaction older than all that hold parts of its spans holds the rest at once. A younger one
 // waits without holding anything.
@@ -77,7 +78,7 @@ func (p *preparation) acquireSpans(spans []*kvpb.KeySpan) spansOutcome {
 	l, key, oldest := r.mu.locks.SpansInTheWay(all, p.of.Begun, p.of.ID)
 	acquired := oldest && r.mu.locks.AcquireSpans(all, p.of,
 		concurrency.State{Kind: kvpb.Mutation_LOCK, Prepared: p.ts, Request: p.request(),
-			Acquired: p.laid()})
+			Acquired: p.silentSince()})
 	switch {
 	case l != nil:
 		e.waitLocked(p.w, l, key, concurrency.UntilGone)

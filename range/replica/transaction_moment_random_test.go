@@ -16,8 +16,8 @@ import (
 func TestRandomTransactionsMoments(t *testing.T) {
 	for name, v := range map[string]variant{
 		"as ever":     {moments: true},
-		"one by one":  {moments: true, blockers: 1},
-		"two at once": {moments: true, holds: true, blockers: 2},
+		"one by one":  {moments: true, waitFor: 1},
+		"two at once": {moments: true, holds: true, waitFor: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setFlag(t, "rapid.steps", "150")

@@ -95,8 +95,8 @@ type variant struct {
 	holds bool
 	// moments: moments are asked for, and read.
 	moments bool
-	// blockers is for how many transactions a read waits at once; 0: as many as ever.
-	blockers int
+	// waitFor is for how many transactions a read waits at once; 0: as many as ever.
+	waitFor int
 }
 
 func randomTransactions(t *testing.T, v variant) {
@@ -105,7 +105,7 @@ func randomTransactions(t *testing.T, v variant) {
 			holds: v.holds}
 		defer h.c.close()
 		for _, m := range h.c.members {
-			m.node.locking.MaxBlockers = cmp.Or(v.blockers, concurrency.DefaultMaxBlockers)
+			m.node.locking.MaxBlockers = cmp.Or(v.waitFor, concurrency.DefaultMaxBlockers)
 		}
 		actions := map[string]func(*rapid.T){
 			"go on":      h.goOn,

@@ -273,7 +273,7 @@ func parseStamp(text string) *kvpb.Timestamp {
 // parseTransactional reads a request of a transaction:
 //
 //	prepare NAME K=V,K=-,K=lock,K=unlock,... (with ? at the end: it was read) [least=T] [values]
-//	  [volatile] [one-phase] [wait] [under=TERM.REIGN] [keys=K,K] [spans=A:B,A:B] [read-at=T]
+//	  [volatile] [one-phase] [wait] [under=TERM.EPOCH] [keys=K,K] [spans=A:B,A:B] [read-at=T]
 //	hold NAME spans=A:B,A:B [least=T]
 //	end NAME commit=T | end NAME abort            [wait] [participants=K,K]
 //	push NAME status|timestamp|abort [above=T] [pusher=NAME] [seen=T]
@@ -281,7 +281,7 @@ func parseStamp(text string) *kvpb.Timestamp {
 //	refresh NAME at=T to=T [keys=K,K] [spans=A:B,A:B]
 //	inspect [NAME]
 //
-// and for reads: context [txn=NAME] [until=T] [observed=T] [movable] [under=TERM.REIGN].
+// and for reads: context [txn=NAME] [until=T] [observed=T] [movable] [under=TERM.EPOCH].
 func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options map[string]string,
 	at func(string) *kvpb.Timestamp) bool {
 	has := func(word string) bool {

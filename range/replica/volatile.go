@@ -7,7 +7,7 @@ import (
 )
 
 // Volatile locks make transactions that want the same key take turns, at the pace of the client
-// instead of that of consensus. They are in the leader's memory only: laying one takes no entry,
+// instead of that of consensus. They are in the leader's memory only: acquiring one takes no entry,
 // and ending one neither. They keep others from writing as any lock does, and promise nothing: what
 // was read under them is validated when the transaction commits, like everything else it has read.
 //
@@ -48,10 +48,10 @@ func (r *Replica) isLeadershipLocked(l *kvpb.Leadership) bool {
 	return r.mu.leadership.epoch().isWire(r.id, l)
 }
 
-// hold lays volatile locks, and answers with what is below them, which has been read.
+// hold acquires volatile locks, and answers with what is below them, which has been read.
 func (p *preparation) hold(mutations []*kvpb.Mutation) error {
 	e, r := p.e, p.e.r
-	laid := p.laid()
+	silentSince := p.silentSince()
 	r.mu.Lock()
 	if !r.mu.leadership.is(e.epoch) {
 		r.mu.Unlock()
@@ -71,7 +71,7 @@ func (p *preparation) hold(mutations []*kvpb.Mutation) error {
 			continue // it has a better one
 		}
 		r.mu.locks.AcquireVolatile(string(m.Key), p.of,
-			concurrency.State{Kind: m.Kind, Prepared: p.ts, Request: p.request(), Acquired: laid})
+			concurrency.State{Kind: m.Kind, Prepared: p.ts, Request: p.request(), Acquired: silentSince})
 	}
 	r.mu.Unlock()
 	response := p.response()
@@ -86,7 +86,7 @@ func (e *evaluation) releaseLocked(l *lock) {
 	e.reevaluate = true
 }
 
-// hurried says that others may wait for the write: it lays volatile locks, or ends them. It is
+// hurried says that others may wait for the write: it acquires volatile locks, or ends them. It is
 // evaluated even if it cannot be proposed yet.
 func (w *write) hurried() bool {
 	return w.internal == nil && w.command.IsHurried(w.pending.Request)

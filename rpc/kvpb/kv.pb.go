@@ -3802,8 +3802,9 @@ type PrepareRequest struct {
 	// The transaction's end will ask for commit wait, of which the prepared timestamp is part: where clocks are bounded by their distance from
 	// true time, it is not below the latest that this can be. Without one_phase, which says so itself, and not needed where the keyspace waits.
 	CommitWait bool `protobuf:"varint,9,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
-	// It is one of many requests of a large transaction, which rests between them: it is not among those for whom others make way.
-	Patient bool `protobuf:"varint,10,opt,name=patient,proto3" json:"patient,omitempty"`
+	// It is one of many requests of a large transaction, which backs off between them: other work
+	// does not make way for it.
+	LowPriority bool `protobuf:"varint,10,opt,name=low_priority,json=lowPriority,proto3" json:"low_priority,omitempty"`
 	// Hold these spans until the transaction ends: nothing is written there by others, and no span
 	// that has a key in common is held by another transaction. Only with volatile and return_values,
 	// and without mutations. It waits until the locks that others have there are gone. A server that
@@ -3907,9 +3908,9 @@ func (x *PrepareRequest) GetCommitWait() bool {
 	return false
 }
 
-func (x *PrepareRequest) GetPatient() bool {
+func (x *PrepareRequest) GetLowPriority() bool {
 	if x != nil {
-		return x.Patient
+		return x.LowPriority
 	}
 	return false
 }
@@ -4169,9 +4170,11 @@ type PrepareResponse struct {
 	// The keys that were read (Mutation.read) were compared, and what was read under a leadership was read under the present one. An earlier
 	// server does not know that it is asked to: what it answers to has to be refreshed.
 	Compared bool `protobuf:"varint,4,opt,name=compared,proto3" json:"compared,omitempty"`
-	// With patient: the node serves others as well, so the transaction had better rest before its next request.
-	Crowded bool `protobuf:"varint,5,opt,name=crowded,proto3" json:"crowded,omitempty"`
-	// With patient: somebody waits for the transaction's locks here for whom it should not rest.
+	// With low_priority: the node serves others as well, so the transaction had better back off before
+	// its next request.
+	Busy bool `protobuf:"varint,5,opt,name=busy,proto3" json:"busy,omitempty"`
+	// With low_priority: a request waits for the transaction's locks here that it should not hold up
+	// by backing off.
 	Wanted bool `protobuf:"varint,6,opt,name=wanted,proto3" json:"wanted,omitempty"`
 	// With hold_spans: they are held, and all that others have written there lies below `prepared`.
 	Held          bool `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
@@ -4237,9 +4240,9 @@ func (x *PrepareResponse) GetCompared() bool {
 	return false
 }
 
-func (x *PrepareResponse) GetCrowded() bool {
+func (x *PrepareResponse) GetBusy() bool {
 	if x != nil {
-		return x.Crowded
+		return x.Busy
 	}
 	return false
 }
@@ -4695,7 +4698,7 @@ type PushRequest struct {
 	// key of more than 1 KiB is left out.
 	WantedKey      []byte `protobuf:"bytes,7,opt,name=wanted_key,json=wantedKey,proto3" json:"wanted_key,omitempty"`
 	WantedKeyspace uint32 `protobuf:"varint,8,opt,name=wanted_keyspace,json=wantedKeyspace,proto3" json:"wanted_keyspace,omitempty"`
-	// Somebody waits for the pushee's locks, and is not patient (PrepareRequest).
+	// A request waits for the pushee's locks that is not of low priority (PrepareRequest).
 	Awaited bool `protobuf:"varint,9,opt,name=awaited,proto3" json:"awaited,omitempty"`
 	// The keyspace of the lock that was met: its limits count for the pushee beside those of the
 	// coordinator's own. 0: only these.
@@ -5870,7 +5873,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x06DELETE\x10\x01\x12\b\n" +
 	"\x04LOCK\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNLOCK\x10\x03\"\x98\x04\n" +
+	"\x06UNLOCK\x10\x03\"\xa1\x04\n" +
 	"\x0ePrepareRequest\x12=\n" +
 	"\vtransaction\x18\x01 \x01(\v2\x1b.tidemark.kv.v1.TransactionR\vtransaction\x126\n" +
 	"\tmutations\x18\x02 \x03(\v2\x18.tidemark.kv.v1.MutationR\tmutations\x124\n" +
@@ -5883,9 +5886,9 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"leadership\x18\b \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
 	"leadership\x12\x1f\n" +
 	"\vcommit_wait\x18\t \x01(\bR\n" +
-	"commitWait\x12\x18\n" +
-	"\apatient\x18\n" +
-	" \x01(\bR\apatient\x126\n" +
+	"commitWait\x12!\n" +
+	"\flow_priority\x18\n" +
+	" \x01(\bR\vlowPriority\x126\n" +
 	"\n" +
 	"hold_spans\x18\v \x03(\v2\x17.tidemark.kv.v1.KeySpanR\tholdSpans\"Z\n" +
 	"\bOnePhase\x12-\n" +
@@ -5906,15 +5909,15 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"1\n" +
 	"\aKeySpan\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
-	"\x03end\x18\x02 \x01(\fR\x03end\"\x9b\x02\n" +
+	"\x03end\x18\x02 \x01(\fR\x03end\"\x95\x02\n" +
 	"\x0fPrepareResponse\x125\n" +
 	"\bprepared\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\bprepared\x123\n" +
 	"\x06values\x18\x02 \x03(\v2\x1b.tidemark.kv.v1.GetResponseR\x06values\x12:\n" +
 	"\n" +
 	"leadership\x18\x03 \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
 	"leadership\x12\x1a\n" +
-	"\bcompared\x18\x04 \x01(\bR\bcompared\x12\x18\n" +
-	"\acrowded\x18\x05 \x01(\bR\acrowded\x12\x16\n" +
+	"\bcompared\x18\x04 \x01(\bR\bcompared\x12\x12\n" +
+	"\x04busy\x18\x05 \x01(\bR\x04busy\x12\x16\n" +
 	"\x06wanted\x18\x06 \x01(\bR\x06wanted\x12\x12\n" +
 	"\x04held\x18\a \x01(\bR\x04held\"\xd3\x01\n" +
 	"\x0eRefreshRequest\x12 \n" +

@@ -3678,9 +3678,9 @@ func (m *PrepareRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 			dAtA[i] = 0x5a
 		}
 	}
-	if m.Patient {
+	if m.LowPriority {
 		i--
-		if m.Patient {
+		if m.LowPriority {
 			dAtA[i] = 1
 		} else {
 			dAtA[i] = 0
@@ -4055,9 +4055,9 @@ func (m *PrepareResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x30
 	}
-	if m.Crowded {
+	if m.Busy {
 		i--
-		if m.Crowded {
+		if m.Busy {
 			dAtA[i] = 1
 		} else {
 			dAtA[i] = 0
@@ -6933,7 +6933,7 @@ func (m *PrepareRequest) SizeVT() (n int) {
 	if m.CommitWait {
 		n += 2
 	}
-	if m.Patient {
+	if m.LowPriority {
 		n += 2
 	}
 	if len(m.HoldSpans) > 0 {
@@ -7053,7 +7053,7 @@ func (m *PrepareResponse) SizeVT() (n int) {
 	if m.Compared {
 		n += 2
 	}
-	if m.Crowded {
+	if m.Busy {
 		n += 2
 	}
 	if m.Wanted {
@@ -15473,7 +15473,7 @@ func (m *PrepareRequest) UnmarshalVTUnsafe(dAtA []byte) error {
 			m.CommitWait = bool(v != 0)
 		case 10:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Patient", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field LowPriority", wireType)
 			}
 			var v int
 			for shift := uint(0); ; shift += 7 {
@@ -15490,7 +15490,7 @@ func (m *PrepareRequest) UnmarshalVTUnsafe(dAtA []byte) error {
 					break
 				}
 			}
-			m.Patient = bool(v != 0)
+			m.LowPriority = bool(v != 0)
 		case 11:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field HoldSpans", wireType)
@@ -16220,7 +16220,7 @@ func (m *PrepareResponse) UnmarshalVTUnsafe(dAtA []byte) error {
 			m.Compared = bool(v != 0)
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Crowded", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Busy", wireType)
 			}
 			var v int
 			for shift := uint(0); ; shift += 7 {
@@ -16237,7 +16237,7 @@ func (m *PrepareResponse) UnmarshalVTUnsafe(dAtA []byte) error {
 					break
 				}
 			}
-			m.Crowded = bool(v != 0)
+			m.Busy = bool(v != 0)
 		case 6:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Wanted", wireType)

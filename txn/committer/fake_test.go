@@ -347,8 +347,8 @@ func (f *fake) tryExecute(place Place, sequence uint64,
 			Timestamp: rpc.FromTimestamp(e.Timestamp), Conflict: e.Conflict}, false
 	}
 	if a := response.GetPrepare(); a != nil {
-		low := q.Command.GetPrepare().Patient
-		a.Crowded, a.Wanted = f.loaded && low, f.wanted && low
+		low := q.Command.GetPrepare().LowPriority
+		a.Busy, a.Wanted = f.loaded && low, f.wanted && low
 	}
 	if a := response.GetHeartbeatTransaction(); a != nil {
 		a.Wanted = f.wantedLater

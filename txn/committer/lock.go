@@ -135,7 +135,7 @@ func (t *Transaction) acquireChunks(ctx context.Context, all []mutation, atLeast
 			requests := make([]*Request, len(some))
 			for i, c := range some {
 				requests[i] = t.prepare(c, atLeast, into != nil, o)
-				requests[i].Command.GetPrepare().Patient = pace.slow && !t.isWanted()
+				requests[i].Command.GetPrepare().LowPriority = pace.slow && !t.isWanted()
 			}
 			err = t.c.sender.SendAll(ctx, abreast, requests,
 				func(i int, response *kvpb.Response, err error) error {

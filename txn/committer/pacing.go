@@ -134,7 +134,7 @@ func (p *pacing) answered(ctx context.Context, answer *kvpb.PrepareResponse) {
 		return
 	}
 	now := time.Now()
-	p.load.Report(now, answer.GetCrowded())
+	p.load.Report(now, answer.GetBusy())
 	if answer.GetWanted() {
 		p.t.want()
 	}

@@ -41,7 +41,7 @@ func TestOneRequestThatWaited(t *testing.T) {
 							}
 							for range min(abreast, end-sent) {
 								sent++
-								p.answered(ctx, &kvpb.PrepareResponse{Crowded: true})
+								p.answered(ctx, &kvpb.PrepareResponse{Busy: true})
 							}
 						}
 					}
@@ -87,7 +87,7 @@ func (s *wantedRequests) SendAll(ctx context.Context, limit int, all []*Request,
 	for _, q := range all {
 		switch p := q.Command.GetPrepare(); {
 		case p == nil || !s.of.isWanted():
-		case p.Patient:
+		case p.LowPriority:
 			s.wrong++
 		default:
 			s.right++

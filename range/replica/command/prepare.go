@@ -19,7 +19,7 @@ var Prepare = register((*kvpb.Request_Prepare)(nil), Command{
 		c := q.GetPrepare()
 		return max(wall(c.GetAtLeast()), wall(c.GetOnePhase().GetReads().GetAt()))
 	},
-	Foreground: func(q *kvpb.Request) bool { return !q.GetPrepare().GetPatient() },
+	Foreground: func(q *kvpb.Request) bool { return !q.GetPrepare().GetLowPriority() },
 	// Spans of reads are validated by looking through the engine.
 	Alone: func(q *kvpb.Request) bool {
 		return len(q.GetPrepare().GetOnePhase().GetReads().GetSpans()) > 0
@@ -116,7 +116,7 @@ func checkMutation(d *clusterpb.Partition, m *kvpb.Mutation, c *kvpb.PrepareRequ
 // checkVolatile says what is wrong with a Prepare of volatile locks by itself.
 func checkVolatile(c *kvpb.PrepareRequest) *Problem {
 	if c.GetVolatile() && (!c.GetReturnValues() || c.GetOnePhase() != nil) {
-		return Invalid("volatile locks are laid by reads: with values, and not in one phase")
+		return Invalid("volatile locks are acquired by reads: with values, and not in one phase")
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import "github.com/tidemarkdb/tidemark/range/mvcc"
 // wrote, its version tells. If it was answered that nothing was done, there is no version, and the
 // answer has to stay true: the one that waited must not take effect any more, however the state has
 // changed since. So those that wait are known by their request, and the next attempt that is
-// evaluated supersedes them, when it is given such an answer, or waits itself.
+// evaluated ends them, when it is given such an answer, or waits itself.
 //
 // This concerns the commands that do nothing if the state is such, and commits in one phase: a
 // conflict may be with what is in flight, and that is lost with the leadership epoch, while what is
@@ -17,15 +17,15 @@ import "github.com/tidemarkdb/tidemark/range/mvcc"
 // transaction that is over commit nothing.
 //
 // INVARIANT: of the attempts of a request that have waited and are not finished, be they waiting or
-// in the queue, at most one is not superseded, and it is the one in Manager.writes.attempts. A
+// in the queue, at most one has no later attempt, and it is the one in Manager.writes.attempts. A
 // leadership epoch may end in between: what is in the queue stays there.
 
-// attemptWaits notes that a write waits, and supersedes an earlier attempt.
+// attemptWaits notes that a write waits, and ends an earlier attempt.
 func (m *Manager) attemptWaits(w *Waiter) {
 	if !w.MayDoNothing {
 		return
 	}
-	m.Supersede(w.Request)
+	m.EndEarlierAttempt(w.Request)
 	if m.writes.attempts == nil {
 		m.writes.attempts = make(map[mvcc.RequestID]*History)
 	}
@@ -40,14 +40,14 @@ func (m *Manager) EndAttempt(id mvcc.RequestID, h *History) {
 	}
 }
 
-// Supersede ends the attempt of a request that waits, or is in the queue after that, if there is
-// one. It is answered when its turn comes.
-func (m *Manager) Supersede(id mvcc.RequestID) {
+// EndEarlierAttempt ends the attempt of a request that waits, or is in the queue after that, if
+// there is one. It is answered when its turn comes.
+func (m *Manager) EndEarlierAttempt(id mvcc.RequestID) {
 	if len(m.writes.attempts) == 0 {
 		return
 	}
 	if earlier := m.writes.attempts[id]; earlier != nil {
-		earlier.Superseded = true
+		earlier.Retried = true
 		delete(m.writes.attempts, id)
 	}
 }

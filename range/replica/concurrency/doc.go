@@ -40,7 +40,7 @@
 //   - A read passes a lock only if its transaction cannot commit at or below what matters to the
 //     read, by what its coordinator has said since the read came (read.go).
 //   - Of the attempts of a request that have waited and are not finished, at most one is not
-//     superseded (attempts.go).
+//     ended by a later one (attempts.go).
 //
 // # Locks
 //

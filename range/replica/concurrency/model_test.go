@@ -302,11 +302,11 @@ func (w *world) checkQueues() {
 }
 
 // checkAttempts: of the attempts of a request that have waited and are not finished at most one is
-// not superseded, and it is known.
+// without a later attempt, and it is known.
 func (w *world) checkAttempts() {
 	alive := map[uint64]int{}
 	look := func(q *worldWrite) {
-		if q.conditional && q.history.Conflict != nil && !q.history.Superseded {
+		if q.conditional && q.history.Conflict != nil && !q.history.Retried {
 			alive[q.id]++
 			if w.m.writes.attempts[q.request()] != &q.history {
 				w.t.Fatalf("the attempt of %d that waits, or did, is not known", q.id)

@@ -73,8 +73,8 @@ type Waiter struct {
 type History struct {
 	// Conflict is what it waited for last; nil: it has not waited.
 	Conflict *kvpb.Conflict
-	// Superseded: a later attempt of the request was evaluated while it waited.
-	Superseded bool
+	// Retried: a later attempt of the request was evaluated while it waited.
+	Retried bool
 	// Aborted: its transaction was aborted here while it waited.
 	Aborted bool
 }

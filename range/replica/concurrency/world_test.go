@@ -183,8 +183,8 @@ func (w *world) finish(q *worldWrite, answer string) {
 func (w *world) evaluate(q *worldWrite) {
 	w.m.EndAttempt(q.request(), &q.history)
 	switch {
-	case q.history.Superseded:
-		w.finish(q, "superseded")
+	case q.history.Retried:
+		w.finish(q, "retried")
 		return
 	case q.of != nil && q.of.state() != kvpb.TransactionState_PENDING && q.kind != Resolve:
 		w.finish(q, "its transaction is over")
@@ -197,7 +197,7 @@ func (w *world) evaluate(q *worldWrite) {
 			return
 		}
 		if q.conditional {
-			w.m.Supersede(q.request())
+			w.m.EndEarlierAttempt(q.request())
 		}
 		w.finish(q, "written")
 	case Resolve:

@@ -38,9 +38,9 @@ func (w *Write) Version() mvcc.Version {
 	return v
 }
 
-// Pending is the pending writes of a leader, by key: evaluation reads them as if they lay on top of
-// the engine's state. So writes of one hot key need not wait for each other: they are evaluated in
-// log order, one on top of the other. That is sound since the entries of a leader's term take
+// Pending is the pending writes of a leader, by key: evaluation reads them as if they were on top
+// of the engine's state. So writes of one hot key need not wait for each other: they are evaluated
+// in log order, one on top of the other. That is sound since the entries of a leader's term take
 // effect in order or not at all.
 //
 // INVARIANT: a write is removed only after it can be read from the engine. A caller that finds no

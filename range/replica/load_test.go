@@ -11,17 +11,17 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// TestOnlyOthersAreACrowd: a large transaction is told that others use the node, and that something
+// TestOnlyOthersAreLoad: a large transaction is told that others use the node, and that something
 // waits for its locks, and what it does itself does not count.
-func TestOnlyOthersAreACrowd(t *testing.T) {
+func TestOnlyOthersAreLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newManyLocks(t, 1000)
 		defer l.c.close()
 		keys, wanted := 0, false
-		lay := func(patient bool) bool {
+		prepare := func(lowPriority bool) bool {
 			keys++
 			q := &kvpb.Request{Command: &kvpb.Request_Prepare{
-				Prepare: &kvpb.PrepareRequest{Transaction: l.of, Patient: patient,
+				Prepare: &kvpb.PrepareRequest{Transaction: l.of, LowPriority: lowPriority,
 					Mutations: []*kvpb.Mutation{{Key: []byte{'m', byte(keys)}, Value: []byte("v")}}}}}
 			l.m.node.Asked([]*kvpb.Request{q}, time.Now())
 			l.submit(q)
@@ -30,19 +30,19 @@ func TestOnlyOthersAreACrowd(t *testing.T) {
 				t.Fatalf("%v", answers)
 			}
 			wanted = answers[0].GetPrepare().Wanted
-			return answers[0].GetPrepare().Crowded
+			return answers[0].GetPrepare().Busy
 		}
 		time.Sleep(time.Millisecond)
 		for _, own := range []*kvpb.Request{
-			{}, {Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{Patient: true}}},
+			{}, {Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{LowPriority: true}}},
 			{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{}}},
 			{Command: &kvpb.Request_Push{Push: &kvpb.PushRequest{}}},
 			{Command: &kvpb.Request_HeartbeatTransaction{
 				HeartbeatTransaction: &kvpb.HeartbeatTransactionRequest{}}},
 			{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{}}},
 		} {
-			if l.m.node.Asked([]*kvpb.Request{own}, time.Now()); lay(true) {
-				t.Errorf("%v is a crowd", own)
+			if l.m.node.Asked([]*kvpb.Request{own}, time.Now()); prepare(true) {
+				t.Errorf("%v is load of others", own)
 			}
 		}
 		for _, other := range []*kvpb.Request{
@@ -52,22 +52,22 @@ func TestOnlyOthersAreACrowd(t *testing.T) {
 			{Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{}}},
 		} {
 			l.m.node.Asked([]*kvpb.Request{{}, other}, time.Now())
-			if !lay(true) {
-				t.Errorf("%v is no crowd", other)
+			if !prepare(true) {
+				t.Errorf("%v is no load of others", other)
 			}
-			if time.Sleep(admission.BusyFor + 50*time.Millisecond); lay(true) {
+			if time.Sleep(admission.BusyFor + 50*time.Millisecond); prepare(true) {
 				t.Errorf("%v is still one much later", other)
 			}
 		}
-		if lay(false) || !lay(true) {
-			t.Error("a small transaction was told to rest, or is no crowd")
+		if prepare(false) || !prepare(true) {
+			t.Error("a small transaction was told to back off, or is no load of others")
 		}
 		if wanted {
 			t.Error("nobody waits for its locks")
 		}
 		l.send(&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k000007")}}})
 		l.c.settle()
-		if lay(true); !wanted {
+		if prepare(true); !wanted {
 			t.Error("it was not told that a read waits for its locks")
 		}
 	})
@@ -106,18 +106,18 @@ func TestTheAnchorTellsWhoIsWanted(t *testing.T) {
 			t.Error("not wanted")
 		}
 		// In this order: the first goes on waiting.
-		for _, patient := range []bool{true, false} {
-			awaited := !patient
+		for _, lowPriority := range []bool{true, false} {
+			awaited := !lowPriority
 			late := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(1500*time.Millisecond)})
 			other := &kvpb.Transaction{Id: transactionID("T2"), Keyspace: 7, Anchor: []byte("b"),
 				Begun: late, Started: late}
 			l.send(&kvpb.Request{Command: &kvpb.Request_Prepare{
-				Prepare: &kvpb.PrepareRequest{Transaction: other, Patient: patient,
+				Prepare: &kvpb.PrepareRequest{Transaction: other, LowPriority: lowPriority,
 					Mutations: []*kvpb.Mutation{{Key: []byte("k000007"), Value: []byte("v")}}}}})
 			l.c.settle()
 			asked := l.m.pusher.take("")
 			if len(asked) == 0 || asked[len(asked)-1].request.Awaited != awaited {
-				t.Errorf("patient %t: asked with %v", patient, asked)
+				t.Errorf("lowPriority %t: asked with %v", lowPriority, asked)
 			}
 			for _, a := range asked {
 				a.done(&kvpb.TransactionStatus{State: kvpb.TransactionState_PENDING}, nil)
