@@ -323,24 +323,28 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	if w.x != nil {
 		e.Transaction = &w.x.Transaction
 	}
-	if w.command.Evaluate != nil {
-		if err := w.command.Evaluate(&e.Evaluation, q); err != nil {
+	if w.command.Evaluate == nil {
+		if err := lockEvaluations[w.command](e, w); err != nil {
 			e.refuse(w, r.readError(q, err))
-			return
 		}
-		e.carryOut(w)
 		return
 	}
-	var err error
-	switch c := q.Command.(type) {
-	case *kvpb.Request_Prepare:
-		err = e.prepare(w, c.Prepare)
-	case *kvpb.Request_Resolve:
-		err = e.resolve(w, c.Resolve)
-	}
-	if err != nil {
+	if err := w.command.Evaluate(&e.Evaluation, q); err != nil {
 		e.refuse(w, r.readError(q, err))
+		return
 	}
+	e.carryOut(w)
+}
+
+// lockEvaluations are the evaluations of commands that work on the lock table, and so are not in
+// package command. Each has answered when it returns nil.
+var lockEvaluations = map[*command.Command]func(*evaluation, *write) error{
+	command.Prepare: func(e *evaluation, w *write) error {
+		return e.prepare(w, w.pending.Request.GetPrepare())
+	},
+	command.Resolve: func(e *evaluation, w *write) error {
+		return e.resolve(w, w.pending.Request.GetResolve())
+	},
 }
 
 // refuse answers a write that has no effect, and for a reason that needs no proof.
