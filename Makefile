@@ -78,6 +78,7 @@ sim-shrink: ## find the smallest part of a schedule that still fails: SCHEDULE=f
 	$(SIM) -test.run TestShrinkSchedule -test.v -test.timeout 0 -sim.schedule $(SCHEDULE)
 
 PLANTED ?= $(basename $(notdir $(sort $(wildcard bench/proof/planted/patches/*.patch))))
+# The copies with bugs are in a directory that ./... does not match.
 planted: ## see that the simulated cluster notices each planted bug: PLANTED="one another"
 	@mkdir -p bin; failed=; for bug in $(PLANTED); do \
 		overlay=$$($(GO) run ./bench/proof/planted/overlay \

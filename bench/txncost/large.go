@@ -86,7 +86,7 @@ func large(ctx context.Context, out io.Writer, c *config) error {
 	if err := b.read("while their locks become versions", writer, calm); err != nil {
 		return err
 	}
-	wrote, err := writer.rest()
+	wrote, err := writer.finish()
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func large(ctx context.Context, out io.Writer, c *config) error {
 		return err
 	}
 	client.Close()
-	served, err := servers.rest()
+	served, err := servers.finish()
 	if err != nil {
 		return err
 	}

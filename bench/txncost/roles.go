@@ -108,8 +108,8 @@ func (a *actor) used() time.Duration {
 	return processorTime(a.command.Process.Pid)
 }
 
-// rest has it end, and returns what it printed last.
-func (a *actor) rest() (string, error) {
+// finish has it end, and returns what it printed last.
+func (a *actor) finish() (string, error) {
 	_ = a.in.Close() // that is how it is told
 	err := a.wait()
 	return a.said, err

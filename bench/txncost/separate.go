@@ -109,14 +109,14 @@ func (s *separate) burn(processors float64) error {
 	return errors.Join(errs...)
 }
 
-// rest has them end, and returns what each printed last.
-func (s *separate) rest() (said []string, err error) {
+// finish has them end, and returns what each printed last.
+func (s *separate) finish() (said []string, err error) {
 	for _, a := range s.servers {
 		_ = a.in.Close() // all at the same time: those that are left would miss those that are gone
 	}
 	var errs []error
 	for _, a := range s.servers {
-		line, err := a.rest()
+		line, err := a.finish()
 		said, errs = append(said, line), append(errs, err)
 	}
 	return said, errors.Join(errs...)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// transfer has a leader hand over to one of its followers, several times, each time to another.
+// transfer has a leader give its leadership to one of its followers, several times, each time to
+// another.
 type transfer struct {
 	// Partition is a place among the partitions, counted around.
 	Partition int
@@ -19,7 +20,7 @@ var _ = register("transfer", 14, 0, func(d *Dice) transfer {
 
 // Begin implements Effect. Repeated transfers go on while other faults happen.
 func (f transfer) Begin(w *World) (string, func() string) {
-	did := w.handOver(f.Partition)
+	did := w.transferLeadership(f.Partition)
 	if f.Times > 1 {
 		over := w.storm(f)
 		w.background(func(done <-chan struct{}) {
@@ -30,15 +31,16 @@ func (f transfer) Begin(w *World) (string, func() string) {
 					return
 				case <-time.After(f.Every):
 				}
-				w.Event("%s", w.handOver(f.Partition))
+				w.Event("%s", w.transferLeadership(f.Partition))
 			}
 		})
 	}
 	return did, nil
 }
 
-// handOver has the leader of the partition in a place hand over to the follower whose turn it is.
-func (w *World) handOver(at int) string {
+// transferLeadership has the leader of the partition in a place give its leadership to the follower
+// whose turn it is.
+func (w *World) transferLeadership(at int) string {
 	id, leader, followers, ok := w.partition(at)
 	if !ok {
 		return "no replica leads, and none hands over"
