@@ -159,8 +159,8 @@ func TestDestroy(t *testing.T) {
 		neighbours, sums = append(neighbours, r), append(sums, sum)
 	}
 	b := state.NewBatch()
-	gone := keys.DataKey(append(keys.KeyspacePrefix(7), "gone"...))
-	for _, key := range [][]byte{keys.AppendTimestamp(gone, hlc.Timestamp{Wall: 5}),
+	goneKey := keys.DataKey(append(keys.KeyspacePrefix(7), "gone"...))
+	for _, key := range [][]byte{keys.AppendTimestamp(goneKey, hlc.Timestamp{Wall: 5}),
 		keys.AnchorKey(append(keys.KeyspacePrefix(7), 'g'), "a record of some kind")} {
 		if err := b.Set(key, []byte("what is in it does not matter"), nil); err != nil {
 			t.Fatal(err)
