@@ -223,9 +223,8 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 
 // arrived takes in what came of an attempt. If another one is to follow, again is how long to wait
 // before it.
-//
-//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking bool,
+	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 	response *kvpb.Response, err error) (Answer, error, *Backoff) {
 	if err != nil {
 		return a.unanswered(ctx, p, l, err)

@@ -17,9 +17,8 @@ import (
 )
 
 // unanswered decides what follows an attempt that got no answer.
-//
-//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
+	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 	err error) (Answer, error, *Backoff) {
 	s := a.sender
 	// Nothing executes a write of term 0.
@@ -64,9 +63,8 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 }
 
 // refused decides what follows an answer that is an error.
-//
-//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 func (a *attempt) refused(p *Partition, l *leader, looking bool,
+	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 	e *kvpb.Error) (Answer, error, *Backoff) {
 	s := a.sender
 	a.noteAnswer(e, p.ID, l.node.id)
