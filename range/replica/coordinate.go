@@ -55,6 +55,12 @@ func (c coordination) Locks(use func(locks *concurrency.Manager, now time.Time, 
 	use(&r.mu.locks, r.lockNow(), r.mu.leadership.is(c.e.epoch))
 }
 
+// Threshold implements command.Coordination.
+func (c coordination) Threshold() hlc.Timestamp { return *c.e.r.threshold.Load() }
+
+// Conflicts implements command.Coordination.
+func (c coordination) Conflicts() { c.e.r.Conflicts() }
+
 // RefusedStart implements command.Coordination.
 func (c coordination) RefusedStart() { c.e.r.node.Metrics.refusedStarts.Inc() }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
@@ -190,12 +189,6 @@ func (r *Replica) refuseProblem(request *kvpb.Request, p *command.Problem) *kvpb
 		response.Error.Leader = r.leaderHint()
 	}
 	return response
-}
-
-// conflictError says that what a transaction read has changed.
-func (r *Replica) conflictError(q *kvpb.Request, key []byte, at hlc.Timestamp) *kvpb.Response {
-	r.Conflicts()
-	return command.Changed(r.Descriptor(), q, key, at)
 }
 
 // leadershipError says that what was read under volatile locks may never have been there.

@@ -74,8 +74,11 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		return nil
 	}
 	e.CommitWait = e.CommitWait || c.GetOnePhase().GetCommitWait()
-	if done, err := e.onePhaseDuplicate(w, c); done || err != nil {
+	if own, err := e.OnePhaseDuplicate(c); err != nil {
 		return err
+	} else if own.Found {
+		e.answerDuplicate(w, command.OnePhaseResponse(q.Id, own.Timestamp), own.Sequence)
+		return nil
 	}
 	o := &onePhase{of: of, reads: reads, wait: e.CommitWait,
 		floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
@@ -92,7 +95,7 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		return nil
 	case record.State == kvpb.TransactionState_COMMITTED:
 		e.HoldFor(e.CommitWait || record.Waits, record.Timestamp)
-		e.answerRead(w, onePhaseResponse(q.Id, record.Timestamp), sequence)
+		e.answerRead(w, command.OnePhaseResponse(q.Id, record.Timestamp), sequence)
 		return nil
 	default:
 		o.floor = hlc.Max(o.floor, record.Timestamp.Next())
@@ -122,21 +125,11 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 	if good, err := e.readsStand(w, reads, at); !good || err != nil {
 		return err
 	}
-	var effects []command.WriteOp
-	for _, m := range c.GetMutations() {
-		if m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE {
-			continue
-		}
-		p, err := e.PriorOfBlind(m.Key)
-		if err != nil {
-			return err
-		}
-		effects = append(effects, command.WriteOp{Key: m.Key, Value: m.Value,
-			Tombstone: m.Kind == kvpb.Mutation_DELETE,
-			WasLive:   p.Live(), Prior: p.Timestamp})
+	if err := e.OnePhaseOps(c); err != nil {
+		return err
 	}
 	w.x.one = o
-	ts, ok, err := e.write(w, effects...)
+	ts, ok, err := e.write(w, e.Ops...)
 	if err == nil && ok {
 		if o.unheld {
 			e.cancelCommitted(of.ID)
@@ -144,7 +137,7 @@ func (e *evaluation) onePhase(w *write, c *kvpb.PrepareRequest) error {
 		err = e.endLocks(o, record, ts)
 		r.node.Metrics.onePhase.Inc()
 	}
-	return e.wrote(w, ok, err, func() *kvpb.Response { return onePhaseResponse(q.Id, ts) })
+	return e.wrote(w, ok, err, func() *kvpb.Response { return command.OnePhaseResponse(q.Id, ts) })
 }
 
 // endLocks ends what a transaction has left of having had locks.
@@ -167,27 +160,6 @@ func (e *evaluation) endLocks(o *onePhase, record *txn.Record, ts hlc.Timestamp)
 	ok, err := e.setRecord(o.of, &committed)
 	e.over = e.over || !ok
 	return err
-}
-
-// onePhaseDuplicate answers a retry.
-func (e *evaluation) onePhaseDuplicate(w *write, c *kvpb.PrepareRequest) (done bool, err error) {
-	for _, m := range c.GetMutations() {
-		if m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE {
-			continue
-		}
-		p, err := e.PriorOfBlind(m.Key)
-		if err != nil {
-			return false, err
-		}
-		own, err := e.Own(m.Key, &p)
-		if err != nil || !own.Found {
-			return false, err
-		}
-		e.HoldFor(e.CommitWait, own.Timestamp)
-		e.answerDuplicate(w, onePhaseResponse(w.pending.Request.Id, own.Timestamp), own.Sequence)
-		return true, nil
-	}
-	return false, nil
 }
 
 // onePhaseFree says that no lock is in the way; otherwise the write waits, or is refused. What it
@@ -272,7 +244,7 @@ func (r *Replica) lockOnReadsLocked(o *onePhase) (found *lock) {
 
 // readsStand says whether what was read is good still; otherwise it has answered.
 func (e *evaluation) readsStand(w *write, reads *kvpb.ReadSet, at hlc.Timestamp) (bool, error) {
-	refusal, err := e.validate(w.pending.Request, reads, at)
+	refusal, err := e.ValidateReads(w.pending.Request, reads, at)
 	if refusal != nil {
 		// A conflict that turns out to be none, because what is pending is never applied, costs
 		// another attempt of the transaction, and nothing else. But it says that no attempt of this
@@ -281,44 +253,6 @@ func (e *evaluation) readsStand(w *write, reads *kvpb.ReadSet, at hlc.Timestamp)
 		e.answerNothingDone(w, refusal, 0)
 	}
 	return refusal == nil, err
-}
-
-// validate says why the reads are not good any more; nil if they are. With spans it is evaluated
-// with no write pending (write.alone).
-func (e *evaluation) validate(q *kvpb.Request, reads *kvpb.ReadSet,
-	at hlc.Timestamp) (*kvpb.Response, error) {
-	r := e.r
-	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 {
-		return nil, nil
-	}
-	if refusal := r.readsTooOld(q, at); refusal != nil {
-		return refusal, nil
-	}
-	for _, key := range reads.GetKeys() {
-		p, err := e.Prior(key)
-		if err != nil {
-			return nil, err
-		}
-		if p.Found && at.Less(p.Timestamp) {
-			return r.conflictError(q, key, at), nil
-		}
-	}
-	for _, span := range reads.GetSpans() {
-		key, err := command.ChangedInSpan(r.state, command.InternalSpan(e.Descriptor, span.GetStart(),
-			span.GetEnd()), at, hlc.MaxTimestamp)
-		if err != nil {
-			return nil, err
-		}
-		if key != nil {
-			return r.conflictError(q, keys.UserKey(e.Descriptor, key), at), nil
-		}
-	}
-	return nil, nil
-}
-
-func onePhaseResponse(id uint64, ts hlc.Timestamp) *kvpb.Response {
-	return &kvpb.Response{Id: id,
-		Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(ts)}}}
 }
 
 // abortedError says that a transaction was aborted.

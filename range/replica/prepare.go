@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
@@ -50,12 +49,21 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	}
 	p := preparation{e: e, w: w, of: of, returnValues: c.GetReturnValues(),
 		ts: hlc.Max(e.Clock, hlc.Max(atLeast, w.session.Next()))}
-	if c.GetCommitWait() || e.CommitWait && slices.ContainsFunc(c.GetMutations(), writes) {
+	if c.GetCommitWait() ||
+		e.CommitWait && slices.ContainsFunc(c.GetMutations(), command.WritesVersion) {
 		p.ts = hlc.Max(p.ts, r.node.Clock.WaitFloor())
 	}
 	duplicate := p.duplicate(c.GetMutations())
-	if good, err := p.readValues(c.GetMutations()); !good || err != nil {
-		return err
+	if p.returnValues {
+		var problem *command.Problem
+		var err error
+		if p.values, p.ts, problem, err = e.PreparedValues(c.GetMutations(), p.ts); err != nil {
+			return err
+		}
+		if problem != nil {
+			e.refuse(w, problem.Response(w.pending.Request))
+			return nil
+		}
 	}
 	if duplicate && !c.GetVolatile() {
 		r.node.Metrics.duplicates.Inc()
@@ -65,19 +73,19 @@ func (e *evaluation) prepare(w *write, c *kvpb.PrepareRequest) error {
 	if c.GetVolatile() {
 		return p.hold(c.GetMutations())
 	}
-	if changed, err := p.look(c); changed != nil || err != nil {
-		if changed != nil {
-			e.answerRead(w, r.conflictError(w.pending.Request, changed, rpc.FromTimestamp(c.GetReadAt())), 0)
+	if !p.returnValues {
+		above, changed, err := e.PreparedAbove(c, p.held, p.ts)
+		if err != nil {
+			return err
 		}
-		return err
+		if changed != nil {
+			e.answerRead(w, e.Conflict(w.pending.Request, changed, rpc.FromTimestamp(c.GetReadAt())), 0)
+			return nil
+		}
+		p.ts = above
 	}
 	ok, err := p.acquire(c.GetMutations())
 	return e.wrote(w, ok, err, p.response)
-}
-
-// writes says that a mutation is a write, and so of a transaction that commits.
-func writes(m *kvpb.Mutation) bool {
-	return m.Kind == kvpb.Mutation_PUT || m.Kind == kvpb.Mutation_DELETE
 }
 
 // free says that no lock is in the way of a transaction's mutations; otherwise the write waits, or
@@ -181,63 +189,6 @@ func (p *preparation) duplicate(mutations []*kvpb.Mutation) bool {
 		p.ts = hlc.Max(p.ts, prepared)
 	}
 	return all
-}
-
-// look finds what the mutations have to be above, or a key that was written since the transaction
-// has read it.
-func (p *preparation) look(c *kvpb.PrepareRequest) (changed []byte, err error) {
-	if p.returnValues {
-		return nil, nil // readValues has looked
-	}
-	readAt := rpc.FromTimestamp(c.GetReadAt())
-	for _, m := range c.GetMutations() {
-		if m.Kind == kvpb.Mutation_UNLOCK {
-			continue
-		}
-		prior, err := p.e.PriorOfBlind(m.Key)
-		if err != nil {
-			return nil, err
-		}
-		if _, late := p.held[text(m.Key)]; m.Read && !late && prior.Found &&
-			readAt.Less(prior.Timestamp) {
-			return m.Key, nil
-		}
-		p.ts = hlc.Max(p.ts, prior.Timestamp.Next())
-	}
-	return nil, nil
-}
-
-// readValues reads the keys as they are, if they are to be returned. If they are too much, it
-// refuses the request, and returns false.
-func (p *preparation) readValues(mutations []*kvpb.Mutation) (bool, error) {
-	if !p.returnValues {
-		return true, nil
-	}
-	size := 0
-	for i, m := range mutations {
-		prior, err := p.e.Prior(m.Key)
-		if err != nil {
-			return false, err
-		}
-		if prior.Live() {
-			size += len(prior.Value)
-		}
-		if size > command.MaxBatchBytes {
-			p.e.refuse(p.w, command.Invalid("a prepare returns values of at most %d bytes, the first %d "+
-				"of its %d keys have more; lock fewer keys at a time",
-				command.MaxBatchBytes, i+1, len(mutations)).Response(p.w.pending.Request))
-			return false, nil
-		}
-		p.e.HoldSeen(&prior)
-		value := &kvpb.GetResponse{}
-		if prior.Live() {
-			value.Found, value.Value, value.Version = true, bytes.Clone(prior.Value),
-				rpc.ToTimestamp(prior.Timestamp)
-		}
-		p.values = append(p.values, value)
-		p.ts = hlc.Max(p.ts, prior.Timestamp.Next())
-	}
-	return true, nil
 }
 
 // acquire chooses the timestamp, acquires the locks, and appends them to the batch. It returns

@@ -1,9 +1,7 @@
 package replica
 
 import (
-	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -47,7 +45,7 @@ func (e *evaluation) readsGood(w *write, c *kvpb.PrepareRequest) bool {
 		e.answerRead(w, r.leadershipError(q, firstRead(c)), 0)
 		return false
 	}
-	if refusal := r.readsTooOld(q, at); refusal != nil {
+	if refusal := e.ReadsTooOld(q, at); refusal != nil {
 		e.refuse(w, refusal)
 		return false
 	}
@@ -61,16 +59,4 @@ func firstRead(c *kvpb.PrepareRequest) *kvpb.ReadSet {
 		}
 	}
 	return nil
-}
-
-// readsTooOld refuses reads of a moment from which not everything is kept any more: a tombstone may
-// have been collected with all that it hid.
-func (r *Replica) readsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
-	threshold := *r.threshold.Load()
-	if !at.Less(threshold) {
-		return nil
-	}
-	return command.Refusing(newError(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
-		"partition %s: what was read at %s cannot be validated any more, versions are kept since %s",
-		r.id, at, threshold), at, threshold)
 }

@@ -1,16 +1,10 @@
 package replica
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -214,31 +208,10 @@ func (b *resolution) end(l *lock, committed bool, commit hlc.Timestamp) error {
 
 // turnIntoVersion writes the version of a committed lock.
 func (e *evaluation) turnIntoVersion(key []byte, l *lock, commit hlc.Timestamp) error {
-	stored, closer, err := e.r.state.Get(txn.LockKey(e.InternalKey(key)))
-	if err != nil {
-		if errors.Is(err, pebble.ErrNotFound) {
-			err = fmt.Errorf("%w: it is not there", errRecord)
-		}
-		return fmt.Errorf("the lock of %s: %w", keys.Pretty(key), err)
-	}
-	defer closer.Close()
-	full, err := txn.DecodeLock(stored)
-	if err == nil && (full.Transaction.ID != l.Transaction.ID || full.Prepared != l.Applied.Prepared) {
-		err = fmt.Errorf("it is of transaction %s", full.Transaction.ID)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: the lock of %s: %w", errRecord, keys.Pretty(key), err)
-	}
-	p, err := e.Prior(key)
+	op, request, closer, err := e.CommittedVersion(key, l.Transaction.ID, l.Applied.Prepared, commit)
 	if err != nil {
 		return err
 	}
-	if commit.LessEq(p.Timestamp) {
-		return fmt.Errorf("%w: the lock of %s, prepared at %s, is to be committed at %s, below the "+
-			"version at %s",
-			errRecord, keys.Pretty(key), full.Prepared, commit, p.Timestamp)
-	}
-	f := command.WriteOp{Key: key, Value: full.Value, Tombstone: full.Kind == kvpb.Mutation_DELETE,
-		WasLive: p.Live()}
-	return e.stage(&f, commit, full.Request)
+	defer closer.Close()
+	return e.stage(&op, commit, request)
 }

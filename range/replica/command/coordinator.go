@@ -43,6 +43,10 @@ type Coordination interface {
 	// Locks lends the partition's locks, and the time by which waiting is measured. The manager is not
 	// used after the call. held says that the leadership epoch of the evaluation stands.
 	Locks(use func(locks *concurrency.Manager, now time.Time, held bool))
+	// Threshold is the timestamp since which everything is kept.
+	Threshold() hlc.Timestamp
+	// Conflicts counts a conflict of transactions.
+	Conflicts()
 	// RefusedStart counts a start that is not believed.
 	RefusedStart()
 }

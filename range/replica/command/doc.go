@@ -32,6 +32,6 @@
 //
 // # Imports
 //
-// hlc, rpc's protobuf packages, txn, range/keys, range/engine, range/mvcc and
-// range/replica/proposal.
+// hlc, rpc and its protobuf packages, txn, range/keys, range/engine, range/mvcc,
+// range/replica/concurrency (as a lender of locks, Coordination.Locks) and range/replica/proposal.
 package command
