@@ -34,8 +34,34 @@
 //   - concurrency: locks, what waits for them, pushes, the resolution of intents.
 //   - proposal: the queue, pending writes, what was written recently, entries and their codec.
 //   - tscache: at which timestamps keys were read.
-//   - here: the applied record, leadership (leadership.go) and its epochs (epoch.go), the way from
-//     the queue to the log (pipeline.go), apply, snapshots.
+//   - here: the applied record, leadership and its epochs (leadership.go), the way from the queue
+//     to the log (pipeline.go), apply, snapshots.
+//
+// # Where to look
+//
+//   - Where is a put evaluated? command/put.go decides what it writes; evaluate.go calls that
+//     (evaluation.evaluate), and evaluation.write chooses the timestamp and makes the version a
+//     pending write.
+//   - Where does it wait for the log? Among the answers of its proposal, in pipeline.inFlight from
+//     propose.go on (evaluation.propose), until apply.go has applied the entry (Replica.answer).
+//   - Where is a lock released? A resolve marks it (resolution.transaction in resolve.go), a
+//     one-phase commit does (onePhase.registerLocked), as does an UNLOCK (preparation.acquire). It
+//     goes when that entry is applied (concurrency.Manager.Apply). A volatile lock goes when the
+//     request is evaluated (evaluation.releaseLocked in volatile.go), or with the epoch.
+//   - What happens to waiting writes when leadership is lost? Replica.LeadershipChanged gives all
+//     of them up (giveUpLocked, refuseQueueLocked in proposal.go): what is proposed is answered
+//     OUTCOME_UNKNOWN, what is queued or waits for a lock NOT_LEADER.
+//   - Where would a time to live of keys go? The field into command/put.go and the header of a
+//     version (range/mvcc/version.go); reads take an expired version for a tombstone
+//     (range/mvcc/get.go, scan.go), and so does what garbage collection removes
+//     (range/mvcc/garbage.go, driven by gc.go).
+//
+// # What is evaluated here
+//
+// Prepare and Resolve work on the lock table, and so have no Command.Evaluate. What they look up of
+// the state and the pending writes is in package command (prepare_keys.go, one_phase.go,
+// resolve_version.go). What marks locks or waits for them is here: prepare.go, span_lock.go,
+// one_phase.go, resolve.go (see lockEvaluations in evaluate.go).
 //
 // # What answers what
 //

@@ -6,6 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -164,5 +165,86 @@ func (l *leadership) raiseBarrier(sequence uint64) {
 func (l *leadership) cameBack(sequence uint64) {
 	if l.barrier != 0 && sequence >= l.barrier {
 		l.barrier = 0
+	}
+}
+
+// Epoch is a leadership epoch of a replica: the time in which nothing that is pending is given up.
+// It ends when the group's leadership changes, and also within a term, when proposals were lost, or
+// may have been. What belongs to an epoch, an evaluation or a read, has no effect in another one
+// (leadership.is). Epochs are compared with ==.
+type Epoch struct {
+	term uint64
+	// number counts the epochs of a replica since its process opened it.
+	number uint64
+}
+
+// wire is the epoch as clients carry it from one request to the next.
+func (e Epoch) wire(partition keys.PartitionID) *kvpb.Leadership {
+	return &kvpb.Leadership{Partition: uint64(partition), Term: e.term, Epoch: e.number}
+}
+
+// isWire says that a client names this epoch of a partition.
+func (e Epoch) isWire(partition keys.PartitionID, l *kvpb.Leadership) bool {
+	return l.Partition == uint64(partition) && e == Epoch{l.Term, l.Epoch}
+}
+
+// LeadershipChanged follows the group. What was in flight has an unknown outcome: another leader
+// may have it in its log. Called once more by a leader with the same term, it says that proposals
+// may have been dropped. It may run beside Apply.
+func (r *Replica) LeadershipChanged(to group.Leadership) {
+	var end ending
+	r.mu.Lock()
+	l := &r.mu.leadership
+	l.change(to)
+	r.giveUpLocked(&end, outcomeUnknown)
+	r.refuseQueueLocked(&end)
+	switch {
+	case !l.IsLeader:
+		r.mu.cache.Reset(hlc.Timestamp{})
+	case l.Term == l.ledTerm:
+		r.raiseBarrierLocked()
+	default:
+		// A step of the clock that was not looked at yet counts. If it is a jump, ClockWentForward
+		// follows.
+		clock := r.node.Clock
+		l.begin(clock.Reached(), clock.MaxAhead())
+		r.mu.cache.Reset(l.low)
+		r.checkServingLocked()
+	}
+	due := l.barrierDue
+	r.mu.Unlock()
+	r.finish(&end)
+	if due {
+		r.kick(true)
+	}
+}
+
+// ClockWentForward is for a node whose clock was wrong, behind, and is right from now on; it serves
+// nothing until all of its replicas know. A leadership won before took its low-water mark from the
+// wrong clock, and an earlier leader, whose clock was right, may have served reads above that. One
+// that begins at the same time reads the clock with the lock held: it comes before this, and its
+// mark is raised, or finds the right time.
+func (r *Replica) ClockWentForward() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &r.mu.leadership
+	if !l.IsLeader {
+		return
+	}
+	clock := r.node.Clock
+	l.clockWentForward(clock.Reached(), clock.MaxAhead())
+	r.mu.cache.Raise(l.low)
+}
+
+// checkServingLocked opens the gate when it may be opened.
+func (r *Replica) checkServingLocked() {
+	l := &r.mu.leadership
+	if !l.mayServe(&r.mu.applied) {
+		return
+	}
+	if l.serve(&r.mu.applied, r.node.Clock.Physical()) {
+		r.mu.cache.Reset(l.low)
+	} else {
+		r.mu.cache.Raise(l.low)
 	}
 }

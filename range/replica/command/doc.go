@@ -9,6 +9,9 @@
 // replica does the rest, alike for all: it proves leadership, waits for locks and for pending
 // writes, chooses the timestamp of a write, has it replicated, and answers when it is applied.
 //
+// Prepare and Resolve have no Evaluate: they mark locks and wait for them, which is the replica's
+// yet. What they look up stands here (prepare_keys.go, one_phase.go, resolve_version.go).
+//
 // # To add a command
 //
 // An atomic increment, for example, is three pieces:
