@@ -104,7 +104,8 @@ func TestVersionedKeyComesBack(t *testing.T) {
 			uint64(ts.Wall), ts.Logical); !bytes.Equal(stateKey, want) {
 			t.Fatalf("%x, cockroachkvs says %x", stateKey, want)
 		}
-		if again := AppendTimestamp(append([]byte("x"), DataKey(key)...), ts); !bytes.Equal(again[1:], stateKey) {
+		again := AppendTimestamp(append([]byte("x"), DataKey(key)...), ts)
+		if !bytes.Equal(again[1:], stateKey) {
 			t.Fatalf("%x and %x", again[1:], stateKey)
 		}
 		gotKey, gotTS, err := DecodeVersioned(stateKey)

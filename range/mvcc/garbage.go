@@ -37,8 +37,8 @@ type GarbageResult struct {
 
 // Garbage finds versions in a span of internal keys that no read at or above threshold can see:
 // those below a version at or below the threshold; and that version too if it is a tombstone.
-// Whoever removes them must see to it that nobody reads below the threshold any more, and that
-// nobody asks for the request ids that go with them.
+// The caller that removes them makes sure that no read below the threshold comes any more, and that
+// no retry looks for the request ids that go with them.
 func Garbage(r engine.Reader, span keys.Span, threshold hlc.Timestamp,
 	limits GarbageLimits) (GarbageResult, error) {
 	var result GarbageResult

@@ -41,9 +41,9 @@ type RequestID = keys.RequestID
 type Version struct {
 	Timestamp hlc.Timestamp
 	Kind      Kind
-	// Request is who wrote it.
+	// Request is what wrote it.
 	Request RequestID
-	// Waits: it was written with commit wait, and is nobody's to see before every clock has passed
+	// Waits: it was written with commit wait, and is not to be seen before every clock has passed
 	// its timestamp.
 	Waits bool
 	// Value is empty for a tombstone. How long it is valid is said by the function that returns the

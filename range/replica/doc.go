@@ -59,9 +59,8 @@
 // # What is evaluated here
 //
 // Prepare and Resolve work on the lock table, and so have no Command.Evaluate. What they look up of
-// the state and the pending writes is in package command (prepare_keys.go, one_phase.go,
-// resolve_version.go). What marks locks or waits for them is here: prepare.go, span_lock.go,
-// one_phase.go, resolve.go (see lockEvaluations in evaluate.go).
+// the state and the pending writes is in package command. What marks locks or waits for them is here:
+// prepare.go, span_lock.go, one_phase.go, resolve.go (see lockEvaluations in evaluate.go).
 //
 // # What answers what
 //

@@ -10,7 +10,7 @@
 // writes, chooses the timestamp of a write, has it replicated, and answers when it is applied.
 //
 // Prepare and Resolve have no Evaluate: they mark locks and wait for them, which is the replica's
-// yet. What they look up stands here (prepare_keys.go, one_phase.go, resolve_version.go).
+// yet. What they look up stands here (prepare.go, resolve.go).
 //
 // # To add a command
 //

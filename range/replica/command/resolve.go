@@ -1,6 +1,15 @@
 package command
 
 import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -46,4 +55,37 @@ func checkResolve(_ *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Proble
 	}
 	w.Transaction = &Transaction{}
 	return w, nil
+}
+
+// CommittedVersion is the version that a stored lock becomes at its transaction's commit timestamp,
+// and the request that wrote it. of and prepared are what the lock table knows of the lock. Unless
+// there is an error, the caller closes closer; the value is valid until then.
+func (e *Evaluation) CommittedVersion(key []byte, of txn.ID, prepared, commit hlc.Timestamp) (
+	op WriteOp, request mvcc.RequestID, closer io.Closer, err error) {
+	stored, closer, err := e.State.Get(txn.LockKey(e.InternalKey(key)))
+	if err != nil {
+		if errors.Is(err, pebble.ErrNotFound) {
+			err = fmt.Errorf("%w: it is not there", ErrRecord)
+		}
+		return op, request, nil, fmt.Errorf("the lock of %s: %w", keys.Pretty(key), err)
+	}
+	full, err := txn.DecodeLock(stored)
+	if err == nil && (full.Transaction.ID != of || full.Prepared != prepared) {
+		err = fmt.Errorf("it is of transaction %s", full.Transaction.ID)
+	}
+	if err != nil {
+		closer.Close()
+		return op, request, nil, fmt.Errorf("%w: the lock of %s: %w", ErrRecord, keys.Pretty(key), err)
+	}
+	p, err := e.Prior(key)
+	if err == nil && commit.LessEq(p.Timestamp) {
+		err = fmt.Errorf("%w: the lock of %s, prepared at %s, is to be committed at %s, below the "+
+			"version at %s", ErrRecord, keys.Pretty(key), full.Prepared, commit, p.Timestamp)
+	}
+	if err != nil {
+		closer.Close()
+		return op, request, nil, err
+	}
+	return WriteOp{Key: key, Value: full.Value, Tombstone: full.Kind == kvpb.Mutation_DELETE,
+		WasLive: p.Live()}, full.Request, closer, nil
 }
