@@ -28,7 +28,8 @@ func TestReportsAreAppended(t *testing.T) {
 		t.Errorf("the page is\n%s\nand not\n%s", page, want)
 	}
 	missing := filepath.Join(t.TempDir(), "missing", "etcd.md")
-	if err := AppendReport(missing, "third", ""); err == nil || !strings.Contains(err.Error(), missing) {
+	err = AppendReport(missing, "third", "")
+	if err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("a page that cannot be written: %v", err)
 	}
 }
