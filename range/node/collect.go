@@ -12,8 +12,9 @@ import (
 )
 
 // collector is the queue of garbage collection: the partitions that were written to under this
-// node's lead and may therefore have garbage, each with the time of its next turn. One worker takes
-// those whose time has come, most garbage first.
+// node's lead and may therefore have garbage, each with the time since when it waits for its turn.
+// One worker takes those that have waited long enough, most garbage first. How long is enough is
+// computed when the worker looks, so a keyspace's window that changes counts for what already waits.
 //
 // What was overwritten stays readable for the keyspace's window, so a partition has its turn a
 // quarter of the window after it was first written to, and again and again until it holds nothing
@@ -26,13 +27,13 @@ type collector struct {
 
 	mu struct {
 		sync.Mutex
-		due map[*hosted]time.Time
+		since map[*hosted]time.Time
 	}
 }
 
 func (c *collector) init(n *Node) {
 	c.node, c.pacer = n, admission.NewPacer(admission.Collection, nil)
-	c.mu.due = make(map[*hosted]time.Time)
+	c.mu.since = make(map[*hosted]time.Time)
 }
 
 // noticed is told of every batch applied in a group led here, and of every leadership won.
@@ -40,13 +41,12 @@ func (c *collector) noticed(h *hosted) {
 	if h.garbage.Load() || !h.garbage.CompareAndSwap(false, true) {
 		return
 	}
-	due := time.Now().Add(c.delay(h))
 	c.mu.Lock()
-	c.mu.due[h] = due
+	c.mu.since[h] = time.Now()
 	c.mu.Unlock()
 }
 
-// delay is the time from one turn to the next.
+// delay is how long a partition waits for its turn.
 func (c *collector) delay(h *hosted) time.Duration {
 	window := c.node.gcWindow(keys.KeyspaceID(h.listed.Load().GetKeyspace()))
 	return max(c.node.config.GCInterval, window/4)
@@ -55,13 +55,13 @@ func (c *collector) delay(h *hosted) time.Duration {
 func (c *collector) forget(h *hosted) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.mu.due, h)
+	delete(c.mu.since, h)
 }
 
 func (c *collector) waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.mu.due)
+	return len(c.mu.since)
 }
 
 // candidate is a partition whose turn has come.
@@ -77,8 +77,8 @@ type candidate struct {
 func (c *collector) take(now time.Time) []candidate {
 	c.mu.Lock()
 	var turns []*hosted
-	for h, due := range c.mu.due {
-		if !now.Before(due) {
+	for h, since := range c.mu.since {
+		if now.Sub(since) >= c.delay(h) {
 			turns = append(turns, h)
 		}
 	}
@@ -104,7 +104,7 @@ func (c *collector) forgetUnlessNoticed(h *hosted) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !h.garbage.Load() {
-		delete(c.mu.due, h)
+		delete(c.mu.since, h)
 	}
 }
 
@@ -133,8 +133,8 @@ const gcTimeout = 5 * time.Minute
 func (c *collector) collect(ctx context.Context, h *hosted) {
 	n := c.node
 	c.mu.Lock()
-	if _, still := c.mu.due[h]; still {
-		c.mu.due[h] = time.Now().Add(c.delay(h))
+	if _, still := c.mu.since[h]; still {
+		c.mu.since[h] = time.Now()
 	}
 	c.mu.Unlock()
 	if h.removed.Load() {

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -111,7 +112,7 @@ func BenchmarkPut(b *testing.B) {
 			for i := range c.held {
 				span := []*kvpb.KeySpan{{Start: fmt.Appendf(nil, "held-%04d", i),
 					End: fmt.Appendf(nil, "held-%04d-", i)}}
-				r.mu.locks.AcquireSpans(eachSpan(span), txn.Info{ID: txn.ID{byte(i), 1}}, concurrency.State{})
+				r.mu.locks.AcquireSpans(command.EachSpan(span), txn.Info{ID: txn.ID{byte(i), 1}}, concurrency.State{})
 			}
 			reply := func(*kvpb.Response) {}
 			session := &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())}

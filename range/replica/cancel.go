@@ -37,22 +37,6 @@ func (e *evaluation) wakeAborted(of txn.ID) {
 	}
 }
 
-// refusedAborted answers a Prepare that waited when its transaction was aborted here. It returns
-// false if there is nothing to answer.
-func (e *evaluation) refusedAborted(w *write) (bool, error) {
-	if !w.x.history.Aborted {
-		return false, nil
-	}
-	record, sequence, err := e.RecordOf(w.transaction())
-	if err != nil || !record.Decided() || record.State != kvpb.TransactionState_ABORTED {
-		return false, err
-	}
-	refusal := &kvpb.Response{Id: w.pending.Request.Id,
-		Error: e.r.abortedError(w.transaction(), record)}
-	e.answerRead(w, refusal, sequence)
-	return true, nil
-}
-
 // cancelCommitted has requests of a transaction that has just committed here in one phase wait for
 // locks no longer. Its client does not wait for them any more: it has cancelled them, which this
 // partition was not told. The transaction leaves no record, so a lock that one of them got would
@@ -87,7 +71,7 @@ func (e *evaluation) cancelAborted(all ...*kvpb.Resolution) {
 		record.Wounder, record.Wanted = txn.WoundOf(status)
 		record.Limit = txn.LimitOf(status)
 		e.refuse(w, &kvpb.Response{Id: w.pending.Request.Id,
-			Error: e.r.abortedError(w.transaction(), record)})
+			Error: command.AbortedBy(w.transaction(), record)})
 	}
 }
 

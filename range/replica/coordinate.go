@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -58,11 +59,45 @@ func (c coordination) Locks(use func(locks *concurrency.Manager, now time.Time, 
 // Threshold implements command.Coordination.
 func (c coordination) Threshold() hlc.Timestamp { return *c.e.r.threshold.Load() }
 
-// Conflicts implements command.Coordination.
-func (c coordination) Conflicts() { c.e.r.Conflicts() }
+// Wait implements command.Coordination.
+func (c coordination) Wait(l *lock, key string, until concurrency.Until) *kvpb.Response {
+	return c.e.waitLocked(c.e.current, l, key, until)
+}
 
-// RefusedStart implements command.Coordination.
-func (c coordination) RefusedStart() { c.e.r.node.Metrics.refusedStarts.Inc() }
+// SilentSince implements command.Coordination.
+func (c coordination) SilentSince() int64 { return c.e.silentSince(c.e.current) }
+
+// WaitFloor implements command.Coordination.
+func (c coordination) WaitFloor() hlc.Timestamp { return c.e.r.node.Clock.WaitFloor() }
+
+// Highest implements command.Coordination.
+func (c coordination) Highest() hlc.Timestamp {
+	return hlc.Max(c.e.r.mu.applied.highest, c.e.r.mu.written)
+}
+
+// Leadership implements command.Coordination.
+func (c coordination) Leadership() *kvpb.Leadership { return c.e.epoch.wire(c.e.r.id) }
+
+// IsLeadership implements command.Coordination.
+func (c coordination) IsLeadership(l *kvpb.Leadership) bool { return c.e.isLeadership(l) }
+
+// Busy implements command.Coordination.
+func (c coordination) Busy() bool { return c.e.r.node.load.Busy(time.Now()) }
+
+// Count implements command.Coordination.
+func (c coordination) Count(event command.Event) {
+	m := c.e.r.node.Metrics
+	switch event {
+	case command.Conflict:
+		m.conflicts.Inc()
+	case command.RefusedStart:
+		m.refusedStarts.Inc()
+	case command.Retry:
+		m.duplicates.Inc()
+	case command.SpansRefused:
+		m.spansRefused.Inc()
+	}
+}
 
 // setRecord puts a record in flight and into the batch. It returns false if the epoch is over.
 //

@@ -45,8 +45,8 @@
 //   - Where does it wait for the log? Among the answers of its proposal, in pipeline.inFlight from
 //     propose.go on (evaluation.propose), until apply.go has applied the entry (Replica.answer).
 //   - Where is a lock released? A resolve marks it (resolution.transaction in resolve.go), a
-//     one-phase commit does (onePhase.registerLocked), as does an UNLOCK (preparation.acquire). It
-//     goes when that entry is applied (concurrency.Manager.Apply). A volatile lock goes when the
+//     one-phase commit does (readAndReleaseLocked in one_phase.go), as does an UNLOCK (acquire.go).
+//     It goes when that entry is applied (concurrency.Manager.Apply). A volatile lock goes when the
 //     request is evaluated (evaluation.releaseLocked in volatile.go), or with the epoch.
 //   - What happens to waiting writes when leadership is lost? Replica.LeadershipChanged gives all
 //     of them up (giveUpLocked, refuseQueueLocked in proposal.go): what is proposed is answered
@@ -55,12 +55,6 @@
 //     version (range/mvcc/version.go); reads take an expired version for a tombstone
 //     (range/mvcc/get.go, scan.go), and so does what garbage collection removes
 //     (range/mvcc/garbage.go, driven by gc.go).
-//
-// # What is evaluated here
-//
-// Prepare and Resolve work on the lock table, and so have no Command.Evaluate. What they look up of
-// the state and the pending writes is in package command. What marks locks or waits for them is here:
-// prepare.go, span_lock.go, one_phase.go, resolve.go (see lockEvaluations in evaluate.go).
 //
 // # What answers what
 //

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -29,8 +30,10 @@ import (
 type evaluation struct {
 	// What the write at hand is evaluated on, and what has come of it.
 	command.Evaluation
-	r      *Replica
-	writes []write
+	// current is the write at hand.
+	current *write
+	r       *Replica
+	writes  []write
 	// Taken together with the writes.
 	epoch    Epoch
 	proposal *pendingEntry
@@ -286,6 +289,8 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	q := w.pending.Request
 	e.Begin()
 	e.CommitWait, e.Request, e.Since = r.commitWait.Load(), w.requestID(), w.since(r)
+	e.Session, e.Waited, e.Aborted = w.session, w.conflict() != nil, false
+	e.current = w
 	switch {
 	case e.retriedSince(w):
 		e.refuse(w, r.retriedError(q))
@@ -321,30 +326,13 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 		return
 	}
 	if w.x != nil {
-		e.Transaction = &w.x.Transaction
-	}
-	if w.command.Evaluate == nil {
-		if err := lockEvaluations[w.command](e, w); err != nil {
-			e.refuse(w, r.readError(q, err))
-		}
-		return
+		e.Transaction, e.Aborted = &w.x.Transaction, w.x.history.Aborted
 	}
 	if err := w.command.Evaluate(&e.Evaluation, q); err != nil {
 		e.refuse(w, r.readError(q, err))
 		return
 	}
 	e.carryOut(w)
-}
-
-// lockEvaluations are the evaluations of commands that work on the lock table, and so are not in
-// package command. Each has answered when it returns nil.
-var lockEvaluations = map[*command.Command]func(*evaluation, *write) error{
-	command.Prepare: func(e *evaluation, w *write) error {
-		return e.prepare(w, w.pending.Request.GetPrepare())
-	},
-	command.Resolve: func(e *evaluation, w *write) error {
-		return e.resolve(w, w.pending.Request.GetResolve())
-	},
 }
 
 // refuse answers a write that has no effect, and for a reason that needs no proof.
@@ -410,6 +398,7 @@ func (e *evaluation) answerWith(a answer, sequence uint64) {
 // carryOut does what has come of the evaluation of a write.
 func (e *evaluation) carryOut(w *write) {
 	q := w.pending.Request
+	var err error
 	switch e.Outcome {
 	case command.Refused:
 		e.refuse(w, e.Response)
@@ -419,20 +408,42 @@ func (e *evaluation) carryOut(w *write) {
 		e.answerNothingDone(w, e.Response, e.Sequence)
 	case command.Duplicate:
 		e.answerDuplicate(w, e.Response, e.Sequence)
+	case command.Waits:
+	case command.EpochOver:
+		e.over = true
+		e.refuse(w, e.r.notLeader(q))
 	case command.Decided:
-		if err := e.decided(w); err != nil {
-			e.refuse(w, e.r.readError(q, err))
-		}
+		err = e.decided(w)
 	case command.Written:
-		ts, ok, err := e.write(w, e.Ops...)
-		if err == nil && ok && e.Record != nil {
-			err = e.Record(ts, e.batch)
+		ts, ok, failed := e.write(w, e.Ops...)
+		if failed == nil && ok && e.Record != nil {
+			failed = e.Record(ts, e.batch)
 		}
-		if err = e.wrote(w, ok, err,
-			func() *kvpb.Response { return e.Respond(&e.Result, q, ts) }); err != nil {
-			e.refuse(w, e.r.readError(q, err))
+		if failed == nil && ok && e.OnePhase != nil {
+			failed = e.committedInOnePhase(e.OnePhase, ts)
 		}
+		err = e.wroteAt(w, ts, ok, failed)
+	case command.Acquired:
+		if e.Acquisition.Volatile {
+			err = e.acquireVolatile(w)
+			break
+		}
+		ts, ok, failed := e.acquire(w)
+		err = e.wroteAt(w, ts, ok, failed)
+	case command.Resolved:
+		err = e.resolve(w)
+	default:
+		err = fmt.Errorf("a %s was evaluated without an outcome", w.command.Name)
 	}
+	if err != nil {
+		e.refuse(w, e.r.readError(q, err))
+	}
+}
+
+// wroteAt is wrote, with the command's answer to what was done at a timestamp.
+func (e *evaluation) wroteAt(w *write, ts hlc.Timestamp, ok bool, err error) error {
+	return e.wrote(w, ok, err,
+		func() *kvpb.Response { return e.Respond(&e.Result, w.pending.Request, ts) })
 }
 
 // write gives the effects of one request a timestamp, above everything it must be above, and puts
@@ -445,8 +456,8 @@ func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp,
 	for i := range effects {
 		ts = hlc.Max(ts, effects[i].Prior.Next())
 	}
-	if w.x != nil && w.x.one != nil {
-		ts = hlc.Max(ts, w.x.one.floor)
+	if e.OnePhase != nil {
+		ts = hlc.Max(ts, e.OnePhase.Floor)
 	}
 	if e.CommitWait {
 		ts = hlc.Max(ts, r.node.Clock.WaitFloor())
@@ -476,8 +487,8 @@ func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp,
 		r.mu.pending.Add(f)
 		e.proposal.writes = append(e.proposal.writes, f)
 	}
-	if w.x != nil && w.x.one != nil {
-		w.x.one.registerLocked(e, ts)
+	if e.OnePhase != nil {
+		e.readAndReleaseLocked(e.OnePhase, ts)
 	}
 	r.mu.written = hlc.Max(r.mu.written, ts)
 	if e.proposal.lowest.IsZero() || ts.Less(e.proposal.lowest) {

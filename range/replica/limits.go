@@ -3,7 +3,6 @@ package replica
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -33,22 +32,4 @@ func (n *Node) limitsOf(id keys.KeyspaceID) txn.Limits {
 
 func (r *Replica) ownLimits() txn.Limits {
 	return r.node.limitsOf(keys.KeyspaceID(r.Descriptor().GetKeyspace()))
-}
-
-// expired refuses a request that takes locks, or commits in one phase, by the age of its
-// transaction; nil if it may go on. What was let in and waits for a lock is not looked at again:
-// its record is.
-func (e *evaluation) expired(w *write, of *txn.Info) *kvpb.Response {
-	r := e.r
-	if w.conflict() != nil {
-		return nil
-	}
-	clock := r.node.Clock
-	refused := r.ownLimits().TooOld(of, clock.Physical(), clock.MaxOffset())
-	if refused == nil {
-		return nil
-	}
-	r.node.Metrics.refusedStarts.Inc()
-	refused.Message = "partition " + r.id.String() + ": " + refused.Message
-	return &kvpb.Response{Id: w.pending.Request.Id, Error: refused.Proto()}
 }

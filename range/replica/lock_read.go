@@ -70,7 +70,8 @@ func (r *Replica) waitForLocksLocked(rd *read) (step readStep, blocked bool) {
 	case len(b.Locks) == 0:
 		return step, false
 	case older != nil:
-		return refuseStep(r.conflictWith(rd.pending.Request, []byte(older.Key),
+		r.Conflicts()
+		return refuseStep(command.LockedSinceRead(r.id, rd.pending.Request, []byte(older.Key),
 			older.Transaction.ID)), true
 	case rd.part != nil && !rd.part.waits():
 		return readStep{do: readLeave}, true

@@ -24,8 +24,6 @@ func writeOf(w *concurrency.Waiter) *write { return w.Element.(*write) }
 // transactional is what a write carries besides if it has to do with transactions.
 type transactional struct {
 	command.Transaction
-	// one is set when a one-phase commit is about to be written.
-	one *onePhase
 	// history is what it has met while it waited for locks.
 	history concurrency.History
 	// resolved counts the locks that earlier entries of a Resolve have ended, last is the last of
@@ -95,10 +93,13 @@ func (e *evaluation) blocked(w *write) bool {
 		return false // the write will find out
 	}
 	l, key := r.lockInTheWayLocked(w.pending.Request)
-	if l != nil {
-		e.waitLocked(w, l, key, concurrency.UntilGone)
+	if l == nil {
+		return false
 	}
-	return l != nil
+	if refusal := e.waitLocked(w, l, key, concurrency.UntilGone); refusal != nil {
+		e.refuse(w, refusal)
+	}
+	return true
 }
 
 // lockInTheWayLocked is the first lock of a key that a request writes, or of a span that the key
@@ -118,16 +119,17 @@ func (r *Replica) lockInTheWayLocked(q *kvpb.Request) (l *lock, key string) {
 	return nil, ""
 }
 
-// waitLocked has a write wait for a lock that is in its way at a key, or refuses it. When the
-// evaluation is over, the transaction whose lock it is is asked about.
-func (e *evaluation) waitLocked(w *write, l *lock, key string, until concurrency.Until) {
+// waitLocked has a write wait for a lock that is in its way at a key. If too much waits it returns
+// the refusal. When the evaluation is over, the transaction whose lock it is is asked about.
+func (e *evaluation) waitLocked(w *write, l *lock, key string,
+	until concurrency.Until) (refusal *kvpb.Response) {
 	r := e.r
 	if !r.mu.locks.MayWait(w.size) {
-		e.refuse(w, r.overloaded(w.pending.Request, "writes wait for transactions' locks"))
-		return
+		return r.overloaded(w.pending.Request, "writes wait for transactions' locks")
 	}
 	r.mu.locks.Wait(w.waiter(), l, key, until, e.now)
 	e.reevaluate = true
+	return nil
 }
 
 // requeueLocked puts what waited back to the front of the queue, in the order in which it came.

@@ -31,17 +31,11 @@ const (
 // resolve ends the locks of the transactions that a request names. What an entry does not hold is
 // ended without it (see intent_resolution.go); it waits for that, unless it is to be in the
 // background.
-func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
+func (e *evaluation) resolve(w *write) error {
 	r, q := e.r, w.pending.Request
-	for _, x := range c.GetResolutions() {
-		if ts := rpc.FromTimestamp(x.GetStatus().GetTimestamp()); !r.checkAhead(ts, e.Clock) {
-			e.refuse(w, r.fromTheFuture(q, ts))
-			return nil
-		}
-	}
-	e.cancelAborted(c.GetResolutions()...)
+	e.cancelAborted(e.Resolutions...)
 	b := resolution{e: e, room: concurrency.UnhurriedBytes, yields: true}
-	for _, x := range c.GetResolutions() {
+	for _, x := range e.Resolutions {
 		id := txn.ID(x.Transaction)
 		if err := b.transaction(id, x.Status); err != nil {
 			return e.wrote(w, true, err, nil)
@@ -53,7 +47,7 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 			e.again = append(e.again, *w) // others fill the entry
 			return nil
 		}
-		if !c.GetBackground() {
+		if !e.Background {
 			break
 		}
 		e.work.Resolve, b.more = append(e.work.Resolve, id), nil
@@ -76,12 +70,14 @@ func (e *evaluation) resolve(w *write, c *kvpb.ResolveRequest) error {
 			e.again = append(e.again, *w)
 			return nil
 		}
-		e.waitLocked(w, wait, wait.Key, until)
+		refusal := e.waitLocked(w, wait, wait.Key, until)
 		r.mu.Unlock()
+		if refusal != nil {
+			e.refuse(w, refusal)
+		}
 	default:
-		response := &kvpb.Response{Id: q.Id,
-			Result: &kvpb.Response_Resolve{Resolve: &kvpb.ResolveResponse{Resolved: w.x.resolved}}}
-		e.answerRead(w, response, w.x.last)
+		e.Ended = w.x.resolved
+		e.answerRead(w, e.Respond(&e.Result, q, hlc.Timestamp{}), w.x.last)
 	}
 	return nil
 }

@@ -28,9 +28,6 @@ import (
 // alone could not tell, for what was read may never have existed. Reads by the same transaction
 // name it too, so that it never sees, beside what was lost, that it was.
 
-// leadership is the present epoch, as clients name it.
-func (e *evaluation) leadership() *kvpb.Leadership { return e.epoch.wire(e.r.id) }
-
 // isLeadership says that a leadership is this one.
 func (e *evaluation) isLeadership(l *kvpb.Leadership) bool {
 	return e.epoch.isWire(e.r.id, l)
@@ -46,38 +43,6 @@ func (r *Replica) SameLeadership(l *kvpb.Leadership) bool {
 // isLeadershipLocked says that a leadership is the present one of this replica.
 func (r *Replica) isLeadershipLocked(l *kvpb.Leadership) bool {
 	return r.mu.leadership.epoch().isWire(r.id, l)
-}
-
-// hold acquires volatile locks, and answers with what is below them, which has been read.
-func (p *preparation) hold(mutations []*kvpb.Mutation) error {
-	e, r := p.e, p.e.r
-	silentSince := p.silentSince()
-	r.mu.Lock()
-	if !r.mu.leadership.is(e.epoch) {
-		r.mu.Unlock()
-		e.over = true
-		return e.wrote(p.w, false, nil, nil)
-	}
-	if p.ts.LessEq(r.mu.applied.closed) {
-		p.ts = r.mu.applied.closed.Next()
-	}
-	for _, m := range mutations {
-		p.ts = r.mu.cache.Above(m.Key, p.ts)
-	}
-	for _, m := range mutations {
-		// It was read at that timestamp, whatever becomes of the lock.
-		r.mu.cache.Record(m.Key, p.ts)
-		if l := r.mu.locks.Get(text(m.Key)); l != nil && !l.Applied.Volatile {
-			continue // it has a better one
-		}
-		r.mu.locks.AcquireVolatile(string(m.Key), p.of,
-			concurrency.State{Kind: m.Kind, Prepared: p.ts, Request: p.request(), Acquired: silentSince})
-	}
-	r.mu.Unlock()
-	response := p.response()
-	response.GetPrepare().Leadership = e.leadership()
-	e.answerRead(p.w, response, 0)
-	return nil
 }
 
 // releaseLocked ends a volatile lock. What waits for it is handed on after the write at hand.

@@ -22,7 +22,7 @@ import (
 // will be when what is pending is applied. An answer is sent when everything that it rests on is
 // applied.
 
-// Coordination is what the commands of a coordinator ask of the rest of their replica.
+// Coordination is what the commands of transactions ask of the rest of their replica.
 type Coordination interface {
 	// PendingRecord is the record of a transaction that is proposed and not applied, and the sequence
 	// of its entry; nil if there is none.
@@ -45,11 +45,40 @@ type Coordination interface {
 	Locks(use func(locks *concurrency.Manager, now time.Time, held bool))
 	// Threshold is the timestamp since which everything is kept.
 	Threshold() hlc.Timestamp
-	// Conflicts counts a conflict of transactions.
-	Conflicts()
-	// RefusedStart counts a start that is not believed.
-	RefusedStart()
+	// Wait has the write wait for a lock that is in its way at a key. It is called within Locks, and
+	// nothing else is said of the write after it. If too much waits it returns the refusal.
+	Wait(l *concurrency.Lock, key string, until concurrency.Until) (refusal *kvpb.Response)
+	// SilentSince is since when the client of a lock that is acquired now counts as silent, in
+	// nanoseconds since the epoch, if no heartbeat comes.
+	SilentSince() int64
+	// WaitFloor is what the timestamp of a write with commit wait has to be at or above.
+	WaitFloor() hlc.Timestamp
+	// Highest is at or above the timestamps of all versions that are applied or pending. It is called
+	// within Locks.
+	Highest() hlc.Timestamp
+	// Leadership is the leadership epoch of the evaluation, and IsLeadership says that a client names
+	// this one.
+	Leadership() *kvpb.Leadership
+	IsLeadership(*kvpb.Leadership) bool
+	// Busy says that there is so much to do that work of low priority makes way.
+	Busy() bool
+	// Count counts an event in the metrics.
+	Count(Event)
 }
+
+// Event is what metrics count of an evaluation.
+type Event uint8
+
+const (
+	// Conflict is one of transactions.
+	Conflict Event = iota
+	// RefusedStart is a transaction's start that is not believed.
+	RefusedStart
+	// Retry is a request that an earlier attempt has done.
+	Retry
+	// SpansRefused is a request to hold too many spans.
+	SpansRefused
+)
 
 // ErrRecord is a stored record that is not what was written.
 var ErrRecord = errors.New("a stored record is damaged")

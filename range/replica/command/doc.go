@@ -5,12 +5,13 @@
 //
 // Nothing in here knows a replica. A read is a function of a View: the state at a timestamp. A
 // write is a function of an Evaluation: the applied state, the pending writes on top of it, and a
-// reading of the clock. So each command is tried with an engine in memory and nothing else. The
-// replica does the rest, alike for all: it proves leadership, waits for locks and for pending
-// writes, chooses the timestamp of a write, has it replicated, and answers when it is applied.
+// reading of the clock, and for transactions the locks and records (Coordination). So each command
+// is tried with an engine in memory and nothing else. The replica does the rest, alike for all: it
+// proves leadership, waits for pending writes, chooses the timestamp of a write or of locks, has
+// them replicated, and answers when they are applied.
 //
-// Prepare and Resolve have no Evaluate: they mark locks and wait for them, which is the replica's
-// yet. What they look up stands here (prepare.go, resolve.go).
+// A Prepare is three things, each with a file: it acquires locks (prepare.go), holds spans
+// (hold_spans.go), or commits a transaction in one phase (one_phase.go).
 //
 // # To add a command
 //

@@ -4,6 +4,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -11,8 +12,8 @@ import (
 
 // Evaluation is what a write is evaluated on, and what has come of it. It serves one write after
 // the other, and belongs to one goroutine. Begin and the fields above it are its owner's; a command
-// reads them, and says by one call of Refuse, Answer, NothingDone, Duplicate, Write or Decide what
-// comes of it.
+// reads them, and says by one call of Refuse, Answer, NothingDone, Duplicate, Write, Decide,
+// Acquire, End or Wait what comes of it.
 type Evaluation struct {
 	// State is the applied state, Pending what lies on top of it.
 	State      engine.Reader
@@ -30,8 +31,12 @@ type Evaluation struct {
 	// Since is the timestamp above which all versions are that an attempt of the request can have
 	// written.
 	Since hlc.Timestamp
+	// Session is the highest timestamp that the write's session has seen.
+	Session hlc.Timestamp
 	// CommitWait: the write has commit wait.
 	CommitWait bool
+	// Waited: the write has waited for a lock. Aborted: its transaction was aborted meanwhile.
+	Waited, Aborted bool
 	// Transaction is what a transactional request says; nil for others.
 	Transaction *Transaction
 
@@ -63,8 +68,10 @@ type Pending interface {
 type Outcome uint8
 
 const (
+	// Undecided: nothing was said yet.
+	Undecided Outcome = iota
 	// Refused: the write has no effect, for a reason that needs no proof.
-	Refused Outcome = iota
+	Refused
 	// Answered: nothing is written, because of what was read.
 	Answered
 	// NothingDone is Answered, and has to stay true: no attempt of the request may write later.
@@ -75,6 +82,14 @@ const (
 	Written
 	// Decided: the record of the transaction is to be set.
 	Decided
+	// EpochOver: the leadership epoch is over, and the write without effect.
+	EpochOver
+	// Waits: it waits for a lock, and is evaluated again.
+	Waits
+	// Acquired: locks are to be acquired.
+	Acquired
+	// Resolved: locks of decided transactions are to be ended.
+	Resolved
 )
 
 // Result is what has come of an evaluation.
@@ -92,8 +107,17 @@ type Result struct {
 	Respond func(r *Result, q *kvpb.Request, at hlc.Timestamp) *kvpb.Response
 	// Record, if not nil, adds what else belongs to the entry.
 	Record func(at hlc.Timestamp, batch *engine.StateBatch) error
+	// OnePhase, if not nil, is what the operations are besides: a commit in one phase.
+	OnePhase *OnePhase
 	// Set is the record to be set, Before what it was; nil if there was none.
 	Set, Before *txn.Record
+	// Acquisition is what is to be acquired.
+	Acquisition *Acquisition
+	// Resolutions are of the transactions whose locks are to be ended. Background: the write is
+	// answered before all are. Ended is how many have been.
+	Resolutions []*kvpb.Resolution
+	Background  bool
+	Ended       uint64
 	// existed is what the answer to a deletion tells, number what that to an increment does.
 	existed bool
 	number  int64
@@ -168,6 +192,28 @@ func (e *Evaluation) Duplicate(response *kvpb.Response, sequence uint64) {
 // Write has the operations written that were added, and answers when they are applied.
 func (e *Evaluation) Write(respond func(*Result, *kvpb.Request, hlc.Timestamp) *kvpb.Response) {
 	e.Outcome, e.Respond = Written, respond
+}
+
+// Wait has the write wait for a lock that is in its way at a key, or refuses it. It is called
+// within Coordination.Locks.
+func (e *Evaluation) Wait(l *concurrency.Lock, key string, until concurrency.Until) {
+	if refusal := e.Coordination.Wait(l, key, until); refusal != nil {
+		e.Refuse(refusal)
+		return
+	}
+	e.Outcome = Waits
+}
+
+// Acquire has locks acquired, and answers when they are applied, or at once if they are volatile.
+func (e *Evaluation) Acquire(a *Acquisition,
+	respond func(*Result, *kvpb.Request, hlc.Timestamp) *kvpb.Response) {
+	e.Outcome, e.Acquisition, e.Respond = Acquired, a, respond
+}
+
+// End has the locks of transactions ended, and answers when that is applied.
+func (e *Evaluation) End(all []*kvpb.Resolution, background bool,
+	respond func(*Result, *kvpb.Request, hlc.Timestamp) *kvpb.Response) {
+	e.Outcome, e.Resolutions, e.Background, e.Respond = Resolved, all, background, respond
 }
 
 // HoldFor has the answer wait for a timestamp, if that is wanted.

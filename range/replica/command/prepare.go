@@ -2,9 +2,12 @@ package command
 
 import (
 	"bytes"
+	"slices"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -33,6 +36,7 @@ var Prepare = register((*kvpb.Request_Prepare)(nil), Command{
 	},
 	MayDoNothing: func(q *kvpb.Request) bool { return q.GetPrepare().GetOnePhase() != nil },
 	CheckWrite:   checkPrepare,
+	Evaluate:     evaluatePrepare,
 })
 
 // prepareFootprint is what is written, and what is read in the same step.
@@ -179,8 +183,314 @@ func checkAnchor(d *clusterpb.Partition, of txn.Info) *Problem {
 	return checkKey(d, of.Anchor)
 }
 
-// What a Prepare of two phases looks up of its keys before the locks are acquired. What it finds of
-// locks is given to it as a value: the keys whose lock stays as it is.
+// evaluatePrepare acquires a transaction's locks, all of them or none.
+//
+// A retry finds the locks of the first attempt by their request id. (If the transaction is over by
+// then, and they are gone, it acquires them again. They are prepared above the commit timestamp
+// then, because the versions are there, and so are recognised as late.)
+func evaluatePrepare(e *Evaluation, q *kvpb.Request) error {
+	c, of := q.GetPrepare(), e.Transaction.Info
+	atLeast := rpc.FromTimestamp(c.GetAtLeast())
+	switch {
+	case e.refusedStart(q, of), e.refusedTimes(q, atLeast, of.Started):
+		return nil
+	case c.GetOnePhase() != nil:
+		return evaluateOnePhase(e, q)
+	}
+	if refusal := e.expired(q, &of); refusal != nil {
+		e.Refuse(refusal)
+		return nil
+	}
+	if done, err := e.refusedAborted(q); done || err != nil {
+		return err
+	}
+	p := &preparation{e: e, q: q, c: c, of: of,
+		at: hlc.Max(e.Clock, hlc.Max(atLeast, e.Session.Next()))}
+	if len(c.GetHoldSpans()) > 0 {
+		p.holdSpans()
+		return nil
+	}
+	if !p.readsGood() || !p.free() {
+		return nil
+	}
+	return p.acquire()
+}
+
+// preparation is the evaluation of one request that acquires locks.
+type preparation struct {
+	e  *Evaluation
+	q  *kvpb.Request
+	c  *kvpb.PrepareRequest
+	of txn.Info
+	// at is the prepared timestamp, as far as it is known.
+	at hlc.Timestamp
+	// kept are keys whose lock this request has acquired before, or a later one of the transaction:
+	// this one is late, and leaves them alone.
+	kept map[string]struct{}
+}
+
+// Acquisition is the locks that a Prepare acquires.
+type Acquisition struct {
+	Mutations []*kvpb.Mutation
+	// Volatile locks are in the leader's memory only.
+	Volatile bool
+	// At is what the prepared timestamp has to be at or above.
+	At hlc.Timestamp
+	// Kept are keys whose lock stays as it is.
+	Kept map[string]struct{}
+}
+
+// acquire says which locks are acquired, and above what, unless an earlier attempt has done it or
+// what was read has changed.
+func (p *preparation) acquire() error {
+	e, q, c := p.e, p.q, p.c
+	if c.GetCommitWait() || e.CommitWait && slices.ContainsFunc(c.GetMutations(), WritesVersion) {
+		p.at = hlc.Max(p.at, e.Coordination.WaitFloor())
+	}
+	duplicate := p.duplicate()
+	var values []*kvpb.GetResponse
+	if c.GetReturnValues() {
+		var problem *Problem
+		var err error
+		if values, p.at, problem, err = e.PreparedValues(c.GetMutations(), p.at); err != nil {
+			return err
+		}
+		if problem != nil {
+			e.Refuse(problem.Response(q))
+			return nil
+		}
+	}
+	if duplicate && !c.GetVolatile() {
+		e.Coordination.Count(Retry)
+		e.Answer(p.response(p.at, values), 0)
+		return nil
+	}
+	if !c.GetReturnValues() {
+		above, changed, err := e.PreparedAbove(c, p.kept, p.at)
+		if err != nil {
+			return err
+		}
+		if changed != nil {
+			e.Answer(e.Conflict(q, changed, rpc.FromTimestamp(c.GetReadAt())), 0)
+			return nil
+		}
+		p.at = above
+	}
+	e.Acquire(&Acquisition{Mutations: c.GetMutations(), Volatile: c.GetVolatile(), At: p.at,
+		Kept: p.kept}, func(_ *Result, _ *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
+		response := p.response(at, values)
+		if c.GetVolatile() {
+			response.GetPrepare().Leadership = e.Coordination.Leadership()
+		}
+		return response
+	})
+	return nil
+}
+
+// free says that no lock is in the way of the mutations; otherwise the write waits, or is answered.
+func (p *preparation) free() (free bool) {
+	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, held bool) {
+		full := locks.Full(len(p.c.GetMutations()))
+		free = !held || locks.Empty() && !full || p.freeAmong(locks, full)
+	})
+	return free
+}
+
+// freeAmong looks at the locks. full: there is no room for the request's.
+func (p *preparation) freeAmong(locks *concurrency.Manager, full bool) bool {
+	e, id := p.e, p.of.ID
+	for _, m := range p.c.GetMutations() {
+		l := locks.Get(text(m.Key))
+		switch {
+		case l == nil || l.Transaction.ID != id && m.Kind == kvpb.Mutation_UNLOCK:
+		case l.Transaction.ID != id && readInVain(m, l, id):
+			e.Coordination.Count(Conflict)
+			e.Answer(LockedSinceRead(e.ID(), p.q, m.Key, l.Transaction.ID), 0)
+			return false
+		case l.Transaction.ID != id:
+			e.Wait(l, l.Key, concurrency.UntilGone)
+			return false
+		case l.InFlight():
+			e.Wait(l, l.Key, concurrency.UntilApplied)
+			return false
+		}
+	}
+	if l, key := spanOnWrites(locks, p.c.GetMutations(), id); l != nil {
+		e.Wait(l, text(key), concurrency.UntilGone)
+		return false
+	}
+	if full {
+		e.Refuse(Refuse(p.q, kvpb.ErrorCode_OVERLOADED,
+			"partition %s: too many keys are locked by transactions; try again more slowly", e.ID()))
+		return false
+	}
+	return true
+}
+
+// duplicate says that an earlier attempt has done all of it; then the prepared timestamp is what
+// that was told. No lock of the keys is in flight.
+func (p *preparation) duplicate() (all bool) {
+	mutations := p.c.GetMutations()
+	var prepared hlc.Timestamp
+	all = len(mutations) > 0
+	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, _ bool) {
+		for _, m := range mutations {
+			l := locks.Get(text(m.Key))
+			own := l != nil && l.Transaction.ID == p.of.ID && l.Applied != nil
+			// The requests of a transaction are numbered in their order, whichever of its connections a
+			// client sends them by. A lock that an earlier attempt has acquired stays as it is, even if
+			// others of that attempt are gone: the transaction may have committed at the timestamp of
+			// its answer, and be half resolved.
+			late := own && (l.Applied.Request.Sequence > p.q.Sequence ||
+				l.Applied.Request == p.e.Request)
+			if late {
+				if p.kept == nil {
+					p.kept = make(map[string]struct{})
+				}
+				p.kept[text(m.Key)] = struct{}{}
+			}
+			switch {
+			case m.Kind == kvpb.Mutation_UNLOCK:
+				all = all && (late || !own)
+			case late:
+				prepared = hlc.Max(prepared, l.Applied.Prepared)
+			default:
+				all = false
+			}
+		}
+	})
+	if all && !prepared.IsZero() {
+		p.at = prepared
+	} else {
+		p.at = hlc.Max(p.at, prepared)
+	}
+	return all
+}
+
+// response answers a Prepare whose locks are prepared at a timestamp.
+func (p *preparation) response(at hlc.Timestamp, values []*kvpb.GetResponse) *kvpb.Response {
+	low := p.c.GetLowPriority()
+	return &kvpb.Response{Id: p.q.Id, Result: &kvpb.Response_Prepare{
+		Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(at), Values: values,
+			// The leader that acquired the kept locks may have been of a version that does not compare.
+			Compared: p.c.GetReadAt() != nil && len(p.kept) == 0,
+			Busy:     low && p.e.Coordination.Busy(),
+			Wanted:   low && p.wanted()}}}
+}
+
+// wanted says whether something waits for the transaction's locks here that should not.
+func (p *preparation) wanted() (wanted bool) {
+	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, _ bool) {
+		x := locks.Transaction(p.of.ID)
+		wanted = x != nil && locks.Hurried(x)
+	})
+	return wanted
+}
+
+// refusedStart refuses a transaction whose outcome may have been forgotten.
+func (e *Evaluation) refusedStart(q *kvpb.Request, of txn.Info) bool {
+	threshold := e.Coordination.Threshold()
+	if !of.Started.Less(threshold) {
+		return false
+	}
+	e.Refuse(Refusing(Refuse(q, kvpb.ErrorCode_TRANSACTION_TOO_OLD,
+		"partition %s: transaction %s began at %s, before what is kept (since %s)", e.ID(), of.ID,
+		of.Started, threshold), of.Started, threshold))
+	return true
+}
+
+// expired refuses a request that takes locks, or commits in one phase, by the age of its
+// transaction; nil if it may go on. What was let in and waits for a lock is not looked at again:
+// its record is.
+func (e *Evaluation) expired(q *kvpb.Request, of *txn.Info) *kvpb.Response {
+	if e.Waited {
+		return nil
+	}
+	now, maxOffset := e.Coordination.Physical()
+	limits := e.Coordination.Limits(keys.KeyspaceID(e.Descriptor.GetKeyspace()))
+	refused := limits.TooOld(of, now, maxOffset)
+	if refused == nil {
+		return nil
+	}
+	e.Coordination.Count(RefusedStart)
+	refused.Message = "partition " + e.ID().String() + ": " + refused.Message
+	return &kvpb.Response{Id: q.Id, Error: refused.Proto()}
+}
+
+// refusedAborted answers a Prepare that waited when its transaction was aborted here. It returns
+// false if there is nothing to answer.
+func (e *Evaluation) refusedAborted(q *kvpb.Request) (bool, error) {
+	if !e.Aborted {
+		return false, nil
+	}
+	of := e.Transaction.Info
+	record, sequence, err := e.RecordOf(of)
+	if err != nil || !record.Decided() || record.State != kvpb.TransactionState_ABORTED {
+		return false, err
+	}
+	e.Answer(&kvpb.Response{Id: q.Id, Error: AbortedBy(of, record)}, sequence)
+	return true, nil
+}
+
+// AbortedBy says that a transaction was aborted, as its record says.
+func AbortedBy(of txn.Info, record *txn.Record) *kvpb.Error {
+	d := txn.DecideEnd(record, &txn.End{Transaction: of, Commit: true}, txn.Present{})
+	return d.Refused.Proto()
+}
+
+// A Prepare says which of its keys the transaction has read, and when. They are compared as it is
+// evaluated. If one was written since, the transaction has to run again, and hears so before it has
+// a lock that others would wait for. The same if another transaction has locked one: when that lock
+// is gone, the key will have been written, so it would wait for nothing. What is the same stays so
+// for as long as the lock stands, and needs no refresh.
+//
+// An attempt of the request that comes late may acquire locks after another one was answered with a
+// conflict. They are those of a transaction that is aborted.
+
+// readInVain says that a key that a transaction has read is about to be written by another one. An
+// earlier attempt of the same transaction writes nothing any more.
+func readInVain(m *kvpb.Mutation, l *concurrency.Lock, of txn.ID) bool {
+	other := l.Transaction
+	return m.Read && other.Known.State != kvpb.TransactionState_ABORTED &&
+		!of.SameTransaction(other.ID)
+}
+
+// LockedSinceRead is the answer to a write that another transaction's lock makes vain.
+func LockedSinceRead(partition keys.PartitionID, q *kvpb.Request, key []byte,
+	other txn.ID) *kvpb.Response {
+	response := Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
+		"partition %s: key %s was read, and transaction %s has locked it since and is about to write "+
+			"it; run the transaction again", partition, keys.Pretty(key), other)
+	response.Error.Conflict = &kvpb.Conflict{Key: key, Transaction: other.Bytes()}
+	return response
+}
+
+// readsGood says whether what is to be compared by itself, before any key, is good; otherwise it
+// has answered.
+func (p *preparation) readsGood() bool {
+	e, at := p.e, rpc.FromTimestamp(p.c.GetReadAt())
+	if at.IsZero() {
+		return true
+	}
+	if l := p.c.GetLeadership(); l != nil && !e.Coordination.IsLeadership(l) {
+		e.Answer(e.leaderChanged(p.q, firstRead(p.c)), 0)
+		return false
+	}
+	if refusal := e.ReadsTooOld(p.q, at); refusal != nil {
+		e.Refuse(refusal)
+		return false
+	}
+	return true
+}
+
+func firstRead(c *kvpb.PrepareRequest) *kvpb.ReadSet {
+	for _, m := range c.GetMutations() {
+		if m.Read {
+			return &kvpb.ReadSet{Keys: [][]byte{m.Key}}
+		}
+	}
+	return nil
+}
 
 // WritesVersion says that a mutation is a write, and so of a transaction that commits.
 func WritesVersion(m *kvpb.Mutation) bool {
@@ -240,82 +550,9 @@ func (e *Evaluation) PreparedValues(mutations []*kvpb.Mutation, ts hlc.Timestamp
 	return values, ts, nil, nil
 }
 
-// A transaction that lies in one partition commits in one entry: its reads are validated, and its
-// writes become versions without having been locks. Here stands what that takes of the state and
-// the pending writes. The locks that it ends or waits for are the replica's.
-
-// OnePhaseDuplicate looks for the version that an earlier attempt of a one-phase commit wrote. The
-// versions carry the request's id, so the first key that is written tells, as that of a batch does.
-func (e *Evaluation) OnePhaseDuplicate(c *kvpb.PrepareRequest) (Own, error) {
-	for _, m := range c.GetMutations() {
-		if !WritesVersion(m) {
-			continue
-		}
-		p, err := e.PriorOfBlind(m.Key)
-		if err != nil {
-			return Own{}, err
-		}
-		own, err := e.Own(m.Key, &p)
-		if err != nil || !own.Found {
-			return Own{}, err
-		}
-		e.HoldFor(e.CommitWait, own.Timestamp)
-		return own, nil
-	}
-	return Own{}, nil
-}
-
-// OnePhaseOps adds the versions that a one-phase commit writes.
-func (e *Evaluation) OnePhaseOps(c *kvpb.PrepareRequest) error {
-	for _, m := range c.GetMutations() {
-		if !WritesVersion(m) {
-			continue
-		}
-		p, err := e.PriorOfBlind(m.Key)
-		if err != nil {
-			return err
-		}
-		e.Ops = append(e.Ops, WriteOp{Key: m.Key, Value: m.Value,
-			Tombstone: m.Kind == kvpb.Mutation_DELETE, WasLive: p.Live(), Prior: p.Timestamp})
-	}
-	return nil
-}
-
-// ValidateReads says why the reads are not good any more; nil if they are. Spans are looked for in
-// the applied state alone: with them, no write is pending (Command.Alone).
-func (e *Evaluation) ValidateReads(q *kvpb.Request, reads *kvpb.ReadSet,
-	at hlc.Timestamp) (*kvpb.Response, error) {
-	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 {
-		return nil, nil
-	}
-	if refusal := e.ReadsTooOld(q, at); refusal != nil {
-		return refusal, nil
-	}
-	for _, key := range reads.GetKeys() {
-		p, err := e.Prior(key)
-		if err != nil {
-			return nil, err
-		}
-		if p.Found && at.Less(p.Timestamp) {
-			return e.Conflict(q, key, at), nil
-		}
-	}
-	for _, span := range reads.GetSpans() {
-		key, err := ChangedInSpan(e.State, InternalSpan(e.Descriptor, span.GetStart(),
-			span.GetEnd()), at, hlc.MaxTimestamp)
-		if err != nil {
-			return nil, err
-		}
-		if key != nil {
-			return e.Conflict(q, keys.UserKey(e.Descriptor, key), at), nil
-		}
-	}
-	return nil, nil
-}
-
 // Conflict says that what a transaction read has changed, and counts it.
 func (e *Evaluation) Conflict(q *kvpb.Request, key []byte, at hlc.Timestamp) *kvpb.Response {
-	e.Coordination.Conflicts()
+	e.Coordination.Count(Conflict)
 	return Changed(e.Descriptor, q, key, at)
 }
 
@@ -331,8 +568,9 @@ func (e *Evaluation) ReadsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Respon
 		e.ID(), at, threshold), at, threshold)
 }
 
-// OnePhaseResponse answers a one-phase commit.
-func OnePhaseResponse(id uint64, ts hlc.Timestamp) *kvpb.Response {
-	return &kvpb.Response{Id: id,
-		Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(ts)}}}
+// leaderChanged says that what was read under volatile locks may never have been there, and counts
+// it.
+func (e *Evaluation) leaderChanged(q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Response {
+	e.Coordination.Count(Conflict)
+	return LeaderChanged(e.Descriptor, q, reads)
 }

@@ -29,8 +29,20 @@ func (*alone) Limits(keys.KeyspaceID) txn.Limits                 { return txn.Li
 func (*alone) Physical() (int64, time.Duration)                  { return 0, 0 }
 func (*alone) Locks(func(*concurrency.Manager, time.Time, bool)) {}
 func (a *alone) Threshold() hlc.Timestamp                        { return a.threshold }
-func (a *alone) Conflicts()                                      { a.conflicts++ }
-func (*alone) RefusedStart()                                     {}
+func (*alone) SilentSince() int64                                { return 0 }
+func (*alone) WaitFloor() hlc.Timestamp                          { return hlc.Timestamp{} }
+func (*alone) Highest() hlc.Timestamp                            { return hlc.Timestamp{} }
+func (*alone) Leadership() *kvpb.Leadership                      { return nil }
+func (*alone) IsLeadership(*kvpb.Leadership) bool                { return true }
+func (*alone) Busy() bool                                        { return false }
+func (*alone) Wait(*concurrency.Lock, string, concurrency.Until) *kvpb.Response {
+	return nil
+}
+func (a *alone) Count(event Event) {
+	if event == Conflict {
+		a.conflicts++
+	}
+}
 
 // evaluation is one of the partition with the coordination, for a request of client 1.
 func (p *partition) evaluation(sequence uint64, a *alone) *Evaluation {
@@ -120,7 +132,7 @@ func TestOnePhaseDuplicate(t *testing.T) {
 			t.Fatalf("it writes %+v", e.Ops)
 		}
 		e.Write(func(_ *Result, q *kvpb.Request, ts hlc.Timestamp) *kvpb.Response {
-			return OnePhaseResponse(q.Id, ts)
+			return onePhaseResponse(q.Id, ts)
 		})
 		first := p.write(e, &kvpb.Request{Id: 3}, apply)
 		again := p.evaluation(2, &alone{})

@@ -77,7 +77,7 @@ func (e *Evaluation) refusedPusher(q *kvpb.Request, push *txn.Push) bool {
 	if e.Coordination.Limits(waits).Believable(begun, now, offset) {
 		return false
 	}
-	e.Coordination.RefusedStart()
+	e.Coordination.Count(RefusedStart)
 	e.Refuse(Refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT,
 		"partition %s: transaction %s is to be aborted for %s, which says that it began at %s, "+
 			"and no transaction has gone on for so long", e.ID(), push.Pushee.ID, push.Pusher, begun))

@@ -36,9 +36,9 @@ func TestEveryRequestHasACommand(t *testing.T) {
 				t.Errorf("%s: a read needs Footprint, CheckRead and Read", c.Name)
 			}
 		case InQueue:
-			if c.CheckWrite == nil || c.Footprint == nil && !c.Transactional {
-				t.Errorf("%s: a write needs CheckWrite, and a Footprint if it does not look at locks itself",
-					c.Name)
+			if c.CheckWrite == nil || c.Evaluate == nil || c.Footprint == nil && !c.Transactional {
+				t.Errorf("%s: a write needs CheckWrite and Evaluate, and a Footprint if it does not look at "+
+					"locks itself", c.Name)
 			}
 		}
 		if got := c.LatestNamed(q); got != 0 {

@@ -30,7 +30,23 @@ var Resolve = register((*kvpb.Request_Resolve)(nil), Command{
 		return latest
 	},
 	CheckWrite: checkResolve,
+	Evaluate:   resolve,
 })
+
+func resolve(e *Evaluation, q *kvpb.Request) error {
+	c := q.GetResolve()
+	for _, x := range c.GetResolutions() {
+		if e.refusedTimes(q, rpc.FromTimestamp(x.GetStatus().GetTimestamp()), hlc.Timestamp{}) {
+			return nil
+		}
+	}
+	e.End(c.GetResolutions(), c.GetBackground(),
+		func(r *Result, q *kvpb.Request, _ hlc.Timestamp) *kvpb.Response {
+			return &kvpb.Response{Id: q.Id,
+				Result: &kvpb.Response_Resolve{Resolve: &kvpb.ResolveResponse{Resolved: r.Ended}}}
+		})
+	return nil
+}
 
 func checkResolve(_ *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Problem) {
 	resolutions := q.GetResolve().GetResolutions()

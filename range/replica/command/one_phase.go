@@ -1,0 +1,287 @@
+package command
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// A transaction that lies in one partition commits in one entry: its reads are validated as of now,
+// by the leader, which decides the order of the partition's writes, and its writes become versions
+// without having been locks.
+//
+// INVARIANT: the versions become pending writes, and the reads enter the timestamp cache, under one
+// hold of the replica's lock, both at the commit timestamp. What comes later is above, in the order
+// of the log and by its timestamp.
+//
+// The versions carry the request's id, so a retry is recognised as that of a batch is: by its first
+// key (duplicate.go).
+//
+// A lock that the transaction has taken early goes in the same entry. It may have been taken away
+// meanwhile, by an older transaction: then there is a record here that says so, for a transaction's
+// first lock is its anchor. If there is a record, it is told of the commit.
+
+// OnePhase is what a one-phase commit is besides the versions that it writes.
+type OnePhase struct {
+	Of    txn.Info
+	Reads *kvpb.ReadSet
+	// Floor is what the commit timestamp must not be below.
+	Floor hlc.Timestamp
+	// Held are the transaction's own locks that go.
+	Held []*concurrency.Lock
+	// Stored are the keys of those that are in the engine. The locks themselves are not to be
+	// looked at without the replica's lock: they change when the epoch ends.
+	Stored []string
+	// Unheld: it is to end a lock that the transaction does not have. The request for that may wait
+	// yet.
+	Unheld bool
+	// Wait: with commit wait.
+	Wait bool
+	// Record is the transaction's; nil if it has none.
+	Record *txn.Record
+}
+
+// evaluateOnePhase commits a transaction. What is validated here stays so until the versions are
+// pending: writes are evaluated one after the other.
+func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
+	c, of := q.GetPrepare(), e.Transaction.Info
+	reads := c.GetOnePhase().GetReads()
+	at := rpc.FromTimestamp(reads.GetAt())
+	if e.refusedTimes(q, at, hlc.Timestamp{}) {
+		return nil
+	}
+	e.CommitWait = e.CommitWait || c.GetOnePhase().GetCommitWait()
+	if own, err := e.OnePhaseDuplicate(c); err != nil {
+		return err
+	} else if own.Found {
+		e.Duplicate(onePhaseResponse(q.Id, own.Timestamp), own.Sequence)
+		return nil
+	}
+	o := &OnePhase{Of: of, Reads: reads, Wait: e.CommitWait,
+		Floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
+	// Before the locks: what was aborted has nothing to wait for, and would wait for the older
+	// transaction that took its lock away.
+	record, sequence, err := e.RecordOf(of)
+	if err != nil {
+		return err
+	}
+	switch {
+	case record == nil:
+	case record.State == kvpb.TransactionState_ABORTED:
+		e.Answer(&kvpb.Response{Id: q.Id, Error: AbortedBy(of, record)}, sequence)
+		return nil
+	case record.State == kvpb.TransactionState_COMMITTED:
+		e.HoldFor(e.CommitWait || record.Waits, record.Timestamp)
+		e.Answer(onePhaseResponse(q.Id, record.Timestamp), sequence)
+		return nil
+	default:
+		o.Record, o.Floor = record, hlc.Max(o.Floor, record.Timestamp.Next())
+	}
+	if l := reads.GetLeadership(); l != nil && !e.Coordination.IsLeadership(l) {
+		// As with any conflict: a leader that ends all attempts of the request by it proves that it
+		// leads.
+		e.Answer(e.leaderChanged(q, reads), 0)
+		return nil
+	}
+	if refusal := e.expired(q, &of); refusal != nil {
+		// After it was made sure that no attempt of the request has committed: a client that is
+		// told that it was aborted takes it for final.
+		e.NothingDone(refusal, 0)
+		return nil
+	}
+	if e.Waited {
+		// It is about to wait for the next lock. What it has read may have been written meanwhile.
+		if good, err := e.readsStand(q, reads, at); !good || err != nil {
+			return err
+		}
+	}
+	if !e.onePhaseFree(q, o) {
+		return nil
+	}
+	if good, err := e.readsStand(q, reads, at); !good || err != nil {
+		return err
+	}
+	if err := e.OnePhaseOps(c); err != nil {
+		return err
+	}
+	e.OnePhase = o
+	e.Write(func(_ *Result, q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
+		return onePhaseResponse(q.Id, at)
+	})
+	return nil
+}
+
+// readsStand says whether what was read is good still; otherwise it has answered.
+func (e *Evaluation) readsStand(q *kvpb.Request, reads *kvpb.ReadSet,
+	at hlc.Timestamp) (bool, error) {
+	refusal, err := e.ValidateReads(q, reads, at)
+	if refusal != nil {
+		// A conflict that turns out to be none, because what is pending is never applied, costs
+		// another attempt of the transaction, and nothing else. But it says that no attempt of this
+		// request takes effect, nor has: none that waits may, and no other replica may lead, and have
+		// committed one that is not seen here.
+		e.NothingDone(refusal, 0)
+	}
+	return refusal == nil, err
+}
+
+// onePhaseFree says that no lock is in the way; otherwise the write waits, or is refused. What it
+// reads may not be locked either: such a transaction might yet commit below.
+func (e *Evaluation) onePhaseFree(q *kvpb.Request, o *OnePhase) (free bool) {
+	e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, held bool) {
+		free = !held || locks.Empty() || e.onePhaseFreeAmong(locks, q, o)
+	})
+	return free
+}
+
+func (e *Evaluation) onePhaseFreeAmong(locks *concurrency.Manager, q *kvpb.Request,
+	o *OnePhase) bool {
+	mutations, id := q.GetPrepare().GetMutations(), o.Of.ID
+	for _, m := range mutations {
+		l := locks.Get(text(m.Key))
+		if m.Kind == kvpb.Mutation_UNLOCK && (l == nil || l.Transaction.ID != id) {
+			o.Unheld = true
+			continue
+		}
+		switch {
+		case l == nil:
+		case l.Transaction.ID != id:
+			// Also if the key was read: should the other one be aborted, this one commits.
+			e.Wait(l, l.Key, concurrency.UntilGone)
+			return false
+		case l.InFlight():
+			e.Wait(l, l.Key, concurrency.UntilApplied)
+			return false
+		case l.Applied.Writes():
+			e.Refuse(Invalid("key %s: transaction %s has prepared it already, so it has two phases",
+				keys.Pretty(m.Key), id).Response(q))
+			return false
+		default:
+			o.Held = append(o.Held, l)
+			if !l.Applied.Volatile {
+				o.Stored = append(o.Stored, l.Key)
+			}
+		}
+	}
+	if l, key := spanOnWrites(locks, mutations, id); l != nil {
+		e.Wait(l, text(key), concurrency.UntilGone)
+		return false
+	}
+	if x := locks.Transaction(id); x != nil {
+		x.EachSpan(func(l *concurrency.Lock) { o.Held = append(o.Held, l) }) // they end with it
+		if x.Locks() != len(o.Held) {
+			e.Refuse(Invalid("transaction %s has locks in partition %s that the request does not mention",
+				id, e.ID()).Response(q))
+			return false
+		}
+	}
+	if l := o.lockOnReads(locks); l != nil {
+		e.Wait(l, l.Key, concurrency.UntilGone)
+		return false
+	}
+	return true
+}
+
+// lockOnReads is another transaction's lock of something that was read, and that may be written.
+func (o *OnePhase) lockOnReads(locks *concurrency.Manager) (found *concurrency.Lock) {
+	inTheWay := func(l *concurrency.Lock) bool {
+		return l != nil && l.Transaction.ID != o.Of.ID && l.Blocks(hlc.MaxTimestamp)
+	}
+	for _, key := range o.Reads.GetKeys() {
+		if l := locks.Get(text(key)); inTheWay(l) {
+			return l
+		}
+	}
+	for _, span := range o.Reads.GetSpans() {
+		locks.Each(text(span.GetStart()), text(span.GetEnd()), func(l *concurrency.Lock) bool {
+			if inTheWay(l) {
+				found = l
+			}
+			return found == nil
+		})
+		if found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// OnePhaseDuplicate looks for the version that an earlier attempt of a one-phase commit wrote. The
+// versions carry the request's id, so the first key that is written tells, as that of a batch does.
+func (e *Evaluation) OnePhaseDuplicate(c *kvpb.PrepareRequest) (Own, error) {
+	for _, m := range c.GetMutations() {
+		if !WritesVersion(m) {
+			continue
+		}
+		p, err := e.PriorOfBlind(m.Key)
+		if err != nil {
+			return Own{}, err
+		}
+		own, err := e.Own(m.Key, &p)
+		if err != nil || !own.Found {
+			return Own{}, err
+		}
+		e.HoldFor(e.CommitWait, own.Timestamp)
+		return own, nil
+	}
+	return Own{}, nil
+}
+
+// OnePhaseOps adds the versions that a one-phase commit writes.
+func (e *Evaluation) OnePhaseOps(c *kvpb.PrepareRequest) error {
+	for _, m := range c.GetMutations() {
+		if !WritesVersion(m) {
+			continue
+		}
+		p, err := e.PriorOfBlind(m.Key)
+		if err != nil {
+			return err
+		}
+		e.Ops = append(e.Ops, WriteOp{Key: m.Key, Value: m.Value,
+			Tombstone: m.Kind == kvpb.Mutation_DELETE, WasLive: p.Live(), Prior: p.Timestamp})
+	}
+	return nil
+}
+
+// ValidateReads says why the reads are not good any more; nil if they are. Spans are looked for in
+// the applied state alone: with them, no write is pending (Command.Alone).
+func (e *Evaluation) ValidateReads(q *kvpb.Request, reads *kvpb.ReadSet,
+	at hlc.Timestamp) (*kvpb.Response, error) {
+	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 {
+		return nil, nil
+	}
+	if refusal := e.ReadsTooOld(q, at); refusal != nil {
+		return refusal, nil
+	}
+	for _, key := range reads.GetKeys() {
+		p, err := e.Prior(key)
+		if err != nil {
+			return nil, err
+		}
+		if p.Found && at.Less(p.Timestamp) {
+			return e.Conflict(q, key, at), nil
+		}
+	}
+	for _, span := range reads.GetSpans() {
+		key, err := ChangedInSpan(e.State, InternalSpan(e.Descriptor, span.GetStart(),
+			span.GetEnd()), at, hlc.MaxTimestamp)
+		if err != nil {
+			return nil, err
+		}
+		if key != nil {
+			return e.Conflict(q, keys.UserKey(e.Descriptor, key), at), nil
+		}
+	}
+	return nil, nil
+}
+
+// onePhaseResponse answers a one-phase commit.
+func onePhaseResponse(id uint64, ts hlc.Timestamp) *kvpb.Response {
+	return &kvpb.Response{Id: id,
+		Result: &kvpb.Response_Prepare{Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(ts)}}}
+}
