@@ -186,7 +186,7 @@ func TestSteadyLooksSlowly(t *testing.T) {
 
 // A machine that stood still together with its monotonic clock: no caller has to wait for a look to
 // be untrusted, until that or, after a jump, until the clock is trusted.
-func TestSteadyIsUnsure(t *testing.T) {
+func TestSteadyIsUntrusted(t *testing.T) {
 	const limit, step = 80 * time.Millisecond, 10 * time.Millisecond
 	wall := NewManual(1e18)
 	var elapsed atomic.Int64
@@ -303,7 +303,7 @@ func TestSteadyReadsAgain(t *testing.T) {
 
 // A goroutine that stands still in the middle of Untrusted does not overlook that the monotonic
 // clock did, whatever the two times are.
-func TestSteadyIsUnsureSlowly(t *testing.T) {
+func TestSteadyIsUntrustedSlowly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		durations := rapid.Int64Range(251e6, 1e12)
 		var elapsed, gained, still int64
@@ -343,7 +343,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-func BenchmarkUnsure(b *testing.B) {
+func BenchmarkUntrusted(b *testing.B) {
 	s := NewSteady(System(), SystemMonotonic(), 0)
 	s.Look(nil)
 	for b.Loop() {

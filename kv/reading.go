@@ -166,7 +166,7 @@ func (r *reading) leaderships() map[keys.PartitionID]*kvpb.Leadership {
 
 // answered notes the clock of the node that answered. It may be called from several goroutines.
 func (r *reading) answered(a route.Answer) {
-	if a.Now != nil && !a.ClockUnsure {
+	if a.Now != nil && !a.ClockUntrusted {
 		r.heard(a.Node, a.Now)
 	}
 }

@@ -199,7 +199,7 @@ func finished(record *Record, i *Info, p Present) *Record {
 }
 
 func (r *Record) commit(e *End) *Record {
-	r.State, r.Timestamp, r.Participants, r.Waits = kvpb.TransactionState_COMMITTED, e.Timestamp,
+	r.State, r.Timestamp, r.Participants, r.CommitWait = kvpb.TransactionState_COMMITTED, e.Timestamp,
 		e.Participants, e.Wait
 	r.Idle = 0
 	return r

@@ -39,9 +39,9 @@ type Record struct {
 	// Participants are a key of each partition in which there were intents when the client ended
 	// the transaction.
 	Participants []Participant
-	// Waits: it was committed with commit wait, and no client is told before every clock has passed
-	// its timestamp.
-	Waits bool
+	// CommitWait: it was committed with commit wait, and no client is told before every clock has
+	// passed its timestamp.
+	CommitWait bool
 }
 
 // Participant is a partition that a transaction writes to, by one of its keys.
@@ -54,7 +54,7 @@ type Participant struct {
 // recordVersion is the first byte of a stored Record:
 //
 //	version            1 byte
-//	state              1 byte: TransactionState + 1, and the bits recordWaits, recordWounder,
+//	state              1 byte: TransactionState + 1, and the bits recordCommitWait, recordWounder,
 //	                   recordWanted and recordIdle
 //	reason             1 byte
 //	wounder            16 bytes, if recordWounder is set
@@ -66,21 +66,21 @@ type Participant struct {
 //	participants       uvarint count; for each uvarint keyspace, uvarint length, key
 const recordVersion = 1
 
-// recordWaits is set in the byte of the state if Record.Waits, recordWounder if there is a
+// recordCommitWait is set in the byte of the state if Record.CommitWait, recordWounder if there is a
 // Record.Wounder, recordWanted if a Record.Wanted, recordIdle if Record.Idle is not zero.
 const (
-	recordWaits   = 0x10
-	recordWounder = 0x20
-	recordWanted  = 0x40
-	recordIdle    = 0x80
-	recordFlags   = recordWaits | recordWounder | recordWanted | recordIdle
+	recordCommitWait = 0x10
+	recordWounder    = 0x20
+	recordWanted     = 0x40
+	recordIdle       = 0x80
+	recordFlags      = recordCommitWait | recordWounder | recordWanted | recordIdle
 )
 
 // Append encodes the record. The fields must be such as Decode accepts.
 func (r *Record) Append(dst []byte) []byte {
 	state := byte(r.State) + 1
-	if r.Waits {
-		state |= recordWaits
+	if r.CommitWait {
+		state |= recordCommitWait
 	}
 	if !r.Wounder.IsZero() {
 		state |= recordWounder
@@ -123,7 +123,7 @@ func DecodeRecord(data []byte) (Record, error) {
 	}
 	state := d.byte("state")
 	r := Record{
-		State: kvpb.TransactionState(state&^recordFlags) - 1, Waits: state&recordWaits != 0,
+		State: kvpb.TransactionState(state&^recordFlags) - 1, CommitWait: state&recordCommitWait != 0,
 		Reason: kvpb.AbortReason(d.byte("reason")),
 	}
 	if state&recordWounder != 0 {
@@ -178,7 +178,7 @@ func (r *Record) Validate() error {
 	if err := validateAge(r.Begun, r.Started); err != nil {
 		return err
 	}
-	if r.Waits && r.State != kvpb.TransactionState_COMMITTED {
+	if r.CommitWait && r.State != kvpb.TransactionState_COMMITTED {
 		return errors.New("not committed, and yet with commit wait")
 	}
 	if !r.Wounder.IsZero() && r.Reason != kvpb.AbortReason_WOUNDED {

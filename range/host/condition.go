@@ -15,7 +15,7 @@ type condition struct {
 
 func conditionOf(p *peerpb.HostPing) condition {
 	return condition{
-		averse: p.GetReluctant(), recovering: p.GetRecovering(), leaving: p.GetLeaving(),
+		averse: p.GetAverse(), recovering: p.GetRecovering(), leaving: p.GetLeaving(),
 		noRoom: p.GetNoRoom(),
 	}
 }
@@ -108,8 +108,8 @@ func (h *Host) ping(hosts []uint64) {
 	for _, host := range hosts {
 		h.transport.Ping(host, &peerpb.HostPing{
 			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical,
-			Physical:  uint64(wall),
-			Reluctant: h.averse.Load() || h.leaving.Load(), Recovering: h.recovering.Load(),
+			Physical: uint64(wall),
+			Averse:   h.averse.Load() || h.leaving.Load(), Recovering: h.recovering.Load(),
 			Leaving: h.leaving.Load(), NoRoom: h.room.none.Load(),
 		})
 	}

@@ -350,7 +350,7 @@ func FuzzHandleMessages(f *testing.F) {
 	}
 	for kind := range raftpb.MessageType_name {
 		add(&peerpb.MessageBatch{Ping: &peerpb.HostPing{Incarnation: 7, Wall: math.MaxUint64,
-			Physical: 1 << 63, Logical: math.MaxUint32, Reluctant: true},
+			Physical: 1 << 63, Logical: math.MaxUint32, Averse: true},
 			Messages: []*peerpb.RaftMessage{
 				{Group: 100, Type: uint32(kind), From: 2, To: 1, Term: 5, Index: 0, Commit: 1,
 					Context: []byte("12345678"), Sent: math.MaxUint64},

@@ -161,8 +161,8 @@ func (m *merge) show(c *cursor) (done bool, err error) {
 	if m.o.At.Less(v.Timestamp) {
 		return true, &UncertaintyError{Key: bytes.Clone(c.key()), Timestamp: v.Timestamp}
 	}
-	if v.Waits {
-		m.result.Waits = hlc.Max(m.result.Waits, v.Timestamp)
+	if v.CommitWait {
+		m.result.CommitWaitUntil = hlc.Max(m.result.CommitWaitUntil, v.Timestamp)
 	}
 	if v.Kind == KindTombstone {
 		m.skipped++

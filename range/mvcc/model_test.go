@@ -95,7 +95,7 @@ func (m model) scan(o ScanOptions) (rows []row, waits hlc.Timestamp, _ error) {
 		if err != nil {
 			return nil, waits, err
 		}
-		if found && v.Waits {
+		if found && v.CommitWait {
 			waits = hlc.Max(waits, v.Timestamp)
 		}
 		if found && v.Kind == KindValue {
@@ -110,7 +110,7 @@ func (m model) scan(o ScanOptions) (rows []row, waits hlc.Timestamp, _ error) {
 
 func sameVersion(a, b Version) bool {
 	return a.Timestamp == b.Timestamp && a.Kind == b.Kind && a.Request == b.Request &&
-		a.Waits == b.Waits && bytes.Equal(a.Value, b.Value)
+		a.CommitWait == b.CommitWait && bytes.Equal(a.Value, b.Value)
 }
 
 func sameRows(a, b []row) bool {
@@ -186,11 +186,11 @@ func TestBesideModel(t *testing.T) {
 					}
 					v := Version{Timestamp: ts, Kind: KindValue, Request: genID.Draw(t, "id"),
 						Value: genValue.Draw(t, "value")}
-					v.Waits = rapid.IntRange(0, 3).Draw(t, "waits") == 0
+					v.CommitWait = rapid.IntRange(0, 3).Draw(t, "waits") == 0
 					if rapid.IntRange(0, 3).Draw(t, "tombstone") == 0 {
 						v.Kind, v.Value = KindTombstone, nil
 					}
-					if err := Write(b, key, ts, Header{v.Kind, v.Request, v.Waits}, v.Value); err != nil {
+					if err := Write(b, key, ts, Header{v.Kind, v.Request, v.CommitWait}, v.Value); err != nil {
 						t.Fatal(err)
 					}
 					m.put(key, v)
@@ -286,7 +286,7 @@ func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 		if err != nil {
 			break
 		}
-		waits = hlc.Max(waits, result.Waits)
+		waits = hlc.Max(waits, result.CommitWaitUntil)
 		if result.Rows != rows || result.Bytes != bytesSeen {
 			t.Fatalf("scan %+v says %+v, emitted %d rows of %d bytes", page, result, rows, bytesSeen)
 		}

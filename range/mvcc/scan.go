@@ -39,9 +39,9 @@ type ScanResult struct {
 	// Resume is where the rest begins: the Start of its span, or for a reverse scan its End. It is
 	// a copy.
 	Resume []byte
-	// Waits is the highest timestamp of what was seen of versions with commit wait, tombstones too;
-	// zero if there was none.
-	Waits hlc.Timestamp
+	// CommitWaitUntil is the highest timestamp of what was seen of versions with commit wait,
+	// tombstones too; zero if there was none.
+	CommitWaitUntil hlc.Timestamp
 }
 
 // Scan reads the keys in a span as of a timestamp, in order, and hands those with a value to emit,

@@ -43,9 +43,9 @@ type Version struct {
 	Kind      Kind
 	// Request is what wrote it.
 	Request RequestID
-	// Waits: it was written with commit wait, and is not to be seen before every clock has passed
-	// its timestamp.
-	Waits bool
+	// CommitWait: it was written with commit wait, and is not to be seen before every clock has
+	// passed its timestamp.
+	CommitWait bool
 	// Value is empty for a tombstone. How long it is valid is said by the function that returns the
 	// Version.
 	Value []byte
@@ -53,7 +53,7 @@ type Version struct {
 
 // Header is the fixed part of what is stored for a version:
 //
-//	1 byte   kind; the upper four bits are for flags: the lowest of them is Waits, the others are 0
+//	1 byte   kind; the upper four bits are for flags: the lowest is CommitWait, the others are 0
 //	8 bytes  client, big endian
 //	uvarint  sequence, in its shortest form
 //
@@ -62,12 +62,12 @@ type Version struct {
 type Header struct {
 	Kind    Kind
 	Request RequestID
-	// Waits is as in Version.
-	Waits bool
+	// CommitWait is as in Version.
+	CommitWait bool
 }
 
-// flagWaits is set in the first byte.
-const flagWaits = 0x10
+// flagCommitWait is set in the first byte.
+const flagCommitWait = 0x10
 
 // size is the length of the encoded header.
 func (h Header) size() int { return 1 + 8 + uvarintSize(h.Request.Sequence) }
@@ -75,8 +75,8 @@ func (h Header) size() int { return 1 + 8 + uvarintSize(h.Request.Sequence) }
 // append encodes the header.
 func (h Header) append(dst []byte) []byte {
 	first := byte(h.Kind)
-	if h.Waits {
-		first |= flagWaits
+	if h.CommitWait {
+		first |= flagCommitWait
 	}
 	dst = append(dst, first)
 	dst = binary.BigEndian.AppendUint64(dst, h.Request.Client)
@@ -89,7 +89,7 @@ func DecodeHeader(stored []byte) (Header, []byte, error) {
 	if len(stored) < 1+8+1 {
 		return Header{}, nil, fmt.Errorf("%d bytes are too few for a header", len(stored))
 	}
-	h := Header{Kind: Kind(stored[0] &^ flagWaits), Waits: stored[0]&flagWaits != 0,
+	h := Header{Kind: Kind(stored[0] &^ flagCommitWait), CommitWait: stored[0]&flagCommitWait != 0,
 		Request: RequestID{Client: binary.BigEndian.Uint64(stored[1:])}}
 	if h.Kind != KindValue && h.Kind != KindTombstone {
 		return Header{}, nil, fmt.Errorf("unknown %v", Kind(stored[0]))

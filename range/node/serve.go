@@ -29,8 +29,8 @@ func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
 	case c == command.MergeScan:
 		n.mergeScan(pending)
 	case c == command.Now:
-		now, sure := n.config.Clock.Reading()
-		if !sure {
+		now, trusted := n.config.Clock.Reading()
+		if !trusted {
 			n.refuse(q, kvpb.ErrorCode_CLOCK_SKEW, fmt.Sprintf("the clock of node %s has just "+
 				"been set, or its machine was suspended, and it has not been looked at since",
 				n.config.ID), reply)
@@ -95,8 +95,8 @@ func (n *Node) refuseFor(q *kvpb.Request, e *kvpb.Error, reply func(*kvpb.Respon
 
 // stampClock gives a response the reading of the node's clock.
 func (n *Node) stampClock(response *kvpb.Response) *kvpb.Response {
-	now, sure := n.config.Clock.Reading()
-	response.Now, response.ClockUnsure = rpc.ToTimestamp(now), !sure
+	now, trusted := n.config.Clock.Reading()
+	response.Now, response.ClockUntrusted = rpc.ToTimestamp(now), !trusted
 	return response
 }
 

@@ -290,8 +290,8 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 // answer answers what waited for a proposal.
 func (r *Replica) answer(p *pendingEntry, highest hlc.Timestamp) {
 	if len(p.answers) > 0 {
-		told, sure := r.node.Clock.Reading()
-		now := rpc.ToTimestamp(hlc.Max(told, highest))
+		reading, trusted := r.node.Clock.Reading()
+		now := rpc.ToTimestamp(hlc.Max(reading, highest))
 		for i := range p.answers {
 			a := &p.answers[i]
 			if a.done != nil {
@@ -299,7 +299,7 @@ func (r *Replica) answer(p *pendingEntry, highest hlc.Timestamp) {
 				continue
 			}
 			// All share it: a response is not changed.
-			a.response.Now, a.response.ClockUnsure = now, !sure
+			a.response.Now, a.response.ClockUntrusted = now, !trusted
 			r.send(a)
 		}
 	}

@@ -12,10 +12,10 @@ import (
 // a later timestamp, on whichever node. That it waits is part of what is replicated, so it does not
 // matter which node leads by then:
 //
-//   - A transaction record says so (txn.Record.Waits). Until the time has come the coordinator
+//   - A transaction record says so (txn.Record.CommitWait). Until the time has come the coordinator
 //     holds back the answer to the client, and to a client that asks because a lock is in the way.
 //     The locks become versions when a client has been told, and so not before.
-//   - The versions of a one-phase commit say so each (mvcc.Version.Waits): they are there as soon
+//   - The versions of a one-phase commit say so each (mvcc.Version.CommitWait): they are there as soon
 //     as the entry is applied. A read that has seen one, be it a tombstone, is put aside until the
 //     time has come, and then reads again, at the same timestamp and to the same effect. What a
 //     write tells of the value before it (compare and swap, whether a key that is deleted existed,

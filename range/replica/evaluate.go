@@ -533,7 +533,7 @@ func (e *evaluation) takeSlab(n int) []proposal.Write {
 // stage puts one version into the batch, and counts it.
 func (e *evaluation) stage(f *command.WriteOp, ts hlc.Timestamp, id mvcc.RequestID) error {
 	key := e.InternalKey(f.Key)
-	h := mvcc.Header{Kind: mvcc.KindValue, Request: id, Waits: f.CommitWait}
+	h := mvcc.Header{Kind: mvcc.KindValue, Request: id, CommitWait: f.CommitWait}
 	if f.Tombstone {
 		h.Kind = mvcc.KindTombstone
 	}
@@ -554,8 +554,8 @@ func (e *evaluation) stage(f *command.WriteOp, ts hlc.Timestamp, id mvcc.Request
 // checkSession looks at a write's session timestamp.
 func (e *evaluation) checkSession(w *write) *kvpb.Response {
 	r, q := e.r, w.pending.Request
-	var sure bool
-	if e.Clock, sure = r.node.Clock.Reading(); !sure {
+	var trusted bool
+	if e.Clock, trusted = r.node.Clock.Reading(); !trusted {
 		return r.untrustedClock(q)
 	}
 	if !r.checkAhead(w.session, e.Clock) {

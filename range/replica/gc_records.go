@@ -121,7 +121,7 @@ func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) 
 				return false, err
 			}
 			if record.MayHaveLocks() && record.Over(threshold) &&
-				(!record.Waits || r.passed(record.Timestamp)) {
+				(!record.CommitWait || r.passed(record.Timestamp)) {
 				participants += len(record.Participants)
 				old = append(old, txn.Committed{
 					ID: id, At: record.Timestamp, Participants: record.Participants,

@@ -443,8 +443,8 @@ func describe(response *kvpb.Response) string {
 		if e.Timestamp != nil && e.Code != kvpb.ErrorCode_TIMESTAMP_IN_FUTURE { // the clock's
 			fmt.Fprintf(&b, " (timestamp %s)", wireStamp(e.Timestamp))
 		}
-		if response.ClockUnsure {
-			b.WriteString(" (clock unsure)")
+		if response.ClockUntrusted {
+			b.WriteString(" (clock untrusted)")
 		}
 		return b.String()
 	}
@@ -530,8 +530,8 @@ func describe(response *kvpb.Response) string {
 			fmt.Fprintf(&b, " more from %q", x.Count.Resume)
 		}
 	}
-	if response.ClockUnsure {
-		b.WriteString(" (clock unsure)")
+	if response.ClockUntrusted {
+		b.WriteString(" (clock untrusted)")
 	}
 	return b.String()
 }

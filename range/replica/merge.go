@@ -202,9 +202,9 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 			command.ReleaseRows(rows)
 			return m.failed(err), false
 		}
-		if !result.Waits.IsZero() && !m.node.passed(result.Waits) {
+		if !result.CommitWaitUntil.IsZero() && !m.node.passed(result.CommitWaitUntil) {
 			command.ReleaseRows(rows)
-			if !m.node.merges.hold(m, result.Waits) {
+			if !m.node.merges.hold(m, result.CommitWaitUntil) {
 				return newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED,
 					"too many reads of this server wait for commits that are not to be seen yet; try again more "+
 						"slowly"), false

@@ -191,7 +191,7 @@ func (m *multiGet) readPart(n *Node, p *multiPart, rows []byte) []byte {
 
 // see notes that a version was looked at.
 func (rd *read) see(v mvcc.Version, found bool) {
-	if found && v.Waits {
+	if found && v.CommitWait {
 		rd.seen = hlc.Max(rd.seen, v.Timestamp)
 	}
 }

@@ -53,7 +53,7 @@ func (e *evaluation) committedInOnePhase(o *command.OnePhase, ts hlc.Timestamp) 
 	}
 	committed := *o.Record
 	committed.State, committed.Timestamp = kvpb.TransactionState_COMMITTED, ts
-	committed.Waits, committed.Idle = o.Wait, 0
+	committed.CommitWait, committed.Idle = o.Wait, 0
 	committed.Finished = hlc.Max(e.r.node.Clock.Now(), committed.Started.Next())
 	ok, err := e.setRecord(o.Of, &committed)
 	e.over = e.over || !ok

@@ -56,7 +56,7 @@ func (v pendingView) Recent(key []byte, until hlc.Timestamp) (mvcc.Version, bool
 		return mvcc.Version{}, false
 	}
 	version := mvcc.Version{Timestamp: known.Timestamp, Kind: mvcc.KindTombstone,
-		Waits: known.CommitWait}
+		CommitWait: known.CommitWait}
 	if known.Live {
 		version.Kind = mvcc.KindValue
 	}

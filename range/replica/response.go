@@ -20,12 +20,12 @@ func (r *Replica) reply(p Pending, c *command.Command, response *kvpb.Response) 
 // tell has an answer say what time it is, but at least some timestamp that it tells of. The answer
 // may have memory for that.
 func (n *Node) tell(response *kvpb.Response, atLeast hlc.Timestamp) {
-	now, sure := n.Clock.Reading()
+	now, trusted := n.Clock.Reading()
 	if response.Now == nil {
 		response.Now = &kvpb.Timestamp{}
 	}
 	command.SetTimestamp(response.Now, hlc.Max(now, atLeast))
-	response.ClockUnsure = !sure
+	response.ClockUntrusted = !trusted
 }
 
 // untrustedClock refuses a request of which the timestamp would come from a clock that others must

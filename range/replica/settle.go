@@ -38,7 +38,7 @@ func (r *Replica) Settle(ctx context.Context) (left int, err error) {
 				others := r.elsewhere(record.Participants)
 				switch {
 				case !record.MayHaveLocks() || len(others) == 0:
-				case record.Waits && !r.passed(record.Timestamp):
+				case record.CommitWait && !r.passed(record.Timestamp):
 					left++
 				default:
 					chunk = append(chunk, txn.Committed{ID: id, At: record.Timestamp, Participants: others})

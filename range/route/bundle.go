@@ -197,7 +197,7 @@ func (s *Sender) bundled(b *Bundle, response *kvpb.Response) (Bundled, error) {
 	if out.MergeScanResponse == nil {
 		return Bundled{}, ErrScattered
 	}
-	if !response.ClockUnsure {
+	if !response.ClockUntrusted {
 		out.Now = response.Now
 	}
 	for _, refusal := range out.MergeScanResponse.Refused {

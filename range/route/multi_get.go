@@ -136,7 +136,7 @@ func (t *multiCall) takePart(i int, response *kvpb.Response) (over int, _ error)
 		if refusal == nil {
 			refusal = &kvpb.Error{Message: "it refused without a reason"}
 		}
-		return t.conclude(i, &kvpb.Response{Now: response.Now, ClockUnsure: response.ClockUnsure,
+		return t.conclude(i, &kvpb.Response{Now: response.Now, ClockUntrusted: response.ClockUntrusted,
 			Error: refusal}, nil)
 	}
 	t.sender.session.observe(x.call.Request.GetBatchGet().At)

@@ -185,7 +185,7 @@ func (l *lane) received(w awaited, response *kvpb.Response, err error) (*kvpb.Re
 		s := l.node.sender
 		l.answered.Add(1)
 		s.session.observe(response.Now)
-		if w.sampled && !response.ClockUnsure {
+		if w.sampled && !response.ClockUntrusted {
 			s.clock.observe(rpc.FromTimestamp(response.Now), w.from, time.Now(), s.MaxClockOffset())
 		}
 	}

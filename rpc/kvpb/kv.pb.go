@@ -1022,8 +1022,8 @@ type Response struct {
 	// The node's hybrid clock after the request; at or above every timestamp in the response.
 	Now *Timestamp `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
 	// now is at or above every timestamp in the response, but not to be taken for the time: the node does not know whether its clock is behind.
-	ClockUnsure bool   `protobuf:"varint,4,opt,name=clock_unsure,json=clockUnsure,proto3" json:"clock_unsure,omitempty"`
-	Error       *Error `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	ClockUntrusted bool   `protobuf:"varint,4,opt,name=clock_untrusted,json=clockUntrusted,proto3" json:"clock_untrusted,omitempty"`
+	Error          *Error `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// Types that are valid to be assigned to Result:
 	//
 	//	*Response_Get
@@ -1095,9 +1095,9 @@ func (x *Response) GetNow() *Timestamp {
 	return nil
 }
 
-func (x *Response) GetClockUnsure() bool {
+func (x *Response) GetClockUntrusted() bool {
 	if x != nil {
-		return x.ClockUnsure
+		return x.ClockUntrusted
 	}
 	return false
 }
@@ -5665,11 +5665,11 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x14inspect_transactions\x18! \x01(\v2*.tidemark.kv.v1.InspectTransactionsRequestH\x00R\x13inspectTransactions\x12>\n" +
 	"\tmulti_get\x18\" \x01(\v2\x1f.tidemark.kv.v1.MultiGetRequestH\x00R\bmultiGet\x12@\n" +
 	"\tincrement\x18# \x01(\v2 .tidemark.kv.v1.IncrementRequestH\x00R\tincrementB\t\n" +
-	"\acommand\"\xd9\v\n" +
+	"\acommand\"\xdf\v\n" +
 	"\bResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
-	"\x03now\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x03now\x12!\n" +
-	"\fclock_unsure\x18\x04 \x01(\bR\vclockUnsure\x12+\n" +
+	"\x03now\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x03now\x12'\n" +
+	"\x0fclock_untrusted\x18\x04 \x01(\bR\x0eclockUntrusted\x12+\n" +
 	"\x05error\x18\x03 \x01(\v2\x15.tidemark.kv.v1.ErrorR\x05error\x12/\n" +
 	"\x03get\x18\x10 \x01(\v2\x1b.tidemark.kv.v1.GetResponseH\x00R\x03get\x12/\n" +
 	"\x03put\x18\x11 \x01(\v2\x1b.tidemark.kv.v1.PutResponseH\x00R\x03put\x128\n" +

@@ -833,9 +833,9 @@ func (m *Response) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		}
 		i -= size
 	}
-	if m.ClockUnsure {
+	if m.ClockUntrusted {
 		i--
-		if m.ClockUnsure {
+		if m.ClockUntrusted {
 			dAtA[i] = 1
 		} else {
 			dAtA[i] = 0
@@ -5759,7 +5759,7 @@ func (m *Response) SizeVT() (n int) {
 		l = m.Error.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.ClockUnsure {
+	if m.ClockUntrusted {
 		n += 2
 	}
 	if vtmsg, ok := m.Result.(interface{ SizeVT() int }); ok {
@@ -8986,7 +8986,7 @@ func (m *Response) UnmarshalVTUnsafe(dAtA []byte) error {
 			iNdEx = postIndex
 		case 4:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ClockUnsure", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field ClockUntrusted", wireType)
 			}
 			var v int
 			for shift := uint(0); ; shift += 7 {
@@ -9003,7 +9003,7 @@ func (m *Response) UnmarshalVTUnsafe(dAtA []byte) error {
 					break
 				}
 			}
-			m.ClockUnsure = bool(v != 0)
+			m.ClockUntrusted = bool(v != 0)
 		case 16:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Get", wireType)

@@ -88,12 +88,12 @@ type HostPing struct {
 	// The sender's physical clock, nanoseconds, and its bound: for the skew check.
 	Physical uint64 `protobuf:"fixed64,4,opt,name=physical,proto3" json:"physical,omitempty"`
 	// The sender does not want to lead: its disk is full or stalled, it serves nothing, or it stops.
-	Reluctant bool `protobuf:"varint,5,opt,name=reluctant,proto3" json:"reluctant,omitempty"`
-	// The sender is about to end: it takes no leadership, also if all others are reluctant.
+	Averse bool `protobuf:"varint,5,opt,name=averse,proto3" json:"averse,omitempty"`
+	// The sender is about to end: it takes no leadership, also if all others are averse.
 	Leaving bool `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	// The sender's disk is below its reserve: it will not store entries with data.
 	NoRoom bool `protobuf:"varint,7,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`
-	// The sender is reluctant only because its disk was full, or stalled, a moment ago: it leads
+	// The sender is averse only because its disk was full, or stalled, a moment ago: it leads
 	// rather than leave a partition to a server that cannot.
 	Recovering    bool `protobuf:"varint,8,opt,name=recovering,proto3" json:"recovering,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -158,9 +158,9 @@ func (x *HostPing) GetPhysical() uint64 {
 	return 0
 }
 
-func (x *HostPing) GetReluctant() bool {
+func (x *HostPing) GetAverse() bool {
 	if x != nil {
-		return x.Reluctant
+		return x.Averse
 	}
 	return false
 }
@@ -696,13 +696,13 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x11peerpb/peer.proto\x12\x10tidemark.peer.v1\"y\n" +
 	"\fMessageBatch\x129\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1d.tidemark.peer.v1.RaftMessageR\bmessages\x12.\n" +
-	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xe7\x01\n" +
+	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xe1\x01\n" +
 	"\bHostPing\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x12\n" +
 	"\x04wall\x18\x02 \x01(\x06R\x04wall\x12\x18\n" +
 	"\alogical\x18\x03 \x01(\rR\alogical\x12\x1a\n" +
-	"\bphysical\x18\x04 \x01(\x06R\bphysical\x12\x1c\n" +
-	"\treluctant\x18\x05 \x01(\bR\treluctant\x12\x18\n" +
+	"\bphysical\x18\x04 \x01(\x06R\bphysical\x12\x16\n" +
+	"\x06averse\x18\x05 \x01(\bR\x06averse\x12\x18\n" +
 	"\aleaving\x18\x06 \x01(\bR\aleaving\x12\x17\n" +
 	"\ano_room\x18\a \x01(\bR\x06noRoom\x12\x1e\n" +
 	"\n" +

@@ -135,9 +135,9 @@ func (m *HostPing) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x30
 	}
-	if m.Reluctant {
+	if m.Averse {
 		i--
-		if m.Reluctant {
+		if m.Averse {
 			dAtA[i] = 1
 		} else {
 			dAtA[i] = 0
@@ -645,7 +645,7 @@ func (m *HostPing) SizeVT() (n int) {
 	if m.Physical != 0 {
 		n += 9
 	}
-	if m.Reluctant {
+	if m.Averse {
 		n += 2
 	}
 	if m.Leaving {
@@ -1038,7 +1038,7 @@ func (m *HostPing) UnmarshalVTUnsafe(dAtA []byte) error {
 			iNdEx += 8
 		case 5:
 			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Reluctant", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field Averse", wireType)
 			}
 			var v int
 			for shift := uint(0); ; shift += 7 {
@@ -1055,7 +1055,7 @@ func (m *HostPing) UnmarshalVTUnsafe(dAtA []byte) error {
 					break
 				}
 			}
-			m.Reluctant = bool(v != 0)
+			m.Averse = bool(v != 0)
 		case 6:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Leaving", wireType)

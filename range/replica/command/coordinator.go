@@ -122,7 +122,7 @@ func (e *Evaluation) Decide(q *kvpb.Request, before *txn.Record, sequence uint64
 	response := answer(d.Status)
 	if after := cmp.Or(d.Record, before); after != nil {
 		// Whatever asks, and whichever replica leads by now.
-		e.HoldFor(after.Waits, after.Timestamp)
+		e.HoldFor(after.CommitWait, after.Timestamp)
 	}
 	if d.Record == nil {
 		e.Answer(response, sequence)

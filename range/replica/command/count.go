@@ -42,7 +42,7 @@ func count(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.Seen = result.Waits
+	v.Seen = result.CommitWaitUntil
 	m.Count = uint64(result.Rows)
 	if m.More = result.More; m.More {
 		m.Resume = bytes.Clone(keys.UserKey(v.Descriptor, result.Resume))

@@ -64,12 +64,12 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	if err != nil {
 		return err
 	}
-	done := &deletedRange{count: uint64(len(e.Ops)), more: result.More, waited: !result.Waits.IsZero()}
+	done := &deletedRange{count: uint64(len(e.Ops)), more: result.More, waited: !result.CommitWaitUntil.IsZero()}
 	if result.More {
 		done.resume = bytes.Clone(keys.UserKey(e.Descriptor, result.Resume))
 	}
 	// The answer tells of what was written with commit wait, and of what was deleted with it.
-	e.HoldFor(true, result.Waits)
+	e.HoldFor(true, result.CommitWaitUntil)
 	if len(e.Ops) == 0 {
 		e.NothingDone(done.response(q), 0)
 		return nil

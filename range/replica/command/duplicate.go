@@ -63,8 +63,8 @@ func (e *Evaluation) Own(userKey []byte, p *Prior) (Own, error) {
 	// The getter moves on, and the value of p may lie in its memory.
 	p.Value = bytes.Clone(p.Value)
 	v, found, err := e.getter.FindRequest(e.InternalKey(userKey), e.Since, e.Request)
-	e.HoldFor(found && v.Waits, v.Timestamp)
-	return Own{Found: found, Timestamp: v.Timestamp, CommitWait: v.Waits, Value: v.Value}, err
+	e.HoldFor(found && v.CommitWait, v.Timestamp)
+	return Own{Found: found, Timestamp: v.Timestamp, CommitWait: v.CommitWait, Value: v.Value}, err
 }
 
 // ExistedBefore says whether the key had a value before the request's own version. The version
@@ -76,6 +76,6 @@ func (e *Evaluation) ExistedBefore(userKey []byte, own Own) (bool, error) {
 		return own.WasLive, nil
 	}
 	v, found, err := mvcc.Get(e.State, e.InternalKey(userKey), own.Timestamp.Prev())
-	e.HoldFor(found && v.Waits, v.Timestamp)
+	e.HoldFor(found && v.CommitWait, v.Timestamp)
 	return found && v.Kind == mvcc.KindValue, err
 }

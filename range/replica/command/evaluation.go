@@ -224,4 +224,4 @@ func (e *Evaluation) HoldFor(wanted bool, at hlc.Timestamp) {
 }
 
 // HoldSeen has the answer wait because it tells of the version before the write.
-func (e *Evaluation) HoldSeen(p *Prior) { e.HoldFor(p.Found && p.Waits, p.Timestamp) }
+func (e *Evaluation) HoldSeen(p *Prior) { e.HoldFor(p.Found && p.CommitWait, p.Timestamp) }

@@ -76,7 +76,7 @@ func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
 		e.Answer(&kvpb.Response{Id: q.Id, Error: AbortedBy(of, record)}, sequence)
 		return nil
 	case record.State == kvpb.TransactionState_COMMITTED:
-		e.HoldFor(e.CommitWait || record.Waits, record.Timestamp)
+		e.HoldFor(e.CommitWait || record.CommitWait, record.Timestamp)
 		e.Answer(onePhaseResponse(q.Id, record.Timestamp), sequence)
 		return nil
 	default:

@@ -52,7 +52,7 @@ func scan(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 		ReleaseRows(rows)
 		return nil, err
 	}
-	v.Seen = result.Waits
+	v.Seen = result.CommitWaitUntil
 	m.Rows = rows
 	if m.More = result.More; m.More {
 		m.Resume = bytes.Clone(keys.UserKey(v.Descriptor, result.Resume))

@@ -36,7 +36,7 @@ type Partition interface {
 
 // see notes that a version was looked at.
 func (v *View) see(version mvcc.Version, found bool) {
-	if found && version.Waits {
+	if found && version.CommitWait {
 		v.Seen = hlc.Max(v.Seen, version.Timestamp)
 	}
 }

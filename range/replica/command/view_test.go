@@ -53,7 +53,7 @@ func newState(t *testing.T) (*engine.State, *clusterpb.Partition) {
 	}{{"a", 1, mvcc.KindValue, false}, {"b", 1, mvcc.KindValue, false},
 		{"b", 3, mvcc.KindTombstone, false},
 		{"c", 5, mvcc.KindValue, true}} {
-		h := mvcc.Header{Kind: v.kind, Waits: v.waits}
+		h := mvcc.Header{Kind: v.kind, CommitWait: v.waits}
 		value := []byte(v.key)
 		if v.kind == mvcc.KindTombstone {
 			value = nil

@@ -30,7 +30,7 @@ func (w *Write) Older() *Write { return w.older }
 func (w *Write) Version() mvcc.Version {
 	v := mvcc.Version{
 		Timestamp: w.Timestamp, Kind: mvcc.KindValue, Request: w.Request,
-		Waits: w.CommitWait, Value: w.Value,
+		CommitWait: w.CommitWait, Value: w.Value,
 	}
 	if w.Tombstone {
 		v.Kind = mvcc.KindTombstone
