@@ -205,9 +205,10 @@ type serverStream struct {
 // serve reads until the client ends the stream, breaks the protocol, or is fenced off; or self is
 // replaced. batch is what has been read already; nil: nothing.
 func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
+	size := 0 // of the message that the batch is of; a hello is small
 	for {
 		if len(batch.GetRequests()) > 0 {
-			work, err := ss.hand(batch.Requests)
+			work, err := ss.hand(batch.Requests, size)
 			if err != nil {
 				return err
 			}
@@ -236,7 +237,7 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 		if err != nil {
 			return err
 		}
-		batch = new(kvpb.BatchRequest)
+		batch, size = new(kvpb.BatchRequest), len(message)
 		if err := unmarshalOwned(message, batch); err != nil {
 			return status.Errorf(codes.InvalidArgument, "message of the client: %v", err)
 		}
@@ -247,15 +248,17 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 	}
 }
 
-// hand passes requests to Handle or Take, and returns what is left to do.
-func (ss *serverStream) hand(requests []*kvpb.Request) (work Work, err error) {
+// hand passes requests to Handle or Take, and returns what is left to do. They share the memory of a
+// message of so many bytes, which may have more than the requests: each counts for its part.
+func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, err error) {
+	share := bytes / len(requests)
 	ss.out.mu.Lock()
 	for _, r := range requests {
 		if _, ok := ss.inFlight[r.Id]; ok {
 			ss.out.mu.Unlock()
 			return nil, status.Errorf(codes.InvalidArgument, "request id %d is used twice at a time", r.Id)
 		}
-		size := r.SizeVT()
+		size := max(r.SizeVT(), share)
 		ss.inFlight[r.Id] = size
 		ss.bytes += size
 	}

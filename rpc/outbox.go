@@ -268,7 +268,7 @@ func (o *outbox) unlock(direct bool) {
 		o.mu.Unlock()
 		return
 	}
-	if direct && !o.mu.partial {
+	if direct && !o.mu.partial && (o.mu.bytes > 0 || o.mu.tail != nil) {
 		m := o.takeLocked()
 		o.mu.Unlock()
 		done, err := o.send(m, true)

@@ -92,15 +92,23 @@ func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
 
 // Stop ends all connections, and waits until nothing serves them any more. It may be called again.
 func (s *Server) Stop() {
+	s.interrupt()
+	s.cancel()
+	s.grpc.Stop()
+	// Again: gRPC takes the deadline away that ends a connection's handshake, and with it the first
+	// interruption of a connection that was given to take just before.
+	s.interrupt()
+	s.serving.Wait()
+}
+
+// interrupt ends the connections that stand, and has none begin.
+func (s *Server) interrupt() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.mu.stopped = true
 	for c := range s.mu.conns {
 		c.Interrupt(errServerStops)
 	}
-	s.mu.Unlock()
-	s.cancel()
-	s.grpc.Stop()
-	s.serving.Wait()
 }
 
 // take is given the connections that are not gRPC's.

@@ -173,7 +173,7 @@ func (g *Group) addressed(from uint64, m *peerpb.RaftMessage) bool {
 
 // receive queues a message; true if the group was not queued already.
 func (g *Group) receive(m *peerpb.RaftMessage) bool {
-	size := 64
+	size := 64 + len(m.GetContext()) + len(m.GetSnapshot().GetConfState())
 	for _, e := range m.GetEntries() {
 		size += 64 + len(e.GetData())
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -99,6 +100,7 @@ func (a *futureReads) hold(n *Node, h *futureRead, wait time.Duration) {
 		a.mu.waiting = make(map[*futureRead]struct{})
 	}
 	a.mu.waiting[h] = struct{}{}
+	h.request.Request = rpc.Detached(h.request.Request)
 	n.metrics.ahead.Inc()
 	h.timer = n.config.AfterFunc(wait, func() { a.resume(n, h) })
 	a.mu.Unlock()
@@ -120,7 +122,12 @@ func (a *futureReads) resume(n *Node, h *futureRead) {
 	a.running.Add(1)
 	a.mu.Unlock()
 	defer a.running.Done()
-	if work := n.begin([]*kvpb.Request{h.request.Request}, h.request); work != nil {
+	batch := []*kvpb.Request{h.request.Request}
+	if r := n.health.refusal.Load(); r != nil {
+		n.refuseAll(batch, r, h.request.Reply)
+		return
+	}
+	if work := n.begin(batch, h.request); work != nil {
 		work.Run()
 		work.Done()
 	}

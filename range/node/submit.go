@@ -16,22 +16,25 @@ import (
 // node's clock cannot take in yet are put aside (see ahead).
 func (n *Node) Submit(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
 	now := time.Now()
-	if n.health.refusal.Load() == nil {
-		if batch = n.putAside(client, batch, reply, now); len(batch) == 0 {
-			return nil
-		}
+	if r := n.health.refusal.Load(); r != nil {
+		n.refuseAll(batch, r, reply)
+		return nil
+	}
+	if batch = n.putAside(client, batch, reply, now); len(batch) == 0 {
+		return nil
 	}
 	return n.begin(batch, replica.Pending{Client: client, Reply: reply, Arrived: now})
 }
 
+// refuseAll answers requests that a node which is not fit does not take in.
+func (n *Node) refuseAll(batch []*kvpb.Request, r *refusal, reply func(*kvpb.Response)) {
+	for _, q := range batch {
+		n.refuse(q, r.code, r.message, reply)
+	}
+}
+
 // begin makes a pass of requests. template is what they have in common.
 func (n *Node) begin(batch []*kvpb.Request, template replica.Pending) rpc.Work {
-	if r := n.health.refusal.Load(); r != nil {
-		for _, q := range batch {
-			n.refuse(q, r.code, r.message, template.Reply)
-		}
-		return nil
-	}
 	n.shared.Asked(batch, template.Arrived)
 	p := passes.Get().(*pass)
 	p.node, p.client = n, template.Client

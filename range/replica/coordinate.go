@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// coordination is what an evaluation of a coordinator's commands asks of its replica.
+// coordination is what an evaluation of a transactional command asks of its replica.
 type coordination struct{ e *evaluation }
 
 // PendingRecord implements command.Coordination.
@@ -49,12 +49,15 @@ func (c coordination) Physical() (now int64, maxOffset time.Duration) {
 }
 
 // Locks implements command.Coordination.
-func (c coordination) Locks(use func(locks *concurrency.Manager, now time.Time, held bool)) {
+func (c coordination) Locks(use func(locks *concurrency.Manager, held bool)) {
 	r := c.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	use(&r.mu.locks, r.lockNow(), r.mu.leadership.is(c.e.epoch))
+	use(&r.mu.locks, r.mu.leadership.is(c.e.epoch))
 }
+
+// Now implements command.Coordination.
+func (c coordination) Now() time.Time { return c.e.r.lockNow() }
 
 // Threshold implements command.Coordination.
 func (c coordination) Threshold() hlc.Timestamp { return *c.e.r.threshold.Load() }

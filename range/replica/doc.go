@@ -30,7 +30,7 @@
 //
 // # Rooms
 //
-//   - command: what a partition can be asked, one file for each request.
+//   - command: what a partition can be asked, one file for each request (three for Prepare).
 //   - concurrency: locks, what waits for them, pushes, the resolution of intents.
 //   - proposal: the queue, pending writes, what was written recently, entries and their codec.
 //   - tscache: at which timestamps keys were read.

@@ -5,6 +5,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -24,6 +25,8 @@ func writeOf(w *concurrency.Waiter) *write { return w.Element.(*write) }
 // transactional is what a write carries besides if it has to do with transactions.
 type transactional struct {
 	command.Transaction
+	// detached: the request has a buffer of its own.
+	detached bool
 	// history is what it has met while it waited for locks.
 	history concurrency.History
 	// resolved counts the locks that earlier entries of a Resolve have ended, last is the last of
@@ -68,6 +71,9 @@ func (w *write) waitKind() concurrency.Kind {
 func (w *write) waiter() *concurrency.Waiter {
 	if w.x == nil {
 		w.x = &transactional{}
+	}
+	if !w.x.detached {
+		w.x.detached, w.pending.Request = true, rpc.Detached(w.pending.Request)
 	}
 	p := &waitingWrite{write: *w}
 	p.Waiter = concurrency.Waiter{Element: &p.write, Request: w.requestID(), Kind: w.waitKind(),

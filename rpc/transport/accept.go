@@ -89,7 +89,7 @@ func (p plainCredentials) ServerHandshake(
 		return nil, nil, err
 	}
 	if string(begin) != preface {
-		go c.Refuse(status.Errorf(codes.FailedPrecondition,
+		go c.Refuse(status.Errorf(codes.Unimplemented,
 			"this server speaks version 1 of the protocol, and was called with %q", begin))
 		return nil, nil, credentials.ErrConnDispatched
 	}

@@ -321,7 +321,7 @@ func TestOtherVersionIsRefused(t *testing.T) {
 	if err := c.finish(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.AwaitAccepted(); status.Code(err) != codes.FailedPrecondition {
+	if err := c.AwaitAccepted(); status.Code(err) != codes.Unimplemented {
 		t.Fatal(err)
 	}
 }

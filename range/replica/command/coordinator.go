@@ -40,9 +40,11 @@ type Coordination interface {
 	// Physical is what the physical clock shows, in nanoseconds since the epoch, and how far the
 	// clocks of the cluster may be apart.
 	Physical() (now int64, maxOffset time.Duration)
-	// Locks lends the partition's locks, and the time by which waiting is measured. The manager is not
-	// used after the call. held says that the leadership epoch of the evaluation stands.
-	Locks(use func(locks *concurrency.Manager, now time.Time, held bool))
+	// Locks lends the partition's locks. The manager is not used after the call. held says that the
+	// leadership epoch of the evaluation stands.
+	Locks(use func(locks *concurrency.Manager, held bool))
+	// Now is the time by which waiting for locks is measured.
+	Now() time.Time
 	// Threshold is the timestamp since which everything is kept.
 	Threshold() hlc.Timestamp
 	// Wait has the write wait for a lock that is in its way at a key. It is called within Locks, and

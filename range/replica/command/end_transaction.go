@@ -1,8 +1,6 @@
 package command
 
 import (
-	"time"
-
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -46,7 +44,7 @@ func endTransaction(e *Evaluation, q *kvpb.Request) error {
 	}
 	present := e.Coordination.Present()
 	if end.Requested {
-		e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, held bool) {
+		e.Coordination.Locks(func(locks *concurrency.Manager, held bool) {
 			present.Locked = held && locks.Holds(of.ID)
 		})
 	}
@@ -54,12 +52,12 @@ func endTransaction(e *Evaluation, q *kvpb.Request) error {
 	pushed := d.Refused != nil && d.Refused.Code == kvpb.ErrorCode_TRANSACTION_PUSHED
 	if aborted, hold := end.Requested && d.Record != nil,
 		pushed && q.GetEndTransaction().GetHoldTimestamp(); aborted || hold {
-		e.Coordination.Locks(func(locks *concurrency.Manager, now time.Time, _ bool) {
+		e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
 			if aborted {
 				locks.RememberAborted(of)
 			}
 			if hold {
-				locks.HoldTimestamp(of.ID, now)
+				locks.HoldTimestamp(of.ID, e.Coordination.Now())
 			}
 		})
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // Evaluation is what a write is evaluated on, and what has come of it. It serves one write after
-// the other, and belongs to one goroutine. Begin and the fields above it are its owner's; a command
-// reads them, and says by one call of Refuse, Answer, NothingDone, Duplicate, Write, Decide,
-// Acquire, End or Wait what comes of it.
+// the other, and belongs to one goroutine. Begin and the fields above Result are its owner's; a
+// command reads them, and says by one call of Refuse, Answer, NothingDone, Duplicate, Write,
+// Decide, Acquire, End or Wait what comes of it.
 type Evaluation struct {
 	// State is the applied state, Pending what lies on top of it.
 	State      engine.Reader
@@ -103,7 +103,7 @@ type Result struct {
 	Hold hlc.Timestamp
 	// Ops are written at one timestamp. They are used again.
 	Ops []WriteOp
-	// Respond makes the answer to what was written.
+	// Respond makes the answer to what was written, acquired or ended.
 	Respond func(r *Result, q *kvpb.Request, at hlc.Timestamp) *kvpb.Response
 	// Record, if not nil, adds what else belongs to the entry.
 	Record func(at hlc.Timestamp, batch *engine.StateBatch) error

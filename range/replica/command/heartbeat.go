@@ -1,8 +1,6 @@
 package command
 
 import (
-	"time"
-
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -43,7 +41,7 @@ func heartbeat(e *Evaluation, q *kvpb.Request) error {
 		return err
 	}
 	wanted := false
-	e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, _ bool) {
+	e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
 		wanted = locks.Wanted(of.ID)
 	})
 	d := txn.DecideHeartbeat(record, e.Transaction.Heartbeat, e.Coordination.Present())

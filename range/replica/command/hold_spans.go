@@ -2,7 +2,6 @@ package command
 
 import (
 	"iter"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
@@ -13,10 +12,10 @@ import (
 // Span locks are for transactions whose attempts fail again and again because others write where
 // they read. The next attempt holds the spans before it reads them, and then runs alone there.
 //
-// They are volatile locks (replica/volatile.go): in the leader's memory only, and they prove nothing. What
-// was read under them is read from what is applied, and validated when the transaction commits,
-// like all other reads. So the end of a leadership, which ends them, costs at most one more
-// attempt.
+// They are volatile locks (replica/volatile.go): in the leader's memory only, and they prove
+// nothing. What was read under them is read from what is applied, and validated when the
+// transaction commits, like all other reads. So the end of a leadership, which ends them, costs at
+// most one more attempt.
 //
 // A span is held from the moment at which its request is evaluated and no other transaction holds a
 // part of it: writes that come later wait. The request is answered when the locks are gone that
@@ -34,9 +33,9 @@ import (
 // written.
 func (p *preparation) holdSpans() {
 	e, held := p.e, false
-	e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, stands bool) {
+	e.Coordination.Locks(func(locks *concurrency.Manager, stands bool) {
 		if !stands {
-			e.Outcome = EpochOver
+			e.Outcome = EpochOver // nothing of this has an effect
 			return
 		}
 		held = p.acquireSpans(locks)

@@ -3,7 +3,6 @@ package command
 import (
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
@@ -33,8 +32,8 @@ func newLending() *lending {
 	return l
 }
 
-func (l *lending) Locks(use func(*concurrency.Manager, time.Time, bool)) {
-	use(&l.locks, time.Time{}, !l.over)
+func (l *lending) Locks(use func(*concurrency.Manager, bool)) {
+	use(&l.locks, !l.over)
 }
 
 func (l *lending) Wait(_ *concurrency.Lock, key string, until concurrency.Until) *kvpb.Response {

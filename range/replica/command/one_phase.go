@@ -1,8 +1,6 @@
 package command
 
 import (
-	"time"
-
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
@@ -133,7 +131,7 @@ func (e *Evaluation) readsStand(q *kvpb.Request, reads *kvpb.ReadSet,
 // onePhaseFree says that no lock is in the way; otherwise the write waits, or is refused. What it
 // reads may not be locked either: such a transaction might yet commit below.
 func (e *Evaluation) onePhaseFree(q *kvpb.Request, o *OnePhase) (free bool) {
-	e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, held bool) {
+	e.Coordination.Locks(func(locks *concurrency.Manager, held bool) {
 		free = !held || locks.Empty() || e.onePhaseFreeAmong(locks, q, o)
 	})
 	return free

@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"slices"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -289,7 +288,7 @@ func (p *preparation) acquire() error {
 
 // free says that no lock is in the way of the mutations; otherwise the write waits, or is answered.
 func (p *preparation) free() (free bool) {
-	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, held bool) {
+	p.e.Coordination.Locks(func(locks *concurrency.Manager, held bool) {
 		full := locks.Full(len(p.c.GetMutations()))
 		free = !held || locks.Empty() && !full || p.freeAmong(locks, full)
 	})
@@ -333,7 +332,7 @@ func (p *preparation) duplicate() (all bool) {
 	mutations := p.c.GetMutations()
 	var prepared hlc.Timestamp
 	all = len(mutations) > 0
-	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, _ bool) {
+	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
 		for _, m := range mutations {
 			l := locks.Get(text(m.Key))
 			own := l != nil && l.Transaction.ID == p.of.ID && l.Applied != nil
@@ -380,7 +379,7 @@ func (p *preparation) response(at hlc.Timestamp, values []*kvpb.GetResponse) *kv
 
 // wanted says whether something waits for the transaction's locks here that should not.
 func (p *preparation) wanted() (wanted bool) {
-	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ time.Time, _ bool) {
+	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
 		x := locks.Transaction(p.of.ID)
 		wanted = x != nil && locks.Hurried(x)
 	})

@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
@@ -45,11 +44,11 @@ func push(e *Evaluation, q *kvpb.Request) error {
 		return err
 	}
 	present := e.Coordination.Present()
-	e.Coordination.Locks(func(locks *concurrency.Manager, now time.Time, _ bool) {
+	e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
 		if c.GetAwaited() && !record.Decided() {
 			locks.Want(of.ID)
 		}
-		present.Held = locks.TimestampHeld(of.ID, now)
+		present.Held = locks.TimestampHeld(of.ID, e.Coordination.Now())
 	})
 	present.Limits = present.Limits.Stricter(e.Coordination.Limits(push.Locked))
 	d := txn.DecidePush(record, push, present)
