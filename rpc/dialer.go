@@ -52,6 +52,8 @@ type DialerConfig struct {
 	TLS *tls.Config
 	// TLSNow, if set, is asked for what stands in the place of TLS each time a connection is made.
 	TLSNow func() *tls.Config
+	// Secret is the cluster's, proved to whom is called without TLS; empty: none.
+	Secret transport.Secret
 	// Logger is nil for none.
 	Logger *slog.Logger
 }
@@ -84,17 +86,20 @@ func NewDialer(c DialerConfig) *Dialer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	transport := insecure.NewCredentials()
-	if c.TLSNow != nil {
+	shown := insecure.NewCredentials()
+	switch {
+	case c.TLSNow != nil:
 		c.TLS = c.TLSNow()
-		transport = newClientCredentials(c.TLSNow)
-	} else if c.TLS != nil {
-		transport = credentials.NewTLS(showing(c.TLS))
+		shown = newClientCredentials(c.TLSNow)
+	case c.TLS != nil:
+		shown = credentials.NewTLS(showing(c.TLS))
+	case len(c.Secret) > 0:
+		shown = transport.ProvingCredentials(c.Secret, shown)
 	}
 	d := &Dialer{config: c, stop: make(chan struct{})}
 	d.mu.connections = make(map[string]*grpc.ClientConn)
 	d.options = []grpc.DialOption{
-		grpc.WithTransportCredentials(transport),
+		grpc.WithTransportCredentials(shown),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Codec{}),
 			grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.MaxCallSendMsgSize(MaxMessageBytes),
 			// Once a stream is made it belongs to its connection. Otherwise gRPC keeps the first
@@ -138,7 +143,7 @@ func (d *Dialer) open(ctx context.Context, addr string, hello []byte) (*transpor
 	if config != nil {
 		config = showing(config)
 	}
-	conn, err := transport.Open(ctx, d.config.Dial, addr, config, hello)
+	conn, err := transport.Open(ctx, d.config.Dial, addr, config, d.config.Secret, hello)
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		d.noteOpened(addr, err)
 	}

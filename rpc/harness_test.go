@@ -33,7 +33,8 @@ func networks(t testing.TB) []network {
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"s", "c", "h1", "h2"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
-	files, err := LoadTLSFiles(a.path("host.crt"), a.path("host.key"), a.path("ca.crt"), nil)
+	files, err := LoadTLSFiles(TLSConfig{Cert: a.path("host.crt"), Key: a.path("host.key"),
+		CA: a.path("ca.crt")})
 	if err != nil {
 		t.Fatal(err)
 	}

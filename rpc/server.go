@@ -23,12 +23,15 @@ import (
 type ServerConfig struct {
 	// TLS is nil for plain text.
 	TLS *tls.Config
+	// Peers says who is taken for a server of the cluster; nil: whoever says so.
+	Peers *PeerPolicy
 }
 
 // Server answers at one address: to gRPC, and to the connections of clients and peers (package
 // transport).
 type Server struct {
-	grpc *grpc.Server
+	grpc  *grpc.Server
+	peers *PeerPolicy
 	// ctx ends with Stop.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -51,11 +54,16 @@ var errServerStops = status.Error(codes.Unavailable, "this server is closing")
 
 // NewServer makes a server.
 func NewServer(c ServerConfig) *Server {
-	s := &Server{}
+	s := &Server{peers: c.Peers}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mu.realms = make(map[string]*PeerTransport)
 	s.mu.conns = make(map[*transport.Conn]struct{})
-	s.grpc = grpc.NewServer(serverOptions(transport.Credentials(c.TLS, s.take))...)
+	var secret transport.Secret
+	if c.Peers != nil {
+		secret = c.Peers.Secret
+	}
+	s.grpc = grpc.NewServer(append(serverOptions(transport.Credentials(c.TLS, secret, s.take)),
+		c.Peers.guard()...)...)
 	peerpb.RegisterPeerServer(s.grpc, &snapshotServer{server: s})
 	return s
 }
@@ -151,6 +159,10 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 		}
 		clients.serve(s.ctx, c, first, c.RemoteAddr().String())
 	case helloPeer:
+		if err := s.peers.ofConn(c); err != nil {
+			c.Refuse(err)
+			return
+		}
 		id, err := parseIdentity(hello[1:])
 		if err != nil {
 			c.Refuse(status.Error(codes.InvalidArgument, err.Error()))

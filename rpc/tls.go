@@ -54,14 +54,22 @@ func LoadClientTLS(cert, key, ca string) (*tls.Config, error) {
 	return config, nil
 }
 
-func loadAuthority(path string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("load certificate authority: %w", err)
-	}
+func loadAuthority(path string) (*x509.CertPool, error) { return loadAuthorities(path) }
+
+// loadAuthorities reads the authorities of several files; an empty name is none.
+func loadAuthorities(paths ...string) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("load certificate authority %s: no PEM certificate in the file", path)
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("load certificate authority: %w", err)
+		}
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("load certificate authority %s: no PEM certificate in the file", path)
+		}
 	}
 	return pool, nil
 }

@@ -2,7 +2,9 @@ package rpc
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -18,33 +20,50 @@ const tlsLookEvery = time.Second
 // cannot be used (a certificate without its key, for a moment) change nothing: what was read before
 // stays, and the log says so once. Safe for concurrent use.
 type TLSFiles struct {
-	cert, key, ca string
-	logger        *slog.Logger
-	current       atomic.Pointer[tlsPair]
+	config  TLSConfig
+	logger  *slog.Logger
+	current atomic.Pointer[tlsPair]
 	// looked is when the files were last looked at, in nanoseconds.
 	looked atomic.Int64
 
 	mu struct {
 		sync.Mutex
 		// seen are the files as they were when they were last read, well or not.
-		seen [3]fileState
+		seen [4]fileState
 	}
 }
 
-// tlsPair is what was read.
-type tlsPair struct{ server, client *tls.Config }
+// TLSConfig are the files of a server, all PEM.
+type TLSConfig struct {
+	// Cert and Key are the server's certificate, with which it also calls others.
+	Cert, Key string
+	// CA are the authorities that sign clients' certificates; empty: clients show none.
+	CA string
+	// PeerCA are the authorities that sign servers' certificates; empty: those of CA. PeerName is a
+	// DNS name that servers' certificates have; empty: any. See PeerRule.
+	PeerCA, PeerName string
+	// Logger is nil for none.
+	Logger *slog.Logger
+}
+
+// tlsPair is what was read. servers are known by the rule.
+type tlsPair struct {
+	server, client *tls.Config
+	servers        PeerRule
+}
 
 type fileState struct {
 	modified time.Time
 	size     int64
 }
 
-// LoadTLSFiles reads the files (see loadServerTLS). logger is nil for none.
-func LoadTLSFiles(cert, key, ca string, logger *slog.Logger) (*TLSFiles, error) {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
+// LoadTLSFiles reads the files. The server's own certificate has to be one by which the others know
+// a server.
+func LoadTLSFiles(c TLSConfig) (*TLSFiles, error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	f := &TLSFiles{cert: cert, key: key, ca: ca, logger: logger}
+	f := &TLSFiles{config: c, logger: c.Logger}
 	if err := f.Reload(); err != nil {
 		return nil, err
 	}
@@ -60,21 +79,70 @@ func (f *TLSFiles) Reload() error {
 }
 
 func (f *TLSFiles) readLocked() error {
-	server, err := loadServerTLS(f.cert, f.key, f.ca)
+	c := &f.config
+	server, err := loadServerTLS(c.Cert, c.Key, c.CA)
 	if err != nil {
 		return err
 	}
-	client, err := LoadClientTLS(f.cert, f.key, f.ca)
+	authority := c.CA
+	if c.PeerCA != "" {
+		authority = c.PeerCA
+	}
+	client, err := LoadClientTLS(c.Cert, c.Key, authority)
 	if err != nil {
 		return err
 	}
-	f.current.Store(&tlsPair{server, client})
+	servers := PeerRule{Name: c.PeerName}
+	if c.PeerCA != "" {
+		servers.Authorities = client.RootCAs
+		if server.ClientCAs, err = loadAuthorities(c.CA, c.PeerCA); err != nil {
+			return err
+		}
+		server.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	if f.IdentifiesPeers() {
+		if err := checkOwn(servers, server.Certificates[0]); err != nil {
+			return fmt.Errorf("the certificate %s would not be taken for a server's by the others: %w",
+				c.Cert, err)
+		}
+		client.VerifyConnection = func(state tls.ConnectionState) error {
+			return servers.Check(state.PeerCertificates)
+		}
+	}
+	f.current.Store(&tlsPair{server, client, servers})
 	return nil
 }
 
+// checkOwn applies the rule to a certificate of this server's.
+func checkOwn(rule PeerRule, own tls.Certificate) error {
+	chain := make([]*x509.Certificate, 0, len(own.Certificate))
+	for _, der := range own.Certificate {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return err
+		}
+		chain = append(chain, c)
+	}
+	return rule.Check(chain)
+}
+
+// IdentifiesPeers says that servers show certificates to each other.
+func (f *TLSFiles) IdentifiesPeers() bool { return f.config.CA != "" || f.config.PeerCA != "" }
+
+// IsPeer says why a connection is not one of a server of the cluster; nil if it is. It is
+// PeerPolicy.Certificate.
+func (f *TLSFiles) IsPeer(state *tls.ConnectionState) error {
+	if !f.IdentifiesPeers() {
+		return errors.New("servers show no certificates to each other without --tls-ca")
+	}
+	rule := f.latest().servers
+	return rule.Check(state.PeerCertificates)
+}
+
 // states is how the files stand. One that is not there has the zero state.
-func (f *TLSFiles) states() (all [3]fileState) {
-	for i, path := range []string{f.cert, f.key, f.ca} {
+func (f *TLSFiles) states() (all [4]fileState) {
+	c := &f.config
+	for i, path := range []string{c.Cert, c.Key, c.CA, c.PeerCA} {
 		if path == "" {
 			continue
 		}
@@ -102,7 +170,7 @@ func (f *TLSFiles) latest() *tlsPair {
 		f.logger.Error("the TLS files have changed and cannot be used; "+
 			"those read before stay in use", "error", err)
 	} else {
-		f.logger.Info("the TLS files have changed and were read again", "certificate", f.cert)
+		f.logger.Info("the TLS files have changed and were read again", "certificate", f.config.Cert)
 	}
 	return f.current.Load()
 }

@@ -40,8 +40,9 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 	all := []string{"server.crt", "server.key", "ca.crt"}
 	copyFrom(renewed(), all...)
 	var log bytes.Buffer
-	files, err := LoadTLSFiles(here.path("server.crt"), here.path("server.key"),
-		here.path("ca.crt"), slog.New(slog.NewTextHandler(&log, nil)))
+	files, err := LoadTLSFiles(TLSConfig{Cert: here.path("server.crt"),
+		Key: here.path("server.key"), CA: here.path("ca.crt"),
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 			root.AddCommand(cmd)
 		}
 	}
-	add(groupServers, a.demoCommand(), a.startCommand())
+	add(groupServers, a.demoCommand(), a.startCommand(), a.secretCommand(), a.certCommand())
 	add(groupCluster, a.statusCommand(), a.nodesCommand(), a.keyspaceCommand(),
 		a.partitionsCommand(), a.debugCommand())
 	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(),

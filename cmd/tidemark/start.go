@@ -29,6 +29,8 @@ type startFlags struct {
 	httpDebug                              string
 	core, roles                            []string
 	tlsCert, tlsKey, tlsCA                 string
+	tlsPeerCA, tlsPeerName, secretFile     string
+	insecure                               bool
 	log                                    serving.Log
 
 	// Zero is the default of package embedded, in all of these.
@@ -86,7 +88,17 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of this server's certificate")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the key of --tls-cert")
 	flags.StringVar(&f.tlsCA, "tls-ca", "",
-		"PEM file of the authorities that sign the certificates of servers and clients")
+		"PEM file of the authorities that sign the certificates of clients, and of servers unless "+
+			"--tls-peer-ca is given")
+	flags.StringVar(&f.tlsPeerCA, "tls-peer-ca", "",
+		"PEM file of the authorities that sign the certificates of servers only")
+	flags.StringVar(&f.tlsPeerName, "tls-peer-name", "",
+		"DNS name that the certificates of servers have, and those of clients do not")
+	flags.StringVar(&f.secretFile, "secret-file", "",
+		"file with the secret by which servers know each other without TLS (default: cluster.secret "+
+			"in --dir, which the only core server of a new cluster makes)")
+	flags.BoolVar(&f.insecure, "insecure", false,
+		"take whoever reaches --listen and says so for a server of the cluster")
 	f.log.Register(cmd)
 	f.registerTuning(cmd)
 	_ = cmd.MarkFlagDirname("dir")
@@ -202,6 +214,18 @@ func (f *startFlags) check() error {
 		return exit.Usagef("--tls-ca without --tls-cert and --tls-key would do nothing: a server " +
 			"with TLS needs a certificate")
 	}
+	if (f.tlsPeerCA != "" || f.tlsPeerName != "") && f.tlsCert == "" {
+		return exit.Usagef("--tls-peer-ca and --tls-peer-name say which certificates are servers': " +
+			"they need --tls-cert and --tls-key")
+	}
+	if f.tlsPeerName != "" && f.tlsCA == "" && f.tlsPeerCA == "" {
+		return exit.Usagef("--tls-peer-name needs --tls-ca or --tls-peer-ca: without them servers show " +
+			"no certificates to each other")
+	}
+	if f.secretFile != "" && f.tlsCert != "" {
+		return exit.Usagef("--secret-file is for servers without TLS: with it they know each other by " +
+			"their certificates")
+	}
 	return nil
 }
 
@@ -236,7 +260,8 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		Dir: f.dir, Listen: f.listen, Advertise: f.advertise, Core: f.core, Roles: f.roles,
 		Region: region, Zone: zone,
 		HTTP: f.http, HTTPDebugForAll: f.httpDebug == "all", TLSCert: f.tlsCert, TLSKey: f.tlsKey,
-		TLSCA: f.tlsCA, Logger: logger, Version: buildVersion(),
+		TLSCA: f.tlsCA, TLSPeerCA: f.tlsPeerCA, TLSPeerName: f.tlsPeerName, SecretFile: f.secretFile,
+		Insecure: f.insecure, Logger: logger, Version: buildVersion(),
 		MaxOffset: f.maxOffset, KernelBound: f.kernelBound, Tick: f.tick,
 		ElectionTicks: f.electionTicks, SleepAfter: f.sleepAfter,
 		CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable),

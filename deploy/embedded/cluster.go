@@ -54,6 +54,7 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 		return nil, err
 	}
 	c := &Cluster{}
+	secret := ""
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -62,11 +63,16 @@ func StartCluster(ctx context.Context, config ClusterConfig) (_ *Cluster, err er
 			}
 		}
 	}()
+	if !loopback(addresses[0]) {
+		if secret, err = clusterSecret(config.Dir); err != nil {
+			return nil, err
+		}
+	}
 	var gatherers prometheus.Gatherers
 	for i := range count {
 		s := ServerConfig{
 			Dir: filepath.Join(config.Dir, "server-"+strconv.Itoa(i+1)), Listen: addresses[i],
-			Core:     addresses[:config.Cores],
+			Core: addresses[:config.Cores], SecretFile: secret,
 			Registry: prometheus.NewRegistry(), Logger: config.Logger, Version: config.Version,
 			// The servers share one machine's memory.
 			CacheBytes: 256 << 20 / int64(count), MemTableBytes: 32 << 20,

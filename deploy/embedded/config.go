@@ -43,8 +43,17 @@ type ServerConfig struct {
 	// HTTPDebugForAll opens the debug pages, profiles for one, to every client that reaches HTTP;
 	// else they are for this machine, and for clients with a certificate that TLSCA has signed.
 	HTTPDebugForAll bool
-	// TLSCert, TLSKey and TLSCA are files; without them everything is in plain text.
-	TLSCert, TLSKey, TLSCA string
+	// TLSCert, TLSKey, TLSCA and TLSPeerCA are files; without them everything is in plain text.
+	// TLSCA are the authorities of clients' certificates, TLSPeerCA those of servers', by default the
+	// same. TLSPeerName is a DNS name that servers' certificates have. See rpc.TLSConfig.
+	TLSCert, TLSKey, TLSCA, TLSPeerCA, TLSPeerName string
+	// SecretFile holds the cluster's secret, by which servers know each other without TLS: at least
+	// 32 hexadecimal digits. Default: the file cluster.secret in Dir, which the server that founds a
+	// cluster by itself makes.
+	SecretFile string
+	// Insecure takes whoever says so for a server. Without it, TLS that identifies servers, or a
+	// secret, a server listens on this machine only.
+	Insecure bool
 
 	// Version is what the server calls its version. Default: what the build information says.
 	Version string

@@ -84,8 +84,9 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	var serverTLS *tls.Config
 	var clientTLS func() *tls.Config
 	if config.TLSCert != "" {
-		if s.tls, err = rpc.LoadTLSFiles(config.TLSCert, config.TLSKey, config.TLSCA,
-			config.Logger); err != nil {
+		if s.tls, err = rpc.LoadTLSFiles(rpc.TLSConfig{Cert: config.TLSCert, Key: config.TLSKey,
+			CA: config.TLSCA, PeerCA: config.TLSPeerCA, PeerName: config.TLSPeerName,
+			Logger: config.Logger}); err != nil {
 			return nil, err
 		}
 		serverTLS, clientTLS = s.tls.Server(true), s.tls.Client
@@ -98,8 +99,12 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	}
 	s.cluster.Store(uint64(s.directory.identity().Cluster))
 	s.clock = config.clock()
+	peers, err := s.peerPolicy()
+	if err != nil {
+		return nil, err
+	}
 	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLSNow: clientTLS,
-		Logger: config.Logger})
+		Secret: peers.Secret, Logger: config.Logger})
 	s.core = server.NewClient(server.ClientConfig{
 		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random,
 		Unreachable: s.dialer.Unreachable, Logger: config.Logger,
@@ -124,7 +129,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 			return nil, err
 		}
 	}
-	s.serve(serverTLS)
+	s.serve(serverTLS, peers)
 	s.config.Logger.Info("listening", "address", s.listener.Addr(), "advertise", config.Advertise,
 		"roles", config.Roles)
 	if config.HTTP != "" {
@@ -180,9 +185,9 @@ func (s *Server) run(start func(context.Context) error) {
 }
 
 // serve registers the services and answers from now on.
-func (s *Server) serve(tlsConfig *tls.Config) {
+func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server = s
-	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig})
+	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Take: s.services.take, Cluster: s.cluster.Load, Logger: s.config.Logger,
 		Registry: prom.Registry(s.config.Registry),

@@ -25,13 +25,14 @@ const (
 )
 
 // Credentials are those of a gRPC server whose listener takes connections of this package as well.
-// config is nil without TLS. take gets each connection whose hello has come; it must not block, and
-// owns the connection. Without take, only gRPC is spoken.
+// config is nil without TLS; then openers may prove that they know the secret. take gets each
+// connection whose hello has come; it must not block, and owns the connection. Without take, only
+// gRPC is spoken.
 func Credentials(
-	config *tls.Config, take func(c *Conn, hello []byte),
+	config *tls.Config, secret Secret, take func(c *Conn, hello []byte),
 ) credentials.TransportCredentials {
 	if config == nil {
-		return plainCredentials{insecure.NewCredentials(), take}
+		return plainCredentials{insecure.NewCredentials(), secret, take}
 	}
 	protocols := []string{"h2"}
 	if take != nil {
@@ -60,12 +61,13 @@ func speaking(config *tls.Config, protocols []string) *tls.Config {
 // plainCredentials are those of a server without TLS.
 type plainCredentials struct {
 	credentials.TransportCredentials
-	take func(c *Conn, hello []byte)
+	secret Secret
+	take   func(c *Conn, hello []byte)
 }
 
 // Clone implements credentials.TransportCredentials.
 func (p plainCredentials) Clone() credentials.TransportCredentials {
-	return plainCredentials{p.TransportCredentials.Clone(), p.take}
+	return plainCredentials{p.TransportCredentials.Clone(), p.secret, p.take}
 }
 
 // ServerHandshake implements credentials.TransportCredentials. gRPC has set a deadline, and takes
@@ -93,21 +95,37 @@ func (p plainCredentials) ServerHandshake(
 			"this server speaks version 1 of the protocol, and was called with %q", begin))
 		return nil, nil, credentials.ErrConnDispatched
 	}
-	return nil, nil, dispatch(c, p.take)
+	hello, err := begins(c, p.secret)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.proved && string(hello) == grpcHello {
+		if err := c.Accept(); err != nil {
+			return nil, nil, err
+		}
+		return &readAheadConn{Conn: raw, reader: c.reader}, ProvedInfo{credentials.CommonAuthInfo{
+			SecurityLevel: credentials.NoSecurity}}, nil
+	}
+	p.take(c, hello)
+	return nil, nil, credentials.ErrConnDispatched
 }
 
-// dispatch reads the hello, and gives the connection to its owner.
-func dispatch(c *Conn, take func(c *Conn, hello []byte)) error {
+// begins reads the hello, with the proof if the opener gives one.
+func begins(c *Conn, secret Secret) (hello []byte, err error) {
 	content, control, err := readFrame(c.reader)
-	if err == nil && (!control || content[0] != controlHello) {
+	switch {
+	case err == nil && control && content[0] == controlHello:
+		return content[1:], nil
+	case err == nil && control && content[0] == controlProve:
+		hello, err = c.demand(secret, content[1:])
+	case err == nil:
 		err = errors.New("a connection that does not begin with hello")
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, credentials.ErrConnDispatched) {
 		_ = c.Close()
-		return fmt.Errorf("connection from %v: %w", c.RemoteAddr(), err)
+		err = fmt.Errorf("connection from %v: %w", c.RemoteAddr(), err)
 	}
-	take(c, content[1:])
-	return credentials.ErrConnDispatched
+	return hello, err
 }
 
 // tlsCredentials tells a client why its handshake failed. A client that speaks without TLS is
@@ -140,7 +158,13 @@ func (t tlsCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Aut
 	if !ok || over.ConnectionState().NegotiatedProtocol != Protocol {
 		return conn, info, nil
 	}
-	return nil, nil, dispatch(newConn(s, over, sealed), t.take)
+	c := newConn(s, over, sealed)
+	hello, err := begins(c, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	t.take(c, hello)
+	return nil, nil, credentials.ErrConnDispatched
 }
 
 // answerPlain answers a client that has spoken without TLS.

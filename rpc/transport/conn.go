@@ -20,8 +20,11 @@ import (
 // and SendKeepalive for another; the rest is safe for concurrent use.
 type Conn struct {
 	socket *socket
-	// seal is nil without TLS.
-	seal   *seal
+	// seal and tls are nil without TLS.
+	seal *seal
+	tls  *tls.Conn
+	// proved: the opener knows the cluster's secret.
+	proved bool
 	reader *bufio.Reader
 
 	// plain holds the frame that is being sent, unsent what is still to be written of it, or of its
@@ -42,6 +45,7 @@ func newConn(s *socket, tlsConn *tls.Conn, sealed *seal) *Conn {
 	if tlsConn == nil {
 		c.reader = bufio.NewReaderSize(s, bufferBytes)
 	} else {
+		c.tls = tlsConn
 		sealed.begin(tlsConn)
 		c.reader = bufio.NewReaderSize(tlsConn, bufferBytes)
 	}
@@ -59,6 +63,15 @@ func Pipe() (*Conn, *Conn) {
 
 // RemoteAddr is where the other side is.
 func (c *Conn) RemoteAddr() net.Addr { return c.socket.RemoteAddr() }
+
+// TLS is what was negotiated, with the certificates that the other side has shown; nil without TLS.
+func (c *Conn) TLS() *tls.ConnectionState {
+	if c.tls == nil {
+		return nil
+	}
+	state := c.tls.ConnectionState()
+	return &state
+}
 
 // Watch breaks the connection when the other side is silent for limit. It calls idle when a
 // keepalive is due: what has been sent last was sent a while ago. idle must not block, nor send.

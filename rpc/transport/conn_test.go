@@ -66,7 +66,7 @@ func listen(t testing.TB, config *tls.Config) (addr string, taken <-chan *Conn) 
 		t.Fatal(err)
 	}
 	conns := make(chan *Conn, 10)
-	handshake := Credentials(config, func(c *Conn, hello []byte) {
+	handshake := Credentials(config, nil, func(c *Conn, hello []byte) {
 		if string(hello) != "hello" {
 			t.Errorf("hello %q", hello)
 		}
@@ -105,7 +105,7 @@ func pairs(t *testing.T, test func(t *testing.T, opener, acceptor *Conn)) {
 	for name, config := range map[string][2]*tls.Config{"plain": {}, "TLS": {server, client}} {
 		t.Run(name, func(t *testing.T) {
 			addr, taken := listen(t, config[0])
-			opener, err := Open(t.Context(), dial, addr, config[1], []byte("hello"))
+			opener, err := Open(t.Context(), dial, addr, config[1], nil, []byte("hello"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -281,7 +281,7 @@ func TestBadFrames(t *testing.T) {
 func TestTLSIsNotMixed(t *testing.T) {
 	server, client := mutual(t)
 	secure, _ := listen(t, server)
-	c, err := Open(t.Context(), dial, secure, nil, []byte("hello"))
+	c, err := Open(t.Context(), dial, secure, nil, nil, []byte("hello"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,13 +292,13 @@ func TestTLSIsNotMixed(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain, _ := listen(t, nil)
-	if _, err := Open(t.Context(), dial, plain, client, []byte("hello")); err == nil {
+	if _, err := Open(t.Context(), dial, plain, client, nil, []byte("hello")); err == nil {
 		t.Fatal("TLS with a server that has none")
 	}
 	// A client without a certificate gets no further than its handshake.
 	anonymous := client.Clone()
 	anonymous.Certificates = nil
-	c, err = Open(t.Context(), dial, secure, anonymous, []byte("hello"))
+	c, err = Open(t.Context(), dial, secure, anonymous, nil, []byte("hello"))
 	if err == nil {
 		defer c.Close()
 		err = c.AwaitAccepted()

@@ -30,6 +30,10 @@ const (
 	controlEnded      = 'e'
 	controlHalfClosed = 'h'
 	controlHello      = 'o'
+	// See proof.go.
+	controlProve     = 'v'
+	controlChallenge = 'c'
+	controlProof     = 'p'
 )
 
 // Refused is why the other side has not taken a connection. It has received no message of it.

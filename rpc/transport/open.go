@@ -8,13 +8,14 @@ import (
 	"net"
 )
 
-// Open makes a connection to addr with dial, and says hello. config is nil without TLS.
-// AwaitAccepted comes next. An error has the words that gRPC would use.
+// Open makes a connection to addr with dial, and says hello. config is nil without TLS; then a
+// secret, if there is one, is proved. AwaitAccepted comes next. An error has the words that gRPC
+// would use.
 func Open(
 	ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error),
-	addr string, config *tls.Config, hello []byte,
+	addr string, config *tls.Config, secret Secret, hello []byte,
 ) (*Conn, error) {
-	if len(hello) >= maxControlBytes {
+	if len(hello) >= maxControlBytes-numberBytes {
 		return nil, fmt.Errorf("a hello of %d bytes", len(hello))
 	}
 	raw, err := dial(ctx, addr)
@@ -23,7 +24,7 @@ func Open(
 	}
 	s := newSocket(raw)
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	c, err := open(ctx, s, addr, config, hello)
+	c, err := open(ctx, s, addr, config, secret, hello)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -38,10 +39,13 @@ func Open(
 }
 
 func open(
-	ctx context.Context, s *socket, addr string, config *tls.Config, hello []byte,
+	ctx context.Context, s *socket, addr string, config *tls.Config, secret Secret, hello []byte,
 ) (*Conn, error) {
 	if config == nil {
 		c := newConn(s, nil, nil)
+		if len(secret) > 0 {
+			return c, c.prove(secret, hello)
+		}
 		c.unsent = appendControl([]byte(preface), controlHello, hello)
 		return c, c.finish()
 	}

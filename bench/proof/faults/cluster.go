@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
 // Server is one server of a cluster: its directory and addresses stay the same over all of its
@@ -29,7 +31,8 @@ type Server struct {
 	// Command, if set, says what to run instead of a program with its arguments.
 	Command func(path string, args []string) (string, []string)
 
-	binary, log string
+	// secret is the file with the cluster's; "": there is none.
+	binary, log, secret string
 
 	mu struct {
 		sync.Mutex
@@ -88,10 +91,26 @@ func NewCluster(l Layout) (*Cluster, error) {
 			core = append(core, s.Address())
 		}
 	}
+	secret := filepath.Join(l.Dir, "cluster.secret")
+	if err := writeSecret(secret); err != nil {
+		return nil, err
+	}
 	for _, s := range cluster.All() {
 		s.Core = strings.Join(core, ",")
+		s.secret = secret
 	}
 	return cluster, nil
+}
+
+// writeSecret makes the secret of a cluster, unless it is there.
+func writeSecret(path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(embedded.NewSecret()), 0o600)
 }
 
 // All is every server, the core first.
@@ -173,6 +192,9 @@ func (s *Server) Arguments() []string {
 		s.Roles, "--http", s.HTTP}
 	if s.Advertise != "" {
 		args = append(args, "--advertise", s.Advertise)
+	}
+	if s.secret != "" {
+		args = append(args, "--secret-file", s.secret)
 	}
 	return append(args, s.Flags...)
 }

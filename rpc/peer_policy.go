@@ -1,0 +1,160 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
+)
+
+// Servers and clients speak to a server at one address, and are not trusted alike: a server brings
+// Raft messages, snapshots and heartbeats, which are believed. So what only servers ask is answered
+// to those alone that have shown to be servers.
+
+// PeerPolicy says by what a server knows other servers. The zero value knows none.
+type PeerPolicy struct {
+	// Certificate says why a connection with TLS is not one of a server; nil if it is. Without the
+	// function none is.
+	Certificate func(*tls.ConnectionState) error
+	// Secret is the cluster's: who proves, without TLS, to know it is a server.
+	Secret transport.Secret
+	// Open takes whoever says so for a server.
+	Open bool
+}
+
+// serverServices are the gRPC services that are for servers.
+var serverServices = []string{
+	clusterpb.Core_ServiceDesc.ServiceName,
+	clusterpb.Bootstrap_ServiceDesc.ServiceName,
+	peerpb.Peer_ServiceDesc.ServiceName,
+}
+
+// forServers says that a gRPC method is for servers.
+func forServers(method string) bool {
+	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	return slices.Contains(serverServices, service)
+}
+
+// judge says why the other side is not taken for a server; nil if it is. state is nil without TLS,
+// proved says that the opener knows the secret.
+func (p *PeerPolicy) judge(state *tls.ConnectionState, proved bool) error {
+	switch {
+	case p.Open || proved && len(p.Secret) > 0:
+		return nil
+	case state != nil && p.Certificate != nil:
+		if err := p.Certificate(state); err != nil {
+			return status.Errorf(codes.PermissionDenied, "this is for servers of the cluster: %v", err)
+		}
+		return nil
+	case state != nil:
+		return status.Error(codes.PermissionDenied, "this is for servers of the cluster, which are "+
+			"known here by no certificate: start this server with --tls-ca")
+	case len(p.Secret) > 0:
+		return status.Error(codes.PermissionDenied, "this is for servers of the cluster: give the "+
+			"server that calls the --secret-file of this one")
+	}
+	return status.Error(codes.PermissionDenied, "this is for servers of the cluster, which are known "+
+		"here by nothing: start this server with TLS or --secret-file")
+}
+
+// ofConn judges a connection of package transport.
+func (p *PeerPolicy) ofConn(c *transport.Conn) error {
+	if p == nil {
+		return nil
+	}
+	return p.judge(c.TLS(), c.Proved())
+}
+
+// ofCall judges the sender of a gRPC call.
+func (p *PeerPolicy) ofCall(ctx context.Context, method string) error {
+	if p == nil || !forServers(method) {
+		return nil
+	}
+	from, _ := peer.FromContext(ctx)
+	var state *tls.ConnectionState
+	proved := false
+	if from != nil {
+		switch info := from.AuthInfo.(type) {
+		case credentials.TLSInfo:
+			state = &info.State
+		case transport.ProvedInfo:
+			proved = true
+		}
+	}
+	return p.judge(state, proved)
+}
+
+// guard has gRPC ask the policy before each call.
+func (p *PeerPolicy) guard() []grpc.ServerOption {
+	if p == nil {
+		return nil
+	}
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo,
+			handle grpc.UnaryHandler) (any, error) {
+			if err := p.ofCall(ctx, info.FullMethod); err != nil {
+				return nil, err
+			}
+			return handle(ctx, q)
+		}),
+		grpc.ChainStreamInterceptor(func(service any, stream grpc.ServerStream,
+			info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+			if err := p.ofCall(stream.Context(), info.FullMethod); err != nil {
+				return err
+			}
+			return handle(service, stream)
+		}),
+	}
+}
+
+// PeerRule says which certificates are those of servers.
+type PeerRule struct {
+	// Authorities sign them. nil: those that sign clients' too.
+	Authorities *x509.CertPool
+	// Name, if not empty, is a DNS name that they have.
+	Name string
+}
+
+// Check says why a certificate is not that of a server; nil if it is. chain is the certificate, and
+// what it was shown with. Without authorities and a name of their own, servers' certificates are
+// those for server authentication (extended key usage, RFC 5280), which clients' are not.
+func (r *PeerRule) Check(chain []*x509.Certificate) error {
+	if len(chain) == 0 {
+		return errors.New("no certificate was shown")
+	}
+	leaf := chain[0]
+	if r.Authorities != nil {
+		between := x509.NewCertPool()
+		for _, c := range chain[1:] {
+			between.AddCert(c)
+		}
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: r.Authorities, Intermediates: between,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+			return fmt.Errorf("the certificate of %q was not signed by an authority of --tls-peer-ca",
+				leaf.Subject)
+		}
+	}
+	if r.Name != "" && !slices.Contains(leaf.DNSNames, r.Name) {
+		return fmt.Errorf("the certificate of %q does not have the name %s, which --tls-peer-name "+
+			"asks for", leaf.Subject, r.Name)
+	}
+	if r.Authorities == nil && r.Name == "" &&
+		!slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageServerAuth) {
+		return fmt.Errorf("the certificate of %q is one of a client: it has no usage for server "+
+			"authentication", leaf.Subject)
+	}
+	return nil
+}
