@@ -31,6 +31,7 @@ type startFlags struct {
 	tlsCert, tlsKey, tlsCA                 string
 	tlsPeerCA, tlsPeerName, secretFile     string
 	insecure                               bool
+	tlsAdmins                              []string
 	log                                    serving.Log
 
 	// Zero is the default of package embedded, in all of these.
@@ -83,8 +84,10 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	flags.StringVar(&f.locality, "locality", "", "where the server stands: region=NAME,zone=NAME")
 	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
 	flags.StringVar(&f.httpDebug, "http-debug", "local",
-		"who may see profiles and debug pages: local (this machine, and client certificates that "+
-			"--tls-ca has signed) or all")
+		"who may see profiles and debug pages: local (this machine; with TLS the clients of --tls-admin) "+
+			"or all")
+	flags.StringSliceVar(&f.tlsAdmins, "tls-admin", nil,
+		"names in the certificates of clients that may see profiles and debug pages")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of this server's certificate")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the key of --tls-cert")
 	flags.StringVar(&f.tlsCA, "tls-ca", "",
@@ -218,6 +221,9 @@ func (f *startFlags) check() error {
 		return exit.Usagef("--tls-peer-ca and --tls-peer-name say which certificates are servers': " +
 			"they need --tls-cert and --tls-key")
 	}
+	if len(f.tlsAdmins) > 0 && f.tlsCA == "" {
+		return exit.Usagef("--tls-admin names certificates of clients: it needs --tls-ca, which signs them")
+	}
 	if f.tlsPeerName != "" && f.tlsCA == "" && f.tlsPeerCA == "" {
 		return exit.Usagef("--tls-peer-name needs --tls-ca or --tls-peer-ca: without them servers show " +
 			"no certificates to each other")
@@ -259,7 +265,8 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	server, err := embedded.StartServer(ctx, embedded.ServerConfig{
 		Dir: f.dir, Listen: f.listen, Advertise: f.advertise, Core: f.core, Roles: f.roles,
 		Region: region, Zone: zone,
-		HTTP: f.http, HTTPDebugForAll: f.httpDebug == "all", TLSCert: f.tlsCert, TLSKey: f.tlsKey,
+		HTTP: f.http, HTTPDebugForAll: f.httpDebug == "all", TLSAdmins: f.tlsAdmins,
+		TLSCert: f.tlsCert, TLSKey: f.tlsKey,
 		TLSCA: f.tlsCA, TLSPeerCA: f.tlsPeerCA, TLSPeerName: f.tlsPeerName, SecretFile: f.secretFile,
 		Insecure: f.insecure, Logger: logger, Version: buildVersion(),
 		MaxOffset: f.maxOffset, KernelBound: f.kernelBound, Tick: f.tick,

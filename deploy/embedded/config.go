@@ -41,8 +41,10 @@ type ServerConfig struct {
 	// HTTP is the address for metrics, health and profiles; empty: none.
 	HTTP string
 	// HTTPDebugForAll opens the debug pages, profiles for one, to every client that reaches HTTP;
-	// else they are for this machine, and for clients with a certificate that TLSCA has signed.
+	// else they are for administrators: with TLS the clients whose certificates have a name (common
+	// name or DNS name) of TLSAdmins, without TLS those on this machine.
 	HTTPDebugForAll bool
+	TLSAdmins       []string
 	// TLSCert, TLSKey, TLSCA and TLSPeerCA are files; without them everything is in plain text.
 	// TLSCA are the authorities of clients' certificates, TLSPeerCA those of servers', by default the
 	// same. TLSPeerName is a DNS name that servers' certificates have. See rpc.TLSConfig.

@@ -21,14 +21,12 @@ import (
 //	/metrics      Prometheus
 //	/livez        200 as long as the process answers
 //	/readyz       200 when it serves, 503 with the reason otherwise
-//	/debug/pprof  profiles, for operators
+//	/debug/pprof  profiles, for administrators
 //
-// more adds debug pages that belong to one server only; nil for nothing. They are for operators,
-// too.
-//
-// debugForAll opens the debug pages to every client that reaches the address.
+// more adds debug pages that belong to one server only; nil for nothing. They are for
+// administrators, too.
 func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux),
-	debugForAll bool) *http.Server {
+	who administrators) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -49,27 +47,55 @@ func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more fu
 	if more != nil {
 		more(debug)
 	}
-	if debugForAll {
-		mux.Handle("/debug/", debug)
-	} else {
-		mux.Handle("/debug/", forOperators(debug))
-	}
+	mux.Handle("/debug/", who.only(debug))
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 }
 
-// forOperators lets through clients on this machine, and clients that have shown a certificate of
-// the cluster's authority. A profile costs the server work, and holds parts of what it works on.
-func forOperators(pages http.Handler) http.Handler {
+// administrators are whom the debug pages are for: a profile costs the server work, and holds parts
+// of what it works on. With TLS they are the clients whose certificates have one of the names, else
+// those on this machine.
+type administrators struct {
+	all   bool
+	tls   bool
+	names []string
+}
+
+// only lets administrators through to pages.
+func (a administrators) only(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		known := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
-		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		if !known && (err != nil || !from.Addr().Unmap().IsLoopback()) {
-			http.Error(w, "debug pages are for this machine, or for clients with a certificate "+
-				"that --tls-ca has signed (see --http-debug)", http.StatusForbidden)
+		if refusal := a.refuse(r); refusal != "" {
+			http.Error(w, refusal, http.StatusForbidden)
 			return
 		}
 		pages.ServeHTTP(w, r)
 	})
+}
+
+// refuse says why a request is not an administrator's; "" if it is.
+func (a administrators) refuse(r *http.Request) string {
+	switch {
+	case a.all:
+		return ""
+	case !a.tls:
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !from.Addr().Unmap().IsLoopback() {
+			return "debug pages are for clients on this machine (see --http-debug)"
+		}
+		return ""
+	case len(a.names) == 0:
+		return "debug pages are for administrators, and this server knows none: start it with " +
+			"--tls-admin and the names of their certificates"
+	case r.TLS == nil || len(r.TLS.VerifiedChains) == 0:
+		return "debug pages are for administrators: show the certificate of one (--tls-admin)"
+	}
+	leaf := r.TLS.VerifiedChains[0][0]
+	if !slices.ContainsFunc(a.names, func(name string) bool {
+		return name == leaf.Subject.CommonName || slices.Contains(leaf.DNSNames, name)
+	}) {
+		return fmt.Sprintf("debug pages are for administrators, and the certificate of %q is none of "+
+			"theirs (--tls-admin)", leaf.Subject.CommonName)
+	}
+	return ""
 }
 
 func ignoreClosed(err error) error {

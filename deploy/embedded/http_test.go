@@ -3,6 +3,7 @@ package embedded
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -10,44 +11,48 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics and health are for every client that reaches the address; debug pages for this machine
-// and for known certificates.
-func TestDebugPagesAreForOperators(t *testing.T) {
-	server := serveHTTP(prometheus.NewRegistry(), func() (bool, string) { return true, "" },
-		func(mux *http.ServeMux) {
-			mux.HandleFunc("/debug/replicas", func(http.ResponseWriter, *http.Request) {})
-		}, false)
-	open := serveHTTP(prometheus.NewRegistry(), func() (bool, string) { return true, "" }, nil,
-		true)
-	r := httptest.NewRequest(http.MethodGet, "/debug/pprof/cmdline", nil)
-	r.RemoteAddr = "10.0.0.9:1234"
-	w := httptest.NewRecorder()
-	if open.Handler.ServeHTTP(w, r); w.Code != http.StatusOK {
-		t.Errorf("open to all: %d", w.Code)
+// Metrics and health are for every client that reaches the address; debug pages for administrators:
+// clients on this machine, or with TLS those with certain certificates.
+func TestDebugPagesAreForAdministrators(t *testing.T) {
+	const far, near = "10.0.0.9:1234", "127.0.0.1:1234"
+	shown := func(name string, dns ...string) *tls.ConnectionState {
+		return &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{
+			Subject: pkix.Name{CommonName: name}, DNSNames: dns}}}}
 	}
-	known := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{}}}
+	none := new(tls.ConnectionState)
+	named := administrators{tls: true, names: []string{"root", "ops.example"}}
 	for _, c := range []struct {
+		who        administrators
 		path, from string
 		tls        *tls.ConnectionState
 		want       int
 	}{
-		{"/metrics", "10.0.0.9:1234", nil, http.StatusOK},
-		{"/livez", "10.0.0.9:1234", nil, http.StatusOK},
-		{"/readyz", "10.0.0.9:1234", nil, http.StatusOK},
-		{"/debug/pprof/", "10.0.0.9:1234", nil, http.StatusForbidden},
-		{"/debug/pprof/cmdline", "10.0.0.9:1234", new(tls.ConnectionState), http.StatusForbidden},
-		{"/debug/replicas", "somewhere:1234", nil, http.StatusForbidden},
-		{"/debug/pprof/cmdline", "10.0.0.9:1234", known, http.StatusOK},
-		{"/debug/pprof/cmdline", "127.0.0.1:1234", nil, http.StatusOK},
-		{"/debug/replicas", "[::1]:1234", nil, http.StatusOK},
-		{"/debug/replicas", "[::ffff:127.0.0.1]:1234", nil, http.StatusOK},
+		{administrators{}, "/metrics", far, nil, http.StatusOK},
+		{administrators{}, "/livez", far, nil, http.StatusOK},
+		{administrators{}, "/readyz", far, nil, http.StatusOK},
+		{named, "/metrics", far, none, http.StatusOK},
+		{administrators{}, "/debug/pprof/", far, nil, http.StatusForbidden},
+		{administrators{}, "/debug/replicas", "somewhere:1234", nil, http.StatusForbidden},
+		{administrators{}, "/debug/pprof/cmdline", near, nil, http.StatusOK},
+		{administrators{}, "/debug/replicas", "[::1]:1234", nil, http.StatusOK},
+		{administrators{}, "/debug/replicas", "[::ffff:127.0.0.1]:1234", nil, http.StatusOK},
+		{administrators{all: true}, "/debug/pprof/cmdline", far, nil, http.StatusOK},
+		{administrators{tls: true}, "/debug/pprof/cmdline", near, shown("root"), http.StatusForbidden},
+		{named, "/debug/pprof/cmdline", near, none, http.StatusForbidden},
+		{named, "/debug/pprof/cmdline", near, shown("app"), http.StatusForbidden},
+		{named, "/debug/pprof/cmdline", far, shown("root"), http.StatusOK},
+		{named, "/debug/replicas", far, shown("x", "ops.example"), http.StatusOK},
 	} {
+		server := serveHTTP(prometheus.NewRegistry(), func() (bool, string) { return true, "" },
+			func(mux *http.ServeMux) {
+				mux.HandleFunc("/debug/replicas", func(http.ResponseWriter, *http.Request) {})
+			}, c.who)
 		r := httptest.NewRequest(http.MethodGet, c.path, nil)
 		r.RemoteAddr, r.TLS = c.from, c.tls
 		w := httptest.NewRecorder()
 		server.Handler.ServeHTTP(w, r)
 		if w.Code != c.want {
-			t.Errorf("%s from %s (%v): %d, want %d", c.path, c.from, c.tls != nil, w.Code, c.want)
+			t.Errorf("%+v: %s from %s: %d (%s), want %d", c.who, c.path, c.from, w.Code, w.Body, c.want)
 		}
 	}
 }

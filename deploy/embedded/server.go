@@ -134,7 +134,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		"roles", config.Roles)
 	if config.HTTP != "" {
 		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages,
-			config.HTTPDebugForAll)
+			administrators{config.HTTPDebugForAll, s.tls != nil, config.TLSAdmins})
 		pages.ErrorLog = slog.NewLogLogger(config.Logger.Handler(), slog.LevelInfo)
 		if s.http, err = startHTTP(config.HTTP, pages, s.listenHTTP); err != nil {
 			return nil, err
