@@ -265,40 +265,54 @@ func TestBatchServerAnswersAll(t *testing.T) {
 	})
 }
 
-func TestBatchServerBoundsStreams(t *testing.T) {
-	n := network{mem: memnet.New()}
-	serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll, MaxStreams: 2})
-	dialer := n.dialer(t, "c")
-	roundTrip := func(client uint64) (context.CancelFunc, byHand, error) {
-		stream, cancel := openConn(t, dialer, "s:1")
-		_ = stream.Send(&kvpb.BatchRequest{Hello: hello(client, 1),
-			Requests: []*kvpb.Request{request(1)}})
-		_, err := stream.Recv()
-		return cancel, stream, err
-	}
-	_, first, err := roundTrip(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err = roundTrip(2); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err = roundTrip(3); status.Code(err) != codes.ResourceExhausted {
-		t.Fatal(err)
-	}
-	_ = first.CloseSend()
-	if err := lastError(first); !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
-	// Its place is free once the server's handler has returned, which is a moment after the client
-	// has seen the end.
-	for client := uint64(4); ; client++ {
-		if _, _, err = roundTrip(client); err == nil {
-			break
-		} else if status.Code(err) != codes.ResourceExhausted {
-			t.Fatal(err)
+// A host that opens more streams than its share loses others of its own, and no other host does.
+func TestHostsShareStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := network{mem: memnet.New()}
+		const limit = 32
+		_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll, MaxStreams: limit})
+		open := func(dialer *Dialer, client uint64) byHand {
+			stream, cancel := openConn(t, dialer, "s:1")
+			t.Cleanup(cancel)
+			_ = stream.Send(&kvpb.BatchRequest{Hello: hello(client, 1),
+				Requests: []*kvpb.Request{request(1)}})
+			if _, err := stream.Recv(); err != nil {
+				t.Fatalf("client %d: %v", client, err)
+			}
+			return stream
 		}
-	}
+		other := open(n.dialer(t, "other"), 1)
+		greedy := n.dialer(t, "greedy")
+		var streams []byHand
+		for i := range 5 * limit {
+			streams = append(streams, open(greedy, uint64(2+i)))
+			synctest.Wait()
+			if held := server.places.Held(); held > limit/2+1 {
+				t.Fatalf("%d streams are held", held)
+			}
+		}
+		works := func(s byHand) error {
+			_ = s.Send(&kvpb.BatchRequest{Requests: []*kvpb.Request{request(2)}})
+			_, err := s.Recv()
+			return err
+		}
+		if err := works(other); err != nil {
+			t.Errorf("the other host's stream: %v", err)
+		}
+		working := 0
+		for _, s := range streams {
+			switch err := works(s); {
+			case err == nil:
+				working++
+			case status.Code(err) != codes.Unavailable:
+				t.Fatal(err)
+			}
+		}
+		if working < limit/2-1 || working > limit/2 {
+			t.Errorf("%d streams of the greedy host work", working)
+		}
+		open(n.dialer(t, "late"), 1000)
+	})
 }
 
 // A client that does not read its responses gets errors in place of large ones; what waits for it

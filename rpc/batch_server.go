@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
@@ -43,7 +44,8 @@ type BatchServerConfig struct {
 	// (default 32 MiB); beyond it the stream is not read. When responses alone reach it, further
 	// large ones are replaced by OVERLOADED.
 	MaxInFlightBytes int
-	// MaxStreams bounds the open streams (default 1024); more are refused with RESOURCE_EXHAUSTED.
+	// MaxStreams bounds the open streams (default 1024). Parties share them (package quota): one that
+	// has its share loses one of its own for each new one.
 	MaxStreams int
 	// Logger is nil for none, Registry nil for no metrics.
 	Logger   *slog.Logger
@@ -55,6 +57,7 @@ type BatchServerConfig struct {
 type BatchServer struct {
 	config  BatchServerConfig
 	clients *clients
+	places  *quota.Places
 	metrics *batchMetrics
 	open    openStreams
 	// behind counts the readers of all streams that were replaced and are not done; see handoff.
@@ -79,8 +82,16 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registry)}
+	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registry),
+		places: quota.NewPlaces(c.MaxStreams, grantedStreams)}
 }
+
+// grantedStreams is how many streams a party may have whatever its share.
+const grantedStreams = 8
+
+// errPlaceLost is what a stream hears that has lost its place to another one of its party.
+var errPlaceLost = status.Error(codes.Unavailable, "this server has ended the connection, because "+
+	"the same host, or the same certificate, has opened more than its share of them")
 
 // Gone says that a client has no stream open here, so that it waits for no answer to what it has
 // sent: it has ended, it was cut off, or it will open another stream, and send again what it still
@@ -93,7 +104,7 @@ func (s *BatchServer) ClientAddress(client uint64) string { return s.clients.add
 // serve serves a client's connection until it ends. first holds the client's hello, and perhaps
 // requests.
 func (s *BatchServer) serve(
-	ctx context.Context, conn *transport.Conn, first *kvpb.BatchRequest, address string,
+	ctx context.Context, conn *transport.Conn, first *kvpb.BatchRequest, address, party string,
 ) {
 	turn, err := s.admit(first.Hello)
 	if err != nil {
@@ -101,6 +112,10 @@ func (s *BatchServer) serve(
 		return
 	}
 	defer s.clients.close(turn)
+	defer s.places.Enter(party, func() {
+		s.metrics.placesLost.Inc()
+		conn.Interrupt(errPlaceLost)
+	}).Leave()
 	s.clients.cameFrom(turn, address)
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
@@ -151,7 +166,8 @@ func (s *BatchServer) admit(hello *kvpb.Hello) (*clientTurn, error) {
 	if err := s.checkHello(hello); err != nil {
 		return nil, err
 	}
-	return s.clients.open(hello, s.config.MaxStreams)
+	// Streams that have lost their place are there until they have ended.
+	return s.clients.open(hello, s.config.MaxStreams+max(s.config.MaxStreams/8, 1))
 }
 
 func (s *BatchServer) checkHello(hello *kvpb.Hello) error {

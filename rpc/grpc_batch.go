@@ -41,7 +41,7 @@ func (g *grpcBatch) Batch(stream kvpb.KV_BatchServer) error {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		g.clients.serve(stream.Context(), served, first, address)
+		g.clients.serve(stream.Context(), served, first, address, partyOfCall(stream.Context()))
 	}()
 	defer func() {
 		_ = conn.Close()

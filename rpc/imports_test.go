@@ -14,8 +14,9 @@ func TestImports(t *testing.T) {
 	const module = "github.com/tidemarkdb/tidemark/"
 	allowed := map[string][]string{
 		".": {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb",
-			module + "rpc/peerpb", module + "rpc/transport", module + "range/admission", module + "metric"},
-		"memnet": nil,
+			module + "rpc/peerpb", module + "rpc/transport", module + "rpc/quota",
+			module + "range/admission", module + "metric"},
+		"memnet": nil, "quota": nil,
 		"transport": {"google.golang.org/grpc/codes", "google.golang.org/grpc/credentials",
 			"google.golang.org/grpc/credentials/insecure", "google.golang.org/grpc/status",
 			"golang.org/x/net/http2", "golang.org/x/sys/unix"},

@@ -13,6 +13,7 @@ type batchMetrics struct {
 	batches    *metric.Counter
 	badReplies *metric.Counter
 	handoffs   *metric.Counter
+	placesLost *metric.Counter
 }
 
 func newBatchMetrics(r metric.Registry) *batchMetrics {
@@ -25,6 +26,9 @@ func newBatchMetrics(r metric.Registry) *batchMetrics {
 			"Messages in which requests were received.", nil)),
 		handoffs: register(r, metric.NewCounter("tidemark_rpc_slow_messages_total",
 			"Messages of clients whose work took so long that another goroutine read on.", nil)),
+		placesLost: register(r, metric.NewCounter("tidemark_rpc_streams_displaced_total",
+			"Streams of clients that were ended because their host or certificate has opened more than "+
+				"its share.", nil)),
 		badReplies: register(r, metric.NewCounter("tidemark_rpc_bad_replies_total",
 			"Responses dropped because they could not be encoded or belonged to no request. "+
 				"Not 0: a bug.", nil)),

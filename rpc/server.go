@@ -157,7 +157,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 			c.Refuse(status.Errorf(codes.InvalidArgument, "hello of a client: %v", err))
 			return
 		}
-		clients.serve(s.ctx, c, first, c.RemoteAddr().String())
+		clients.serve(s.ctx, c, first, c.RemoteAddr().String(), partyOfConn(c))
 	case helloPeer:
 		if err := s.peers.ofConn(c); err != nil {
 			c.Refuse(err)

@@ -1,0 +1,63 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/netip"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/tidemarkdb/tidemark/rpc/transport"
+)
+
+// A party is among whom a server shares what it has (package quota): the subject of a certificate
+// that was verified, or else a host. Whoever has one certificate, or one address, is one party,
+// however many processes that is.
+
+// partyOfConn is the party on the other side of a connection.
+func partyOfConn(c *transport.Conn) string { return party(c.TLS(), c.RemoteAddr()) }
+
+// partyOfCall is the party that makes a gRPC call.
+func partyOfCall(ctx context.Context) string {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	if info, ok := from.AuthInfo.(credentials.TLSInfo); ok {
+		return party(&info.State, from.Addr)
+	}
+	return party(nil, from.Addr)
+}
+
+// party names a party; state is nil without TLS.
+func party(state *tls.ConnectionState, address net.Addr) string {
+	if state != nil && len(state.VerifiedChains) > 0 {
+		return "certificate " + state.VerifiedChains[0][0].Subject.String()
+	}
+	return partyOfAddress(address)
+}
+
+// partyOfAddress is the host of an address; of IPv6 its network of 64 bits, all of which one host
+// may have.
+func partyOfAddress(address net.Addr) string {
+	if address == nil {
+		return ""
+	}
+	from, err := netip.ParseAddrPort(address.String())
+	if err != nil {
+		if host, _, err := net.SplitHostPort(address.String()); err == nil {
+			return host
+		}
+		return address.String()
+	}
+	ip := from.Addr().Unmap()
+	if ip.Is6() {
+		network, err := ip.WithZone("").Prefix(64)
+		if err == nil {
+			return network.String()
+		}
+	}
+	return ip.String()
+}

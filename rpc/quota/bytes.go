@@ -1,0 +1,48 @@
+package quota
+
+import "sync"
+
+// Bytes are a number of bytes of memory. Safe for concurrent use.
+type Bytes struct {
+	limit, granted int64
+
+	mu    sync.Mutex
+	total int64
+	held  map[string]int64
+}
+
+// NewBytes makes a number of bytes. Each party is granted some: these it may hold whatever its
+// share, as long as there are any.
+func NewBytes(limit, granted int64) *Bytes {
+	return &Bytes{limit: limit, granted: granted, held: make(map[string]int64)}
+}
+
+// Take takes n bytes for a party, and returns false if they are not to be had.
+func (b *Bytes) Take(of string, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	left := b.limit - b.total - n
+	if held := b.held[of] + n; left < 0 || held > b.granted && held > left {
+		return false
+	}
+	b.held[of] += n
+	b.total += n
+	return true
+}
+
+// Give gives bytes back that the party has taken.
+func (b *Bytes) Give(of string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.total -= n
+	if b.held[of] -= n; b.held[of] <= 0 {
+		delete(b.held, of)
+	}
+}
+
+// Held is how many bytes are held.
+func (b *Bytes) Held() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.total
+}

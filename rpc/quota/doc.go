@@ -1,0 +1,23 @@
+// Package quota shares what a server has, places and bytes, among the parties that want it: hosts,
+// or the holders of certificates. No party can take so much that another one gets nothing.
+//
+// # Shares
+//
+// A party may hold as much as is left for others: one party alone gets half of all, of two that
+// want everything each gets a third, of n each gets 1/(n+1) (dynamic thresholds with factor 1:
+// Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
+// A party that comes later finds room at once. A few are granted to everyone.
+//
+// # Places
+//
+// A connection or a stream is a place. A party that wants more than its share gets it, and loses
+// another one of its own, drawn by chance. So a program that opens thousands of connections takes
+// them from itself, and not from others on the same host: of a host's connections, nearly all that
+// are drawn are those of the program that has nearly all.
+//
+// # Bytes
+//
+// Bytes are refused, not taken from others: whoever wants them has to try again later.
+//
+// The package imports nothing of Tidemark.
+package quota
