@@ -44,6 +44,10 @@ type BatchServerConfig struct {
 	// (default 32 MiB); beyond it the stream is not read. When responses alone reach it, further
 	// large ones are replaced by OVERLOADED.
 	MaxInFlightBytes int
+	// MaxBytes bounds the memory of all requests without response, of all streams, and of messages
+	// that are being received (default 1 GiB). Parties share it (package quota); requests for which
+	// there is none get OVERLOADED, and large messages end their stream with RESOURCE_EXHAUSTED.
+	MaxBytes int64
 	// MaxStreams bounds the open streams (default 1024). Parties share them (package quota): one that
 	// has its share loses one of its own for each new one.
 	MaxStreams int
@@ -58,6 +62,7 @@ type BatchServer struct {
 	config  BatchServerConfig
 	clients *clients
 	places  *quota.Places
+	memory  *quota.Bytes
 	metrics *batchMetrics
 	open    openStreams
 	// behind counts the readers of all streams that were replaced and are not done; see handoff.
@@ -76,6 +81,9 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 	if c.MaxInFlightBytes <= 0 {
 		c.MaxInFlightBytes = 32 << 20
 	}
+	if c.MaxBytes <= 0 {
+		c.MaxBytes = 1 << 30
+	}
 	if c.MaxStreams <= 0 {
 		c.MaxStreams = 1024
 	}
@@ -83,11 +91,15 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registry),
-		places: quota.NewPlaces(c.MaxStreams, grantedStreams)}
+		places: quota.NewPlaces(c.MaxStreams, grantedStreams),
+		memory: quota.NewBytes(c.MaxBytes, grantedBytes)}
 }
 
-// grantedStreams is how many streams a party may have whatever its share.
-const grantedStreams = 8
+const (
+	// grantedStreams and grantedBytes are what a party may have whatever its share.
+	grantedStreams = 8
+	grantedBytes   = 1 << 20
+)
 
 // errPlaceLost is what a stream hears that has lost its place to another one of its party.
 var errPlaceLost = status.Error(codes.Unavailable, "this server has ended the connection, because "+
@@ -130,7 +142,10 @@ func (s *BatchServer) serve(
 		out:      newOutbox(),
 		room:     make(chan struct{}, 1),
 		inFlight: make(map[uint64]int),
+		memory:   credit{of: s.memory, party: party},
 	}
+	conn.SetBudget(&ss.memory)
+	defer ss.giveBack()
 	s.open.add(ss)
 	defer s.open.remove(ss)
 	ss.out.progress = ss.signalRoomLocked
@@ -203,9 +218,11 @@ type serverStream struct {
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
 
-	// Guarded by out.mu. inFlight maps the id of each request without response to its size in bytes.
+	// Guarded by out.mu. inFlight maps the id of each request without response to its size in
+	// memory, bytes is their sum, and memory what was taken for them.
 	inFlight map[uint64]int
 	bytes    int
+	memory   credit
 	// waiting is set while the reader waits for room.
 	waiting bool
 	// working is the reader that works on a message of several requests: the answers to them gather
@@ -253,10 +270,11 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 		if err != nil {
 			return err
 		}
-		batch, size = new(kvpb.BatchRequest), len(message)
+		batch = new(kvpb.BatchRequest)
 		if err := unmarshalOwned(message, batch); err != nil {
 			return status.Errorf(codes.InvalidArgument, "message of the client: %v", err)
 		}
+		size = decodedSize(message, batch)
 		if batch.Hello != nil {
 			return status.Error(codes.InvalidArgument,
 				"Hello again: only the first message of a stream may carry it")
@@ -265,10 +283,11 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 }
 
 // hand passes requests to Handle or Take, and returns what is left to do. They share the memory of a
-// message of so many bytes, which may have more than the requests: each counts for its part.
+// message, so many bytes, which may have more than the requests: each counts for its part.
 func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, err error) {
 	share := bytes / len(requests)
 	ss.out.mu.Lock()
+	before := ss.bytes
 	for _, r := range requests {
 		if _, ok := ss.inFlight[r.Id]; ok {
 			ss.out.mu.Unlock()
@@ -277,6 +296,19 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 		size := max(r.SizeVT(), share)
 		ss.inFlight[r.Id] = size
 		ss.bytes += size
+	}
+	if !ss.memory.cover(ss.bytes) {
+		for _, r := range requests {
+			ss.inFlight[r.Id] = 0
+		}
+		ss.bytes = before
+		ss.out.mu.Unlock()
+		ss.server.metrics.overloaded.Add(float64(len(requests)))
+		for _, r := range requests {
+			ss.reply(errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, "this server has no memory for more "+
+				"requests, or has given this client's host its share; try again more slowly"))
+		}
+		return nil, nil
 	}
 	ss.out.mu.Unlock()
 	ss.server.metrics.requests.Add(float64(len(requests)))
@@ -328,6 +360,7 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 	}
 	delete(ss.inFlight, r.Id)
 	ss.bytes -= requestSize
+	ss.memory.uncover(ss.bytes)
 	if size >= largeRecord && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes &&
 		ss.out.mu.bytes > 0 {
 		// Only reads have large responses, so it is as if this one had not run.
@@ -440,6 +473,14 @@ func (ss *serverStream) signalRoomLocked() {
 		default:
 		}
 	}
+}
+
+// giveBack gives back all the memory of a stream that is over.
+func (ss *serverStream) giveBack() {
+	ss.conn.GiveBack()
+	ss.out.mu.Lock()
+	defer ss.out.mu.Unlock()
+	ss.memory.close()
 }
 
 func errorResponse(id uint64, code kvpb.ErrorCode, message string) *kvpb.Response {

@@ -104,6 +104,22 @@ func checkParts(b []byte, m proto.Message) error {
 	return err
 }
 
+// partBytes is about how much memory a part takes, beside its content.
+const partBytes = 128
+
+// decodedSize is about how much memory a message of the data path takes when it is decoded. b is
+// its encoding, which has been checked. Up to smallMessage its parts are not counted.
+func decodedSize(b []byte, m proto.Message) int {
+	if len(b) <= smallMessage {
+		return len(b)
+	}
+	parts, _ := shapes[m.ProtoReflect().Descriptor().FullName()].count(b, maxMessageParts)
+	return len(b) + parts*partBytes
+}
+
+// smallMessage has some fifty empty parts at the most.
+const smallMessage = 128
+
 // count counts the parts of an encoded message, up to a little more than limit. What is no valid
 // encoding is refused: decoding takes some of it for valid (field numbers beyond 32 bits, for one),
 // and would go on where counting could not.

@@ -14,6 +14,7 @@ type batchMetrics struct {
 	badReplies *metric.Counter
 	handoffs   *metric.Counter
 	placesLost *metric.Counter
+	overloaded *metric.Counter
 }
 
 func newBatchMetrics(r metric.Registry) *batchMetrics {
@@ -29,9 +30,26 @@ func newBatchMetrics(r metric.Registry) *batchMetrics {
 		placesLost: register(r, metric.NewCounter("tidemark_rpc_streams_displaced_total",
 			"Streams of clients that were ended because their host or certificate has opened more than "+
 				"its share.", nil)),
+		overloaded: register(r, metric.NewCounter("tidemark_rpc_requests_without_memory_total",
+			"Requests of clients that were refused because there was no memory for them.", nil)),
 		badReplies: register(r, metric.NewCounter("tidemark_rpc_bad_replies_total",
 			"Responses dropped because they could not be encoded or belonged to no request. "+
 				"Not 0: a bug.", nil)),
+	}
+}
+
+// doorMetrics are those of a Server's connections.
+type doorMetrics struct{ placesLost, inboundClosed, refused *metric.Counter }
+
+func newDoorMetrics(r metric.Registry) *doorMetrics {
+	return &doorMetrics{
+		placesLost: register(r, metric.NewCounter("tidemark_rpc_connections_displaced_total",
+			"Connections that were closed because their host has opened more than its share.", nil)),
+		inboundClosed: register(r, metric.NewCounter("tidemark_rpc_connections_overfull_total",
+			"Connections of gRPC that were closed because all together had brought too many bytes of "+
+				"messages that were not complete, and they the most.", nil)),
+		refused: register(r, metric.NewCounter("tidemark_rpc_strangers_refused_total",
+			"Connections and calls for servers that came from somewhere else.", nil)),
 	}
 }
 

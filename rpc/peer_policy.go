@@ -70,6 +70,9 @@ func (p *PeerPolicy) judge(state *tls.ConnectionState, proved bool) error {
 		"here by nothing: start this server with TLS or --secret-file")
 }
 
+// open says that whoever says so is taken for a server.
+func (p *PeerPolicy) open() bool { return p == nil || p.Open }
+
 // ofConn judges a connection of package transport.
 func (p *PeerPolicy) ofConn(c *transport.Conn) error {
 	if p == nil {
@@ -83,18 +86,22 @@ func (p *PeerPolicy) ofCall(ctx context.Context, method string) error {
 	if p == nil || !forServers(method) {
 		return nil
 	}
-	from, _ := peer.FromContext(ctx)
-	var state *tls.ConnectionState
-	proved := false
-	if from != nil {
-		switch info := from.AuthInfo.(type) {
-		case credentials.TLSInfo:
-			state = &info.State
-		case transport.ProvedInfo:
-			proved = true
-		}
+	var info credentials.AuthInfo
+	if from, ok := peer.FromContext(ctx); ok {
+		info = from.AuthInfo
 	}
-	return p.judge(state, proved)
+	return p.ofInfo(info)
+}
+
+// ofInfo judges by what the handshake of a gRPC connection has shown.
+func (p *PeerPolicy) ofInfo(info credentials.AuthInfo) error {
+	switch info := info.(type) {
+	case credentials.TLSInfo:
+		return p.judge(&info.State, false)
+	case transport.ProvedInfo:
+		return p.judge(nil, true)
+	}
+	return p.judge(nil, false)
 }
 
 // guard has gRPC ask the policy before each call.

@@ -14,8 +14,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
@@ -25,6 +27,14 @@ type ServerConfig struct {
 	TLS *tls.Config
 	// Peers says who is taken for a server of the cluster; nil: whoever says so.
 	Peers *PeerPolicy
+	// MaxConnections bounds the connections of all but servers (default 4096). Hosts share them
+	// (package quota): one that has its share loses one of its own for each new one.
+	MaxConnections int
+	// MaxInbound bounds the bytes of messages of gRPC that are not complete, of all but servers
+	// (default 256 MiB). Beyond it the connection with most of them is closed.
+	MaxInbound int64
+	// Registry is nil for no metrics.
+	Registry metric.Registry
 }
 
 // Server answers at one address: to gRPC, and to the connections of clients and peers (package
@@ -32,6 +42,9 @@ type ServerConfig struct {
 type Server struct {
 	grpc  *grpc.Server
 	peers *PeerPolicy
+	// places are those of connections.
+	places  *quota.Places
+	metrics *doorMetrics
 	// ctx ends with Stop.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -62,8 +75,18 @@ func NewServer(c ServerConfig) *Server {
 	if c.Peers != nil {
 		secret = c.Peers.Secret
 	}
-	s.grpc = grpc.NewServer(append(serverOptions(transport.Credentials(c.TLS, secret, s.take)),
-		c.Peers.guard()...)...)
+	s.metrics = newDoorMetrics(c.Registry)
+	if c.MaxConnections <= 0 {
+		c.MaxConnections = maxConnections
+	}
+	if c.MaxInbound <= 0 {
+		c.MaxInbound = maxInbound
+	}
+	s.places = quota.NewPlaces(c.MaxConnections, grantedConnections)
+	in := newInbound(c.MaxInbound, s.metrics.inboundClosed.Inc)
+	doors := doorCredentials{transport.Credentials(c.TLS, secret, s.take), c.Peers, in}
+	options := append(serverOptions(doors), grpc.StatsHandler(in))
+	s.grpc = grpc.NewServer(append(options, c.Peers.guard()...)...)
 	peerpb.RegisterPeerServer(s.grpc, &snapshotServer{server: s})
 	return s
 }
@@ -96,7 +119,9 @@ func (s *Server) realm(name string) *PeerTransport {
 }
 
 // Serve answers at the listener until Stop. It closes the listener.
-func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+func (s *Server) Serve(l net.Listener) error {
+	return s.grpc.Serve(&sharedListener{l, s.places, s.metrics.placesLost.Inc})
+}
 
 // Stop ends all connections, and waits until nothing serves them any more. It may be called again.
 func (s *Server) Stop() {
@@ -160,8 +185,12 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 		clients.serve(s.ctx, c, first, c.RemoteAddr().String(), partyOfConn(c))
 	case helloPeer:
 		if err := s.peers.ofConn(c); err != nil {
+			s.metrics.refused.Inc()
 			c.Refuse(err)
 			return
+		}
+		if !s.peers.open() {
+			exempt(c.Raw())
 		}
 		id, err := parseIdentity(hello[1:])
 		if err != nil {

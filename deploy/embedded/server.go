@@ -187,7 +187,8 @@ func (s *Server) run(start func(context.Context) error) {
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server = s
-	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers})
+	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers,
+		Registry: prom.Registry(s.config.Registry)})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Take: s.services.take, Cluster: s.cluster.Load, Logger: s.config.Logger,
 		Registry: prom.Registry(s.config.Registry),

@@ -112,7 +112,7 @@ func (p plainCredentials) ServerHandshake(
 
 // begins reads the hello, with the proof if the opener gives one.
 func begins(c *Conn, secret Secret) (hello []byte, err error) {
-	content, control, err := readFrame(c.reader)
+	content, control, err := readFrame(c.reader, nil)
 	switch {
 	case err == nil && control && content[0] == controlHello:
 		return content[1:], nil

@@ -23,6 +23,9 @@ type Conn struct {
 	// seal and tls are nil without TLS.
 	seal *seal
 	tls  *tls.Conn
+	// budget is nil without limit; taken is what the latest message has of it.
+	budget Budget
+	taken  int64
 	// proved: the opener knows the cluster's secret.
 	proved bool
 	reader *bufio.Reader
@@ -64,6 +67,9 @@ func Pipe() (*Conn, *Conn) {
 // RemoteAddr is where the other side is.
 func (c *Conn) RemoteAddr() net.Addr { return c.socket.RemoteAddr() }
 
+// Raw is the connection as it was accepted or dialed.
+func (c *Conn) Raw() net.Conn { return c.socket.Conn }
+
 // TLS is what was negotiated, with the certificates that the other side has shown; nil without TLS.
 func (c *Conn) TLS() *tls.ConnectionState {
 	if c.tls == nil {
@@ -71,6 +77,39 @@ func (c *Conn) TLS() *tls.ConnectionState {
 	}
 	state := c.tls.ConnectionState()
 	return &state
+}
+
+// Budget is memory that connections share.
+type Budget interface {
+	// Take takes so many bytes, and returns false if they are not to be had.
+	Take(n int64) bool
+	// Give gives them back.
+	Give(n int64)
+}
+
+// SetBudget has the messages that are received take their memory from a budget, but for small ones.
+// What the latest one has is given back by the next call of Receive, and by GiveBack. It is called
+// by the goroutine that receives.
+func (c *Conn) SetBudget(b Budget) { c.budget = b }
+
+// GiveBack gives back what the latest message has of the budget. It is called by the goroutine that
+// has received.
+func (c *Conn) GiveBack() {
+	if c.taken > 0 {
+		c.budget.Give(c.taken)
+		c.taken = 0
+	}
+}
+
+func (c *Conn) takeBytes(n int) bool {
+	if c.budget == nil {
+		return true
+	}
+	if !c.budget.Take(int64(n)) {
+		return false
+	}
+	c.taken += int64(n)
+	return true
 }
 
 // Watch breaks the connection when the other side is silent for limit. It calls idle when a
@@ -85,7 +124,7 @@ func (c *Conn) LimitUnacknowledged(d time.Duration) { c.socket.limitUnacknowledg
 // connection.
 func (c *Conn) AwaitAccepted() error {
 	for {
-		content, control, err := readFrame(c.reader)
+		content, control, err := readFrame(c.reader, nil)
 		switch {
 		case err != nil && c.ended.Load() == nil:
 			return status.Errorf(codes.Unavailable, "error reading server preface: %v", err)
@@ -110,8 +149,9 @@ func (c *Conn) AwaitAccepted() error {
 // nothing more to say, and listens. Any other error is the end, and a gRPC status: with the reason
 // that the other side has given, or UNAVAILABLE.
 func (c *Conn) Receive() ([]byte, error) {
+	c.GiveBack()
 	for {
-		content, control, err := readFrame(c.reader)
+		content, control, err := readFrame(c.reader, c.takeBytes)
 		if err != nil {
 			return nil, c.broken(err)
 		}
@@ -140,6 +180,9 @@ func (c *Conn) broken(err error) error {
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return status.Error(codes.Unavailable, "error reading from server: EOF")
+	}
+	if errors.Is(err, errNoMemory) {
+		return err
 	}
 	return status.Error(codes.Unavailable, err.Error())
 }

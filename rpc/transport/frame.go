@@ -66,8 +66,9 @@ func reasonOf(content []byte) *status.Status {
 	return status.New(codes.Code(content[0]), string(content[1:]))
 }
 
-// readFrame reads a frame. The bytes are the caller's.
-func readFrame(r *bufio.Reader) (content []byte, control bool, err error) {
+// readFrame reads a frame. The bytes are the caller's. take is asked for the memory of all but small
+// ones, as their bytes come; nil: it is there.
+func readFrame(r *bufio.Reader, take func(n int) bool) (content []byte, control bool, err error) {
 	length, err := r.Peek(headerBytes)
 	if err != nil {
 		return nil, false, endOfFrames(err, len(length))
@@ -85,7 +86,10 @@ func readFrame(r *bufio.Reader) (content []byte, control bool, err error) {
 	if _, err := r.Discard(headerBytes); err != nil {
 		return nil, control, err
 	}
-	content, err = readContent(r, int(size))
+	if size <= smallFrame {
+		take = nil
+	}
+	content, err = readContent(r, int(size), take)
 	if err == nil && control && size == 0 {
 		err = errors.New("a control frame without content")
 	}
@@ -100,13 +104,29 @@ func endOfFrames(err error, have int) error {
 	return err
 }
 
+// smallFrame is the size up to which the memory of a frame is not asked for: a connection has
+// buffers of that size anyway.
+const smallFrame = bufferBytes
+
+// errNoMemory ends a connection whose message finds no memory.
+var errNoMemory = status.Error(codes.ResourceExhausted, "too many bytes of requests are on their "+
+	"way to this server, or of this host; send fewer at a time")
+
 // readContent does not believe a size before the bytes are there.
-func readContent(r io.Reader, size int) ([]byte, error) {
-	content := make([]byte, min(size, 1<<20))
+func readContent(r io.Reader, size int, take func(n int) bool) ([]byte, error) {
+	first := min(size, 1<<20)
+	if take != nil && !take(first) {
+		return nil, errNoMemory
+	}
+	content := make([]byte, first)
 	_, err := io.ReadFull(r, content)
 	for err == nil && len(content) < size {
 		have := len(content)
-		content = append(content, make([]byte, min(size-have, have))...)
+		more := min(size-have, have)
+		if take != nil && !take(more) {
+			return nil, errNoMemory
+		}
+		content = append(content, make([]byte, more)...)
 		_, err = io.ReadFull(r, content[have:])
 	}
 	if errors.Is(err, io.EOF) {

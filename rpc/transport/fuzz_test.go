@@ -18,7 +18,7 @@ func FuzzFrames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := bufio.NewReaderSize(bytes.NewReader(data), bufferBytes)
 		for total := 0; ; {
-			content, control, err := readFrame(r)
+			content, control, err := readFrame(r, nil)
 			if err != nil {
 				return
 			}

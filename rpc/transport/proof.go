@@ -80,7 +80,7 @@ func (c *Conn) demand(secret Secret, content []byte) (hello []byte, err error) {
 		append(acceptor, secret.code("acceptor", opener, acceptor, hello)...)); err != nil {
 		return nil, err
 	}
-	answer, control, err := readFrame(c.reader)
+	answer, control, err := readFrame(c.reader, nil)
 	switch {
 	case err != nil:
 		return nil, err
@@ -108,7 +108,7 @@ func (c *Conn) prove(secret Secret, hello []byte) error {
 	if err := c.finish(); err != nil {
 		return err
 	}
-	answer, control, err := readFrame(c.reader)
+	answer, control, err := readFrame(c.reader, nil)
 	switch {
 	case err != nil:
 		return status.Errorf(codes.Unavailable, "error reading server preface: %v", err)

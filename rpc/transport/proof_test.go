@@ -139,7 +139,7 @@ func TestAProofIsGoodOnce(t *testing.T) {
 			if err := c.finish(); err != nil {
 				t.Fatal(err)
 			}
-			answer, _, err := readFrame(c.reader)
+			answer, _, err := readFrame(c.reader, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +200,7 @@ func TestASecretDoesNotGoToStrangers(t *testing.T) {
 	go func() {
 		c := newConn(newSocket(other), nil, nil)
 		_, _ = io.ReadFull(c.reader, make([]byte, len(preface)))
-		_, _, _ = readFrame(c.reader)
+		_, _, _ = readFrame(c.reader, nil)
 		_ = c.sendControl(controlChallenge, make([]byte, numberBytes+codeBytes))
 	}()
 	err := newConn(newSocket(one), nil, nil).prove(ours, []byte("hello"))

@@ -22,9 +22,9 @@ type socket struct {
 
 func newSocket(conn net.Conn) *socket { return &socket{Conn: conn, raw: rawConn(conn)} }
 
-// rawConn gives access to the file descriptor of a TCP connection, and nil for any other.
+// rawConn gives access to the file descriptor of a connection that has one, and nil for any other.
 func rawConn(conn net.Conn) syscall.RawConn {
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp, ok := conn.(syscall.Conn); ok {
 		if raw, err := tcp.SyscallConn(); err == nil {
 			return raw
 		}
