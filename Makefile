@@ -8,7 +8,7 @@ TOOL     := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
-.PHONY: sim sim-soak sim-shrink planted generate check-generated clean
+.PHONY: sim sim-soak sim-shrink planted hostile generate check-generated clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -92,6 +92,11 @@ planted: ## see that the simulated cluster notices each planted bug: PLANTED="on
 nemesis: build ## break real processes by a random schedule: MINUTES=10 SEED=1 (NEMESIS_FLAGS)
 	GO="$(GO)" bench/proof/nemesis/run.sh -duration $(call given,MINUTES,10)m \
 		$(if $(call given,SEED),-seed $(SEED)) $(NEMESIS_FLAGS)
+
+hostile: build ## have hostile clients abuse real servers: MINUTES=10 SEED=1 TLS=1 (HOSTILE_FLAGS)
+	$(GO) build -o bin/hostile ./bench/proof/hostile
+	bin/hostile -duration $(call given,MINUTES,10)m $(if $(call given,SEED),-seed $(SEED)) \
+		$(if $(TLS),-tls) $(HOSTILE_FLAGS)
 
 GENERATED ?= .
 generate: ## generate the protobuf code again

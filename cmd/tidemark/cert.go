@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/certs"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/deploy/certs"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 

@@ -60,6 +60,7 @@ var may = []struct {
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
 	// The one place that wires the parts together.
+	{"deploy/certs", nil},
 	{"deploy/embedded/...", []string{"hlc", "metric/...", "rpc/...", "range/...", "txn/...",
 		"placement/...", "deploy/embedded/..."}},
 
@@ -76,9 +77,9 @@ var may = []struct {
 		"deploy/embedded"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
 	{"bench/...", []string{"bench/...", "kv", "kv/kvprom", "hlc", "rpc/...", "range/engine",
-		"range/keys", "deploy/embedded"}},
+		"range/keys", "deploy/certs", "deploy/embedded"}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/kvprom", "hlc", "rpc",
-		"range/keys", "deploy/embedded"}},
+		"range/keys", "deploy/certs", "deploy/embedded"}},
 }
 
 var ground = []string{

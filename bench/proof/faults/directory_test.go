@@ -68,7 +68,7 @@ func (e *environment) imposter(name, dir string, like *Server) *Server {
 	return &Server{
 		Name: name, Dir: dir, Listen: addresses[0], HTTP: addresses[1], Roles: like.Roles,
 		Core:   like.Core,
-		binary: like.binary, log: filepath.Join(e.dir, name+".log"),
+		binary: like.binary, secret: like.secret, log: filepath.Join(e.dir, name+".log"),
 	}
 }
 

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/hostile/honest"
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// cluster is three servers, each core and data node.
+type cluster struct {
+	o               options
+	files           files
+	addresses, http []string
+	processes       []*process.Process
+	// most is the most memory that a server had resident.
+	most int64
+}
+
+func newCluster(o options, f files) (*cluster, error) {
+	addresses, err := process.FreeAddresses(6)
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{o: o, files: f, addresses: addresses[:3], http: addresses[3:]}, nil
+}
+
+// start starts the servers.
+func (c *cluster) start() error {
+	c.processes = nil
+	for i, address := range c.addresses {
+		name := "server" + strconv.Itoa(i+1)
+		args := []string{"start", "--dir", filepath.Join(c.o.dir, name), "--listen", address, "--core",
+			strings.Join(c.addresses, ","), "--http", c.http[i]}
+		if c.o.secure {
+			args = append(args, "--tls-cert", c.files.server.Cert, "--tls-key", c.files.server.Key,
+				"--tls-ca", c.files.clientCA.Cert, "--tls-peer-ca", c.files.serverCA.Cert)
+		} else {
+			args = append(args, "--secret-file", c.files.secret)
+		}
+		p, err := process.Start(process.Config{Name: name, Path: c.o.binary, Args: args,
+			Log: logOf(c.o.dir, name)})
+		if err != nil {
+			return err
+		}
+		c.processes = append(c.processes, p)
+	}
+	return nil
+}
+
+// open opens a client, and waits until the cluster is ready.
+func (c *cluster) open(ctx context.Context, config *tls.Config) (*kv.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		client, err := kv.Open(ctx, c.addresses, kv.TLS(config))
+		if err == nil {
+			var status kv.Status
+			if status, err = client.Status(ctx); err == nil && status.Ready {
+				return client, nil
+			}
+			_ = client.Close()
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("the servers are not ready: %w", err)
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// check says whether all servers run, with no more memory than they may have.
+func (c *cluster) check(memory int64) error {
+	for _, p := range c.processes {
+		if !p.Running() {
+			return fmt.Errorf("%s has ended with exit code %d: %s", p.Name(), p.ExitCode(), p.LogTail(4000))
+		}
+		if has := resident(p); has > memory {
+			return fmt.Errorf("%s has %d MiB of memory, more than %d MiB", p.Name(), has>>20, memory>>20)
+		}
+	}
+	return nil
+}
+
+// memory says how much memory servers have.
+func (c *cluster) memory() string {
+	var all []string
+	for _, p := range c.processes {
+		has := resident(p)
+		c.most = max(c.most, has)
+		all = append(all, fmt.Sprintf("%d", has>>20))
+	}
+	return strings.Join(all, ", ") + " MiB"
+}
+
+// resident is the memory of a process, as Linux tells it; 0 if it does not.
+func resident(p *process.Process) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID()))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}
+
+// restartAndVerify restarts all servers and looks for what was acknowledged.
+func (c *cluster) restartAndVerify(ctx context.Context, load *honest.Load,
+	config *tls.Config) error {
+	for _, p := range c.processes {
+		if err := p.Stop(time.Minute); err != nil {
+			return fmt.Errorf("stop: %w", err)
+		}
+	}
+	if err := c.start(); err != nil {
+		return err
+	}
+	client, err := c.open(ctx, config)
+	if err != nil {
+		return err
+	}
+	verifying, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return errors.Join(load.Verify(verifying, client.Keyspace("honest")), client.Close())
+}
+
+// kill ends what runs.
+func (c *cluster) kill() {
+	for _, p := range c.processes {
+		_ = p.Kill()
+	}
+}
