@@ -9,6 +9,7 @@ TOOL     := $(GO) tool -modfile=.ci/tools.mod
 .DEFAULT_GOAL := help
 .PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
 .PHONY: sim sim-soak sim-shrink planted hostile generate check-generated clean
+.PHONY: helm-check
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -111,6 +112,19 @@ check-generated: ## see that the committed protobuf code is what `make generate`
 	for f in $$( (cd "$$dir" && find . -name '*.pb.go'; \
 		cd "$(CURDIR)" && find . -name '*.pb.go') | sort -u); do \
 		cmp "$$dir/$$f" "$$f" || { echo "run make generate"; exit 1; }; \
+	done
+
+# The chart's checks are a module of their own; they need the program, for its flags.
+helm-check: ## lint and render the Helm chart, check its objects, and start its command lines
+	CGO_ENABLED=0 $(GO) build -o $(BIN) ./cmd/tidemark
+	cd deploy/helm && $(GO) vet . && $(GO) test -count 1 -timeout 10m .
+
+helm-files: ## copy the rules and dashboards of deploy/monitoring into the Helm chart
+	@for kind in rules/*.yaml dashboards/*.json; do \
+		to=deploy/helm/tidemark/files/$${kind%%/*}; rm -rf $$to; \
+		for f in deploy/monitoring/$$kind; do \
+			[ ! -e "$$f" ] || { mkdir -p $$to && cp "$$f" $$to/; }; \
+		done; \
 	done
 
 clean: ## remove what was built
