@@ -63,6 +63,8 @@ var may = []struct {
 	{"deploy/certs", nil},
 	{"deploy/embedded/...", []string{"hlc", "metric/...", "rpc/...", "range/...", "txn/...",
 		"placement/...", "deploy/embedded/..."}},
+	// Dashboards and alert rules. They know metrics by name only.
+	{"deploy/monitoring/...", []string{"deploy/monitoring"}},
 
 	{"bench", nil},
 	{"bench/proof/process", nil},

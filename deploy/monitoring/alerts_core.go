@@ -1,0 +1,59 @@
+package monitoring
+
+import "time"
+
+var coreAlerts = []Alert{
+	{
+		Name:     "TidemarkCoreWithoutLeader",
+		Expr:     `sum by (job) (tidemark_placement_store_leader) == 0`,
+		For:      time.Minute,
+		Severity: Critical,
+		Summary:  "The core of {{ $labels.job }} has no leader.",
+		Description: `Data is served, but keyspaces cannot be created or dropped, and nodes that
+			restart may not join. Start the core servers that are missing, until a majority of the --core
+			list runs; the network between them has to work.`,
+	},
+	{
+		Name: "TidemarkNodesDown",
+		Expr: `
+			(tidemark_placement_nodes - tidemark_placement_nodes_alive > 0)
+			and on (job, instance, server) tidemark_placement_store_leader == 1`,
+		For:      2 * time.Minute,
+		Severity: Critical,
+		Summary:  "{{ $value }} data nodes of {{ $labels.job }} are down.",
+		Description: `Their partitions have fewer replicas than they should. tidemark nodes says
+			which ones; start them again.`,
+	},
+	{
+		Name: "TidemarkHeartbeatsFail",
+		Expr: `
+			sum by (job, instance, server) (rate(tidemark_node_heartbeats_failed_total[5m])) > 0.05`,
+		For:      5 * time.Minute,
+		Severity: Warning,
+		Summary:  "{{ $labels.instance }} does not reach the core.",
+		Description: `It serves what it has, and learns nothing new. See whether the core has a
+			leader, and whether this server reaches all addresses of --core.`,
+	},
+	{
+		Name: "TidemarkCoreSlow",
+		Expr: `
+			histogram_quantile(0.99,
+			  sum by (job, le) (rate(tidemark_placement_store_command_seconds_bucket[10m]))) > 1`,
+		For:      10 * time.Minute,
+		Severity: Warning,
+		Summary:  "The slowest hundredth of the core's commands takes {{ $value | humanizeDuration }}.",
+		Description: `Look at the disks of core servers, and give them machines without other work
+			if nodes keep them busy.`,
+	},
+	{
+		Name: "TidemarkCoreOverloaded",
+		Expr: `
+			sum by (job, instance, server)
+			  (increase(tidemark_placement_store_overloaded_total[10m])) > 0`,
+		For:      5 * time.Minute,
+		Severity: Warning,
+		Summary:  "The core refuses commands because too many wait, on {{ $labels.instance }}.",
+		Description: `Find what asks so much of it: keyspaces created in a loop, or nodes that
+			register again and again. Then its disk.`,
+	},
+}

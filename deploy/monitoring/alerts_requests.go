@@ -1,0 +1,78 @@
+package monitoring
+
+import "time"
+
+var requestAlerts = []Alert{
+	{
+		Name: "TidemarkRequestsFail",
+		Expr: `
+			sum by (job) (rate(tidemark_replica_commands_total{` +
+			`outcome=~"no_quorum|node_unhealthy|clock_skew|deadline_exceeded|corruption|replica_damaged"` +
+			`}[5m]))
+			/ sum by (job) (rate(tidemark_replica_commands_total[5m])) > 0.01`,
+		For:      5 * time.Minute,
+		Severity: Critical,
+		Summary:  "{{ $value | humanizePercentage }} of the requests to {{ $labels.job }} fail.",
+		Description: `The dashboard of partitions shows them by outcome. Other alerts usually say why:
+			nodes that are down, clocks, damaged replicas.`,
+	},
+	{
+		Name: "TidemarkRequestsOverloaded",
+		Expr: `
+			sum by (job, instance, server)
+			  (rate(tidemark_replica_commands_total{outcome="overloaded"}[5m]))
+			/ sum by (job, instance, server) (rate(tidemark_replica_commands_total[5m])) > 0.01`,
+		For:      5 * time.Minute,
+		Severity: Warning,
+		Summary: "{{ $labels.instance }} refuses {{ $value | humanizePercentage }} of its requests as " +
+			"overloaded.",
+		Description: `Clients send them again, later. See which is short: the disk of the log
+			(tidemark_raftlog_pending_bytes), the processor, or one partition that gets everything.`,
+	},
+	{
+		Name: "TidemarkRequestsWithoutMemory",
+		Expr: `
+			sum by (job, instance, server)
+			  (increase(tidemark_rpc_requests_without_memory_total[10m])) > 10`,
+		For:      5 * time.Minute,
+		Severity: Warning,
+		Summary:  "{{ $labels.instance }} has no memory for requests of clients.",
+		Description: `Clients have more unanswered requests, or larger ones, than their share of
+			1 GiB. Let them send less at once, or use more hosts.`,
+	},
+	{
+		Name: "TidemarkLogSyncSlow",
+		Expr: `
+			histogram_quantile(0.99, sum by (job, instance, server, le)
+			  (rate(tidemark_raftlog_sync_seconds_bucket{part="node"}[5m]))) > 0.1`,
+		For:      10 * time.Minute,
+		Severity: Warning,
+		Summary: "The slowest hundredth of log syncs on {{ $labels.instance }} takes " +
+			"{{ $value | humanizeDuration }}.",
+		Description: `Every write waits for them. Something else uses the disk, or it is too slow:
+			put node/log on a faster one.`,
+	},
+	{
+		Name: "TidemarkApplySlow",
+		Expr: `
+			histogram_quantile(0.99, sum by (job, instance, server, le)
+			  (rate(tidemark_replica_apply_seconds_bucket[5m]))) > 0.25`,
+		For:      10 * time.Minute,
+		Severity: Warning,
+		Summary: "The slowest hundredth of applies on {{ $labels.instance }} takes " +
+			"{{ $value | humanizeDuration }}.",
+		Description: `Writes are answered after they are applied. Look at the processor of the
+			machine, at write stalls, and at the disk of node/state.`,
+	},
+	{
+		Name: "TidemarkLogBacklog",
+		Expr: `
+			max by (job, instance, server)
+			  (tidemark_raftlog_pending_bytes{part="node"}) > 128 * 1024 ^ 2`,
+		For:      2 * time.Minute,
+		Severity: Warning,
+		Summary:  "{{ $value | humanize1024 }}B wait for the log's disk on {{ $labels.instance }}.",
+		Description: `Above 256 MiB writes are refused as overloaded. The disk of node/log stands
+			still or is too slow for what is written.`,
+	},
+}

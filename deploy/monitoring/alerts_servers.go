@@ -1,0 +1,80 @@
+package monitoring
+
+import "time"
+
+var serverAlerts = []Alert{
+	{
+		Name:     "TidemarkServerDown",
+		Expr:     `up{job=~".*tidemark.*"} == 0`,
+		For:      2 * time.Minute,
+		Severity: Critical,
+		Summary:  "{{ $labels.instance }} does not answer Prometheus.",
+		Description: `See whether the process runs and the machine can be reached; start it again with
+			the same directory. Its partitions go on while a majority of their replicas does; a second
+			loss may stop some.`,
+	},
+	{
+		Name: "TidemarkServerNotStarted",
+		Expr: `
+			up{job=~".*tidemark.*"} == 1
+			unless on (job, instance) tidemark_placement_store_leader
+			unless on (job, instance) tidemark_node_unfit`,
+		For:      5 * time.Minute,
+		Severity: Critical,
+		Summary:  "{{ $labels.instance }} runs, and is neither a node nor a member of the core yet.",
+		Description: `Ask its /readyz what it waits for: usually other servers of the --core list,
+			free disk space, or a directory that is not its own.`,
+	},
+	{
+		Name: "TidemarkServerRestarts",
+		Expr: `
+			changes(process_start_time_seconds[1h]) > 2
+			and on (job, instance) tidemark_build_info`,
+		Severity:    Warning,
+		Summary:     "{{ $labels.instance }} has restarted {{ $value }} times within an hour.",
+		Description: `Read the end of its log before each start, and the kernel's log for kills.`,
+	},
+	{
+		Name: "TidemarkMemoryHigh",
+		Expr: `
+			process_resident_memory_bytes > 4 * 1024 ^ 3
+			and on (job, instance) tidemark_build_info`,
+		For:      15 * time.Minute,
+		Severity: Warning,
+		Summary: "{{ $labels.instance }} has {{ $value | humanize1024 }}B of memory, more than its " +
+			"limits explain.",
+		Description: `With the default sizes a server stays below 4 GiB. Adapt the threshold if it
+			was started with a larger --cache or --mem-table; else take a heap profile.`,
+	},
+	{
+		Name: "TidemarkFileDescriptorsLow",
+		Expr: `
+			process_open_fds / process_max_fds > 0.8
+			and on (job, instance) tidemark_build_info`,
+		For:      5 * time.Minute,
+		Severity: Warning,
+		Summary:  "{{ $labels.instance }} has {{ $value | humanizePercentage }} of its files open.",
+		Description: `Raise the limit of open files (LimitNOFILE of systemd), and see whether
+			clients open more connections than they need.`,
+	},
+	{
+		Name: "TidemarkVersionsDiffer",
+		Expr: `
+			count by (job) (count by (job, version) (tidemark_build_info)) > 1`,
+		For:      time.Hour,
+		Severity: Warning,
+		Summary:  "The servers of {{ $labels.job }} have run {{ $value }} versions for an hour.",
+		Description: `Finish the upgrade, or go back: the changelog says which versions talk to
+			each other.`,
+	},
+	{
+		Name: "TidemarkProcessPauses",
+		Expr: `
+			max by (job, instance, server) (increase(tidemark_host_pauses_total[1h])) > 3`,
+		Severity: Warning,
+		Summary:  "{{ $labels.instance }} stood still again and again within an hour.",
+		Description: `The process got no processor for an election timeout or more, so that others
+			took over what it led. Look for a machine that is overloaded or swaps, processor limits of its
+			container, and virtual machines that are stopped or moved.`,
+	},
+}

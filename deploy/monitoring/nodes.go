@@ -1,0 +1,109 @@
+package monitoring
+
+var nodes = Dashboard{
+	Name: "node", Title: "Tidemark / Node", ByInstance: true,
+	Description: "Single servers: process, disks, clocks, network.",
+	Rows: []Row{
+		{"Process", []Panel{
+			chart("Processor", "short", "Processors that are busy.",
+				`rate(process_cpu_seconds_total[$__rate_interval])`, "{{instance}}"),
+			{Title: "Memory", Unit: "bytes", Queries: []Query{
+				{`process_resident_memory_bytes`, "{{instance}} resident"},
+				{`go_memstats_heap_inuse_bytes`, "{{instance}} heap"},
+			}},
+			{Title: "Memory of the stores", Unit: "bytes", Queries: []Query{
+				{`sum by (instance, server) (tidemark_engine_cache_bytes)`, perServer + " cache"},
+				{`sum by (instance, server) (tidemark_engine_memtable_bytes)`, perServer + " memtables"},
+			}},
+			chart("Goroutines", "short", "", `go_goroutines`, "{{instance}}"),
+			chart("Open files", "percentunit", "Part of what the process may open.",
+				`process_open_fds / process_max_fds`, "{{instance}}"),
+			chart("Up since", "s", "Age of the process.", `time() - process_start_time_seconds`,
+				"{{instance}}"),
+		}},
+		{"Disks", []Panel{
+			chart("Free space", "bytes", "0 is unknown.",
+				`min by (instance, server, part) (tidemark_engine_free_bytes)`, perServer+" {{part}}"),
+			chart("Used space", "bytes", "", `sum by (instance, server, part, engine) `+
+				`(tidemark_engine_disk_bytes)`, perServer+" {{part}}/{{engine}}"),
+			slowest("Log syncs, p99", "Every write waits for one.", "tidemark_raftlog_sync_seconds",
+				`{part="node"}`),
+			mean("Appends in a sync", "short", "How many partitions share a sync: higher is cheaper.",
+				"tidemark_raftlog_batch_appends", `{part="node"}`),
+			rate("Written to the log", "Bps", "", `tidemark_raftlog_written_bytes_total`),
+			level("Waiting for the log", "bytes", "Above 256 MiB writes are refused.",
+				`tidemark_raftlog_pending_bytes`),
+			{Title: "Flushes and compactions", Unit: "Bps", Queries: []Query{
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_engine_flushed_bytes_total[$__rate_interval]))`,
+					perServer + " flushed"},
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_engine_compacted_bytes_total[$__rate_interval]))`,
+					perServer + " compacted"},
+			}},
+			level("Compaction debt", "bytes", "Grows without end: more is written than the disk can "+
+				"tidy up.", `tidemark_engine_compaction_debt_bytes`),
+			{Title: "Shape of the state store", Unit: "short", Queries: []Query{
+				{`tidemark_engine_l0_files{engine="state",part="node"}`, perServer + " L0 files"},
+				{`tidemark_engine_read_amplification{engine="state",part="node"}`,
+					perServer + " read amplification"},
+			}},
+			rate("Write stalls", "ops", "Writes that waited for flushes or compactions.",
+				`tidemark_engine_write_stalls_total`),
+			rate("Failed compactions", "ops", "", `tidemark_engine_compactions_failed_total`),
+			rate("Appends refused for lack of room", "ops", "",
+				`tidemark_host_refused_appends_total`),
+		}},
+		{"Clocks", []Panel{
+			level("Offset of the farthest peer", "s", "At 250 ms servers stop serving.",
+				`tidemark_node_clock_offset_seconds`),
+			level("Clock bound", "s", "Commit wait takes about as long.",
+				`tidemark_node_clock_bound_seconds`),
+			{Title: "Jumps and pauses", Description: "Since the process started.", Unit: "short",
+				Queries: []Query{
+					{`sum by (instance, server) (tidemark_node_clock_jumps_total)`, perServer + " jumps"},
+					{`sum by (instance, server) (tidemark_host_pauses_total)`, perServer + " pauses"},
+					{`sum by (instance, server) (tidemark_node_requests_ahead_total)`,
+						perServer + " requests ahead"},
+				}},
+		}},
+		{"Network", []Panel{
+			rate("Raft bytes sent", "Bps", "", `tidemark_rpc_peer_sent_bytes_total`),
+			rate("Raft messages sent", "ops", "", `tidemark_rpc_peer_sent_messages_total`),
+			{Title: "Raft messages lost", Unit: "ops", Description: "A peer is down, or this server " +
+				"is overloaded.", Queries: []Query{
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_rpc_peer_dropped_messages_total[$__rate_interval]))`,
+					perServer + " dropped"},
+				{`sum by (instance, server) (rate(tidemark_host_inbox_full_total[$__rate_interval]))`,
+					perServer + " inbox full"},
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_host_messages_refused_total[$__rate_interval]))`,
+					perServer + " refused"},
+			}},
+			level("Streams of clients", "short", "", `tidemark_rpc_client_streams`),
+			{Title: "Refused", Description: "Strangers are not servers of this cluster. Displaced " +
+				"clients open more than their share.", Unit: "ops", Queries: []Query{
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_rpc_strangers_refused_total[$__rate_interval]))`,
+					perServer + " strangers"},
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_rpc_connections_displaced_total[$__rate_interval]))`,
+					perServer + " connections displaced"},
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_rpc_streams_displaced_total[$__rate_interval]))`,
+					perServer + " streams displaced"},
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_rpc_requests_without_memory_total[$__rate_interval]))`,
+					perServer + " without memory"},
+			}},
+			{Title: "Heartbeats to the core", Unit: "ops", Queries: []Query{
+				{`sum by (instance, server) (rate(tidemark_node_heartbeats_total[$__rate_interval]))`,
+					perServer + " answered"},
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_node_heartbeats_failed_total[$__rate_interval]))`,
+					perServer + " failed"},
+			}},
+		}},
+	},
+}

@@ -1,0 +1,60 @@
+package monitoring
+
+const onCoreLeader = `
+and on (job, instance, server) tidemark_placement_store_leader == 1`
+
+var overview = Dashboard{
+	Name: "overview", Title: "Tidemark / Overview",
+	Description: "Is the cluster well, and what does it do?",
+	Rows: []Row{
+		{"Is all well? These have to be 0, but for the core's leader", []Panel{
+			alarm("Servers down", "Servers that do not answer Prometheus.", `sum(up == bool 0)`),
+			alarm("Nodes down", "Data nodes whose lease has run out, as the core sees it.",
+				`sum(tidemark_placement_nodes - tidemark_placement_nodes_alive`+onCoreLeader+`)`),
+			alarm("Without leader", "Partitions that cannot be read or written, as the core sees it.",
+				`sum(tidemark_placement_partitions - tidemark_placement_partitions_led`+onCoreLeader+`)`),
+			alarm("Unfit nodes", "Nodes that serve nothing, because of their clock or disk.",
+				`sum(tidemark_node_unfit)`),
+			alarm("Disks full", "Stores below their reserve. They take no writes.",
+				`sum(max by (job, instance, server) (tidemark_engine_full))`),
+			alarm("Replicas failed", "Replicas that do not open, or have failed since their server "+
+				"started.",
+				`sum(tidemark_node_broken_replicas) + sum(tidemark_node_replicas_failed_total)`),
+			alarm("Damaged files", "Damaged files that reads have met.",
+				`sum(tidemark_engine_corruptions_total)`),
+			{Title: "Core leaders", Description: "Has to be 1.", Unit: "short", Number: true,
+				Queries: []Query{{`sum(tidemark_placement_store_leader)`, ""}}},
+			number("Nodes", "short", `max(tidemark_placement_nodes)`),
+			number("Keyspaces", "short", `max(tidemark_placement_keyspaces)`),
+			number("Partitions", "short", `max(tidemark_placement_partitions)`),
+			{Title: "Versions", Description: "More than one line: servers of several versions.",
+				Unit: "short", Number: true,
+				Queries: []Query{{`count by (version) (tidemark_build_info)`, "{{version}}"}}},
+			{Title: "Alerts", Description: "Alerts of the cluster that fire.", Unit: "short", Width: 24,
+				Queries: []Query{{`count by (alertname, severity) (ALERTS{alertstate="firing"})`,
+					"{{alertname}} ({{severity}})"}}, Empty: "no alert fires"},
+		}},
+		{"Requests", []Panel{
+			rate("Requests", "reqps", "Requests of clients that reach each server.",
+				"tidemark_rpc_requests_total"),
+			rateBy("command", "Commands answered", "reqps", "All outcomes.",
+				"tidemark_replica_commands_total"),
+			rateBy("outcome", "Commands that were not done", "reqps", "not_leader and stale_epoch come "+
+				"with changes of leaders; clients send those again. The others have alerts.",
+				`tidemark_replica_commands_total{outcome!="ok"}`),
+			slowest("Log syncs, p99", "Every write waits for one, on a quorum of its replicas.",
+				"tidemark_raftlog_sync_seconds", `{part="node"}`),
+			slowest("Waits for locks, p99", "", "tidemark_txn_lock_wait_seconds", ""),
+			level("Queued writes", "short", "Writes that wait to be evaluated. High: overloaded.",
+				"tidemark_replica_queued_writes"),
+		}},
+		{"Resources", []Panel{
+			chart("Processor", "short", "Processors that are busy.",
+				`sum by (instance) (rate(process_cpu_seconds_total[$__rate_interval]))`, "{{instance}}"),
+			chart("Memory", "bytes", "Resident memory.",
+				`sum by (instance) (process_resident_memory_bytes)`, "{{instance}}"),
+			chart("Free disk space", "bytes", "0 is unknown.",
+				`min by (instance, server) (tidemark_engine_free_bytes)`, perServer),
+		}},
+	},
+}

@@ -1,0 +1,90 @@
+package monitoring
+
+var partitions = Dashboard{
+	Name: "partitions", Title: "Tidemark / Partitions",
+	Description: "Replicas, leaders, reads and writes, snapshots, garbage; and the core.",
+	Rows: []Row{
+		{"Replicas and leaders", []Panel{
+			level("Leaders", "short", "Should be even.", `tidemark_node_leaders`),
+			level("Replicas", "short", "", `tidemark_node_replicas`),
+			level("Awake groups", "short", "Partitions that cost something at present.",
+				`tidemark_host_awake_groups{part="node"}`),
+			level("Without leader", "short", "Partitions here that have had no leader for 10 s.",
+				`tidemark_node_leaderless_partitions`),
+			level("Misplaced leaders", "short", "Led here, and another node should.",
+				`tidemark_node_misplaced_leaders`),
+			{Title: "Changes of leaders", Unit: "ops", Queries: []Query{
+				{`sum by (instance, server) (rate(tidemark_host_elections_won_total[$__rate_interval]))`,
+					perServer + " elected"},
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_node_leader_transfers_total[$__rate_interval]))`,
+					perServer + " handed over"},
+			}},
+		}},
+		{"Reads and writes", []Panel{
+			rateBy("command", "Commands done", "reqps", "", `tidemark_replica_commands_total`+
+				`{outcome="ok"}`),
+			rateBy("outcome", "Commands that were not done", "reqps", "",
+				`tidemark_replica_commands_total{outcome!="ok"}`),
+			rateBy("path", "Reads by what proves leadership", "reqps", "read_index costs a round of "+
+				"heartbeats.", `tidemark_replica_reads_total`),
+			{Title: "Writes under way", Unit: "short", Queries: []Query{
+				{`sum(tidemark_replica_queued_writes)`, "queued"},
+				{`sum(tidemark_replica_pending_writes)`, "evaluated"},
+				{`sum(tidemark_replica_proposals_in_flight)`, "entries in flight"},
+			}},
+			mean("Writes in an entry", "short", "More share a round of Raft when there are many.",
+				"tidemark_replica_entry_writes", ""),
+			quantiles("Time of an apply", "Followers apply much at a time.",
+				"tidemark_replica_apply_seconds", ""),
+			rate("Entries applied", "ops", "", `tidemark_replica_applied_entries_total`),
+			level("Groups", "short", "Raft groups, the core's among them.", `tidemark_host_groups`),
+			level("Broken replicas", "short", "Replicas on disk that do not open.",
+				`tidemark_node_broken_replicas`),
+		}},
+		{"Snapshots and garbage", []Panel{
+			{Title: "Snapshots", Description: "Replicas that could not follow by the log.", Unit: "ops",
+				Queries: []Query{
+					{`sum(rate(tidemark_host_snapshots_sent_total[$__rate_interval]))`, "sent"},
+					{`sum(rate(tidemark_host_snapshots_installed_total[$__rate_interval]))`, "installed"},
+					{`sum(rate(tidemark_rpc_failed_snapshots_total[$__rate_interval]))`, "failed"},
+				}},
+			rate("Snapshot bytes sent", "Bps", "", `tidemark_rpc_sent_snapshot_bytes_total`),
+			level("Waiting for garbage collection", "short", "Partitions that may have garbage.",
+				`tidemark_node_gc_waiting`),
+			{Title: "Garbage collections", Unit: "ops", Queries: []Query{
+				{`sum(rate(tidemark_node_gc_runs_total[$__rate_interval]))`, "runs"},
+				{`sum(rate(tidemark_node_gc_failures_total[$__rate_interval]))`, "failures"},
+			}},
+			rate("Versions removed", "ops", "", `tidemark_node_gc_versions_total`),
+			rate("Stalled changes of replicas", "ops", "Creating or removing replicas waits for the "+
+				"disk.", `tidemark_node_replica_changes_stalled_total`),
+		}},
+		{"Core", []Panel{
+			{Title: "Table", Unit: "short", Queries: []Query{
+				{`max(tidemark_placement_nodes)`, "nodes"},
+				{`max(tidemark_placement_nodes_alive)`, "nodes alive"},
+				{`max(tidemark_placement_partitions)`, "partitions"},
+				{`max(tidemark_placement_partitions_led)`, "partitions led"},
+			}},
+			{Title: "Commands of the core", Unit: "ops", Queries: []Query{
+				{`sum by (kind, outcome) ` +
+					`(rate(tidemark_placement_store_commands_total[$__rate_interval]))`,
+					"{{kind}} {{outcome}}"},
+				{`sum(rate(tidemark_placement_store_overloaded_total[$__rate_interval]))`,
+					"overloaded"},
+				{`sum(rate(tidemark_placement_store_leases_expired_total[$__rate_interval]))`,
+					"leases expired"},
+			}},
+			with("the core is idle unless keyspaces or nodes change",
+				quantiles("Time of the core's commands", "",
+					"tidemark_placement_store_command_seconds", "")),
+		}},
+	},
+}
+
+// with is a panel that is empty while all is well, for a reason.
+func with(reason string, p Panel) Panel {
+	p.Empty = reason
+	return p
+}
