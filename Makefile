@@ -8,8 +8,7 @@ TOOL     := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
-.PHONY: sim sim-soak sim-shrink planted hostile generate check-generated clean
-.PHONY: helm-check
+.PHONY: sim sim-soak sim-shrink planted hostile generate check-generated clean helm-check monitoring monitoring-check monitoring-demo
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -126,6 +125,19 @@ helm-files: ## copy the rules and dashboards of deploy/monitoring into the Helm 
 			[ ! -e "$$f" ] || { mkdir -p $$to && cp "$$f" $$to/; }; \
 		done; \
 	done
+RULES := deploy/monitoring/rules
+monitoring: ## generate the dashboards and alert rules again
+	$(GO) run ./deploy/monitoring/generate
+
+monitoring-check: ## have promtool check the alert rules, and run their cases
+	@command -v promtool >/dev/null || { echo "promtool is not installed. It comes with Prometheus;" \
+		"on Debian and Ubuntu:"; \
+		echo "    apt-get install --no-install-recommends prometheus"; exit 1; }
+	promtool check rules $(RULES)/tidemark.rules.yaml
+	promtool test rules $(RULES)/tidemark.rules.test.yaml
+
+monitoring-demo: build ## ask Prometheus each query of each dashboard, with a demo under load
+	deploy/monitoring/check.sh
 
 clean: ## remove what was built
 	rm -rf bin coverage.out

@@ -8,7 +8,8 @@ var diskAlerts = []Alert{
 		Expr: `
 			max by (job, instance, server, part, engine) (tidemark_engine_failed) == 1`,
 		Severity: Critical,
-		Summary:  "A disk of {{ $labels.instance }} has failed ({{ $labels.part }}/{{ $labels.engine }}).",
+		Summary: "A disk of {{ $labels.instance }} has failed " +
+			"({{ $labels.part }}/{{ $labels.engine }}).",
 		Description: `The server serves nothing any more; the log names the file. Replace the disk and
 			start a new server with an empty directory.`,
 	},
@@ -65,7 +66,7 @@ var diskAlerts = []Alert{
 		Severity: Warning,
 		Summary:  "At this rate the disk of {{ $labels.instance }} is full within four hours.",
 		Description: `Find out what writes: tidemark partitions shows the sizes of a keyspace.
-			Grow the volume, or shorten the keyspace's --gc-window if many versions are kept.`,
+			Grow the volume, or add nodes before new keyspaces.`,
 	},
 	{
 		Name: "TidemarkCompactionsFail",
@@ -74,7 +75,8 @@ var diskAlerts = []Alert{
 			  (increase(tidemark_engine_compactions_failed_total[15m])) > 3`,
 		For:      5 * time.Minute,
 		Severity: Warning,
-		Summary:  "Compactions fail on {{ $labels.instance }} ({{ $labels.part }}/{{ $labels.engine }}).",
+		Summary: "Compactions fail on {{ $labels.instance }} " +
+			"({{ $labels.part }}/{{ $labels.engine }}).",
 		Description: `Reads get slower and the disk fills. They are given up when the disk has little
 			room left; otherwise the log says why.`,
 	},

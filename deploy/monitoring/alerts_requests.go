@@ -6,9 +6,9 @@ var requestAlerts = []Alert{
 	{
 		Name: "TidemarkRequestsFail",
 		Expr: `
-			sum by (job) (rate(tidemark_replica_commands_total{` +
-			`outcome=~"no_quorum|node_unhealthy|clock_skew|deadline_exceeded|corruption|replica_damaged"` +
-			`}[5m]))
+			sum by (job) (rate(tidemark_replica_commands_total{
+			  outcome=~"no_quorum|node_unhealthy|clock_skew|deadline_exceeded|corruption|replica_damaged"
+			}[5m]))
 			/ sum by (job) (rate(tidemark_replica_commands_total[5m])) > 0.01`,
 		For:      5 * time.Minute,
 		Severity: Critical,
