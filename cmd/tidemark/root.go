@@ -53,13 +53,13 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		}
 	}
 	add(groupServers, a.demoCommand(), a.startCommand(), a.secretCommand(), a.certCommand())
-	add(groupCluster, a.statusCommand(), a.nodesCommand(), a.keyspaceCommand(),
-		a.partitionsCommand(), a.debugCommand())
+	add(groupCluster, a.statusCommand(), a.healthCommand(), a.nodesCommand(),
+		a.keyspaceCommand(), a.partitionsCommand(), a.debugCommand())
 	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(),
 		a.incrementCommand(), a.scanCommand(),
 		a.countCommand(), a.txnCommand(), a.loadCommand(), a.dumpCommand())
 	add(groupMeasure, a.benchCommand())
-	root.AddCommand(a.versionCommand(),
+	root.AddCommand(a.versionCommand(), a.manCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exit.Help})
 	return root
 }
