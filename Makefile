@@ -8,7 +8,8 @@ TOOL     := $(GO) tool -modfile=.ci/tools.mod
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
-.PHONY: sim sim-soak sim-shrink planted hostile generate check-generated clean helm-check monitoring monitoring-check monitoring-demo
+.PHONY: sim sim-soak sim-shrink planted hostile generate check-generated clean helm-check monitoring
+.PHONY: monitoring-check monitoring-demo man deb check-deploy
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -138,6 +139,26 @@ monitoring-check: ## have promtool check the alert rules, and run their cases
 
 monitoring-demo: build ## ask Prometheus each query of each dashboard, with a demo under load
 	deploy/monitoring/check.sh
+KIT := bin/kit
+man: build ## write manual pages and completions of shells into bin/kit
+	rm -rf $(KIT)/man $(KIT)/completions
+	$(BIN) man --dir $(KIT) -o raw >/dev/null
+
+# A version begins with a digit: that of the tag and what came after it, or the moment of the commit.
+PACKAGE_VERSION ?= $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | \
+	sed 's/^v//; s/-/+/; s/-/./g' | grep . || \
+	TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format=0~%cd.%h)
+ARCH ?= $(shell $(GO) env GOARCH)
+deb: man ## make a package for Debian and Ubuntu in bin/: ARCH=amd64 PACKAGE_VERSION=1.2.3
+	gzip -9nf $(KIT)/man/*.1
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '$(LDFLAGS)' \
+		-o $(KIT)/tidemark ./cmd/tidemark
+	ARCH=$(ARCH) PACKAGE_VERSION='$(PACKAGE_VERSION)' \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		$(GO) tool -modfile=.ci/package.mod nfpm package -f deploy/package/nfpm.yaml -p deb -t bin/
+
+check-deploy: ## check the units, recipes and scripts of deploy/, with the tools that are there
+	GO="$(GO)" deploy/check.sh
 
 clean: ## remove what was built
 	rm -rf bin coverage.out
