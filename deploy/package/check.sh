@@ -32,6 +32,7 @@ cp "$package" "$root/tmp/tidemark.deb"
 
 echo "== install"
 inside dpkg -i /tmp/tidemark.deb
+# shellcheck disable=SC2016 # that is dpkg's own variable
 wants "ii  $version" inside dpkg-query -W -f '${db:Status-Abbrev} ${Version}' tidemark
 inside tidemark version
 wants "tidemark:/var/lib/tidemark:/usr/sbin/nologin" \
