@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs, upgrades, removes and purges a package in a root of its own, and looks at what that does.
+# Installs, upgrades, removes and purges a package in a root of its own, and looks at what it does.
 # It is run by root:
 #
 #   debootstrap --variant=minbase --include=man-db bookworm /var/tmp/root
@@ -55,16 +55,19 @@ for file in bash-completion/completions/tidemark zsh/vendor-completions/_tidemar
 done
 
 echo "== a server with the example configuration, as the unit starts it"
-inside setpriv --reuid tidemark --regid tidemark --clear-groups --no-new-privs sh -c '
-    exec tidemark start --dir=/var/lib/tidemark --listen=127.0.0.1:27400 --core=127.0.0.1:27400 \
-        --http=127.0.0.1:27480' &
+# Not by inside, which would be a process between this one and the server.
+chroot "$root" /usr/bin/setpriv --reuid tidemark --regid tidemark --clear-groups --no-new-privs \
+    /usr/bin/tidemark start --dir=/var/lib/tidemark --listen=127.0.0.1:27400 \
+    --core=127.0.0.1:27400 --http=127.0.0.1:27480 &
 server=$!
 trap 'kill -9 $server 2>/dev/null || true' EXIT
 inside tidemark status --wait --timeout 60s --endpoints 127.0.0.1:27400
 inside tidemark health --http 127.0.0.1:27480
 kill -TERM $server
-wants "it has ended" sh -c "tail --pid=$server -f /dev/null; echo it has ended"
+ended=0
+wait $server || ended=$?
 trap - EXIT
+wants "0" echo $ended
 
 echo "== upgrade: what the administrator has set stays"
 echo "# mine" >> "$root/etc/tidemark/tidemark.env"
