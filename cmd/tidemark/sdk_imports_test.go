@@ -15,8 +15,8 @@ var (
 	sdkPackages = []string{
 		"hlc", "kv", "kv/internal/reads", "kv/internal/writes", "metric", "range/admission",
 		"range/keys", "range/route",
-		"rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "rpc/transport", "txn",
-		"txn/committer",
+		"rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "rpc/quota", "rpc/transport",
+		"txn", "txn/committer",
 	}
 	sdkModules = []string{
 		module,
