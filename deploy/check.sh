@@ -115,9 +115,7 @@ step "the configuration of Prometheus"
 if has promtool; then
     # The rules are where the container has them; here they are looked at by themselves.
     promtool check config --syntax-only deploy/compose/prometheus.yml || wrong "prometheus.yml"
-    if [ -d deploy/monitoring/rules ]; then
-        promtool check rules deploy/monitoring/rules/*.yaml || wrong "the rules"
-    fi
+    promtool check rules deploy/monitoring/rules/tidemark.rules.yaml || wrong "the rules"
 else
     left_out promtool
 fi
