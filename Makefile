@@ -120,7 +120,7 @@ helm-check: ## lint and render the Helm chart, check its objects, and start its 
 	cd deploy/helm && $(GO) vet . && $(GO) test -count 1 -timeout 10m .
 
 helm-files: ## copy the rules and dashboards of deploy/monitoring into the Helm chart
-	@for kind in rules/*.yaml dashboards/*.json; do \
+	@for kind in rules/*.rules.yaml dashboards/*.json; do \
 		to=deploy/helm/tidemark/files/$${kind%%/*}; rm -rf $$to; \
 		for f in deploy/monitoring/$$kind; do \
 			[ ! -e "$$f" ] || { mkdir -p $$to && cp "$$f" $$to/; }; \

@@ -14,8 +14,8 @@ import (
 )
 
 // Servers that are started with the command lines of the chart form the cluster that it means: with
-// the secret that it makes, and with certificates; core servers apart, and combined. Only the hosts,
-// ports and folders are those of this machine.
+// the secret that it makes, and with certificates; core servers apart, and combined. Only the
+// hosts, ports and folders are those of this machine.
 func TestServersFormACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers")

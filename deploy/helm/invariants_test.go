@@ -127,7 +127,8 @@ func TestClientService(t *testing.T) {
 				t.Errorf("clients do not reach %s", set.Name)
 			}
 		}
-		if ports := service.Spec.Ports; len(ports) != 1 || ports[0].TargetPort != intstr.FromString("tidemark") {
+		if ports := service.Spec.Ports; len(ports) != 1 ||
+			ports[0].TargetPort != intstr.FromString("tidemark") {
 			t.Errorf("ports %v", ports)
 		}
 		for _, pod := range o.pods {
@@ -470,7 +471,8 @@ func TestNotes(t *testing.T) {
 			t.Errorf("%s in\n%s", found, o.notes)
 		}
 		for _, config := range o.configMaps {
-			if endpoint, ok := config.Data["TIDEMARK_ENDPOINTS"]; ok && !strings.Contains(o.notes, endpoint) {
+			endpoint, ok := config.Data["TIDEMARK_ENDPOINTS"]
+			if ok && !strings.Contains(o.notes, endpoint) {
 				t.Errorf("%s is missing in\n%s", endpoint, o.notes)
 			}
 		}

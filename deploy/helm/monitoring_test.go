@@ -70,7 +70,9 @@ func TestRulesAndDashboards(t *testing.T) {
 	dashboard := `{"title": "Tidemark", "legend": "{{instance}}"}`
 	operator := "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nspec:\n  " +
 		string(bytes.ReplaceAll([]byte(someRules), []byte("\n"), []byte("\n  ")))
-	for name, rules := range map[string]string{"of Prometheus": someRules, "of the operator": operator} {
+	for name, rules := range map[string]string{
+		"of Prometheus": someRules, "of the operator": operator,
+	} {
 		t.Run(name, func(t *testing.T) {
 			some := func(chart *chartv2.Chart) {
 				chart.Files = []*common.File{
@@ -102,7 +104,7 @@ func TestRulesAndDashboards(t *testing.T) {
 // The chart has what deploy/monitoring has, where that is there: `make helm-files` copies it.
 func TestFilesAreThoseOfMonitoring(t *testing.T) {
 	for _, kind := range []struct{ from, to, pattern string }{
-		{"../monitoring/rules", "tidemark/files/rules", "*.yaml"},
+		{"../monitoring/rules", "tidemark/files/rules", "*.rules.yaml"},
 		{"../monitoring/dashboards", "tidemark/files/dashboards", "*.json"},
 	} {
 		paths, err := filepath.Glob(filepath.Join(kind.from, kind.pattern))
@@ -127,7 +129,8 @@ func TestFilesAreThoseOfMonitoring(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(copies) != len(paths) {
-			t.Errorf("%s has %d files and %s %d: make helm-files", kind.to, len(copies), kind.from, len(paths))
+			t.Errorf("%s has %d files and %s %d: make helm-files", kind.to, len(copies), kind.from,
+				len(paths))
 		}
 	}
 }

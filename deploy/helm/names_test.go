@@ -18,7 +18,8 @@ func TestNames(t *testing.T) {
 		longest      int
 	}{
 		{"defaults", "", 52 - len("-tidemark-core")},
-		{"zones", "nodes: {zones: [northamerica-northeast1-a]}", 52 - len("-tidemark-node-northamerica-northeast1-a")},
+		{"zones", "nodes: {zones: [northamerica-northeast1-a]}",
+			52 - len("-tidemark-node-northamerica-northeast1-a")},
 		{"cert-manager", cases["cert-manager"], 52 - len("-tidemark-core")},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -91,7 +91,7 @@ func hasFile(pod *core.PodSpec, container *core.Container, file string) bool {
 	return false
 }
 
-// The secret that the chart makes is one that the program takes, and is another one in each release.
+// The secret that the chart makes is one that the program takes, and another one in each release.
 func TestGeneratedSecret(t *testing.T) {
 	secret := func() string {
 		o := mustRender(t, release{})
@@ -199,7 +199,7 @@ func TestCertificates(t *testing.T) {
 	})
 }
 
-// The authorities that the chart makes exist, are authorities, and servers take each for what it is.
+// The authorities that the chart makes exist and are authorities; servers take each for what it is.
 func TestOwnAuthorities(t *testing.T) {
 	o := mustRender(t, release{values: cases["cert-manager"]})
 	issuers := map[string]string{} // name: the Secret with its certificate
@@ -227,5 +227,46 @@ func TestOwnAuthorities(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The files of the authorities are those that the values name: with the one of clients in the place
+// of that of servers every client could speak as a server.
+func TestAuthoritiesAreThoseOfTheValues(t *testing.T) {
+	for name, want := range map[string]struct{ servers, clients string }{
+		"TLS by secrets": {"configMap authority servers.pem", "secret clients ca.crt"},
+		"TLS by secrets, with the authority in them": {"secret servers ca.crt",
+			"configMap clients clients.pem"},
+		"cert-manager": {"secret db-tidemark-COMPONENT-tls ca.crt",
+			"secret db-tidemark-client-ca tls.crt"},
+		"cert-manager, with issuers": {"secret db-tidemark-COMPONENT-tls ca.crt",
+			"configMap clients ca.crt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := mustRender(t, release{values: cases[name]})
+			for _, set := range o.statefulSets {
+				got := map[string]string{} // by file
+				for _, source := range set.Spec.Template.Spec.Volumes[0].Projected.Sources {
+					kind, of, items := "secret", "", []core.KeyToPath(nil)
+					if source.Secret != nil {
+						of, items = source.Secret.Name, source.Secret.Items
+					} else {
+						kind, of, items = "configMap", source.ConfigMap.Name, source.ConfigMap.Items
+					}
+					for _, item := range items {
+						got[item.Path] = kind + " " + of + " " + item.Key
+					}
+				}
+				for flagName, from := range map[string]string{
+					"tls-peer-ca": want.servers, "tls-ca": want.clients,
+				} {
+					file, _ := flag(server(set), flagName)
+					from = strings.ReplaceAll(from, "COMPONENT", component(set))
+					if got[path.Base(file)] != from {
+						t.Errorf("%s: --%s is %s; want %s", set.Name, flagName, got[path.Base(file)], from)
+					}
+				}
+			}
+		})
 	}
 }

@@ -17,7 +17,8 @@ import (
 // cluster is what the function lookup finds: the objects of the namespace by "KIND NAME".
 type cluster map[string]map[string]any
 
-func (c cluster) GetClientFor(_, kind string) (dynamic.NamespaceableResourceInterface, bool, error) {
+func (c cluster) GetClientFor(_, kind string) (
+	dynamic.NamespaceableResourceInterface, bool, error) {
 	return resource{kind: kind, of: c}, true, nil
 }
 
@@ -66,7 +67,8 @@ func TestUpgrades(t *testing.T) {
 			"node-c has 2 servers and would have 1"},
 		{"zones that were not there", "", zones, "node has 3 servers and would have 0"},
 		{"more core servers", "", "core: {replicas: 5}", "the core servers of a cluster cannot change"},
-		{"core servers in zones", "", "core: {zones: [a]}", "the core servers of a cluster cannot change"},
+		{"core servers in zones", "", "core: {zones: [a]}",
+			"the core servers of a cluster cannot change"},
 		{"another port", "", "ports: {tidemark: 7500}", "the core servers of a cluster cannot change"},
 		{"another domain", "", "clusterDomain: x.y", "the core servers of a cluster cannot change"},
 		{"core servers with data", "", "{combined: true, nodes: {replicas: 3}}", ""},
