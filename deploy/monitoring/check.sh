@@ -25,6 +25,7 @@ free_port() {
 
 dir=$(mktemp -d)
 children=()
+# shellcheck disable=SC2317 # called by the trap
 stop() {
     for child in "${children[@]}"; do
         kill "$child" 2>/dev/null || true
@@ -69,6 +70,7 @@ END
 prometheus --config.file "$dir/prometheus.yaml" --storage.tsdb.path "$dir/prometheus" \
     --web.listen-address "$prometheus" --log.level warn >"$dir/prometheus.log" 2>&1 &
 children+=($!)
+# shellcheck disable=SC2317 # called by await
 ready() { exec 3<>"/dev/tcp/${prometheus/://}"; }
 await Prometheus "$dir/prometheus.log" ready
 
