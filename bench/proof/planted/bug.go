@@ -14,6 +14,10 @@ var patches embed.FS
 // noticedBy is the line of a patch whose mistake only seeds with transactions can notice.
 const noticedBy = "Noticed by: transactions"
 
+// testedBy begins the line of a patch whose mistake is for one test to notice, because the simulated
+// cluster notices it once in hours: a package and the name of the test.
+const testedBy = "Noticed by the test: "
+
 // Bug is one mistake.
 type Bug struct {
 	Name string
@@ -21,6 +25,8 @@ type Bug struct {
 	Mistake string
 	// Transactional: only transactions notice it.
 	Transactional bool
+	// Test is a package and the name of the test that notices it; "" if the simulated cluster does.
+	Test string
 
 	files []filePatch
 }
@@ -67,6 +73,8 @@ func parse(name, text string) (Bug, error) {
 		switch line = strings.TrimSpace(line); {
 		case line == noticedBy:
 			b.Transactional = true
+		case strings.HasPrefix(line, testedBy):
+			b.Test = strings.TrimPrefix(line, testedBy)
 		case line != "":
 			b.Mistake = strings.TrimSpace(b.Mistake + " " + line)
 		}
