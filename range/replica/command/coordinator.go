@@ -102,9 +102,9 @@ func StoredRecord(state engine.Reader, key []byte) (*txn.Record, error) {
 	return &record, nil
 }
 
-// RecordOf is a transaction's record as an evaluation sees it: pending, then in the engine; nil if
+// recordOf is a transaction's record as an evaluation sees it: pending, then in the engine; nil if
 // there is none. sequence is of the entry that carries it, 0 if that is applied.
-func (e *Evaluation) RecordOf(of txn.Info) (record *txn.Record, sequence uint64, err error) {
+func (e *Evaluation) recordOf(of txn.Info) (record *txn.Record, sequence uint64, err error) {
 	if record, sequence = e.Coordination.PendingRecord(of.ID); record != nil {
 		return record, sequence, nil
 	}
@@ -134,8 +134,8 @@ func (e *Evaluation) Decide(q *kvpb.Request, before *txn.Record, sequence uint64
 	e.Set, e.Before = d.Record, before
 }
 
-// FromTheFuture refuses a timestamp that no clock of the cluster can have given.
-func FromTheFuture(partition keys.PartitionID, q *kvpb.Request, ts hlc.Timestamp) *kvpb.Response {
+// fromTheFuture refuses a timestamp that no clock of the cluster can have given.
+func fromTheFuture(partition keys.PartitionID, q *kvpb.Request, ts hlc.Timestamp) *kvpb.Response {
 	return Refusing(Refuse(q, kvpb.ErrorCode_CLOCK_SKEW,
 		"partition %s: the timestamp %s is too far ahead of this server's clock; "+
 			"check the time synchronisation of the servers", partition, ts), ts, hlc.Timestamp{})
@@ -152,9 +152,9 @@ func Refusing(response *kvpb.Response, refused, bound hlc.Timestamp) *kvpb.Respo
 func (e *Evaluation) refusedTimes(q *kvpb.Request, named, started hlc.Timestamp) bool {
 	switch {
 	case !e.Coordination.Believe(named):
-		e.Refuse(FromTheFuture(e.ID(), q, named))
+		e.Refuse(fromTheFuture(e.ID(), q, named))
 	case e.Coordination.Future(started):
-		e.Refuse(FromTheFuture(e.ID(), q, started))
+		e.Refuse(fromTheFuture(e.ID(), q, started))
 	default:
 		return false
 	}

@@ -38,7 +38,7 @@ func endTransaction(e *Evaluation, q *kvpb.Request) error {
 	if e.refusedTimes(q, end.Timestamp, of.Started) {
 		return nil
 	}
-	record, sequence, err := e.RecordOf(of)
+	record, sequence, err := e.recordOf(of)
 	if err != nil {
 		return err
 	}

@@ -33,10 +33,10 @@ var Heartbeat = register((*kvpb.Request_HeartbeatTransaction)(nil), Command{
 func heartbeat(e *Evaluation, q *kvpb.Request) error {
 	of := e.Transaction.Info
 	if e.Coordination.Future(of.Started) {
-		e.Refuse(FromTheFuture(e.ID(), q, of.Started))
+		e.Refuse(fromTheFuture(e.ID(), q, of.Started))
 		return nil
 	}
-	record, sequence, err := e.RecordOf(of)
+	record, sequence, err := e.recordOf(of)
 	if err != nil {
 		return err
 	}

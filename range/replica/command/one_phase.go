@@ -54,7 +54,7 @@ func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
 		return nil
 	}
 	e.CommitWait = e.CommitWait || c.GetOnePhase().GetCommitWait()
-	if own, err := e.OnePhaseDuplicate(c); err != nil {
+	if own, err := e.onePhaseDuplicate(c); err != nil {
 		return err
 	} else if own.Found {
 		e.Duplicate(onePhaseResponse(q.Id, own.Timestamp), own.Sequence)
@@ -64,7 +64,7 @@ func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
 		Floor: hlc.Max(rpc.FromTimestamp(c.GetAtLeast()), at.Next())}
 	// Before the locks: what was aborted has nothing to wait for, and would wait for the older
 	// transaction that took its lock away.
-	record, sequence, err := e.RecordOf(of)
+	record, sequence, err := e.recordOf(of)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
 	if good, err := e.readsStand(q, reads, at); !good || err != nil {
 		return err
 	}
-	if err := e.OnePhaseOps(c); err != nil {
+	if err := e.onePhaseOps(c); err != nil {
 		return err
 	}
 	e.OnePhase = o
@@ -117,7 +117,7 @@ func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
 // readsStand says whether what was read is good still; otherwise it has answered.
 func (e *Evaluation) readsStand(q *kvpb.Request, reads *kvpb.ReadSet,
 	at hlc.Timestamp) (bool, error) {
-	refusal, err := e.ValidateReads(q, reads, at)
+	refusal, err := e.validateReads(q, reads, at)
 	if refusal != nil {
 		// A conflict that turns out to be none, because what is pending is never applied, costs
 		// another attempt of the transaction, and nothing else. But it says that no attempt of this
@@ -209,11 +209,11 @@ func (o *OnePhase) lockOnReads(locks *concurrency.Manager) (found *concurrency.L
 	return nil
 }
 
-// OnePhaseDuplicate looks for the version that an earlier attempt of a one-phase commit wrote. The
+// onePhaseDuplicate looks for the version that an earlier attempt of a one-phase commit wrote. The
 // versions carry the request's id, so the first key that is written tells, as that of a batch does.
-func (e *Evaluation) OnePhaseDuplicate(c *kvpb.PrepareRequest) (Own, error) {
+func (e *Evaluation) onePhaseDuplicate(c *kvpb.PrepareRequest) (Own, error) {
 	for _, m := range c.GetMutations() {
-		if !WritesVersion(m) {
+		if !writesVersion(m) {
 			continue
 		}
 		p, err := e.PriorOfBlind(m.Key)
@@ -230,10 +230,10 @@ func (e *Evaluation) OnePhaseDuplicate(c *kvpb.PrepareRequest) (Own, error) {
 	return Own{}, nil
 }
 
-// OnePhaseOps adds the versions that a one-phase commit writes.
-func (e *Evaluation) OnePhaseOps(c *kvpb.PrepareRequest) error {
+// onePhaseOps adds the versions that a one-phase commit writes.
+func (e *Evaluation) onePhaseOps(c *kvpb.PrepareRequest) error {
 	for _, m := range c.GetMutations() {
-		if !WritesVersion(m) {
+		if !writesVersion(m) {
 			continue
 		}
 		p, err := e.PriorOfBlind(m.Key)
@@ -246,14 +246,14 @@ func (e *Evaluation) OnePhaseOps(c *kvpb.PrepareRequest) error {
 	return nil
 }
 
-// ValidateReads says why the reads are not good any more; nil if they are. Spans are looked for in
+// validateReads says why the reads are not good any more; nil if they are. Spans are looked for in
 // the applied state alone: with them, no write is pending (Command.Alone).
-func (e *Evaluation) ValidateReads(q *kvpb.Request, reads *kvpb.ReadSet,
+func (e *Evaluation) validateReads(q *kvpb.Request, reads *kvpb.ReadSet,
 	at hlc.Timestamp) (*kvpb.Response, error) {
 	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 {
 		return nil, nil
 	}
-	if refusal := e.ReadsTooOld(q, at); refusal != nil {
+	if refusal := e.readsTooOld(q, at); refusal != nil {
 		return refusal, nil
 	}
 	for _, key := range reads.GetKeys() {
@@ -266,7 +266,7 @@ func (e *Evaluation) ValidateReads(q *kvpb.Request, reads *kvpb.ReadSet,
 		}
 	}
 	for _, span := range reads.GetSpans() {
-		key, err := ChangedInSpan(e.State, InternalSpan(e.Descriptor, span.GetStart(),
+		key, err := changedInSpan(e.State, InternalSpan(e.Descriptor, span.GetStart(),
 			span.GetEnd()), at, hlc.MaxTimestamp)
 		if err != nil {
 			return nil, err

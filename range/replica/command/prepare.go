@@ -243,7 +243,7 @@ type Acquisition struct {
 // what was read has changed.
 func (p *preparation) acquire() error {
 	e, q, c := p.e, p.q, p.c
-	if c.GetCommitWait() || e.CommitWait && slices.ContainsFunc(c.GetMutations(), WritesVersion) {
+	if c.GetCommitWait() || e.CommitWait && slices.ContainsFunc(c.GetMutations(), writesVersion) {
 		p.at = hlc.Max(p.at, e.Coordination.WaitFloor())
 	}
 	duplicate := p.duplicate()
@@ -251,7 +251,7 @@ func (p *preparation) acquire() error {
 	if c.GetReturnValues() {
 		var problem *Problem
 		var err error
-		if values, p.at, problem, err = e.PreparedValues(c.GetMutations(), p.at); err != nil {
+		if values, p.at, problem, err = e.preparedValues(c.GetMutations(), p.at); err != nil {
 			return err
 		}
 		if problem != nil {
@@ -265,7 +265,7 @@ func (p *preparation) acquire() error {
 		return nil
 	}
 	if !c.GetReturnValues() {
-		above, changed, err := e.PreparedAbove(c, p.kept, p.at)
+		above, changed, err := e.preparedAbove(c, p.kept, p.at)
 		if err != nil {
 			return err
 		}
@@ -423,7 +423,7 @@ func (e *Evaluation) refusedAborted(q *kvpb.Request) (bool, error) {
 		return false, nil
 	}
 	of := e.Transaction.Info
-	record, sequence, err := e.RecordOf(of)
+	record, sequence, err := e.recordOf(of)
 	if err != nil || !record.Decided() || record.State != kvpb.TransactionState_ABORTED {
 		return false, err
 	}
@@ -475,7 +475,7 @@ func (p *preparation) readsGood() bool {
 		e.Answer(e.leaderChanged(p.q, firstRead(p.c)), 0)
 		return false
 	}
-	if refusal := e.ReadsTooOld(p.q, at); refusal != nil {
+	if refusal := e.readsTooOld(p.q, at); refusal != nil {
 		e.Refuse(refusal)
 		return false
 	}
@@ -491,15 +491,15 @@ func firstRead(c *kvpb.PrepareRequest) *kvpb.ReadSet {
 	return nil
 }
 
-// WritesVersion says that a mutation is a write, and so of a transaction that commits.
-func WritesVersion(m *kvpb.Mutation) bool {
+// writesVersion says that a mutation is a write, and so of a transaction that commits.
+func writesVersion(m *kvpb.Mutation) bool {
 	return m.Kind == kvpb.Mutation_PUT || m.Kind == kvpb.Mutation_DELETE
 }
 
-// PreparedAbove is what the prepared timestamp has to be above: ts, or more because of what is
+// preparedAbove is what the prepared timestamp has to be above: ts, or more because of what is
 // written. Or changed is a key that was written since the transaction has read it. kept are keys
 // whose lock stays as it is; they are not compared.
-func (e *Evaluation) PreparedAbove(c *kvpb.PrepareRequest, kept map[string]struct{},
+func (e *Evaluation) preparedAbove(c *kvpb.PrepareRequest, kept map[string]struct{},
 	ts hlc.Timestamp) (above hlc.Timestamp, changed []byte, err error) {
 	readAt := rpc.FromTimestamp(c.GetReadAt())
 	for _, m := range c.GetMutations() {
@@ -519,9 +519,9 @@ func (e *Evaluation) PreparedAbove(c *kvpb.PrepareRequest, kept map[string]struc
 	return ts, nil, nil
 }
 
-// PreparedValues reads the keys as they are, and says what the prepared timestamp has to be above.
+// preparedValues reads the keys as they are, and says what the prepared timestamp has to be above.
 // If the values are more than an answer may have, there is a problem, and nothing else.
-func (e *Evaluation) PreparedValues(mutations []*kvpb.Mutation, ts hlc.Timestamp) (
+func (e *Evaluation) preparedValues(mutations []*kvpb.Mutation, ts hlc.Timestamp) (
 	values []*kvpb.GetResponse, above hlc.Timestamp, problem *Problem, err error) {
 	size := 0
 	for i, m := range mutations {
@@ -555,9 +555,9 @@ func (e *Evaluation) Conflict(q *kvpb.Request, key []byte, at hlc.Timestamp) *kv
 	return Changed(e.Descriptor, q, key, at)
 }
 
-// ReadsTooOld refuses reads of a moment from which not everything is kept any more: a tombstone may
+// readsTooOld refuses reads of a moment from which not everything is kept any more: a tombstone may
 // have been collected with all that it hid.
-func (e *Evaluation) ReadsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
+func (e *Evaluation) readsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
 	threshold := e.Coordination.Threshold()
 	if !at.Less(threshold) {
 		return nil

@@ -99,7 +99,7 @@ func TestValidateReads(t *testing.T) {
 		if c.threshold != 0 {
 			a.threshold = at(c.threshold)
 		}
-		r, err := p.evaluation(9, a).ValidateReads(&kvpb.Request{Id: 7}, c.reads, at(c.at))
+		r, err := p.evaluation(9, a).validateReads(&kvpb.Request{Id: 7}, c.reads, at(c.at))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,10 +122,10 @@ func TestOnePhaseDuplicate(t *testing.T) {
 		p := newPartition(t)
 		p.put(1, "a", "1", true)
 		e := p.evaluation(2, &alone{})
-		if own, err := e.OnePhaseDuplicate(c); err != nil || own.Found {
+		if own, err := e.onePhaseDuplicate(c); err != nil || own.Found {
 			t.Fatalf("the first attempt found %+v, %v", own, err)
 		}
-		if err := e.OnePhaseOps(c); err != nil {
+		if err := e.onePhaseOps(c); err != nil {
 			t.Fatal(err)
 		}
 		if len(e.Ops) != 2 || !e.Ops[0].WasLive || e.Ops[0].Prior != at(1) ||
@@ -138,7 +138,7 @@ func TestOnePhaseDuplicate(t *testing.T) {
 		first := p.write(e, &kvpb.Request{Id: 3}, apply)
 		again := p.evaluation(2, &alone{})
 		again.CommitWait = true
-		own, err := again.OnePhaseDuplicate(c)
+		own, err := again.onePhaseDuplicate(c)
 		if err != nil || !own.Found || (own.Sequence == 0) != apply || again.Hold != own.Timestamp ||
 			own.Timestamp != rpc.FromTimestamp(first.GetPrepare().Prepared) {
 			t.Errorf("applied %t: the retry found %+v, %v; the first was told %v", apply, own, err, first)
@@ -156,16 +156,16 @@ func TestPreparedAbove(t *testing.T) {
 		{Key: []byte("a"), Kind: kvpb.Mutation_PUT, Read: true},
 		{Key: []byte("b"), Kind: kvpb.Mutation_PUT, Read: true}}}
 	e := p.evaluation(3, &alone{})
-	if _, changed, err := e.PreparedAbove(c, nil, at(1)); err != nil || string(changed) != "b" {
+	if _, changed, err := e.preparedAbove(c, nil, at(1)); err != nil || string(changed) != "b" {
 		t.Errorf("%q has changed, %v", changed, err)
 	}
 	kept := map[string]struct{}{"b": {}}
-	if ts, changed, err := e.PreparedAbove(c, kept, at(1)); err != nil || changed != nil ||
+	if ts, changed, err := e.preparedAbove(c, kept, at(1)); err != nil || changed != nil ||
 		ts != at(2).Next() {
 		t.Errorf("above %s, %q has changed, %v", ts, changed, err)
 	}
 	c.Mutations[1].Read = false
-	if ts, changed, err := e.PreparedAbove(c, nil, at(5)); err != nil || changed != nil ||
+	if ts, changed, err := e.preparedAbove(c, nil, at(5)); err != nil || changed != nil ||
 		ts != at(5) {
 		t.Errorf("above %s, %q has changed, %v", ts, changed, err)
 	}
@@ -183,7 +183,7 @@ func TestPreparedValues(t *testing.T) {
 		return mutations
 	}
 	e := p.evaluation(3, &alone{})
-	values, ts, problem, err := e.PreparedValues(lock("a", "absent", "b"), at(1))
+	values, ts, problem, err := e.preparedValues(lock("a", "absent", "b"), at(1))
 	if err != nil || problem != nil || ts != at(2).Next() || len(values) != 3 ||
 		string(values[0].Value) != "1" || values[1].Found || string(values[2].Value) != "2" {
 		t.Errorf("%v above %s, %v, %v", values, ts, problem, err)
@@ -199,7 +199,7 @@ func TestPreparedValues(t *testing.T) {
 		keys []string
 		fits bool
 	}{{append(full, "absent"), true}, {append(full, "a"), false}} {
-		_, _, problem, err := p.evaluation(99, &alone{}).PreparedValues(lock(c.keys...), at(1))
+		_, _, problem, err := p.evaluation(99, &alone{}).preparedValues(lock(c.keys...), at(1))
 		if err != nil || (problem == nil) != c.fits {
 			t.Errorf("%d full values and %s: %v, %v", len(full), c.keys[len(full)], problem, err)
 		}

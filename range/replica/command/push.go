@@ -39,7 +39,7 @@ func push(e *Evaluation, q *kvpb.Request) error {
 	if e.refusedTimes(q, push.Above, of.Started) || e.refusedPusher(q, push) {
 		return nil
 	}
-	record, sequence, err := e.RecordOf(of)
+	record, sequence, err := e.recordOf(of)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (e *Evaluation) refusedPusher(q *kvpb.Request, push *txn.Push) bool {
 		return false
 	}
 	if e.Coordination.Future(begun) {
-		e.Refuse(FromTheFuture(e.ID(), q, begun))
+		e.Refuse(fromTheFuture(e.ID(), q, begun))
 		return true
 	}
 	// An earlier server names only the wanted key.

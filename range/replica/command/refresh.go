@@ -133,7 +133,7 @@ func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, erro
 	}
 	for _, span := range reads.GetSpans() {
 		internal := InternalSpan(v.Descriptor, span.GetStart(), span.GetEnd())
-		key, err := ChangedInSpan(v.State, internal, at, v.At)
+		key, err := changedInSpan(v.State, internal, at, v.At)
 		if err != nil {
 			return nil, err
 		}
@@ -144,9 +144,9 @@ func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, erro
 	return nil, nil
 }
 
-// ChangedInSpan finds an internal key with a version above at, up to a timestamp; nil if there is
+// changedInSpan finds an internal key with a version above at, up to a timestamp; nil if there is
 // none.
-func ChangedInSpan(r engine.Reader, span keys.Span, at, to hlc.Timestamp) ([]byte, error) {
+func changedInSpan(r engine.Reader, span keys.Span, at, to hlc.Timestamp) ([]byte, error) {
 	if span.Empty() {
 		return nil, nil
 	}
