@@ -282,8 +282,8 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 	}
 }
 
-// hand passes requests to Handle or Take, and returns what is left to do. They share the memory of a
-// message, so many bytes, which may have more than the requests: each counts for its part.
+// hand passes requests to Handle or Take, and returns what is left to do. They share the memory of
+// a message, so many bytes, which may have more than the requests: each counts for its part.
 func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, err error) {
 	share := bytes / len(requests)
 	ss.out.mu.Lock()

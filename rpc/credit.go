@@ -47,8 +47,8 @@ func (c *credit) close() {
 	c.taken, c.over = 0, true
 }
 
-// Take implements transport.Budget, for messages that are being received. It is apart from the rest,
-// and needs no lock.
+// Take implements transport.Budget, for messages that are being received. It is apart from the
+// rest, and needs no lock.
 func (c *credit) Take(n int64) bool { return c.of.Take(c.party, n) }
 
 // Give implements transport.Budget.

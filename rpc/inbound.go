@@ -47,8 +47,11 @@ type inboundConn struct {
 func (in *inbound) watch(conn net.Conn) net.Conn {
 	c := &inboundConn{Conn: conn, in: in, key: conn.RemoteAddr().String()}
 	in.mu.Lock()
+	defer in.mu.Unlock()
+	if before := in.conns[c.key]; before != nil {
+		in.forgetLocked(before) // it is gone, or the address is no port's (package memnet)
+	}
 	in.conns[c.key] = c
-	in.mu.Unlock()
 	return c
 }
 
@@ -128,7 +131,7 @@ func (in *inbound) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	}
 }
 
-// doorCredentials know servers from clients as soon as a connection of gRPC has shown who it is:
+// doorCredentials know servers from clients when the handshake of a gRPC connection is over:
 // servers' connections take no place from those of hosts, and are not counted.
 type doorCredentials struct {
 	credentials.TransportCredentials

@@ -49,7 +49,8 @@ func newDoorMetrics(r metric.Registry) *doorMetrics {
 			"Connections of gRPC that were closed because all together had brought too many bytes of "+
 				"messages that were not complete, and they the most.", nil)),
 		refused: register(r, metric.NewCounter("tidemark_rpc_strangers_refused_total",
-			"Connections and calls for servers that came from somewhere else.", nil)),
+			"Connections and calls as a server's that were refused, because the opener is not known as one.",
+			nil)),
 	}
 }
 

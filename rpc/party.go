@@ -13,8 +13,8 @@ import (
 )
 
 // A party is among whom a server shares what it has (package quota): the subject of a certificate
-// that was verified, or else a host. Whoever has one certificate, or one address, is one party,
-// however many processes that is.
+// that was verified, or else a host. All processes with one certificate, or one address, are
+// one party.
 
 // partyOfConn is the party on the other side of a connection.
 func partyOfConn(c *transport.Conn) string { return party(c.TLS(), c.RemoteAddr()) }

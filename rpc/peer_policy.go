@@ -15,23 +15,24 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/metric"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// Servers and clients speak to a server at one address, and are not trusted alike: a server brings
-// Raft messages, snapshots and heartbeats, which are believed. So what only servers ask is answered
-// to those alone that have shown to be servers.
+// Servers and clients call a server at one address, and are not trusted alike: a server brings Raft
+// messages, snapshots and heartbeats, which are believed. So what only servers ask is answered to
+// connections alone that are known to be servers'.
 
 // PeerPolicy says by what a server knows other servers. The zero value knows none.
 type PeerPolicy struct {
 	// Certificate says why a connection with TLS is not one of a server; nil if it is. Without the
 	// function none is.
 	Certificate func(*tls.ConnectionState) error
-	// Secret is the cluster's: who proves, without TLS, to know it is a server.
+	// Secret is the cluster's: an opener that proves, without TLS, to know it is a server.
 	Secret transport.Secret
-	// Open takes whoever says so for a server.
+	// Open takes every opener that says so for a server.
 	Open bool
 }
 
@@ -70,7 +71,7 @@ func (p *PeerPolicy) judge(state *tls.ConnectionState, proved bool) error {
 		"here by nothing: start this server with TLS or --secret-file")
 }
 
-// open says that whoever says so is taken for a server.
+// open says that every opener that says so is taken for a server.
 func (p *PeerPolicy) open() bool { return p == nil || p.Open }
 
 // ofConn judges a connection of package transport.
@@ -104,8 +105,8 @@ func (p *PeerPolicy) ofInfo(info credentials.AuthInfo) error {
 	return p.judge(nil, false)
 }
 
-// guard has gRPC ask the policy before each call.
-func (p *PeerPolicy) guard() []grpc.ServerOption {
+// guard has gRPC ask the policy before each call, and count what it refuses.
+func (p *PeerPolicy) guard(refused *metric.Counter) []grpc.ServerOption {
 	if p == nil {
 		return nil
 	}
@@ -113,6 +114,7 @@ func (p *PeerPolicy) guard() []grpc.ServerOption {
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo,
 			handle grpc.UnaryHandler) (any, error) {
 			if err := p.ofCall(ctx, info.FullMethod); err != nil {
+				refused.Inc()
 				return nil, err
 			}
 			return handle(ctx, q)
@@ -120,6 +122,7 @@ func (p *PeerPolicy) guard() []grpc.ServerOption {
 		grpc.ChainStreamInterceptor(func(service any, stream grpc.ServerStream,
 			info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 			if err := p.ofCall(stream.Context(), info.FullMethod); err != nil {
+				refused.Inc()
 				return err
 			}
 			return handle(service, stream)

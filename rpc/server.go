@@ -25,7 +25,7 @@ import (
 type ServerConfig struct {
 	// TLS is nil for plain text.
 	TLS *tls.Config
-	// Peers says who is taken for a server of the cluster; nil: whoever says so.
+	// Peers says which openers are servers of the cluster; nil: all that say so.
 	Peers *PeerPolicy
 	// MaxConnections bounds the connections of all but servers (default 4096). Hosts share them
 	// (package quota): one that has its share loses one of its own for each new one.
@@ -86,7 +86,7 @@ func NewServer(c ServerConfig) *Server {
 	in := newInbound(c.MaxInbound, s.metrics.inboundClosed.Inc)
 	doors := doorCredentials{transport.Credentials(c.TLS, secret, s.take), c.Peers, in}
 	options := append(serverOptions(doors), grpc.StatsHandler(in))
-	s.grpc = grpc.NewServer(append(options, c.Peers.guard()...)...)
+	s.grpc = grpc.NewServer(append(options, c.Peers.guard(s.metrics.refused)...)...)
 	peerpb.RegisterPeerServer(s.grpc, &snapshotServer{server: s})
 	return s
 }

@@ -103,7 +103,8 @@ func TestHostsShareMemory(t *testing.T) {
 		}
 	}
 	end()
-	await(t, "memory comes back", func() bool { return server.memory.Held() <= creditSpare+creditPiece })
+	await(t, "memory comes back",
+		func() bool { return server.memory.Held() <= creditSpare+creditPiece })
 }
 
 // TestALargeMessageNeedsMemory: a message that is not complete holds no more than its host's share.
@@ -230,5 +231,23 @@ func incompleteMessages(ctx context.Context, raw net.Conn) {
 				return
 			}
 		}
+	}
+}
+
+// TestInboundForgets: a connection whose address was another one's leaves no bytes of that behind.
+func TestInboundForgets(t *testing.T) {
+	in := newInbound(100, func() { t.Error("a connection was closed") })
+	for range 10 {
+		one, other := net.Pipe()
+		c := in.watch(one)
+		go func() { _, _ = other.Write(make([]byte, 50)) }()
+		if n, err := c.Read(make([]byte, 64)); n != 50 || err != nil {
+			t.Fatal(n, err)
+		}
+		defer other.Close()
+		defer one.Close()
+	}
+	if in.total != 50 || len(in.conns) != 1 {
+		t.Errorf("%d bytes of %d connections", in.total, len(in.conns))
 	}
 }

@@ -6,7 +6,7 @@
 // A party may hold as much as is left for others: one party alone gets half of all, of two that
 // want everything each gets a third, of n each gets 1/(n+1) (dynamic thresholds with factor 1:
 // Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
-// A party that comes later finds room at once. A few are granted to everyone.
+// A party that comes later finds room at once. A few are granted to each.
 //
 // # Places
 //
@@ -17,7 +17,7 @@
 //
 // # Bytes
 //
-// Bytes are refused, not taken from others: whoever wants them has to try again later.
+// Bytes are refused, not taken from others: the caller has to try again later.
 //
 // The package imports nothing of Tidemark.
 package quota

@@ -32,7 +32,7 @@ func NewPlaces(limit, granted int) *Places {
 
 // Enter takes a place for a party. If the party holds more than its share then, or there are no
 // more places than are held, another holder loses its place: end is called for it, from this
-// goroutine, and must not block nor call Places. The one who lost it need not Leave.
+// goroutine, and must not block nor call Places. That holder need not Leave.
 func (p *Places) Enter(of string, end func()) *Place {
 	place := &Place{of: of, end: end, places: p}
 	p.mu.Lock()

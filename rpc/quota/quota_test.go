@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestShares: one party gets half, two a third each, and whoever comes later gets something.
+// TestShares: one party gets half, two a third each, and a party that comes later gets something.
 func TestShares(t *testing.T) {
 	p := NewPlaces(120, 1)
 	lost := map[string]int{}
@@ -77,7 +77,7 @@ func TestPlacesModel(t *testing.T) {
 			},
 			"leave": func(t *rapid.T) {
 				if len(all) == 0 {
-					t.Skip("nobody is there")
+					t.Skip("no place is held")
 				}
 				place := rapid.SampledFrom(all).Draw(t, "place")
 				place.Leave()

@@ -66,8 +66,8 @@ func reasonOf(content []byte) *status.Status {
 	return status.New(codes.Code(content[0]), string(content[1:]))
 }
 
-// readFrame reads a frame. The bytes are the caller's. take is asked for the memory of all but small
-// ones, as their bytes come; nil: it is there.
+// readFrame reads a frame. The bytes are the caller's. take is asked for the memory of all but
+// small ones, as their bytes come; nil: it is there.
 func readFrame(r *bufio.Reader, take func(n int) bool) (content []byte, control bool, err error) {
 	length, err := r.Peek(headerBytes)
 	if err != nil {

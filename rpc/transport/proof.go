@@ -26,10 +26,10 @@ import (
 //	                                           ←  accepted; or refused, with a reason
 //
 // The codes differ by a label, so none can be sent back as the other one. What comes after is in
-// the clear: who can change the packets of a connection can speak in the opener's name on it. TLS
-// is for networks where others can.
+// the clear: a host that can change the packets of a connection can speak in the opener's name on
+// it. TLS is for networks with such hosts.
 
-// Secret is what the servers of a cluster know, and nobody else. Empty: there is none.
+// Secret is what the servers of a cluster know, and no other process. Empty: there is none.
 type Secret []byte
 
 const (
