@@ -150,7 +150,7 @@ man: build ## write manual pages and completions of shells into bin/kit
 	rm -rf $(KIT)/man $(KIT)/completions
 	$(BIN) man --dir $(KIT) -o raw >/dev/null
 
-# A version begins with a digit: that of the tag and what came after it, or the moment of the commit.
+# A version begins with a digit: that of the tag and what came after it, or the commit's time.
 PACKAGE_VERSION ?= $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | \
 	sed 's/^v//; s/-/+/; s/-/./g' | grep . || \
 	TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format=0~%cd.%h)

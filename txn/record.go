@@ -66,8 +66,8 @@ type Participant struct {
 //	participants       uvarint count; for each uvarint keyspace, uvarint length, key
 const recordVersion = 1
 
-// recordCommitWait is set in the byte of the state if Record.CommitWait, recordWounder if there is a
-// Record.Wounder, recordWanted if a Record.Wanted, recordIdle if Record.Idle is not zero.
+// recordCommitWait is set in the byte of the state if Record.CommitWait, recordWounder if there is
+// a Record.Wounder, recordWanted if a Record.Wanted, recordIdle if Record.Idle is not zero.
 const (
 	recordCommitWait = 0x10
 	recordWounder    = 0x20

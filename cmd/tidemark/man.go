@@ -15,7 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
-// manCommand is for who packages the program: `make man`.
+// manCommand writes what a package of the program installs: `make man`.
 func (a *app) manCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{

@@ -84,8 +84,8 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	flags.StringVar(&f.locality, "locality", "", "where the server stands: region=NAME,zone=NAME")
 	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
 	flags.StringVar(&f.httpDebug, "http-debug", "local",
-		"who may see profiles and debug pages: local (this machine; with TLS the clients of --tls-admin) "+
-			"or all")
+		"who may see profiles and debug pages: local (this machine; with TLS the clients of "+
+			"--tls-admin) or all")
 	flags.StringSliceVar(&f.tlsAdmins, "tls-admin", nil,
 		"names in the certificates of clients that may see profiles and debug pages")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of this server's certificate")
@@ -222,7 +222,8 @@ func (f *startFlags) check() error {
 			"they need --tls-cert and --tls-key")
 	}
 	if len(f.tlsAdmins) > 0 && f.tlsCA == "" {
-		return exit.Usagef("--tls-admin names certificates of clients: it needs --tls-ca, which signs them")
+		return exit.Usagef("--tls-admin names certificates of clients: it needs --tls-ca, which signs " +
+			"them")
 	}
 	if f.tlsPeerName != "" && f.tlsCA == "" && f.tlsPeerCA == "" {
 		return exit.Usagef("--tls-peer-name needs --tls-ca or --tls-peer-ca: without them servers show " +

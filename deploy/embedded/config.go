@@ -53,8 +53,8 @@ type ServerConfig struct {
 	// 32 hexadecimal digits. Default: the file cluster.secret in Dir, which the server that founds a
 	// cluster by itself makes.
 	SecretFile string
-	// Insecure takes whoever says so for a server. Without it, TLS that identifies servers, or a
-	// secret, a server listens on this machine only.
+	// Insecure takes every caller that says so for a server. Without it, TLS that identifies servers,
+	// or a secret, a server listens on this machine only.
 	Insecure bool
 
 	// Version is what the server calls its version. Default: what the build information says.

@@ -19,9 +19,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// Who is taken for a server of the cluster. With TLS a certificate says it (rpc.PeerRule), without
-// TLS that the caller knows the cluster's secret. A server that has neither listens on this machine
-// alone, unless it is told to trust its network.
+// Which callers are taken for servers of the cluster. With TLS a certificate says it
+// (rpc.PeerRule), without TLS that the caller knows the cluster's secret. A server that has neither
+// listens on this machine alone, unless it is told to trust its network.
 
 // secretName is the file in the directory of the first server of a cluster that holds the secret
 // which that server has made.
@@ -173,7 +173,8 @@ func clusterSecret(dir string) (path string, err error) {
 	return path, nil
 }
 
-// makeSecret makes a file with a new secret, for its owner's eyes. A crash leaves all of it or none.
+// makeSecret makes a file with a new secret, which only its owner may read. A crash leaves all of
+// it or none.
 func makeSecret(path string) error {
 	fresh := path + ".new"
 	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

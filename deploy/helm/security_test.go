@@ -13,7 +13,7 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// No server takes whoever reaches it for a server: each has certificates with both authorities, or
+// No server takes every caller for a server: each has certificates with both authorities, or
 // the cluster secret, and never --insecure. All servers of a release do the same.
 func TestServersKnowEachOther(t *testing.T) {
 	eachCase(t, func(t *testing.T, o *objects) {

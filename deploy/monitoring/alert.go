@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Severity says how soon somebody has to look.
+// Severity says how soon an operator has to look.
 type Severity string
 
 const (

@@ -156,7 +156,7 @@ func (d Dashboard) panel(p Panel) object {
 	return out
 }
 
-// Question is a query of a panel, for who asks it elsewhere than in Grafana.
+// Question is a query of a panel, for callers that ask it elsewhere than in Grafana.
 type Question struct {
 	// Panel names the dashboard, the panel and the query.
 	Panel, Expr string

@@ -182,7 +182,8 @@ func decode(iter *pebble.Iterator) ([]byte, Version, error) {
 	if err != nil {
 		return nil, Version{}, corrupt(stateKey, err)
 	}
-	v := Version{Timestamp: ts, Kind: h.Kind, Request: h.Request, CommitWait: h.CommitWait, Value: value}
+	v := Version{Timestamp: ts, Kind: h.Kind, Request: h.Request, CommitWait: h.CommitWait,
+		Value: value}
 	return key, v, nil
 }
 

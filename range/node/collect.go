@@ -14,7 +14,8 @@ import (
 // collector is the queue of garbage collection: the partitions that were written to under this
 // node's lead and may therefore have garbage, each with the time since when it waits for its turn.
 // One worker takes those that have waited long enough, most garbage first. How long is enough is
-// computed when the worker looks, so a keyspace's window that changes counts for what already waits.
+// computed when the worker looks, so a keyspace's window that changes counts for what already
+// waits.
 //
 // What was overwritten stays readable for the keyspace's window, so a partition has its turn a
 // quarter of the window after it was first written to, and again and again until it holds nothing

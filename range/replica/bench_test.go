@@ -112,7 +112,8 @@ func BenchmarkPut(b *testing.B) {
 			for i := range c.held {
 				span := []*kvpb.KeySpan{{Start: fmt.Appendf(nil, "held-%04d", i),
 					End: fmt.Appendf(nil, "held-%04d-", i)}}
-				r.mu.locks.AcquireSpans(command.EachSpan(span), txn.Info{ID: txn.ID{byte(i), 1}}, concurrency.State{})
+				r.mu.locks.AcquireSpans(command.EachSpan(span), txn.Info{ID: txn.ID{byte(i), 1}},
+					concurrency.State{})
 			}
 			reply := func(*kvpb.Response) {}
 			session := &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())}

@@ -15,9 +15,9 @@ import (
 //   - A transaction record says so (txn.Record.CommitWait). Until the time has come the coordinator
 //     holds back the answer to the client, and to a client that asks because a lock is in the way.
 //     The locks become versions when a client has been told, and so not before.
-//   - The versions of a one-phase commit say so each (mvcc.Version.CommitWait): they are there as soon
-//     as the entry is applied. A read that has seen one, be it a tombstone, is put aside until the
-//     time has come, and then reads again, at the same timestamp and to the same effect. What a
+//   - The versions of a one-phase commit say so each (mvcc.Version.CommitWait): they are there as
+//     soon as the entry is applied. A read that has seen one, be it a tombstone, is put aside until
+//     the time has come, and then reads again, at the same timestamp and to the same effect. What a
 //     write tells of the value before it (compare and swap, whether a key that is deleted existed,
 //     how many there were, a lock that returns the value) is held back.
 //

@@ -1,5 +1,5 @@
-// Command hostile has hostile clients abuse three servers under load for a while, and says what came
-// of it: `make hostile MINUTES=60 SEED=1 TLS=1`.
+// Command hostile has hostile clients abuse three servers under load for a while, and says what
+// came of it: `make hostile MINUTES=60 SEED=1 TLS=1`.
 //
 // Honest clients write and read all the time. They are measured in calm first, and then beside acts
 // of package abuse, several at a time, drawn from the seed. It is a violation if a server ends, if

@@ -17,7 +17,8 @@ import (
 )
 
 // TestHostile plays each act for a moment against three servers of this process, so that a panic is
-// seen here. Honest clients are answered, and what was acknowledged to them is there after a restart.
+// seen here. Honest clients are answered, and what was acknowledged to them is there after a
+// restart.
 func TestHostile(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		name := "plain"

@@ -57,8 +57,8 @@ func parse(args []string) (o options, err error) {
 	var only string
 	f := flag.NewFlagSet("hostile", flag.ExitOnError)
 	f.StringVar(&o.binary, "tidemark", "bin/tidemark", "Tidemark's program")
-	f.StringVar(&o.dir, "dir", "", "directory of the run (default: a new temporary one, removed after "+
-		"a run without violations)")
+	f.StringVar(&o.dir, "dir", "",
+		"directory of the run (default: a new temporary one, removed after a run without violations)")
 	f.DurationVar(&o.duration, "duration", 10*time.Minute, "how long the abuse goes on")
 	f.DurationVar(&o.calm, "calm", 30*time.Second, "how long honest clients are measured before")
 	f.Uint64Var(&o.seed, "seed", 0, "what acts are drawn from (default: a new one, which is printed)")
@@ -210,8 +210,8 @@ func printReport(r abuse.Report, calm, abused []honest.Measured, c *cluster) {
 		requests += m.Requests
 		failed += m.Failures
 	}
-	fmt.Printf("honest clients: p99 %s in calm, %s beside abuse (medians of windows): %.2f times, goal "+
-		"2: %s; %d of %d requests failed\n", short(before), short(beside), ratio, verdict, failed,
+	fmt.Printf("honest clients: p99 %s in calm, %s beside abuse (medians of windows): %.2f times, "+
+		"goal 2: %s; %d of %d requests failed\n", short(before), short(beside), ratio, verdict, failed,
 		requests)
 	fmt.Printf("most memory of a server: %d MiB\n", c.most>>20)
 }

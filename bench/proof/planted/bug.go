@@ -14,8 +14,8 @@ var patches embed.FS
 // noticedBy is the line of a patch whose mistake only seeds with transactions can notice.
 const noticedBy = "Noticed by: transactions"
 
-// testedBy begins the line of a patch whose mistake is for one test to notice, because the simulated
-// cluster notices it once in hours: a package and the name of the test.
+// testedBy begins the line of a patch whose mistake is for one test to notice, because the
+// simulated cluster notices it once in hours: a package and the name of the test.
 const testedBy = "Noticed by the test: "
 
 // Bug is one mistake.

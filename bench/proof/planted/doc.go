@@ -12,7 +12,7 @@
 // that says what is wrong with it (and the line "Noticed by: transactions", if only seeds with
 // transactions can notice it), take the change back, and give docs/evidence.md the row that `make
 // planted` prints. A mistake that the simulated cluster notices once in hours names the test that
-// notices it at once: "Noticed by the test: ./kv TestName"; `make planted` runs that. A hunk applies where its lines stand in the file, whatever the line numbers; if
-// they stand there no more, or in two places, the test of this package fails, and the patch has to
-// be made anew.
+// notices it at once: "Noticed by the test: ./kv TestName"; `make planted` runs that. A hunk
+// applies where its lines stand in the file, whatever the line numbers; if they stand there no
+// more, or in two places, the test of this package fails, and the patch has to be made anew.
 package planted

@@ -35,7 +35,8 @@ func TestServers(t *testing.T) {
 	names := []string{"db1", "db2", "db3"}
 	for _, name := range names {
 		service := project.Services[name]
-		for _, want := range []string{"--core=db1:7400,db2:7400,db3:7400", "--advertise=" + name + ":7400",
+		for _, want := range []string{"--core=db1:7400,db2:7400,db3:7400",
+			"--advertise=" + name + ":7400",
 			"--dir=/var/lib/tidemark"} {
 			if !slices.Contains(service.Command, want) {
 				t.Errorf("%s: no %s in %q", name, want, service.Command)

@@ -64,7 +64,8 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	if err != nil {
 		return err
 	}
-	done := &deletedRange{count: uint64(len(e.Ops)), more: result.More, waited: !result.CommitWaitUntil.IsZero()}
+	done := &deletedRange{count: uint64(len(e.Ops)), more: result.More,
+		waited: !result.CommitWaitUntil.IsZero()}
 	if result.More {
 		done.resume = bytes.Clone(keys.UserKey(e.Descriptor, result.Resume))
 	}

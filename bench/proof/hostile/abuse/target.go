@@ -75,7 +75,7 @@ type counted struct {
 	bytes *atomic.Int64
 }
 
-// Write implements net.Conn. What the other side does not read holds nobody up for long.
+// Write implements net.Conn. It gives up soon if the other side does not read.
 func (c *counted) Write(b []byte) (int, error) {
 	_ = c.SetWriteDeadline(time.Now().Add(2 * time.Second))
 	n, err := c.Conn.Write(b)
