@@ -84,11 +84,20 @@ func TestBatchRefusedStreamHasRunNothing(t *testing.T) {
 	}{
 		"another cluster": {BatchServerConfig{Handle: echoAll,
 			Cluster: func() uint64 { return 5 }}, func(c *BatchConfig) { c.Cluster = 6 }},
+		"too many streams": {BatchServerConfig{Handle: echoAll, MaxStreams: 1}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := network{mem: memnet.New()}
 				serveBatch(t, n, "s:1", c.server)
+				if c.server.MaxStreams > 0 {
+					first, end := openConn(t, n.dialer(t, "other"), "s:1")
+					defer end()
+					if err := first.Send(&kvpb.BatchRequest{Hello: hello(7, 1)}); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
 				conn := batchConn(t, n.dialer(t, "c"), "s:1", c.client)
 				_, err := conn.Do(t.Context(), put("a", nil))
 				var broken *ErrStreamBroken

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
+	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
@@ -265,12 +266,49 @@ func TestBatchServerAnswersAll(t *testing.T) {
 	})
 }
 
+func TestBatchServerBoundsStreams(t *testing.T) {
+	n := network{mem: memnet.New()}
+	serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll, MaxStreams: 2})
+	dialer := n.dialer(t, "c")
+	roundTrip := func(client uint64) (context.CancelFunc, byHand, error) {
+		stream, cancel := openConn(t, dialer, "s:1")
+		_ = stream.Send(&kvpb.BatchRequest{Hello: hello(client, 1),
+			Requests: []*kvpb.Request{request(1)}})
+		_, err := stream.Recv()
+		return cancel, stream, err
+	}
+	_, first, err := roundTrip(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = roundTrip(2); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = roundTrip(3); status.Code(err) != codes.ResourceExhausted {
+		t.Fatal(err)
+	}
+	_ = first.CloseSend()
+	if err := lastError(first); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	// Its place is free once the server's handler has returned, which is a moment after the client
+	// has seen the end.
+	for client := uint64(4); ; client++ {
+		if _, _, err = roundTrip(client); err == nil {
+			break
+		} else if status.Code(err) != codes.ResourceExhausted {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A host that opens more streams than its share loses others of its own, and no other host does.
 func TestHostsShareStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		const limit = 32
 		_, server, _ := serveBatch(t, n, "s:1", BatchServerConfig{Handle: echoAll, MaxStreams: limit})
+		server.places = quota.NewPlaces(limit, grantedStreams, 0)
 		open := func(dialer *Dialer, client uint64) byHand {
 			stream, cancel := openConn(t, dialer, "s:1")
 			t.Cleanup(cancel)

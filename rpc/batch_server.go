@@ -49,7 +49,8 @@ type BatchServerConfig struct {
 	// there is none get OVERLOADED, and large messages end their stream with RESOURCE_EXHAUSTED.
 	MaxBytes int64
 	// MaxStreams bounds the open streams (default 1024). Parties share them (package quota): one that
-	// has its share loses one of its own for each new one.
+	// has its share loses an older one of its own for each new one, or is refused with
+	// RESOURCE_EXHAUSTED.
 	MaxStreams int
 	// Logger is nil for none, Registry nil for no metrics.
 	Logger   *slog.Logger
@@ -91,15 +92,22 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &BatchServer{config: c, clients: newClients(), metrics: newBatchMetrics(c.Registry),
-		places: quota.NewPlaces(c.MaxStreams, grantedStreams),
+		places: quota.NewPlaces(c.MaxStreams, grantedStreams, placeSettled),
 		memory: quota.NewBytes(c.MaxBytes, grantedBytes)}
 }
+
+// placeSettled is how long a connection or stream is not displaced.
+const placeSettled = 10 * time.Second
 
 const (
 	// grantedStreams and grantedBytes are what a party may have whatever its share.
 	grantedStreams = 8
 	grantedBytes   = 1 << 20
 )
+
+// errNoPlace is what a stream hears for which none of its party can lose its place yet.
+var errNoPlace = status.Error(codes.ResourceExhausted, "this server has given this host, or this "+
+	"certificate, its share of connections; try another server, or later")
 
 // errPlaceLost is what a stream hears that has lost its place to another one of its party.
 var errPlaceLost = status.Error(codes.Unavailable, "this server has ended the connection, because "+
@@ -124,10 +132,15 @@ func (s *BatchServer) serve(
 		return
 	}
 	defer s.clients.close(turn)
-	defer s.places.Enter(party, func() {
+	place := s.places.Enter(party, func() {
 		s.metrics.placesLost.Inc()
 		conn.Interrupt(errPlaceLost)
-	}).Leave()
+	})
+	if place == nil {
+		conn.Refuse(errNoPlace)
+		return
+	}
+	defer place.Leave()
 	s.clients.cameFrom(turn, address)
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()

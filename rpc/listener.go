@@ -20,21 +20,30 @@ type sharedListener struct {
 	lost   func()
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. Connections for which there is no place are closed.
 func (l *sharedListener) Accept() (net.Conn, error) {
-	raw, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		lose := func() {
+			l.lost()
+			_ = raw.Close()
+		}
+		if place := l.places.Enter(partyOfAddress(raw.RemoteAddr()), lose); place != nil {
+			return inPlace(raw, &placed{place: place}), nil
+		}
+		lose()
 	}
-	c := &placed{}
-	c.place = l.places.Enter(partyOfAddress(raw.RemoteAddr()), func() {
-		l.lost()
-		_ = raw.Close()
-	})
+}
+
+// inPlace is a connection with its place.
+func inPlace(raw net.Conn, c *placed) net.Conn {
 	if tcp, ok := raw.(*net.TCPConn); ok {
-		return &placedTCP{tcp, c}, nil
+		return &placedTCP{tcp, c}
 	}
-	return &placedConn{raw, c}, nil
+	return &placedConn{raw, c}
 }
 
 // placed is the place of a connection.

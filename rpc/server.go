@@ -82,7 +82,7 @@ func NewServer(c ServerConfig) *Server {
 	if c.MaxInbound <= 0 {
 		c.MaxInbound = maxInbound
 	}
-	s.places = quota.NewPlaces(c.MaxConnections, grantedConnections)
+	s.places = quota.NewPlaces(c.MaxConnections, grantedConnections, placeSettled)
 	in := newInbound(c.MaxInbound, s.metrics.inboundClosed.Inc)
 	doors := doorCredentials{transport.Credentials(c.TLS, secret, s.take), c.Peers, in}
 	options := append(serverOptions(doors), grpc.StatsHandler(in))

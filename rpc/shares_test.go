@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
+	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
@@ -163,6 +165,7 @@ func servesCluster(t *testing.T, c ServerConfig) (string, func(name string) floa
 		t.Fatal(err)
 	}
 	s := NewServer(c)
+	s.places = quota.NewPlaces(cmp.Or(c.MaxConnections, 1000), grantedConnections, 0)
 	clusterpb.RegisterClusterServer(s, &clusterServer{})
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }()

@@ -15,6 +15,10 @@
 // them from itself, and not from others on the same host: of a host's connections, nearly all that
 // are drawn are those of the program that has nearly all.
 //
+// A place is not lost before it was held for a while; if all that are drawn are younger, the newcomer
+// is refused. Otherwise a host with a few more honest clients than its share would have them displace
+// each other as fast as they can connect.
+//
 // # Bytes
 //
 // Bytes are refused, not taken from others: the caller has to try again later.

@@ -3,11 +3,13 @@ package quota
 import (
 	"math/rand/v2"
 	"sync"
+	"time"
 )
 
 // Places are a number of places. Safe for concurrent use.
 type Places struct {
 	limit, granted int
+	settled        time.Duration
 
 	mu      sync.Mutex
 	total   int
@@ -20,49 +22,78 @@ type party struct{ holders []*Place }
 type Place struct {
 	of     string
 	end    func()
+	since  time.Time
 	index  int // among the party's holders; -1: given back, or lost
 	places *Places
 }
 
 // NewPlaces makes a number of places, at least 1. Each party is granted a few: these it may hold
-// whatever its share, as long as there are any.
-func NewPlaces(limit, granted int) *Places {
-	return &Places{limit: max(limit, 1), granted: granted, parties: make(map[string]*party)}
+// whatever its share, as long as there are any. A place is not lost before it was held for the time
+// settled.
+func NewPlaces(limit, granted int, settled time.Duration) *Places {
+	return &Places{limit: max(limit, 1), granted: granted, settled: settled,
+		parties: make(map[string]*party)}
 }
+
+// draws is how many places are drawn before a newcomer is refused.
+const draws = 8
 
 // Enter takes a place for a party. If the party holds more than its share then, or there are no
 // more places than are held, another holder loses its place: end is called for it, from this
-// goroutine, and must not block nor call Places. That holder need not Leave.
+// goroutine, and must not block nor call Places. That holder need not Leave. If no holder can lose
+// its place yet, there is none: nil.
 func (p *Places) Enter(of string, end func()) *Place {
-	place := &Place{of: of, end: end, places: p}
-	p.mu.Lock()
-	x := p.parties[of]
-	if x == nil {
-		x = &party{}
-		p.parties[of] = x
+	place := &Place{of: of, end: end, since: time.Now(), places: p}
+	loses, ok := p.enter(place)
+	if !ok {
+		return nil
 	}
-	var loses *Place
-	switch {
-	case len(x.holders) > 0 && len(x.holders) >= p.granted && len(x.holders) >= p.limit-p.total:
-		loses = x.holders[rand.IntN(len(x.holders))]
-	case p.total >= p.limit:
-		largest := p.largestLocked().holders
-		loses = largest[rand.IntN(len(largest))]
-	}
-	if loses != nil {
-		p.removeLocked(loses)
-	}
-	if p.parties[of] == nil { // it has lost its last one
-		p.parties[of] = x
-	}
-	place.index = len(x.holders)
-	x.holders = append(x.holders, place)
-	p.total++
-	p.mu.Unlock()
 	if loses != nil {
 		loses.end()
 	}
 	return place
+}
+
+// enter takes a place, and gives the one that is lost for it, if one is.
+func (p *Places) enter(place *Place) (loses *Place, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	from := p.ofLocked(place.of)
+	held := len(from.holders)
+	full := held > 0 && held >= p.granted && held >= p.limit-p.total
+	if !full && p.total >= p.limit {
+		full, from = true, p.largestLocked()
+	}
+	if full {
+		if loses = from.draw(place.since.Add(-p.settled)); loses == nil {
+			return nil, false
+		}
+		p.removeLocked(loses)
+	}
+	x := p.ofLocked(place.of)
+	p.parties[place.of] = x
+	place.index = len(x.holders)
+	x.holders = append(x.holders, place)
+	p.total++
+	return loses, true
+}
+
+// ofLocked is a party; an empty one if it holds nothing.
+func (p *Places) ofLocked(name string) *party {
+	if x := p.parties[name]; x != nil {
+		return x
+	}
+	return &party{}
+}
+
+// draw draws a place that has been held since before a moment; nil if it finds none.
+func (x *party) draw(before time.Time) *Place {
+	for range draws {
+		if place := x.holders[rand.IntN(len(x.holders))]; !place.since.After(before) {
+			return place
+		}
+	}
+	return nil
 }
 
 // Leave gives a place back. It may be called again, and for one that was lost.

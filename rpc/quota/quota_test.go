@@ -3,13 +3,15 @@ package quota
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 )
 
 // TestShares: one party gets half, two a third each, and a party that comes later gets something.
 func TestShares(t *testing.T) {
-	p := NewPlaces(120, 1)
+	p := NewPlaces(120, 1, 0)
 	lost := map[string]int{}
 	fill := func(of string, n int) {
 		for range n {
@@ -58,7 +60,7 @@ func TestAFewAreGranted(t *testing.T) {
 func TestPlacesModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 12).Draw(t, "limit")
-		p := NewPlaces(limit, rapid.IntRange(0, 3).Draw(t, "granted"))
+		p := NewPlaces(limit, rapid.IntRange(0, 3).Draw(t, "granted"), 0)
 		holds := map[*Place]bool{}
 		var all []*Place
 		lost := 0
@@ -89,5 +91,27 @@ func TestPlacesModel(t *testing.T) {
 				}
 			},
 		})
+	})
+}
+
+// TestPlacesSettle: a place that was taken a moment ago is not lost; the newcomer is refused.
+func TestPlacesSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPlaces(4, 0, 10*time.Second)
+		lost := 0
+		enter := func(of string) *Place { return p.Enter(of, func() { lost++ }) }
+		if enter("a") == nil || enter("a") == nil {
+			t.Fatal("there were places")
+		}
+		if enter("a") != nil || lost != 0 {
+			t.Errorf("a third place, and %d lost theirs", lost)
+		}
+		if enter("b") == nil {
+			t.Error("another party has no place")
+		}
+		time.Sleep(10 * time.Second)
+		if enter("a") == nil || lost != 1 {
+			t.Errorf("places are held for a while, and %d lost theirs", lost)
+		}
 	})
 }
