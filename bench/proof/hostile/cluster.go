@@ -57,7 +57,7 @@ func (c *cluster) start() error {
 	return nil
 }
 
-// open opens a client, and waits until the cluster is ready.
+// open opens a client, and waits until the cluster is ready and has all its nodes.
 func (c *cluster) open(ctx context.Context, config *tls.Config) (*kv.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -65,7 +65,11 @@ func (c *cluster) open(ctx context.Context, config *tls.Config) (*kv.Client, err
 		client, err := kv.Open(ctx, c.addresses, kv.TLS(config))
 		if err == nil {
 			var status kv.Status
+			var nodes []kv.NodeInfo
 			if status, err = client.Status(ctx); err == nil && status.Ready {
+				nodes, err = client.Nodes(ctx)
+			}
+			if len(nodes) == len(c.addresses) {
 				return client, nil
 			}
 			_ = client.Close()
