@@ -231,13 +231,14 @@ func New(c Config) (*Host, error) {
 	}
 	h := &Host{config: c, incarnation: c.Random(), epoch: c.reading(),
 		snapshotSlots: make(chan struct{}, maxSnapshots)}
+	h.mu.groups = make(map[keys.PartitionID]*Group)
+	h.peers.init()
+	// A registry may be asked at any moment, also now.
 	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) },
 		func() float64 {
 			all, _ := h.Peers()
 			return float64(all)
 		})
-	h.mu.groups = make(map[keys.PartitionID]*Group)
-	h.peers.init()
 	promise, lease := c.promiseDuration(), c.leaseDuration()
 	h.clocks = clockhealth.New(clockhealth.Config{
 		Clock: c.Clock, Now: h.now, LeaseDuration: lease,

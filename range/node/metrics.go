@@ -84,10 +84,15 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	gaugeOf("clock_bound_seconds", "How far this server's clock may be from true time: as "+
 		"configured, or as the kernel says. Commit wait takes about as long.",
 		func() float64 { return n.config.Clock.MaxError().Seconds() })
-	if r != nil {
-		r.MustRegister(m.registered...)
-	}
 	return m
+}
+
+// register shows the metrics. It comes when all that they ask is there: a registry may be asked at
+// any moment, also while the server starts.
+func (m *metrics) register() {
+	if m.registerer != nil {
+		m.registerer.MustRegister(m.registered...)
+	}
 }
 
 func (m *metrics) setUnfit(unfit bool) {

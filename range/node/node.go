@@ -104,6 +104,7 @@ func New(c Config) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.ID, err)
 	}
+	n.metrics.register()
 	return n, nil
 }
 
