@@ -181,6 +181,7 @@ func TestTransactionsAreMeasured(t *testing.T) {
 				rises(servers, "tidemark_txn_lock_waits_total", "read", 1, func() {
 					rises(servers, "tidemark_txn_pushes_total", "timestamp", 1, func() {
 						rises(servers, "tidemark_txn_read_restarts_total", "commit", 1, func() {
+							decided := measured(t, servers, "tidemark_txn_commits_total", "two")
 							var writing sync.WaitGroup
 							writing.Go(func() {
 								if _, err := client.Update(ctx, func(tx *kv.Txn) error {
@@ -194,6 +195,11 @@ func TestTransactionsAreMeasured(t *testing.T) {
 									t.Error(err)
 								}
 							})
+							// Not before it is decided: a reading without the keys would bring the clocks of
+							// the others up to the one that is ahead.
+							for measured(t, servers, "tidemark_txn_commits_total", "two") == decided {
+								time.Sleep(time.Millisecond)
+							}
 							for i := range 8 {
 								writing.Go(func() {
 									for err := error(kv.ErrNotFound); errors.Is(err,
