@@ -81,6 +81,10 @@ var nodes = Dashboard{
 					`(rate(tidemark_host_messages_refused_total[$__rate_interval]))`,
 					perServer + " refused"},
 			}},
+			{Title: "Hosts that pause", Description: "Processors are short, and hosts that use much of " +
+				"them are slowed down: seconds that their connections paused, in a second.", Unit: "short",
+				Queries: []Query{{`sum by (instance, server) ` +
+					`(rate(tidemark_rpc_host_pauses_seconds_total[$__rate_interval]))`, perServer}}},
 			level("Streams of clients", "short", "", `tidemark_rpc_client_streams`),
 			{Title: "Refused", Description: "Strangers are not servers of this cluster. Displaced " +
 				"clients open more than their share.", Unit: "ops", Queries: []Query{
