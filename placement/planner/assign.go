@@ -8,16 +8,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Node is a data node that can be given replicas.
-type Node struct {
-	ID keys.NodeID
-	// Region and Zone say where it is; both may be empty. Zones of the same name in different
-	// regions are different.
-	Region, Zone string
-	// Alive nodes are given replicas, others are not.
-	Alive bool
-}
-
 // Spec is what to place: the partitions of one keyspace that have no replicas yet.
 type Spec struct {
 	Keyspace keys.KeyspaceID
@@ -48,11 +38,11 @@ type Placement struct {
 	// Nodes has one for each replica, the preferred leader first.
 	Nodes []keys.NodeID
 	// Reason says why these.
-	Reason Reason
+	Reason Spread
 }
 
-// Reason is why a placement is what it is.
-type Reason struct {
+// Spread is why a placement is what it is.
+type Spread struct {
 	// Replicas of the partition, and over how many zones and regions they are spread.
 	Replicas, Zones, Regions int
 	// Of how many zones and regions there are with nodes alive.
@@ -64,7 +54,7 @@ type Reason struct {
 }
 
 // String is for logs and for people.
-func (r Reason) String() string {
+func (r Spread) String() string {
 	return fmt.Sprintf("%d replicas in %d of %d zones and %d of %d regions; the preferred leader "+
 		"leads %d partitions of the keyspace, no node fewer than %d",
 		r.Replicas, r.Zones, r.OfZones, r.Regions, r.OfRegions, r.Leads, r.LeadsLeast)
@@ -75,7 +65,7 @@ func (r Reason) String() string {
 func Waits(nodes []Node, replicas int) string {
 	alive := 0
 	for _, n := range nodes {
-		if n.Alive {
+		if n.Alive && n.Status == Active {
 			alive++
 		}
 	}
@@ -161,7 +151,7 @@ func newTopology(nodes []Node) (*topology, error) {
 		if i > 0 && sorted[i-1].ID == n.ID {
 			return nil, fmt.Errorf("node %s is listed twice", n.ID)
 		}
-		if !n.Alive {
+		if !n.Alive || n.Status != Active {
 			continue
 		}
 		place := [2]string{n.Region, n.Zone}
@@ -180,16 +170,6 @@ func newTopology(nodes []Node) (*topology, error) {
 		t.byID[n.ID] = candidate
 	}
 	return t, nil
-}
-
-func compareIDs(a, b keys.NodeID) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // count adds what is placed already. Replicas on nodes that are not alive do not count.
@@ -281,7 +261,7 @@ func (t *topology) plan(sets [][]*node) Plan {
 	plan := Plan{Placements: make([]Placement, len(sets))}
 	for i, set := range sets {
 		slices.SortFunc(set[1:], func(a, b *node) int { return compareIDs(a.id, b.id) })
-		p := Placement{Nodes: make([]keys.NodeID, len(set)), Reason: Reason{
+		p := Placement{Nodes: make([]keys.NodeID, len(set)), Reason: Spread{
 			Replicas: len(set), OfZones: len(t.zones), OfRegions: len(t.regions),
 			Leads: set[0].leads.keyspace, LeadsLeast: least,
 		}}

@@ -1,0 +1,198 @@
+package planner
+
+import (
+	"cmp"
+	"slices"
+)
+
+// urgency orders what is done first.
+type urgency uint8
+
+const (
+	// urgeFinish: a joint configuration needs two majorities; it ends first.
+	urgeFinish urgency = iota
+	// urgeLast: one more loss and there is no quorum.
+	urgeLast
+	urgeRepair
+	urgeGrow
+	urgeDrain
+	urgeLeave
+	urgeShrink
+	urgeRule
+	urgeSpread
+	urgeLeader
+	// urgeBlocked: nothing can be done.
+	urgeBlocked
+
+	urgeNothing
+)
+
+// finding is what is wrong with a partition, as far as a look at it alone can tell.
+type finding struct {
+	partition uint32
+	urgency   urgency
+	cause     Cause
+	// at is the replica at issue, none if there is none.
+	at int8
+}
+
+// check finds the most urgent that is wrong with a partition.
+func (s *State) check(i uint32) finding {
+	p := &s.partitions[i]
+	f := finding{partition: i, urgency: urgeNothing, at: none}
+	if !s.keyspaces[p.keyspace].known || p.count == 0 {
+		p.flags &^= flagFit
+		return f
+	}
+	x := s.inspect(p)
+	p.flags &^= flagFit
+	if x.settled {
+		p.flags |= flagFit
+	}
+	if !x.quorum {
+		f.urgency = urgeBlocked
+		return f
+	}
+	s.checkQuorum(p, &x, &f)
+	if f.urgency == urgeNothing {
+		s.checkPlace(p, &x, &f)
+	}
+	if f.urgency > urgeDrain && p.leader != noNode {
+		s.checkLeader(p, &f)
+	}
+	return f
+}
+
+// checkQuorum finds what is wrong with the number of replicas.
+func (s *State) checkQuorum(p *partition, x *inspection, f *finding) {
+	factor := s.keyspaces[p.keyspace].info.Replicas
+	switch {
+	case x.joint:
+		f.urgency, f.cause = urgeFinish, Unfinished
+	case x.good < x.voters && x.voters > factor:
+		// The bad one goes, and nothing comes.
+		f.at = s.firstBad(p)
+		f.urgency, f.cause = urgeRepair, TooMany
+	case x.good < x.voters:
+		f.at = s.firstBad(p)
+		f.urgency, f.cause = urgeRepair, s.causeOfBad(s.replicas(p)[f.at])
+		if x.answering == x.voters/2+1 {
+			f.urgency = urgeLast
+		}
+	case x.voters < factor:
+		f.urgency, f.cause = urgeGrow, TooFew
+	case x.learners > 0:
+		f.urgency, f.cause = urgeShrink, LeftoverLearner
+		f.at = s.firstOf(p, func(r replica) bool { return r.role == Learner })
+	case x.voters > factor:
+		f.urgency, f.cause = urgeShrink, TooMany
+	}
+}
+
+// checkPlace finds what is wrong with where the replicas are. What is not a repair waits until
+// every voter answers: a change with one of them silent would be one failure away from no quorum.
+func (s *State) checkPlace(p *partition, x *inspection, f *finding) {
+	if x.answering < x.voters {
+		return
+	}
+	switch {
+	case x.leaving > 0:
+		f.urgency, f.cause = urgeLeave, NodeLeaving
+		f.at = s.firstOf(p, func(r replica) bool { return s.nodes[r.node].cond.is(leaving) })
+	case x.violations > 0:
+		f.urgency, f.cause = urgeRule, RuleBroken
+	case x.spread.zones > 0 && x.spread.zones > leastPairs(x.good, s.openZones):
+		f.urgency, f.cause = urgeSpread, SharedZone
+	case s.hasSpareSpread(x):
+		f.urgency, f.cause = urgeSpread, SharedRegion
+	}
+}
+
+// checkLeader finds a leader where none should be. A drained node hands over before anything else
+// that is not a repair.
+func (s *State) checkLeader(p *partition, f *finding) {
+	switch s.misled(p, p.leader) {
+	case 2:
+		f.urgency, f.cause = urgeDrain, NodeDraining
+	case 1:
+		if f.urgency > urgeLeader {
+			f.urgency, f.cause = urgeLeader, LeaderPreferred
+			if p.leads == p.wanted && p.leads != p.leader && s.misled(p, p.leads) == 0 {
+				f.cause = LeaderWanted
+			}
+		}
+	}
+}
+
+func (s *State) firstOf(p *partition, is func(replica) bool) int8 {
+	best := none
+	for i, r := range s.replicas(p) {
+		// By the id, not by the order in the descriptor.
+		if is(r) && (best == none || s.id(r.node) < s.id(s.replicas(p)[best].node)) {
+			best = int8(i)
+		}
+	}
+	return best
+}
+
+func (s *State) firstBad(p *partition) int8 {
+	return s.firstOf(p, func(r replica) bool { return r.role != Learner && s.isBad(r) })
+}
+
+func (s *State) causeOfBad(r replica) Cause {
+	switch {
+	case r.damage == Wiped:
+		return WipedDisk
+	case r.damage == Broken:
+		return BrokenReplica
+	case s.nodes[r.node].info.Status == Gone:
+		return GoneNode
+	}
+	return LostNode
+}
+
+// findings looks at everything that is dirty, and returns what is wrong, the most urgent first.
+func (s *State) findings() []finding {
+	dirty := s.dirty
+	s.dirty = nil
+	var out []finding
+	for _, i := range dirty {
+		p := &s.partitions[i]
+		p.flags &^= flagDirty | flagStuck
+		if p.id == 0 {
+			continue
+		}
+		s.settleLeader(i)
+		if p.flags&flagFlying != 0 {
+			continue // looked at again when it has ended
+		}
+		if f := s.check(i); f.urgency != urgeNothing {
+			out = append(out, f)
+		}
+	}
+	s.order(out)
+	return out
+}
+
+// order sorts by urgency, then by partition. Where there are more than a step can look for places
+// for, partitions of the same urgency take turns with the time, so that some that find no place do
+// not keep the others from theirs.
+func (s *State) order(list []finding) {
+	var turn uint64
+	if len(list) > s.settings.Searches {
+		turn = uint64(s.now.Unix()) * 0x9e3779b97f4a7c15
+	}
+	key := func(f finding) uint64 {
+		id := uint64(s.partitions[f.partition].id)
+		if turn == 0 {
+			return id
+		}
+		return (id + turn) * 0xd6e8feb86659fd93
+	}
+	slices.SortFunc(list, func(a, b finding) int {
+		if c := cmp.Compare(a.urgency, b.urgency); c != 0 {
+			return c
+		}
+		return cmp.Compare(key(a), key(b))
+	})
+}
