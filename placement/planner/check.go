@@ -1,10 +1,5 @@
 package planner
 
-import (
-	"cmp"
-	"slices"
-)
-
 // urgency orders what is done first.
 type urgency uint8
 
@@ -57,7 +52,7 @@ func (s *State) check(i uint32) finding {
 	if f.urgency == urgeNothing {
 		s.checkPlace(p, &x, &f)
 	}
-	if f.urgency > urgeDrain && p.leader != noNode {
+	if f.urgency > urgeDrain && s.leaderOf(p) != noNode {
 		s.checkLeader(p, &f)
 	}
 	return f
@@ -151,48 +146,26 @@ func (s *State) causeOfBad(r replica) Cause {
 	return LostNode
 }
 
-// findings looks at everything that is dirty, and returns what is wrong, the most urgent first.
-func (s *State) findings() []finding {
+// look looks at everything that is dirty, and has what is wrong wait for its turn.
+func (s *State) look() {
 	dirty := s.dirty
 	s.dirty = nil
-	var out []finding
 	for _, i := range dirty {
 		p := &s.partitions[i]
-		p.flags &^= flagDirty | flagStuck
+		p.flags &^= flagDirty | flagStuck | flagBlocked
 		if p.id == 0 {
 			continue
 		}
 		s.settleLeader(i)
-		if p.flags&flagFlying != 0 {
-			continue // looked at again when it has ended
+		f := finding{urgency: urgeNothing}
+		if p.flags&flagFlying == 0 { // looked at again when it has ended
+			f = s.check(i)
 		}
-		if f := s.check(i); f.urgency != urgeNothing {
-			out = append(out, f)
+		if f.urgency == urgeBlocked {
+			s.setStuck(f)
+			f.urgency = urgeNothing
 		}
+		s.waiting.put(s, i, f.urgency)
 	}
-	s.order(out)
-	return out
-}
-
-// order sorts by urgency, then by partition. Where there are more than a step can look for places
-// for, partitions of the same urgency take turns with the time, so that some that find no place do
-// not keep the others from theirs.
-func (s *State) order(list []finding) {
-	var turn uint64
-	if len(list) > s.settings.Searches {
-		turn = uint64(s.now.Unix()) * 0x9e3779b97f4a7c15
-	}
-	key := func(f finding) uint64 {
-		id := uint64(s.partitions[f.partition].id)
-		if turn == 0 {
-			return id
-		}
-		return (id + turn) * 0xd6e8feb86659fd93
-	}
-	slices.SortFunc(list, func(a, b finding) int {
-		if c := cmp.Compare(a.urgency, b.urgency); c != 0 {
-			return c
-		}
-		return cmp.Compare(key(a), key(b))
-	})
+	s.waiting.settle(s)
 }

@@ -5,7 +5,7 @@ package planner
 func (s *State) complete(c change) (Operator, outcome) {
 	p := &s.partitions[c.partition]
 	handover := noNode
-	if c.remove != noNode && c.remove == p.leader && c.kind != Finish {
+	if c.remove != noNode && c.remove == s.leaderOf(p) && c.kind != Finish {
 		// A leader that is to go hands over first, to a voter that stays; if there is none, to the
 		// one that comes.
 		var rejected *Alternative
@@ -48,13 +48,13 @@ func (s *State) senderOf(p *partition, c *change) uint16 {
 	if c.ready {
 		return noNode
 	}
-	return p.leader
+	return s.leaderOf(p)
 }
 
 func (s *State) flightFor(f Flight) flight {
 	i := s.partitionIndex[f.Partition]
 	return flight{partition: i, add: s.indexOf(f.Add), remove: s.indexOf(f.Remove),
-		lead: s.indexOf(f.Lead), sender: s.partitions[i].leader}
+		lead: s.indexOf(f.Lead), sender: s.leaderOf(&s.partitions[i])}
 }
 
 // steps are those of the change, each with the epoch that it expects.
@@ -125,8 +125,7 @@ func (s *State) scoreAfter(p *partition, c *change, nodes []uint16) Score {
 	var sc Score
 	sc[LevelLegal] = float64(x.violations + x.leaving)
 	sc[LevelQuorum] = float64(x.unsafe)
-	sc[LevelZones] = float64(x.spread.zones)
-	sc[LevelRegions] = float64(x.spread.regions)
+	s.scoreSpread(&sc, &x)
 	if c.lead != noNode {
 		sc[LevelLeader] = float64(s.disliked(p, c.lead)) // it becomes the one wanted
 	} else {

@@ -30,7 +30,7 @@ func (s *State) setFlights(list []Flight) {
 		}
 		if _, twice := s.flightOf[i]; !twice {
 			s.launch(flight{partition: i, add: s.indexOf(in.Add), remove: s.indexOf(in.Remove),
-				lead: s.indexOf(in.Lead), sender: s.partitions[i].leader})
+				lead: s.indexOf(in.Lead), sender: s.leaderOf(&s.partitions[i])})
 		}
 	}
 	for i := range before {

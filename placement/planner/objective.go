@@ -15,9 +15,10 @@ const (
 	// LevelQuorum counts voters that are missing, lost, damaged or too many, and changes that are
 	// not finished.
 	LevelQuorum
-	// LevelZones counts pairs of replicas that share a zone.
+	// LevelZones counts pairs of replicas that share a zone, beyond those that have to where there
+	// are so few zones.
 	LevelZones
-	// LevelRegions counts pairs of replicas that share a region.
+	// LevelRegions counts pairs of replicas that share a region, in the same way.
 	LevelRegions
 	// LevelLeader is 2 if the leader is where none should be, 1 if it is elsewhere than preferred
 	// or wanted.
@@ -74,7 +75,7 @@ func (s Score) String() string {
 		}
 	}
 	if parts == nil {
-		return "nothing to better"
+		return "0"
 	}
 	return strings.Join(parts, ", ")
 }
@@ -95,11 +96,15 @@ func (s *State) score(p *partition, focus Level, nodes []uint16) Score {
 	x := s.inspect(p)
 	sc[LevelLegal] = float64(x.violations + x.leaving)
 	sc[LevelQuorum] = float64(x.unsafe)
-	sc[LevelZones] = float64(x.spread.zones)
-	sc[LevelRegions] = float64(x.spread.regions)
+	s.scoreSpread(&sc, &x)
 	sc[LevelLeader] = float64(s.misled(p, p.leader))
 	s.scoreNodes(&sc, focus, nodes)
 	return sc
+}
+
+func (s *State) scoreSpread(sc *Score, x *inspection) {
+	sc[LevelZones] = float64(max(0, x.spread.zones-leastPairs(x.good, s.openZones)))
+	sc[LevelRegions] = float64(max(0, x.spread.regions-leastPairs(x.good, s.openRegions)))
 }
 
 // scoreNodes adds what is beyond the bands of the nodes: beyond half of it at the level that an

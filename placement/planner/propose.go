@@ -95,7 +95,7 @@ func (s *State) repair(f finding) (Operator, outcome) {
 		at := s.firstOf(p, func(r replica) bool { return r.role == Learner })
 		return s.dropLearner(f.partition, at)
 	}
-	if s.senderBusy(p.leader) {
+	if s.senderBusy(s.leaderOf(p)) {
 		return Operator{}, waits
 	}
 	c.found = s.search(p, int(f.at), true)
@@ -181,7 +181,7 @@ func (s *State) replaceOne(f finding) (Operator, outcome) {
 	if f.urgency == urgeSpread && s.paused(p) {
 		return Operator{}, waits
 	}
-	if s.senderBusy(p.leader) {
+	if s.senderBusy(s.leaderOf(p)) {
 		return Operator{}, waits
 	}
 	c := s.newChange(f.partition, Replace)

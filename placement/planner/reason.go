@@ -99,9 +99,10 @@ func (r Reason) String() string {
 	case RuleBroken:
 		return fmt.Sprintf("the placement %q is not met", r.Rules)
 	case SharedZone:
-		return fmt.Sprintf("%d pairs of its replicas share a zone, %d would", r.Have, r.Want)
+		return fmt.Sprintf("%s of its replicas in one zone, %d would be", plural(r.Have, "pair"), r.Want)
 	case SharedRegion:
-		return fmt.Sprintf("%d pairs of its replicas share a region, %d would", r.Have, r.Want)
+		return fmt.Sprintf("%s of its replicas in one region, %d would be", plural(r.Have, "pair"),
+			r.Want)
 	case LeaderPreferred:
 		return fmt.Sprintf("its keyspace prefers leaders on %s, and %s is not", r.Rules, r.Node)
 	case LeaderWanted:

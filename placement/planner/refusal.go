@@ -33,9 +33,14 @@ func (r Refusal) MarshalText() ([]byte, error) { return []byte(r.String()), nil 
 // passes says whether it may be over without any node or keyspace changing.
 func (r Refusal) passes() bool { return r <= NoRoom }
 
-// refuse says why a node cannot be given a replica of a partition. The replica at index without, if
-// not negative, is the one that goes. Repairs may fill a disk further than other moves.
-func (s *State) refuse(p *partition, n uint16, without int, repair bool) Refusal {
+// refuse says why a node cannot be given a replica of a partition. Repairs may fill a disk further
+// than other moves.
+func (s *State) refuse(p *partition, n uint16, repair bool) Refusal {
+	for _, r := range s.replicas(p) {
+		if r.node == n {
+			return HoldsReplica
+		}
+	}
 	node := &s.nodes[n]
 	if !node.cond.is(open) {
 		switch {
@@ -45,11 +50,6 @@ func (s *State) refuse(p *partition, n uint16, without int, repair bool) Refusal
 			return NodeOut
 		}
 		return NotSettled
-	}
-	for _, r := range s.replicas(p) {
-		if r.node == n {
-			return HoldsReplica
-		}
 	}
 	ks := &s.keyspaces[p.keyspace]
 	if len(ks.masks) > 0 && !ks.info.Rules.allows(ks.masks[n]) {

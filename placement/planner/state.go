@@ -32,9 +32,10 @@ type State struct {
 	unused         []uint32 // free places in partitions
 	arena          arena
 
-	// dirty is what to look at in the next step; stuck has what nothing can be done about until
-	// some node changes.
+	// dirty is what to look at in the next step; waiting has what is wrong and not in flight;
+	// stuck what nothing can be done about until some node changes.
 	dirty, stuck []uint32
+	waiting      queues
 	flights      []flight
 	flightOf     map[uint32]int
 	// searches and scans count what a step has done, for its limits.
@@ -65,6 +66,8 @@ type nodeState struct {
 	sum [dimensions]int64
 	// other is what the disk holds beside the replicas, in bytes, as of the node's last report.
 	other int64
+	// reported: SetNode was called since the last step.
+	reported bool
 	// pending is the part of the sum of bytes that is in flight: it arrives if positive.
 	pending int64
 	// receiving and sending are snapshots, transfers leaderships, all in flight.
@@ -96,9 +99,11 @@ const (
 	flagFlying
 	// flagListed: it is in the list of what is stuck, although it may not be stuck any more.
 	flagListed
+	// flagBlocked: it is stuck with something wrong, not only with something that could be better.
+	flagBlocked
 )
 
-// partition is a Partition in 56 bytes.
+// partition is a Partition in 64 bytes.
 type partition struct {
 	id                       keys.PartitionID
 	epoch                    Epoch
@@ -113,6 +118,8 @@ type partition struct {
 	leads uint16
 	count uint8
 	flags uint8
+	// urge is the queue of waiting that it is in, urgeNothing for none.
+	urge urgency
 }
 
 // replica is a Replica in 8 bytes.
@@ -196,7 +203,7 @@ func (s *State) touchAll() {
 // after a search for balance that found nothing.
 func (s *State) touchStuck() {
 	for _, i := range s.stuck {
-		s.partitions[i].flags &^= flagStuck | flagListed
+		s.partitions[i].flags &^= flagStuck | flagListed | flagBlocked
 		if s.partitions[i].id != 0 {
 			s.touch(i)
 		}

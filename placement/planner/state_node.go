@@ -23,7 +23,7 @@ func (s *State) SetNode(n Node) error {
 	before := node.info
 	n.Tags = slices.Clone(n.Tags)
 	node.info = n
-	node.other = max(0, n.DiskUsed-(node.sum[byBytes]-node.pending))
+	node.reported = true
 	moved := before.Region != n.Region || before.Zone != n.Zone
 	if moved || !node.known {
 		s.settleDown(i)
@@ -119,6 +119,12 @@ func (s *State) judge() {
 		n := &s.nodes[i]
 		if !n.known {
 			continue
+		}
+		if n.reported {
+			// What is on the disk and not in the sums. It is taken when the sums are complete, and
+			// what is in flight is not on the disk yet, or still.
+			n.other = max(0, n.info.DiskUsed-(n.sum[byBytes]-n.pending))
+			n.reported = false
 		}
 		c := conditionOf(&n.info, s.now, &s.settings)
 		if c == n.cond {

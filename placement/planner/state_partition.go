@@ -66,7 +66,7 @@ func (s *State) RemovePartition(id keys.PartitionID) {
 	s.replace(i, nil)
 	delete(s.partitionIndex, id)
 	// The flags stay until the lists that they speak of are gone through.
-	*p = partition{flags: p.flags & (flagDirty | flagListed)}
+	*p = partition{flags: p.flags & (flagDirty | flagListed), urge: urgeNothing}
 	s.unused = append(s.unused, i)
 }
 
@@ -79,7 +79,7 @@ func (s *State) newPartition(id keys.PartitionID) uint32 {
 		s.partitions = append(s.partitions, partition{})
 	}
 	p := &s.partitions[i]
-	*p = partition{id: id, leader: noNode, wanted: noNode, leads: noNode,
+	*p = partition{id: id, leader: noNode, wanted: noNode, leads: noNode, urge: urgeNothing,
 		flags: p.flags & (flagDirty | flagListed)}
 	s.partitionIndex[id] = i
 	return i
@@ -174,6 +174,15 @@ func (s *State) effectiveLeader(p *partition) uint16 {
 		}
 	}
 	return leader
+}
+
+// leaderOf is the node that leads, if it answers. Otherwise another leads or will, and there is
+// nobody to hand over or to send a snapshot.
+func (s *State) leaderOf(p *partition) uint16 {
+	if p.leader != noNode && s.nodes[p.leader].cond.is(live) {
+		return p.leader
+	}
+	return noNode
 }
 
 // settleLeader recomputes the effective leader after the condition of a node may have changed.

@@ -33,39 +33,68 @@ func (s *State) Step(now time.Time, inFlight []Flight) Proposal {
 	s.searches, s.scans, s.probes = 0, 0, 0
 	s.setFlights(inFlight)
 	s.judge()
-	found := s.findings()
+	s.look()
 	s.measure()
 	out := Proposal{}
-	for i, f := range found {
-		if s.settings.Paused || len(s.flights) >= s.settings.MaxOperators ||
-			s.searches >= s.settings.Searches {
-			for _, f := range found[i:] {
-				s.touch(f.partition)
-			}
-			out.Waiting += len(found) - i
-			break
-		}
-		op, outcome := s.attempt(f)
-		switch outcome {
-		case proposed:
-			out.Operators = append(out.Operators, op)
-		case waits:
-			out.Waiting++
-			s.touch(f.partition)
-		case stays:
-			s.setStuck(f.partition)
+	for u := range urgeBlocked {
+		if !s.settings.Paused {
+			first, then := s.waiting.turns(s, u)
+			out.Operators = s.serve(u, then, s.serve(u, first, out.Operators))
 		}
 	}
 	if !s.settings.Paused {
 		out.Operators = s.balance(out.Operators)
 	}
 	out.Blocked, out.FirstBlocked = s.blocked()
+	out.Waiting = s.waiting.total()
 	return out
 }
 
-func (s *State) setStuck(i uint32) {
+// serve attempts what waits in a queue until a limit is reached.
+func (s *State) serve(u urgency, queue []uint32, out []Operator) []Operator {
+	sends := u == urgeLast || u == urgeRepair || u == urgeGrow || u == urgeLeave || u == urgeRule ||
+		u == urgeSpread
+	free := !sends || s.anyFree()
+	for _, i := range queue {
+		if !free || len(s.flights) >= s.settings.MaxOperators ||
+			s.searches >= s.settings.Searches {
+			break
+		}
+		if p := &s.partitions[i]; p.id == 0 || p.urge != u || p.flags&flagFlying != 0 {
+			continue
+		}
+		f := s.check(i)
+		op, outcome := s.attempt(f)
+		switch outcome {
+		case proposed:
+			out = append(out, op)
+			s.waiting.put(s, i, urgeNothing)
+			free = !sends || s.anyFree()
+		case waits:
+		case stays:
+			s.setStuck(f)
+			s.waiting.put(s, i, urgeNothing)
+		}
+	}
+	return out
+}
+
+// anyFree says whether some node can receive a snapshot.
+func (s *State) anyFree() bool {
+	for i := range s.nodes {
+		if s.nodes[i].cond.is(open) && s.busy(uint16(i)) == Allowed {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *State) setStuck(f finding) {
+	i := f.partition
 	p := &s.partitions[i]
-	p.flags |= flagStuck
+	if p.flags |= flagStuck; f.urgency < urgeSpread || f.urgency == urgeBlocked {
+		p.flags |= flagBlocked
+	}
 	if p.flags&flagListed == 0 {
 		p.flags |= flagListed
 		s.stuck = append(s.stuck, i)
@@ -79,16 +108,15 @@ func (s *State) blocked() (int, []keys.PartitionID) {
 	for _, i := range s.stuck {
 		p := &s.partitions[i]
 		if p.id == 0 || p.flags&flagStuck == 0 {
-			p.flags &^= flagStuck | flagListed
+			p.flags &^= flagStuck | flagListed | flagBlocked
 			continue
 		}
 		kept = append(kept, i)
-		first = append(first, p.id)
+		if p.flags&flagBlocked != 0 {
+			first = append(first, p.id)
+		}
 	}
 	s.stuck = kept
 	slices.Sort(first)
-	if len(first) > maxNamed {
-		first = first[:maxNamed:maxNamed]
-	}
-	return len(kept), first
+	return len(first), slices.Clone(first[:min(len(first), maxNamed)])
 }

@@ -176,16 +176,16 @@ func (v *survey) place(i uint32, p *partition, d *delta) {
 		if v.best.gain > 0 && gain/cost < v.best.value || !v.triggered(to) {
 			return // receivers that come later gain less
 		}
-		refused := v.refuse(p, to, -1, false)
+		refused := v.refuse(p, to, false)
 		if refused == Allowed && v.worsens(p, to) {
 			refused = RuleForbids
 		}
-		if refused == Allowed && v.senderBusy(p.leader) {
+		if refused == Allowed && v.senderBusy(v.leaderOf(p)) {
 			refused = NodeBusy
 		}
 		if refused != Allowed {
 			v.busy = v.busy || refused.passes()
-			if at.passed == noNode {
+			if at.passed == noNode && refused != HoldsReplica {
 				at.passed, at.refused = to, refused
 			}
 			continue

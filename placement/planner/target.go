@@ -84,13 +84,22 @@ func (s *State) search(p *partition, without int, repair bool) places {
 			continue
 		}
 		c := s.assess(p, uint16(i), rest[:n+1], n, base, repair)
+		if c.refused == HoldsReplica {
+			continue
+		}
 		if c.refused.passes() && c.refused != Allowed {
 			out.passing = true
 		}
 		if c.refused < NoRoom && (!hasPlaced || c.betterPlaced(&out.placed)) {
 			out.placed, hasPlaced = c, true
 		}
-		out.keep(s, &c)
+		{
+			if out.found == 2 && c.worseThan(&out.second) {
+				continue
+			}
+			s.fill(p, &c)
+			out.keep(s, &c)
+		}
 	}
 	return out
 }
@@ -99,7 +108,7 @@ func (s *State) search(p *partition, without int, repair bool) places {
 func (s *State) assess(
 	p *partition, node uint16, others []replica, n int, base spread, repair bool,
 ) candidate {
-	c := candidate{node: node, refused: s.refuse(p, node, -1, repair), spread: base}
+	c := candidate{node: node, refused: s.refuse(p, node, repair), spread: base}
 	if !c.refused.passes() {
 		return c
 	}
@@ -117,13 +126,26 @@ func (s *State) assess(
 		others[n] = replica{node: node}
 		c.violations = s.match(ks, others).violations
 	}
+	return c
+}
+
+// worseThan says whether a candidate is worse by what assess has found out.
+func (c *candidate) worseThan(d *candidate) bool {
+	return c.refused > d.refused || c.refused == d.refused && d.betterPlaced(c)
+}
+
+// fill adds what is known of the node itself.
+func (s *State) fill(p *partition, c *candidate) {
+	if !c.refused.passes() {
+		return
+	}
+	node := c.node
 	c.room = percentAbove(s.fullness(node, p.bytes) - s.settings.DiskHigh)
 	for d := range byLeaders {
 		more := amount(p, d)
 		c.excess[d] = percentAbove(s.outside(d, node, more))
 		c.fill += s.deviation(d, node, more)
 	}
-	return c
 }
 
 func percentAbove(x float64) int { return int(100 * max(0, x)) }
@@ -186,14 +208,14 @@ func (s *State) alternative(p *partition, f *places) *Alternative {
 func (s *State) levelText(level Level, best, c *candidate) string {
 	switch level {
 	case LevelLegal:
-		return fmt.Sprintf("%d placement rules would be broken, not %d", c.violations,
+		return fmt.Sprintf("%s would be broken, not %d", plural(c.violations, "placement rule"),
 			best.violations)
 	case LevelZones:
-		return fmt.Sprintf("%d pairs of replicas would share a zone, not %d", c.spread.zones,
-			best.spread.zones)
+		return fmt.Sprintf("%s of replicas would share a zone, not %d",
+			plural(c.spread.zones, "pair"), best.spread.zones)
 	case LevelRegions:
-		return fmt.Sprintf("%d pairs of replicas would share a region, not %d", c.spread.regions,
-			best.spread.regions)
+		return fmt.Sprintf("%s of replicas would share a region, not %d",
+			plural(c.spread.regions, "pair"), best.spread.regions)
 	case LevelRoom:
 		return fmt.Sprintf("its disk would be %d %% beyond the mark, not %d %%", c.room, best.room)
 	case LevelLoad, LevelBytes:

@@ -81,7 +81,7 @@ func (s *State) waitText(p *partition, f finding) string {
 	if f.urgency == urgeDrain || f.urgency == urgeLeader {
 		return text + "waits for other transfers to the same node"
 	}
-	if s.senderBusy(p.leader) {
+	if s.senderBusy(s.leaderOf(p)) {
 		return text + fmt.Sprintf("waits for %s, which already sends %d snapshots",
 			s.id(p.leader), s.nodes[p.leader].sending)
 	}
@@ -93,6 +93,9 @@ func (s *State) stayText(p *partition, f finding) string {
 	if f.urgency == urgeDrain || f.urgency == urgeLeader {
 		return text + "no other voter can lead"
 	}
+	if f.urgency == urgeSpread {
+		return "it is spread as well as rules and nodes allow"
+	}
 	return text + "no node betters it: " + s.census(p, f)
 }
 
@@ -101,7 +104,7 @@ func (s *State) census(p *partition, f finding) string {
 	var counts [NotVoter + 1]int
 	for i := range s.nodes {
 		if s.nodes[i].known {
-			counts[s.refuse(p, uint16(i), int(f.at), f.urgency < urgeDrain)]++
+			counts[s.refuse(p, uint16(i), f.urgency < urgeDrain)]++
 		}
 	}
 	words := []string{"could", "receive as many snapshots as they may",

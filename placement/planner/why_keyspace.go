@@ -15,10 +15,10 @@ type KeyspaceWhy struct {
 	Rules    []RuleWhy `json:",omitempty"`
 	Leaders  Selectors `json:",omitempty"`
 	// Partitions is how many there are; of these, NoQuorum have too few voters that answer, TooFew
-	// and TooMany as many replicas as that, Bad a lost or damaged one, Breaking a rule that is not
-	// met, Sharing more in one zone or region than has to be, Misled a leader in the wrong place,
-	// and InFlight an operator.
-	Partitions, NoQuorum, TooFew, TooMany, Bad, Breaking, Sharing, Misled, InFlight int
+	// and TooMany as many replicas as that, Bad a lost or damaged one, Leaving one on a node that is
+	// being decommissioned, Breaking a rule that is not met, Sharing more in one zone or region than
+	// rules and nodes allow, Misled a leader in the wrong place, and InFlight an operator.
+	Partitions, NoQuorum, TooFew, TooMany, Bad, Leaving, Breaking, Sharing, Misled, InFlight int
 	// Lacks says what the open nodes cannot give, in words.
 	Lacks []Obstacle `json:",omitempty"`
 }
@@ -74,7 +74,8 @@ func (w *KeyspaceWhy) count(s *State, p *partition) {
 	}{
 		{true, &w.Partitions}, {!x.quorum, &w.NoQuorum}, {x.voters < w.Replicas, &w.TooFew},
 		{x.voters > w.Replicas, &w.TooMany}, {x.good < x.voters, &w.Bad},
-		{x.violations > 0, &w.Breaking}, {s.hasSpareSpread(&x), &w.Sharing},
+		{x.leaving > 0, &w.Leaving}, {x.violations > 0, &w.Breaking},
+		{s.hasSpareSpread(&x) && p.flags&flagStuck == 0, &w.Sharing},
 		{s.misled(p, p.leader) > 0, &w.Misled}, {p.flags&flagFlying != 0, &w.InFlight},
 	} {
 		if c.is {
@@ -101,6 +102,7 @@ func (w *KeyspaceWhy) String() string {
 	}{
 		{w.NoQuorum, "without a quorum"}, {w.Bad, "with a lost or damaged replica"},
 		{w.TooFew, "with too few replicas"}, {w.TooMany, "with too many replicas"},
+		{w.Leaving, "with a replica on a node that is being decommissioned"},
 		{w.Breaking, "that break the placement"},
 		{w.Sharing, "that share a zone or region more than has to be"},
 		{w.Misled, "with a leader in the wrong place"}, {w.InFlight, "with an operator in flight"},

@@ -51,11 +51,10 @@ func (s *State) WhyNode(id keys.NodeID) (*NodeWhy, error) {
 		Load: Cores(n.sum[byLoad]), Reported: n.info.Load, Full: s.fullness(i, 0)}
 	if n.cond.is(open) {
 		for d := range dimensions {
-			standing := Standing{Level: d.level(), Deviation: s.deviation(d, i, 0)}
 			if share := s.share(d, i); share > 0 {
-				standing.Tolerated = s.band(d, share) / share
+				out.Of = append(out.Of, Standing{Level: d.level(),
+					Deviation: s.deviation(d, i, 0), Tolerated: s.band(d, share) / share})
 			}
-			out.Of = append(out.Of, standing)
 		}
 	}
 	s.whatIsLeft(i, out)

@@ -160,7 +160,7 @@ func (s *State) rejectedMove(p *partition, at int) *Alternative {
 		return out
 	case best.betterPlaced(&stay):
 		out.Decided, _ = s.compare(&stay, best)
-		out.Text = "it is better"
+		out.Text = "it is the better place, and is waited for or used next"
 		return out
 	}
 	out.Decided = LevelCount
