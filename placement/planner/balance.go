@@ -6,7 +6,7 @@ import (
 )
 
 // maxProbes bounds how many pairs of a partition and a node a step looks at for balance.
-const maxProbes = 1 << 20
+const maxProbes = 1 << 19
 
 // moveOverhead is what a move costs beside the bytes it sends, in bytes: a change of replicas is not
 // for nothing.
@@ -31,24 +31,25 @@ func (s *State) level(l Level, out []Operator) []Operator {
 		return out
 	}
 	receivers := s.receivers(l)
-	found, limited := false, false
+	before, limited := len(out), false
 	for _, donor := range donors {
 		for s.strays(l, donor, 0) > 0 || under && s.standing(l, donor) > 0 {
 			if s.atLimit() {
 				return out
 			}
-			op, ok, busy := s.scan(l, donor, receivers)
-			limited = limited || busy
-			if !ok {
+			v := survey{State: s, level: l, donor: donor, receivers: receivers}
+			v.scan()
+			ops := v.propose()
+			limited = limited || v.busy
+			if len(ops) == 0 {
 				break
 			}
-			found = true
-			out = append(out, op)
+			out = append(out, ops...)
 			s.sortReceivers(l, receivers)
 			under = s.strays(l, receivers[0], 0) < 0
 		}
 	}
-	if !found && !limited {
+	if len(out) == before && !limited {
 		s.barren[l] = s.now
 	}
 	return out
@@ -123,43 +124,4 @@ func (s *State) sortReceivers(l Level, list []uint16) {
 		}
 		return compareIDs(s.id(a), s.id(b))
 	})
-}
-
-// scan finds the best move from a node at one level: a transfer where that helps, since it costs
-// nothing, and otherwise a replica. Busy tells that limits or pauses stood in the way.
-func (s *State) scan(l Level, donor uint16, receivers []uint16) (op Operator, ok, busy bool) {
-	s.scans++
-	v := survey{State: s, level: l, donor: donor, receivers: receivers}
-	if l == LevelLoad || l == LevelLeaders {
-		v.transfers()
-	}
-	if v.best.gain == 0 && l != LevelLeaders {
-		v.moves()
-	}
-	if v.best.gain == 0 {
-		return Operator{}, false, v.busy
-	}
-	c := s.newChange(v.best.partition, Replace)
-	if v.best.transfer {
-		c.kind, c.lead = Transfer, v.best.to
-	} else {
-		c.add, c.remove = v.best.to, donor
-		if s.partitions[v.best.partition].leads == donor {
-			c.lead = v.best.to
-		}
-	}
-	c.rejected = v.alternative()
-	c.reason = Reason{Cause: DiskFilling + Cause(l-LevelRoom),
-		From: s.shareOf(l, donor), To: s.shareOf(l, v.best.to)}
-	op, o := s.complete(c)
-	if o != proposed {
-		return Operator{}, false, v.busy
-	}
-	op.Reason.From.After = s.standing(l, donor)
-	op.Reason.To.After = s.standing(l, v.best.to)
-	return op, true, v.busy
-}
-
-func (s *State) shareOf(l Level, n uint16) *Share {
-	return &Share{Node: s.id(n), Before: s.standing(l, n)}
 }

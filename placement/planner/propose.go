@@ -251,14 +251,14 @@ func (s *State) movable(p *partition, cause Cause, at int) bool {
 // wouldBetter says whether a place that is only busy would better the partition.
 func (s *State) wouldBetter(p *partition, at int, f *places) bool {
 	x := s.inspect(p)
-	if f.placed.refused == Allowed && f.found == 0 {
-		return false
+	if f.found == 0 {
+		return f.passing
 	}
 	if s.nodes[s.replicas(p)[at].node].cond.is(leaving) {
 		return true
 	}
 	now := candidate{violations: x.violations, spread: x.spread}
-	return f.placed.betterPlaced(&now) || f.best.refused == NoRoom && f.best.betterPlaced(&now)
+	return f.hasPlaced && f.placed.betterPlaced(&now) || f.best.refused == NoRoom && f.best.betterPlaced(&now)
 }
 
 // explainMove completes the reason of a replacement.

@@ -78,7 +78,7 @@ func (q *queues) settle(s *State) {
 // place do not keep the others from theirs.
 func (q *queues) turns(s *State, u urgency) (first, then []uint32) {
 	list := q.sorted[u]
-	if len(list) <= s.settings.Searches {
+	if len(list) <= s.maxVisits() {
 		return list, nil
 	}
 	from := uint64(s.now.Unix()) * 0x9e3779b97f4a7c15 % uint64(len(list))

@@ -41,10 +41,10 @@ type Settings struct {
 	// MaxOperators is how many operators may be in flight in all. 1,024.
 	MaxOperators int
 	// Scans is how many times in one step the replicas of a node may be looked through for one to
-	// move for balance: it bounds the time of a step where everything is out of balance. 64.
+	// move for balance: it bounds the time of a step where everything is out of balance. 16.
 	Scans int
 	// Searches is how many times in one step a place is looked for, for the same reason. What is
-	// left waits for the next step. 1,024.
+	// left waits for the next step. 512.
 	Searches int
 	// Rescan is for how long a search for balance that found nothing is not repeated while no node
 	// comes or goes. 10 s.
@@ -68,8 +68,8 @@ func (s *Settings) EnsureDefaults() {
 	orElse(&s.ZoneInFlight, 64)
 	orElse(&s.TransfersInFlight, 16)
 	orElse(&s.MaxOperators, 1024)
-	orElse(&s.Scans, 64)
-	orElse(&s.Searches, 1024)
+	orElse(&s.Scans, 16)
+	orElse(&s.Searches, 512)
 	orElse(&s.Rescan, 10*time.Second)
 }
 

@@ -39,7 +39,9 @@ type State struct {
 	flights      []flight
 	flightOf     map[uint32]int
 	// searches and scans count what a step has done, for its limits.
-	searches, scans, probes int
+	searches, visits, scans, probes int
+	// full remembers for one step where no place is free.
+	full map[surroundings]bool
 
 	// means of the open nodes, by dimension, as of the last step.
 	mean [dimensions]average
@@ -139,6 +141,7 @@ func NewState(settings Settings) (*State, error) {
 		keyspaceIndex:  map[keys.KeyspaceID]uint16{},
 		partitionIndex: map[keys.PartitionID]uint32{},
 		flightOf:       map[uint32]int{},
+		full:           map[surroundings]bool{},
 	}
 	return s, s.SetSettings(settings)
 }

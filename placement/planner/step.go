@@ -30,7 +30,8 @@ const maxNamed = 16
 // looked at, and what waits; for balance, the nodes that are outside of their bands.
 func (s *State) Step(now time.Time, inFlight []Flight) Proposal {
 	s.now = now
-	s.searches, s.scans, s.probes = 0, 0, 0
+	s.searches, s.visits, s.scans, s.probes = 0, 0, 0, 0
+	clear(s.full)
 	s.setFlights(inFlight)
 	s.judge()
 	s.look()
@@ -57,9 +58,10 @@ func (s *State) serve(u urgency, queue []uint32, out []Operator) []Operator {
 	free := !sends || s.anyFree()
 	for _, i := range queue {
 		if !free || len(s.flights) >= s.settings.MaxOperators ||
-			s.searches >= s.settings.Searches {
+			s.searches >= s.settings.Searches || s.visits >= s.maxVisits() {
 			break
 		}
+		s.visits++
 		if p := &s.partitions[i]; p.id == 0 || p.urge != u || p.flags&flagFlying != 0 {
 			continue
 		}
@@ -78,6 +80,9 @@ func (s *State) serve(u urgency, queue []uint32, out []Operator) []Operator {
 	}
 	return out
 }
+
+// maxVisits is how many of those that wait a step looks at. Most need no search.
+func (s *State) maxVisits() int { return 8 * s.settings.Searches }
 
 // anyFree says whether some node can receive a snapshot.
 func (s *State) anyFree() bool {

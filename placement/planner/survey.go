@@ -1,14 +1,94 @@
 package planner
 
+import "slices"
+
 // survey looks through the partitions of one node for the best to move at one level.
 type survey struct {
 	*State
 	level     Level
 	donor     uint16
 	receivers []uint16
-	best      pick
+	// picks are the best found, at most maxPicks, the best first.
+	picks []pick
 	// busy: limits or pauses stood in the way of some.
 	busy bool
+}
+
+// maxPicks is how many moves one survey finds, so that not every move costs a look through all
+// that is on a node.
+const maxPicks = 8
+
+// scan finds the best moves from a node at one level: transfers where they help, since they cost
+// nothing, and otherwise replicas.
+func (v *survey) scan() {
+	v.scans++
+	if v.level == LevelLoad || v.level == LevelLeaders {
+		for _, i := range v.nodes[v.donor].list {
+			v.transfer(i)
+		}
+	}
+	if len(v.picks) == 0 && v.level != LevelLeaders {
+		for _, i := range v.nodes[v.donor].list {
+			v.move(i)
+		}
+	}
+}
+
+// propose makes operators of what was found. Each changes what the next would gain, so each after
+// the first is looked at again.
+func (v *survey) propose() []Operator {
+	var out []Operator
+	picks := v.picks
+	for n, p := range picks {
+		if n > 0 {
+			v.picks = nil
+			if v.strays(v.level, v.donor, 0) <= 0 && v.strays(v.level, p.to, 0) >= 0 ||
+				len(v.flights) >= v.settings.MaxOperators {
+				break
+			}
+			if p.transfer {
+				v.transfer(p.partition)
+			} else {
+				v.sortReceivers(v.level, v.receivers)
+				v.move(p.partition)
+			}
+			if len(v.picks) == 0 {
+				continue
+			}
+			p = v.picks[0]
+		}
+		if op, ok := v.operator(&p); ok {
+			out = append(out, op)
+		}
+	}
+	return out
+}
+
+// operator makes the operator of a pick, and counts it as in flight.
+func (v *survey) operator(b *pick) (Operator, bool) {
+	c := v.newChange(b.partition, Replace)
+	if b.transfer {
+		c.kind, c.lead = Transfer, b.to
+	} else {
+		c.add, c.remove = b.to, v.donor
+		if v.partitions[b.partition].leads == v.donor {
+			c.lead = b.to
+		}
+	}
+	c.rejected = v.alternative(b)
+	c.reason = Reason{Cause: DiskFilling + Cause(v.level-LevelRoom),
+		From: v.shareOf(v.donor), To: v.shareOf(b.to)}
+	op, o := v.complete(c)
+	if o != proposed {
+		return Operator{}, false
+	}
+	op.Reason.From.After = v.standing(v.level, v.donor)
+	op.Reason.To.After = v.standing(v.level, b.to)
+	return op, true
+}
+
+func (v *survey) shareOf(n uint16) *Share {
+	return &Share{Node: v.id(n), Before: v.standing(v.level, n)}
 }
 
 // pick is a move that a survey has found.
@@ -82,71 +162,86 @@ func (v *survey) triggered(to uint16) bool {
 	return v.strays(v.level, v.donor, 0) > 0 || v.strays(v.level, to, 0) < 0
 }
 
-// transfers looks at the partitions that the node leads.
-func (v *survey) transfers() {
-	for _, i := range v.nodes[v.donor].list {
-		p := &v.partitions[i]
-		if p.leads != v.donor || !v.available(p) {
+// transfer looks at a partition that the node may lead.
+func (v *survey) transfer(i uint32) {
+	p := &v.partitions[i]
+	if p.leads != v.donor || !v.available(p) {
+		return
+	}
+	d := delta{byLoad: int64(p.leaderLoad) - int64(p.followerLoad), byLeaders: 1}
+	if d.at(v.level) <= 0 {
+		return
+	}
+	best := pick{}
+	for _, r := range v.replicas(p) {
+		v.probes++
+		if r.node == v.donor || !v.canLead(r) || !v.triggered(r.node) ||
+			v.disliked(p, r.node) > v.disliked(p, v.donor) {
 			continue
 		}
-		d := delta{byLoad: int64(p.leaderLoad) - int64(p.followerLoad), byLeaders: 1}
-		if d.at(v.level) <= 0 {
+		if v.nodes[r.node].transfers >= v.settings.TransfersInFlight {
+			v.busy = true
 			continue
 		}
-		for _, r := range v.replicas(p) {
-			v.probes++
-			if r.node == v.donor || !v.canLead(r) || !v.triggered(r.node) ||
-				v.disliked(p, r.node) > v.disliked(p, v.donor) {
-				continue
-			}
-			if v.nodes[r.node].transfers >= v.settings.TransfersInFlight {
-				v.busy = true
-				continue
-			}
-			if gain := v.gain(r.node, &d); gain > 0 && v.spares(r.node, &d) {
-				v.offer(pick{partition: i, to: r.node, transfer: true, gain: gain, value: gain,
-					passed: noNode})
-			}
+		gain := v.gain(r.node, &d)
+		if gain == 0 || !v.spares(r.node, &d) {
+			continue
 		}
+		if gain > best.gain || gain == best.gain && v.id(r.node) < v.id(best.to) {
+			best = pick{partition: i, to: r.node, transfer: true, gain: gain, value: gain,
+				passed: noNode}
+		}
+	}
+	if best.gain > 0 {
+		v.offer(best)
 	}
 }
 
-// offer keeps a pick if it is the best so far. Between equals the partition and then the node of
-// lower id wins, so that the order of the list does not matter.
+// offer keeps a pick if it is among the best so far. Between equals the partition of lower id is
+// better, so that the order of the list does not matter.
 func (v *survey) offer(p pick) {
-	b := &v.best
-	if b.gain > 0 {
-		if p.value < b.value {
-			return
-		}
-		if p.value == b.value {
-			c := &v.partitions[p.partition]
-			d := &v.partitions[b.partition]
-			if c.id > d.id || c.id == d.id && v.id(p.to) > v.id(b.to) {
-				return
-			}
-		}
+	at := len(v.picks)
+	for at > 0 && v.better(&p, &v.picks[at-1]) {
+		at--
 	}
-	*b = p
+	if at == maxPicks {
+		return
+	}
+	if len(v.picks) == maxPicks {
+		v.picks = v.picks[:maxPicks-1]
+	}
+	v.picks = slices.Insert(v.picks, at, p)
 }
 
-// moves looks at the replicas that are on the node.
-func (v *survey) moves() {
-	for _, i := range v.nodes[v.donor].list {
-		p := &v.partitions[i]
-		if !v.available(p) {
-			continue
+func (v *survey) better(p, q *pick) bool {
+	if p.value != q.value {
+		return p.value > q.value
+	}
+	return v.partitions[p.partition].id < v.partitions[q.partition].id
+}
+
+// bar is the value that a move has to have to be among the best.
+func (v *survey) bar() float64 {
+	if len(v.picks) < maxPicks {
+		return 0
+	}
+	return v.picks[maxPicks-1].value
+}
+
+// move looks at a partition with a replica on the node.
+func (v *survey) move(i uint32) {
+	p := &v.partitions[i]
+	if !v.available(p) {
+		return
+	}
+	d := delta{byLoad: int64(p.followerLoad), byBytes: p.bytes, byCount: 1}
+	if p.leads == v.donor || p.leader == v.donor {
+		if v.level != LevelLoad && p.count > 1 || p.leads != p.leader {
+			return // a follower does as well
 		}
-		d := delta{byLoad: int64(p.followerLoad), byBytes: p.bytes, byCount: 1}
-		if p.leads == v.donor || p.leader == v.donor {
-			if v.level != LevelLoad && p.count > 1 || p.leads != p.leader {
-				continue // a follower does as well
-			}
-			d[byLoad], d[byLeaders] = int64(p.leaderLoad), 1
-		}
-		if d.at(v.level) <= 0 {
-			continue
-		}
+		d[byLoad], d[byLeaders] = int64(p.leaderLoad), 1
+	}
+	if d.at(v.level) > 0 {
 		v.place(i, p, &d)
 	}
 }
@@ -173,7 +268,7 @@ func (v *survey) place(i uint32, p *partition, d *delta) {
 			}
 			continue
 		}
-		if v.best.gain > 0 && gain/cost < v.best.value || !v.triggered(to) {
+		if gain/cost < v.bar() || !v.triggered(to) {
 			return // receivers that come later gain less
 		}
 		refused := v.refuse(p, to, false)
@@ -237,8 +332,7 @@ func same(a, b uint16) int {
 }
 
 // alternative is the emptiest node that could not take what is moved.
-func (v *survey) alternative() *Alternative {
-	b := &v.best
+func (v *survey) alternative(b *pick) *Alternative {
 	if b.passed == noNode {
 		return nil
 	}

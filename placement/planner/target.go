@@ -2,6 +2,31 @@ package planner
 
 import "fmt"
 
+// surroundings are what a search depends on where a keyspace has no rules: the zones of the voters
+// that stay. While a step goes on, nodes only become busier: where no place was free there will be
+// none for the next partition with the same surroundings.
+type surroundings struct {
+	keyspace uint16
+	repair   bool
+	count    uint8
+	zones    [maxFactor]uint16
+}
+
+func (s *State) surroundingsOf(p *partition, rest []replica, repair bool) (surroundings, bool) {
+	out := surroundings{keyspace: p.keyspace, repair: repair, count: uint8(len(rest))}
+	if len(s.keyspaces[p.keyspace].masks) > 0 || len(rest) > maxFactor {
+		return out, false
+	}
+	for i, r := range rest {
+		at := i
+		for ; at > 0 && out.zones[at-1] > s.nodes[r.node].zone; at-- {
+			out.zones[at] = out.zones[at-1]
+		}
+		out.zones[at] = s.nodes[r.node].zone
+	}
+	return out, true
+}
+
 // candidate is a node that may be given a replica, as the objective sees it.
 type candidate struct {
 	node       uint16
@@ -59,7 +84,8 @@ type places struct {
 	best, second candidate
 	found        int
 	// placed is the best place of those that are allowed or only busy.
-	placed candidate
+	placed    candidate
+	hasPlaced bool
 	// passing: some node is refused only for now.
 	passing bool
 }
@@ -67,7 +93,6 @@ type places struct {
 // search looks for the best node for a replica of a partition. The replica at index without, if not
 // negative, is the one that goes.
 func (s *State) search(p *partition, without int, repair bool) places {
-	s.searches++
 	var rest [maxReplicas + 1]replica
 	n := 0
 	for i, r := range s.replicas(p) {
@@ -76,9 +101,14 @@ func (s *State) search(p *partition, without int, repair bool) places {
 			n++
 		}
 	}
-	base := s.spreadOf(rest[:n])
 	out := places{}
-	hasPlaced := false
+	around, plain := s.surroundingsOf(p, rest[:n], repair)
+	if plain && s.full[around] {
+		out.passing = true
+		return out
+	}
+	s.searches++
+	base := s.spreadOf(rest[:n])
 	for i := range s.nodes {
 		if !s.nodes[i].known {
 			continue
@@ -90,16 +120,17 @@ func (s *State) search(p *partition, without int, repair bool) places {
 		if c.refused.passes() && c.refused != Allowed {
 			out.passing = true
 		}
-		if c.refused < NoRoom && (!hasPlaced || c.betterPlaced(&out.placed)) {
-			out.placed, hasPlaced = c, true
+		if c.refused < NoRoom && (!out.hasPlaced || c.betterPlaced(&out.placed)) {
+			out.placed, out.hasPlaced = c, true
 		}
-		{
-			if out.found == 2 && c.worseThan(&out.second) {
-				continue
-			}
-			s.fill(p, &c)
-			out.keep(s, &c)
+		if out.found == 2 && c.worseThan(&out.second) {
+			continue
 		}
+		s.fill(p, &c)
+		out.keep(s, &c)
+	}
+	if plain && !out.usable() && out.hasPlaced && out.placed.refused != Allowed {
+		s.full[around] = true
 	}
 	return out
 }

@@ -26,6 +26,7 @@ func (s *State) verdict(i uint32) (string, *Operator) {
 	case urgeBlocked:
 		return s.noQuorum(p), nil
 	}
+	clear(s.full)
 	op, o := s.attempt(f)
 	switch o {
 	case proposed:

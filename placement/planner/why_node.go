@@ -107,10 +107,12 @@ func (s *State) balanceText(i uint16) string {
 		if e < 0 {
 			return text + ": it is given more, as far as rules, spread and limits allow"
 		}
-		op, ok, _ := s.scan(l, i, s.receivers(l))
-		if ok {
-			s.withdraw()
-			return text + "; to be done: " + op.String()
+		v := survey{State: s, level: l, donor: i, receivers: s.receivers(l)}
+		if v.scan(); len(v.picks) > 0 {
+			if op, ok := v.operator(&v.picks[0]); ok {
+				s.withdraw()
+				return text + "; to be done: " + op.String()
+			}
 		}
 		return text + "; " + s.whyNoMove(i)
 	}

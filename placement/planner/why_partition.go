@@ -141,6 +141,7 @@ func (s *State) spreadText(p *partition, at int) string {
 
 // rejectedMove is the best other node for a replica, and what decided against it.
 func (s *State) rejectedMove(p *partition, at int) *Alternative {
+	clear(s.full)
 	found := s.search(p, at, false)
 	if found.found == 0 {
 		return nil
