@@ -26,18 +26,15 @@ func (s *State) balance(out []Operator) []Operator {
 
 // level brings the nodes nearer to their shares at one level.
 func (s *State) level(l Level, out []Operator) []Operator {
-	donors, under := s.donors(l)
-	if len(donors) == 0 {
-		return out
-	}
-	receivers := s.receivers(l)
+	donors := s.donors(l)
 	before, limited := len(out), false
-	for _, donor := range donors {
-		for s.strays(l, donor, 0) > 0 || under && s.standing(l, donor) > 0 {
+	v := survey{State: s, level: l}
+	for _, v.donor = range donors {
+		for s.gives(l, v.donor) {
 			if s.atLimit() {
 				return out
 			}
-			v := survey{State: s, level: l, donor: donor, receivers: receivers}
+			v.receivers, v.busy = s.receivers(l)
 			v.scan()
 			ops := v.propose()
 			limited = limited || v.busy
@@ -45,14 +42,30 @@ func (s *State) level(l Level, out []Operator) []Operator {
 				break
 			}
 			out = append(out, ops...)
-			s.sortReceivers(l, receivers)
-			under = s.strays(l, receivers[0], 0) < 0
 		}
 	}
-	if len(out) == before && !limited {
+	if len(out) == before && !limited && len(donors) > 0 {
 		s.barren[l] = s.now
 	}
 	return out
+}
+
+// gives says whether a node is one to move something from: it is above its band, or above its share
+// while another is below its band.
+func (s *State) gives(l Level, donor uint16) bool {
+	return s.strays(l, donor, 0) > 0 || s.standing(l, donor) > 0 && s.anyUnder(l)
+}
+
+func (s *State) anyUnder(l Level) bool {
+	if l == LevelRoom {
+		return false
+	}
+	for i := range s.nodes {
+		if s.nodes[i].cond.is(open) && s.strays(l, uint16(i), 0) < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *State) atLimit() bool {
@@ -60,66 +73,53 @@ func (s *State) atLimit() bool {
 		s.probes >= maxProbes
 }
 
-// donors are the nodes that are above their bands, the farthest first, and, if some node is below
-// its band, those above their shares. If there are more than a step can scan, they take turns with
-// the time.
-func (s *State) donors(l Level) (donors []uint16, under bool) {
-	over := 0
+// donors are the nodes that give, the farthest above their share first. If there are more than a
+// step can scan, they take turns with the time.
+func (s *State) donors(l Level) []uint16 {
+	var out []uint16
+	under := s.anyUnder(l)
 	for i := range s.nodes {
 		n := uint16(i)
 		if !s.nodes[i].cond.is(open) && !(l == LevelRoom && s.nodes[i].cond.is(live)) {
 			continue
 		}
-		switch e := s.strays(l, n, 0); {
-		case e > 0:
-			over++
-			donors = append(donors, n)
-		case e < 0:
-			under = true
-		case l != LevelRoom && s.standing(l, n) > 0:
-			donors = append(donors, n)
+		if s.strays(l, n, 0) > 0 || under && s.standing(l, n) > 0 {
+			out = append(out, n)
 		}
 	}
-	standing := make([]float64, len(s.nodes))
-	for _, n := range donors {
-		standing[n] = s.standing(l, n)
-	}
-	slices.SortFunc(donors, func(a, b uint16) int {
-		if c := cmp.Compare(standing[b], standing[a]); c != 0 {
-			return c
-		}
-		return compareIDs(s.id(a), s.id(b))
-	})
-	if !under {
-		// Weights may differ, so that what is above its band need not stand highest.
-		donors = slices.DeleteFunc(donors, func(n uint16) bool { return s.strays(l, n, 0) <= 0 })
-	}
-	if n := len(donors); n > s.settings.Scans {
+	s.sortByStanding(l, out)
+	slices.Reverse(out)
+	if n := len(out); n > s.settings.Scans {
 		turn := int(s.now.Unix()/10) * s.settings.Scans % n
-		donors = append(donors[turn:n:n], donors[:turn]...)
+		out = append(out[turn:n:n], out[:turn]...)
 	}
-	return donors, under
-}
-
-// receivers are the open nodes, the emptiest first.
-func (s *State) receivers(l Level) []uint16 {
-	var out []uint16
-	for i := range s.nodes {
-		if s.nodes[i].cond.is(open) {
-			out = append(out, uint16(i))
-		}
-	}
-	s.sortReceivers(l, out)
 	return out
 }
 
-func (s *State) sortReceivers(l Level, list []uint16) {
-	standing := make([]float64, len(s.nodes))
+// receivers are the open nodes that can receive now, the emptiest first, and whether there are
+// others that cannot.
+func (s *State) receivers(l Level) (out []uint16, busy bool) {
+	for i := range s.nodes {
+		if !s.nodes[i].cond.is(open) {
+			continue
+		}
+		if s.busy(uint16(i)) != Allowed {
+			busy = true
+			continue
+		}
+		out = append(out, uint16(i))
+	}
+	s.sortByStanding(l, out)
+	return out, busy
+}
+
+func (s *State) sortByStanding(l Level, list []uint16) {
+	s.standings = resized(s.standings, len(s.nodes))
 	for _, n := range list {
-		standing[n] = s.standing(l, n)
+		s.standings[n] = s.standing(l, n)
 	}
 	slices.SortFunc(list, func(a, b uint16) int {
-		if c := cmp.Compare(standing[a], standing[b]); c != 0 {
+		if c := cmp.Compare(s.standings[a], s.standings[b]); c != 0 {
 			return c
 		}
 		return compareIDs(s.id(a), s.id(b))

@@ -3,6 +3,8 @@ package planner
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -199,7 +201,8 @@ func (c *scenario) partition(id string, with map[string]string) error {
 		p = Partition{ID: keys.PartitionID(number(id)), Keyspace: 1, Epoch: Epoch{1, 1},
 			Bytes: 100 << 20, Measured: time.Hour}
 	}
-	for key, v := range with {
+	for _, key := range slices.Backward(slices.Sorted(maps.Keys(with))) { // "on" before "leader"
+		v := with[key]
 		switch key {
 		case "keyspace":
 			p.Keyspace = keys.KeyspaceID(number(v))

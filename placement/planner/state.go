@@ -40,6 +40,8 @@ type State struct {
 	flightOf     map[uint32]int
 	// searches and scans count what a step has done, for its limits.
 	searches, visits, scans, probes int
+	// standings is space for sorting nodes.
+	standings []float64
 	// full remembers for one step where no place is free.
 	full map[surroundings]bool
 

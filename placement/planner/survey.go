@@ -8,6 +8,8 @@ type survey struct {
 	level     Level
 	donor     uint16
 	receivers []uint16
+	// over is how far the node is above its band.
+	over float64
 	// picks are the best found, at most maxPicks, the best first.
 	picks []pick
 	// busy: limits or pauses stood in the way of some.
@@ -22,6 +24,7 @@ const maxPicks = 8
 // nothing, and otherwise replicas.
 func (v *survey) scan() {
 	v.scans++
+	v.picks, v.over = nil, v.strays(v.level, v.donor, 0)
 	if v.level == LevelLoad || v.level == LevelLeaders {
 		for _, i := range v.nodes[v.donor].list {
 			v.transfer(i)
@@ -41,15 +44,14 @@ func (v *survey) propose() []Operator {
 	picks := v.picks
 	for n, p := range picks {
 		if n > 0 {
-			v.picks = nil
-			if v.strays(v.level, v.donor, 0) <= 0 && v.strays(v.level, p.to, 0) >= 0 ||
-				len(v.flights) >= v.settings.MaxOperators {
+			if !v.gives(v.level, v.donor) || len(v.flights) >= v.settings.MaxOperators {
 				break
 			}
+			v.picks, v.over = nil, v.strays(v.level, v.donor, 0)
 			if p.transfer {
 				v.transfer(p.partition)
 			} else {
-				v.sortReceivers(v.level, v.receivers)
+				v.receivers, _ = v.State.receivers(v.level)
 				v.move(p.partition)
 			}
 			if len(v.picks) == 0 {
@@ -128,8 +130,11 @@ func (v *survey) available(p *partition) bool {
 // gain is what both ends gain by a move, 0 if that is not enough or a higher level would lose.
 func (v *survey) gain(to uint16, d *delta) float64 {
 	amount := d.at(v.level)
-	gain := v.penalty(v.level, v.donor, 0, true) - v.penalty(v.level, v.donor, -amount, true) +
-		v.penalty(v.level, to, 0, true) - v.penalty(v.level, to, amount, true)
+	gives := v.penalty(v.level, v.donor, 0, true) - v.penalty(v.level, v.donor, -amount, true)
+	if v.over <= 0 && gives < 0 {
+		return 0 // it would come to need something itself
+	}
+	gain := gives + v.penalty(v.level, to, 0, true) - v.penalty(v.level, to, amount, true)
 	least := v.settings.LeastGain * v.relative(v.level, v.donor, amount) *
 		v.relative(v.level, to, amount)
 	if gain <= 1e-12 || gain < least {
@@ -241,9 +246,14 @@ func (v *survey) move(i uint32) {
 		}
 		d[byLoad], d[byLeaders] = int64(p.leaderLoad), 1
 	}
-	if d.at(v.level) > 0 {
-		v.place(i, p, &d)
+	if d.at(v.level) <= 0 {
+		return
 	}
+	if v.senderBusy(v.leaderOf(p)) {
+		v.busy = true
+		return
+	}
+	v.place(i, p, &d)
 }
 
 // maxTooSmall is how many receivers in a row may be too small for a replica before the search ends.
@@ -274,9 +284,6 @@ func (v *survey) place(i uint32, p *partition, d *delta) {
 		refused := v.refuse(p, to, false)
 		if refused == Allowed && v.worsens(p, to) {
 			refused = RuleForbids
-		}
-		if refused == Allowed && v.senderBusy(v.leaderOf(p)) {
-			refused = NodeBusy
 		}
 		if refused != Allowed {
 			v.busy = v.busy || refused.passes()

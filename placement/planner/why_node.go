@@ -107,7 +107,8 @@ func (s *State) balanceText(i uint16) string {
 		if e < 0 {
 			return text + ": it is given more, as far as rules, spread and limits allow"
 		}
-		v := survey{State: s, level: l, donor: i, receivers: s.receivers(l)}
+		v := survey{State: s, level: l, donor: i}
+		v.receivers, _ = s.receivers(l)
 		if v.scan(); len(v.picks) > 0 {
 			if op, ok := v.operator(&v.picks[0]); ok {
 				s.withdraw()
