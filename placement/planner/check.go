@@ -96,11 +96,22 @@ func (s *State) checkPlace(p *partition, x *inspection, f *finding) {
 		f.at = s.firstOf(p, func(r replica) bool { return s.nodes[r.node].cond.is(leaving) })
 	case x.violations > 0:
 		f.urgency, f.cause = urgeRule, RuleBroken
-	case x.spread.zones > 0 && x.spread.zones > leastPairs(x.good, s.openZones):
-		f.urgency, f.cause = urgeSpread, SharedZone
-	case s.hasSpareSpread(x):
-		f.urgency, f.cause = urgeSpread, SharedRegion
+	default:
+		s.findSpread(x, f)
 	}
+}
+
+// findSpread finds replicas that share a zone or region without having to.
+func (s *State) findSpread(x *inspection, f *finding) bool {
+	switch {
+	case x.spread.zones > leastPairs(x.good, s.openZones):
+		f.urgency, f.cause = urgeSpread, SharedZone
+	case x.spread.regions > leastPairs(x.good, s.openRegions):
+		f.urgency, f.cause = urgeSpread, SharedRegion
+	default:
+		return false
+	}
+	return true
 }
 
 // checkLeader finds a leader where none should be. A drained node hands over before anything else

@@ -34,7 +34,7 @@ func (s *State) complete(c change) (Operator, outcome) {
 	s.launch(flight{partition: c.partition, add: c.add, remove: c.remove, lead: c.lead,
 		sender: s.senderOf(p, &c)})
 	op.After = s.scoreAfter(p, &c, ends)
-	if op.After.Compare(op.Before) >= 0 {
+	if at, c := op.After.decide(op.Before); c >= 0 || at > op.Reason.Cause.betters() {
 		s.withdraw()
 		return Operator{}, stays
 	}

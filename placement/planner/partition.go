@@ -66,7 +66,8 @@ type Partition struct {
 	Epoch    Epoch
 	// Replicas has at most 15, on distinct nodes.
 	Replicas []Replica
-	// Leader is the node that leads, 0 if not known.
+	// Leader is the node that leads, 0 if not known. Leader and Wanted count only if they hold a
+	// replica.
 	Leader keys.NodeID
 	// Wanted is the node that should lead, as the last transfer or placement decided; 0: any. The
 	// core stores it when an operator that names one ends.

@@ -41,8 +41,16 @@ func (s *State) attempt(f finding) (Operator, outcome) {
 		return s.shrink(f)
 	case urgeDrain, urgeLeader:
 		return s.correctLeader(f)
-	case urgeLeave, urgeRule, urgeSpread:
+	case urgeLeave, urgeSpread:
 		return s.replaceOne(f)
+	case urgeRule:
+		op, o := s.replaceOne(f)
+		p := &s.partitions[f.partition]
+		if x := s.inspect(p); o == stays && s.findSpread(&x, &f) {
+			// What cannot satisfy the rules can still be spread.
+			return s.replaceOne(f)
+		}
+		return op, o
 	}
 	return Operator{}, stays
 }
@@ -241,7 +249,7 @@ func (s *State) movable(p *partition, cause Cause, at int) bool {
 	}
 	for i, r := range replicas {
 		n, m := &s.nodes[r.node], &s.nodes[replicas[at].node]
-		if i != at && (n.region == m.region && cause == SharedRegion || n.zone == m.zone) {
+		if i != at && n.region == m.region {
 			return true
 		}
 	}
@@ -270,9 +278,12 @@ func (s *State) explainMove(c *change) {
 		r.Node = s.id(c.remove)
 	case RuleBroken:
 		r.Rules = s.keyspaces[p.keyspace].info.Rules.String()
-	case SharedZone:
+	case SharedZone, SharedRegion:
+		r.Cause = SharedZone
 		r.Have, r.Want = x.spread.zones, c.found.best.spread.zones
-	case SharedRegion:
-		r.Have, r.Want = x.spread.regions, c.found.best.spread.regions
+		if r.Have == r.Want {
+			r.Cause = SharedRegion
+			r.Have, r.Want = x.spread.regions, c.found.best.spread.regions
+		}
 	}
 }

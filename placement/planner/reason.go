@@ -41,6 +41,23 @@ var causeNames = []string{"unfinished change", "node lost", "node gone", "replic
 
 func (c Cause) String() string { return nameOf(causeNames, int(c)) }
 
+// betters is the level that an operator for a cause has to better. A gain at a lower level only is
+// not what it is for: the next State to look would find another reason, or none.
+func (c Cause) betters() Level {
+	switch c {
+	case NodeLeaving, RuleBroken:
+		return LevelLegal
+	case SharedZone, SharedRegion:
+		return LevelRegions
+	case NodeDraining, LeaderPreferred, LeaderWanted:
+		return LevelLeader
+	}
+	if c >= DiskFilling {
+		return c.level()
+	}
+	return LevelQuorum
+}
+
 // level is the level that a cause of balance is about; levels for the others.
 func (c Cause) level() Level {
 	if c < DiskFilling {

@@ -14,9 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// TestScenarios runs the files of testdata. Each opens with the sentence that it proves.
+// TestScenarios runs the files of testdata/scenarios. Each opens with the sentence that it proves.
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		c := &scenario{world: newWorld(t, Settings{})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			c.t = t

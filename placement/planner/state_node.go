@@ -120,12 +120,6 @@ func (s *State) judge() {
 		if !n.known {
 			continue
 		}
-		if n.reported {
-			// What is on the disk and not in the sums. It is taken when the sums are complete, and
-			// what is in flight is not on the disk yet, or still.
-			n.other = max(0, n.info.DiskUsed-(n.sum[byBytes]-n.pending))
-			n.reported = false
-		}
 		c := conditionOf(&n.info, s.now, &s.settings)
 		if c == n.cond {
 			continue
@@ -144,8 +138,24 @@ func (s *State) judge() {
 	zones, regions := s.openLocations()
 	if zones > s.openZones || regions > s.openRegions {
 		s.touchAll()
+	} else if zones < s.openZones || regions < s.openRegions {
+		// What waited to be spread better may be spread as well as can be now.
+		for _, i := range s.waiting.sorted[urgeSpread] {
+			s.touch(i)
+		}
 	}
 	s.openZones, s.openRegions = zones, regions
+}
+
+// weigh takes over what the nodes have reported of their disks: what is used there and is not in
+// the sums. What is in flight is not on the disk yet, or still is.
+func (s *State) weigh() {
+	for i := range s.nodes {
+		if n := &s.nodes[i]; n.reported {
+			n.other = max(0, n.info.DiskUsed-(n.sum[byBytes]-n.pending))
+			n.reported = false
+		}
+	}
 }
 
 func (s *State) countOpen(n *nodeState, sign int) {

@@ -35,11 +35,18 @@ func (s *State) SetPartition(d Partition) error {
 	p := &s.partitions[i]
 	s.account(p, -1)
 	p.keyspace, p.epoch, p.bytes = keyspace, d.Epoch, d.Bytes
-	leader := s.indexOf(d.Leader)
 	if !known || d.Measured >= s.settings.LoadWindow {
 		p.leaderLoad, p.followerLoad = saturated(d.LeaderLoad), saturated(d.FollowerLoad)
 	}
-	p.leader, p.wanted, p.ended = leader, s.indexOf(d.Wanted), seconds(d.Ended)
+	p.leader, p.wanted, p.ended = noNode, noNode, seconds(d.Ended)
+	for j, r := range d.Replicas {
+		if r.Node == d.Leader {
+			p.leader = replicas[j].node
+		}
+		if r.Node == d.Wanted {
+			p.wanted = replicas[j].node
+		}
+	}
 	s.replace(i, replicas[:len(d.Replicas)])
 	p.leads = s.effectiveLeader(p)
 	s.account(p, 1)
@@ -64,6 +71,7 @@ func (s *State) RemovePartition(id keys.PartitionID) {
 	p := &s.partitions[i]
 	s.account(p, -1)
 	s.replace(i, nil)
+	s.waiting.put(s, i, urgeNothing)
 	delete(s.partitionIndex, id)
 	// The flags stay until the lists that they speak of are gone through.
 	*p = partition{flags: p.flags & (flagDirty | flagListed), urge: urgeNothing}

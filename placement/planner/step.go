@@ -32,8 +32,9 @@ func (s *State) Step(now time.Time, inFlight []Flight) Proposal {
 	s.now = now
 	s.searches, s.visits, s.scans, s.probes = 0, 0, 0, 0
 	clear(s.full)
-	s.setFlights(inFlight)
 	s.judge()
+	s.setFlights(inFlight)
+	s.weigh()
 	s.look()
 	s.measure()
 	out := Proposal{}
@@ -45,6 +46,10 @@ func (s *State) Step(now time.Time, inFlight []Flight) Proposal {
 	}
 	if !s.settings.Paused {
 		out.Operators = s.balance(out.Operators)
+	}
+	for i := range s.flights {
+		// Balance may have moved what waited for something else.
+		s.waiting.put(s, s.flights[i].partition, urgeNothing)
 	}
 	out.Blocked, out.FirstBlocked = s.blocked()
 	out.Waiting = s.waiting.total()
