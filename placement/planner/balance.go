@@ -28,6 +28,7 @@ func (s *State) balance(out []Operator) []Operator {
 func (s *State) level(l Level, out []Operator) []Operator {
 	donors := s.donors(l)
 	before, limited := len(out), false
+	s.scans = 0
 	v := survey{State: s, level: l}
 	for _, v.donor = range donors {
 		for s.gives(l, v.donor) {

@@ -124,7 +124,12 @@ func (s *State) strays(l Level, n uint16, more int64) float64 {
 	if l == LevelRoom {
 		return max(0, s.fullness(n, more)-s.settings.DiskHigh)
 	}
-	return s.outside(l.dimension(), n, more)
+	e := s.outside(l.dimension(), n, more)
+	if e < 0 && (l == LevelBytes || l == LevelCount) &&
+		s.fullness(n, 0) > s.settings.DiskHigh-roomMargin {
+		return 0 // it has too little, and can take no more
+	}
+	return e
 }
 
 func (l Level) dimension() dimension { return dimension(l - LevelLoad) }

@@ -193,6 +193,12 @@ func (g *generator) end(success bool) {
 // differences names the partitions that one State has waiting, or stuck, and the other has not.
 func (g *generator) differences(fresh *State) string {
 	text := ""
+	for i := range g.world.state.zones {
+		text += fmt.Sprintf("%+v\n", g.world.state.zones[i])
+	}
+	for i := range fresh.zones {
+		text += fmt.Sprintf("fresh %+v\n", fresh.zones[i])
+	}
 	for id, i := range g.world.state.partitionIndex {
 		p, q := &g.world.state.partitions[i], &fresh.partitions[fresh.partitionIndex[id]]
 		if p.urge != q.urge || p.flags&^flagListed != q.flags&^flagListed {
@@ -218,6 +224,9 @@ func (g *generator) compareSums(fresh *State) {
 			g.Fatalf("%s: sums %v, other %d, pending %d, %d %d %d; fresh %v, %d, %d, %d %d %d", id,
 				got.sum, got.other, got.pending, got.receiving, got.sending, got.transfers,
 				want.sum, want.other, want.pending, want.receiving, want.sending, want.transfers)
+		}
+		if zone, same := g.world.state.zones[got.zone], fresh.zones[want.zone]; zone != same {
+			g.Fatalf("zone of %s: %+v, fresh %+v", id, zone, same)
 		}
 	}
 }

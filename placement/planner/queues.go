@@ -13,6 +13,8 @@ type queues struct {
 	sorted [urgeNothing][]uint32
 	fresh  [urgeNothing][]uint32
 	length [urgeNothing]int
+	// reused: the place of a partition that is gone was given to another since the last settle.
+	reused bool
 }
 
 // put moves a partition to the queue of an urgency, or out of all of them. It is seen there after
@@ -42,35 +44,34 @@ func (q *queues) total() int {
 
 // settle merges what is new, and drops what is out of date when there is much of it.
 func (q *queues) settle(s *State) {
+	byID := func(a, b uint32) int {
+		return cmp.Compare(s.partitions[a].id, s.partitions[b].id)
+	}
 	for u := range urgeNothing {
-		if len(q.fresh[u]) == 0 && len(q.sorted[u]) <= q.length[u]+q.length[u]/8 {
+		gone := func(i uint32) bool { return s.partitions[i].id == 0 || s.partitions[i].urge != u }
+		if q.reused {
+			// An entry that is out of date may stand for another partition now, out of order.
+			q.fresh[u] = append(q.fresh[u], q.sorted[u]...)
+			q.sorted[u] = nil
+		} else if len(q.fresh[u]) == 0 && len(q.sorted[u]) <= q.length[u]+q.length[u]/8 {
 			continue
 		}
-		byID := func(a, b uint32) int {
-			return cmp.Compare(s.partitions[a].id, s.partitions[b].id)
-		}
-		stays := func(i uint32) bool { return s.partitions[i].id != 0 && s.partitions[i].urge == u }
-		fresh := slices.DeleteFunc(q.fresh[u], func(i uint32) bool { return !stays(i) })
+		fresh := slices.DeleteFunc(q.fresh[u], gone)
 		slices.SortFunc(fresh, byID)
 		merged := make([]uint32, 0, q.length[u])
-		add := func(i uint32) {
-			// The same may be in both, if it went and came back.
-			if stays(i) && (len(merged) == 0 || merged[len(merged)-1] != i) {
-				merged = append(merged, i)
-			}
-		}
 		for _, i := range q.sorted[u] {
-			for len(fresh) > 0 && stays(i) && byID(fresh[0], i) < 0 {
-				add(fresh[0])
-				fresh = fresh[1:]
+			if gone(i) {
+				continue
 			}
-			add(i)
+			for len(fresh) > 0 && byID(fresh[0], i) < 0 {
+				merged, fresh = append(merged, fresh[0]), fresh[1:]
+			}
+			merged = append(merged, i)
 		}
-		for _, i := range fresh {
-			add(i)
-		}
-		q.sorted[u], q.fresh[u] = merged, nil
+		// The same may be in both, if it went and came back.
+		q.sorted[u], q.fresh[u] = slices.Compact(append(merged, fresh...)), nil
 	}
+	q.reused = false
 }
 
 // turns are the entries of one queue, in the order in which they have their turn. Where there are

@@ -40,8 +40,8 @@ type Settings struct {
 	TransfersInFlight int
 	// MaxOperators is how many operators may be in flight in all. 1,024.
 	MaxOperators int
-	// Scans is how many times in one step the replicas of a node may be looked through for one to
-	// move for balance: it bounds the time of a step where everything is out of balance. 16.
+	// Scans is how many times in one step, at each level of balance, the replicas of a node may be
+	// looked through for some to move: it bounds the time of a step where everything is out of balance. 16.
 	Scans int
 	// Searches is how many times in one step a place is looked for, for the same reason. What is
 	// left waits for the next step. 512.

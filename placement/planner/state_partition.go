@@ -82,6 +82,7 @@ func (s *State) newPartition(id keys.PartitionID) uint32 {
 	var i uint32
 	if n := len(s.unused); n > 0 {
 		i, s.unused = s.unused[n-1], s.unused[:n-1]
+		s.waiting.reused = true
 	} else {
 		i = uint32(len(s.partitions))
 		s.partitions = append(s.partitions, partition{})

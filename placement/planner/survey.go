@@ -158,6 +158,27 @@ func (v *survey) spares(to uint16, d *delta) bool {
 	return true
 }
 
+// worthwhile says whether a move does not put more out of balance at a lower level than it mends at
+// its own. What is moved for load has to be dense: at least twice as large a part of a node's load
+// as of its bytes. Else moving cold partitions away from a hot one would be followed by moving
+// others back for the bytes.
+func (v *survey) worthwhile(to uint16, d *delta) bool {
+	if v.level != LevelLoad || v.relative(LevelLoad, to, d[byLoad]) >=
+		density*v.relative(LevelBytes, to, d[byBytes]) {
+		return true
+	}
+	for l := LevelBytes; l <= LevelCount; l++ {
+		x := d.at(l)
+		if farther(v.strays(l, v.donor, 0), v.strays(l, v.donor, -x)) ||
+			farther(v.strays(l, to, 0), v.strays(l, to, x)) {
+			return false
+		}
+	}
+	return true
+}
+
+const density = 2
+
 func farther(before, after float64) bool {
 	return max(after, -after) > max(before, -before)+1e-12
 }
@@ -292,7 +313,7 @@ func (v *survey) place(i uint32, p *partition, d *delta) {
 			}
 			continue
 		}
-		if !v.spares(to, d) {
+		if !v.spares(to, d) || !v.worthwhile(to, d) {
 			continue
 		}
 		at.to, at.gain, at.value = to, gain, gain/cost
