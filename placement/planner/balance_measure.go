@@ -53,6 +53,8 @@ func (s *State) measure() {
 			s.mean[d].scale = float64(weight) / float64(nodes)
 		}
 	}
+	load := s.mean[byLoad].per * max(1, s.mean[byLoad].scale)
+	s.loadTells = load*s.settings.Tolerance > float64(s.settings.LeastLoad)
 }
 
 func weightOf(d dimension, n *nodeState) int64 {
@@ -74,18 +76,24 @@ func (s *State) share(d dimension, n uint16) float64 {
 	return s.mean[d].per * float64(weightOf(d, &s.nodes[n]))
 }
 
+// manyLeaders is how far the number of leaders may be from its mean where load decides.
+const manyLeaders = 0.5
+
 // band is how far from its share a node may be before something is moved.
 func (s *State) band(d dimension, share float64) float64 {
-	var least float64
-	switch d {
+	switch set := &s.settings; d {
 	case byLoad:
-		least = float64(s.settings.LeastLoad)
+		return max(float64(set.LeastLoad), share*set.Tolerance)
 	case byBytes:
-		least = float64(s.settings.LeastBytes)
-	case byCount, byLeaders:
-		least = s.settings.LeastCount
+		return max(float64(set.LeastBytes), share*set.Tolerance)
+	case byCount:
+		return max(set.LeastCount, share*set.CountTolerance)
+	default:
+		if s.loadTells {
+			return max(set.LeastCount, share*max(manyLeaders, set.CountTolerance))
+		}
+		return max(set.LeastCount, share*set.CountTolerance)
 	}
-	return max(least, share*s.settings.Tolerance)
 }
 
 // deviation is how far a node is from its share as a part of the share, with more added to it.

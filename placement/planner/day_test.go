@@ -46,6 +46,7 @@ type day struct {
 	shortSince  time.Time
 	longest     time.Duration
 	lastProposd time.Time
+	trace       func(Operator)
 }
 
 // running is an operator that is being carried out.
@@ -184,8 +185,11 @@ func (d *day) tick() {
 	d.reportLoads()
 	for _, op := range d.step().Operators {
 		d.operators[op.Reason.Cause]++
+		if d.trace != nil {
+			d.trace(op)
+		}
 		d.moved[op.Reason.Cause] += op.Bytes
-		if op.Reason.Cause >= DiskFilling {
+		if op.Reason.Cause >= DiskFilling && op.Bytes > 0 {
 			d.moves[op.Partition]++
 		}
 		took := time.Second + time.Duration(op.Bytes/(dayRate>>10))*time.Second>>10
@@ -279,7 +283,7 @@ func (d *day) measure() {
 	s := d.state
 	for dim := range dimensions {
 		for i := range s.nodes {
-			if s.nodes[i].cond.is(open) && s.strays(dim.level(), uint16(i), 0) != 0 {
+			if s.nodes[i].cond.is(open) && s.strays(dim.level(), uint16(i), 0) > 0 {
 				d.uneven[dim] += daySteps
 				break
 			}
@@ -353,7 +357,7 @@ func TestDay(t *testing.T) {
 	}
 	for l := LevelRoom; l < levels; l++ {
 		for i := range d.state.nodes {
-			if n := uint16(i); d.state.nodes[i].cond.is(open) && d.state.strays(l, n, 0) != 0 {
+			if n := uint16(i); d.state.nodes[i].cond.is(open) && d.state.strays(l, n, 0) > 0 {
 				t.Errorf("in the end %s of %s: %s of its share", l, d.state.id(n),
 					percent(d.state.standing(l, n)))
 			}

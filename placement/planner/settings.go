@@ -22,6 +22,10 @@ type Settings struct {
 	// Tolerance is how far a node may be from the mean, as a part of the mean, before replicas or
 	// leaders are moved for balance. Within it nothing moves. 0.1.
 	Tolerance float64
+	// CountTolerance is the same for numbers of replicas and of leaders, which matter less. Leaders
+	// are balanced by load; where there is load enough to tell, their number is tolerated up to half
+	// the mean away. 0.2.
+	CountTolerance float64
 	// LeastGain is what a move for balance has to gain, as a part of what it moves: a node over
 	// its share by a tenth of a partition is not worth moving the partition. 0.25, below 1.
 	LeastGain float64
@@ -58,6 +62,7 @@ func (s *Settings) EnsureDefaults() {
 	orElse(&s.Pause, 10*time.Minute)
 	orElse(&s.LoadWindow, time.Minute)
 	orElse(&s.Tolerance, 0.1)
+	orElse(&s.CountTolerance, 0.2)
 	orElse(&s.LeastGain, 0.25)
 	orElse(&s.LeastBytes, 1<<30)
 	orElse(&s.LeastLoad, Core/20)
@@ -88,6 +93,8 @@ func (s *Settings) Validate() error {
 		return fmt.Errorf("a delay of the planner is negative")
 	case s.Tolerance <= 0 || s.Tolerance > 1:
 		return fmt.Errorf("tolerance %v: want more than 0 and at most 1", s.Tolerance)
+	case s.CountTolerance <= 0 || s.CountTolerance > 1:
+		return fmt.Errorf("count tolerance %v: want more than 0 and at most 1", s.CountTolerance)
 	case s.LeastGain <= 0 || s.LeastGain >= 1:
 		return fmt.Errorf("least gain %v: want between 0 and 1", s.LeastGain)
 	case s.DiskHigh <= 0 || s.DiskHigh > s.DiskFull || s.DiskFull > 1:

@@ -47,6 +47,8 @@ type State struct {
 
 	// means of the open nodes, by dimension, as of the last step.
 	mean [dimensions]average
+	// loadTells: a tenth of the mean load is more than what is never worth a move.
+	loadTells bool
 	// barren is when a search for balance last found nothing, by level.
 	barren [levels]time.Time
 	// now is the time of the last step; openZones and openRegions had a node open then.

@@ -159,13 +159,16 @@ func (v *survey) spares(to uint16, d *delta) bool {
 }
 
 // worthwhile says whether a move does not put more out of balance at a lower level than it mends at
-// its own. What is moved for load has to be dense: at least twice as large a part of a node's load
-// as of its bytes. Else moving cold partitions away from a hot one would be followed by moving
-// others back for the bytes.
+// its own. What is moved for load has to be dense: at least as large a part of a node's load as of
+// its bytes, and twice as large if that takes the bytes out of balance. Else cold partitions would
+// be moved away from a hot one in great number, and then others back for the bytes.
 func (v *survey) worthwhile(to uint16, d *delta) bool {
-	if v.level != LevelLoad || v.relative(LevelLoad, to, d[byLoad]) >=
-		density*v.relative(LevelBytes, to, d[byBytes]) {
+	if v.level != LevelLoad {
 		return true
+	}
+	dense := v.relative(LevelLoad, to, d[byLoad]) / v.relative(LevelBytes, to, d[byBytes]+1)
+	if dense < 1 || dense >= density {
+		return dense >= density
 	}
 	for l := LevelBytes; l <= LevelCount; l++ {
 		x := d.at(l)
@@ -177,6 +180,8 @@ func (v *survey) worthwhile(to uint16, d *delta) bool {
 	return true
 }
 
+// density is the part of a node's load by the part of its bytes from which on a move for load may
+// take bytes out of balance.
 const density = 2
 
 func farther(before, after float64) bool {
@@ -259,6 +264,9 @@ func (v *survey) move(i uint32) {
 	p := &v.partitions[i]
 	if !v.available(p) {
 		return
+	}
+	if v.level == LevelLoad && v.over <= 0 {
+		return // a node with too little load gets leaderships; bytes are not moved to keep it busy
 	}
 	d := delta{byLoad: int64(p.followerLoad), byBytes: p.bytes, byCount: 1}
 	if p.leads == v.donor || p.leader == v.donor {
