@@ -8,8 +8,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the cluster: where loads stay as they are, it comes to rest, no replica is moved for
-// balance back to where one was moved away from, and once it rests it goes on resting.
+// mostLeft is how often a replica may leave a node for balance and come back, on the way to rest.
+// Others move meanwhile, so that once or twice is no sign of a circle.
+const mostLeft = 3
+
+// Whatever the cluster: where loads stay as they are, it comes to rest, no partition goes round in
+// circles on the way, and once it rests it goes on resting.
 func TestComesToRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, Settings{LeastBytes: 64 << 20, LeastLoad: Core / 100})
@@ -47,8 +51,8 @@ func TestComesToRest(t *testing.T) {
 			for _, op := range proposal.Operators {
 				if op.Reason.Cause >= DiskFilling && op.Kind == Replace {
 					left[[2]uint64{uint64(op.Partition), uint64(op.Remove)}]++
-					if left[[2]uint64{uint64(op.Partition), uint64(op.Add)}] > 1 {
-						t.Fatalf("%s, which it left for balance twice", op.String())
+					if left[[2]uint64{uint64(op.Partition), uint64(op.Add)}] > mostLeft {
+						t.Fatalf("%s, which it left for balance %d times", op.String(), mostLeft+1)
 					}
 				}
 				w.finish(op)
