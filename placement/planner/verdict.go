@@ -108,7 +108,7 @@ func (s *State) census(p *partition, f finding) string {
 			counts[s.refuse(p, uint16(i), f.urgency < urgeDrain)]++
 		}
 	}
-	words := []string{"could", "receive as many snapshots as they may",
+	words := []string{"could hold it, in a worse place", "receive as many snapshots as they may",
 		"are in a zone that receives as many as it may", "have no room", "break its placement",
 		"have not answered for long enough", "are draining or decommissioned", "do not answer",
 		"hold a replica", "hold no voter"}

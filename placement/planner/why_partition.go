@@ -56,6 +56,8 @@ func (s *State) WhyPartition(id keys.PartitionID) (*PartitionWhy, error) {
 	out.Verdict, out.Next = s.verdict(i)
 	out.Leader = s.leaderWhy(p)
 	m := matching{}
+	x := s.inspect(p)
+	whole := x.good == x.voters // else a repair comes before any move
 	if len(ks.masks) > 0 {
 		m = s.match(ks, s.replicas(p))
 	}
@@ -71,7 +73,7 @@ func (s *State) WhyPartition(id keys.PartitionID) (*PartitionWhy, error) {
 		} else if len(ks.masks) == 0 {
 			why.Spare = s.spare(p, ks, none)
 		}
-		if r.role == Voter && ks.known {
+		if r.role == Voter && ks.known && whole {
 			why.Rejected = s.rejectedMove(p, at)
 		}
 		out.Replicas = append(out.Replicas, why)
