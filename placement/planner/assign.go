@@ -15,6 +15,9 @@ type Spec struct {
 	Partitions int
 	// Replicas is how many each of them has.
 	Replicas int
+	// Rules and Leaders are those of the Keyspace.
+	Rules   Rules
+	Leaders Selectors
 }
 
 // Placed is a partition that has its replicas already, of any keyspace.
@@ -63,20 +66,37 @@ func (r Spread) String() string {
 // Waits says what a keyspace with that many replicas waits for, in words; empty if it can be placed
 // now.
 func Waits(nodes []Node, replicas int) string {
+	return Spec{Replicas: replicas}.Waits(nodes)
+}
+
+// Waits says what has to happen before anything can be placed, in words; empty if it can be placed
+// now.
+func (s Spec) Waits(nodes []Node) string {
 	alive := 0
-	for _, n := range nodes {
-		if n.Alive && n.Status == Active {
-			alive++
+	var masks []ruleMask
+	for i := range nodes {
+		n := &nodes[i]
+		if !n.Alive || n.Status != Active {
+			continue
+		}
+		alive++
+		if mask := s.Rules.mask(n); s.Rules.allows(mask) {
+			masks = append(masks, mask)
 		}
 	}
-	if alive >= replicas {
-		return ""
+	if missing := s.Replicas - alive; missing > 0 {
+		return fmt.Sprintf("%s (has %d alive, needs %d)", plural(missing, "more node"), alive,
+			s.Replicas)
 	}
-	noun := "nodes"
-	if replicas-alive == 1 {
-		noun = "node"
+	if missing := s.Replicas - len(masks); missing > 0 {
+		return fmt.Sprintf("%s%s (has %d alive, needs %d)", plural(missing, "more node"),
+			whereAllowed(s.Rules), len(masks), s.Replicas)
 	}
-	return fmt.Sprintf("%d more %s (has %d alive, needs %d)", replicas-alive, noun, alive, replicas)
+	if names, wanted, has := s.Rules.shortage(masks); wanted > 0 {
+		return fmt.Sprintf("%s matching %s (has %d alive, needs %d)",
+			plural(wanted-has, "more node"), names, has, wanted)
+	}
+	return ""
 }
 
 // Assign places the partitions of the Spec on the nodes that are alive, given where everything else
@@ -86,10 +106,13 @@ func Assign(nodes []Node, spec Spec, placed []Placed) (Plan, error) {
 		return Plan{}, fmt.Errorf("cannot place %d partitions with %d replicas each",
 			spec.Partitions, spec.Replicas)
 	}
-	if waits := Waits(nodes, spec.Replicas); waits != "" {
+	if err := spec.Rules.Validate(spec.Replicas); err != nil {
+		return Plan{}, err
+	}
+	if waits := spec.Waits(nodes); waits != "" {
 		return Plan{WaitsFor: waits}, nil
 	}
-	t, err := newTopology(nodes)
+	t, err := newTopology(nodes, spec)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -113,6 +136,9 @@ type node struct {
 	region  *domain
 	replica load
 	leads   load
+	// mask has the rules that it matches; preferred: the keyspace prefers leaders there.
+	mask      ruleMask
+	preferred bool
 	// used: it has a replica of the partition at hand.
 	used bool
 }
@@ -140,10 +166,11 @@ type topology struct {
 	byID    map[keys.NodeID]*node
 	zones   []*domain
 	regions []*domain
+	rules   Rules
 }
 
-func newTopology(nodes []Node) (*topology, error) {
-	t := &topology{byID: make(map[keys.NodeID]*node, len(nodes))}
+func newTopology(nodes []Node, spec Spec) (*topology, error) {
+	t := &topology{byID: make(map[keys.NodeID]*node, len(nodes)), rules: spec.Rules}
 	sorted := slices.Clone(nodes)
 	slices.SortFunc(sorted, func(a, b Node) int { return compareIDs(a.ID, b.ID) })
 	zones, regions := map[[2]string]*domain{}, map[string]*domain{}
@@ -163,7 +190,8 @@ func newTopology(nodes []Node) (*topology, error) {
 			regions[n.Region] = &domain{}
 			t.regions = append(t.regions, regions[n.Region])
 		}
-		candidate := &node{id: n.ID, zone: zones[place], region: regions[n.Region]}
+		candidate := &node{id: n.ID, zone: zones[place], region: regions[n.Region],
+			mask: spec.Rules.mask(&n), preferred: spec.Leaders.Match(&n)}
 		candidate.zone.nodes = append(candidate.zone.nodes, candidate)
 		candidate.region.nodes = append(candidate.region.nodes, candidate)
 		t.nodes = append(t.nodes, candidate)
@@ -206,7 +234,7 @@ func (t *topology) choose(replicas int) []*node {
 	for range replicas {
 		var best *node
 		for _, n := range t.nodes {
-			if !n.used && (best == nil || n.better(best)) {
+			if !n.used && t.rules.allows(n.mask) && (best == nil || t.prefer(set, n, best)) {
 				best = n
 			}
 		}
@@ -222,6 +250,23 @@ func (t *topology) choose(replicas int) []*node {
 		n.add(load{keyspace: 1, all: 1})
 	}
 	return set
+}
+
+// prefer says whether the next replica beside a set should rather be on n than on m: first what
+// satisfies more of the rules. Every pick that can satisfy one more does, so that all are satisfied
+// if that is possible at all.
+func (t *topology) prefer(set []*node, n, m *node) bool {
+	if len(t.rules) > 0 && n.mask != m.mask {
+		masks := make([]ruleMask, 0, maxReplicas)
+		for _, one := range set {
+			masks = append(masks, one.mask)
+		}
+		a := t.rules.match(append(masks, n.mask)).violations
+		if b := t.rules.match(append(masks, m.mask)).violations; a != b {
+			return a < b
+		}
+	}
+	return n.better(m)
 }
 
 // better says whether the next replica of the partition at hand should rather be on n than on m.

@@ -1,5 +1,7 @@
 package planner
 
+import "strings"
+
 // A ruleMask has a bit for each rule of a keyspace that a node matches.
 type ruleMask uint16
 
@@ -25,6 +27,31 @@ type matching struct {
 }
 
 const none = int8(-1)
+
+// shortage finds rules that cannot be satisfied together on nodes with such masks: it names them,
+// and tells how many nodes they want and how many match any of them. Wanted is 0 if there are none.
+// By Hall's theorem the rules can be satisfied if for every set of them there are nodes enough.
+func (r Rules) shortage(masks []ruleMask) (names string, wanted, has int) {
+	for set := ruleMask(1); set < 1<<len(r); set++ {
+		var of []string
+		wanted, has = 0, 0
+		for i, rule := range r {
+			if set&(1<<i) != 0 && rule.Count > 0 {
+				wanted += rule.Count
+				of = append(of, rule.String())
+			}
+		}
+		for _, mask := range masks {
+			if mask&set != 0 {
+				has++
+			}
+		}
+		if has < wanted {
+			return strings.Join(of, " or "), wanted, has
+		}
+	}
+	return "", 0, 0
+}
 
 // match finds the best assignment of replicas, given by their masks, to rules. Replicas count for
 // one rule with a number at most, so this is a maximum matching in a bipartite graph, by augmenting

@@ -3,9 +3,7 @@ package planner
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -79,32 +77,20 @@ func (s *State) lacking(ks *keyspaceState, left []uint16) []Obstacle {
 			"keyspace %s wants %s, %s would be left%s", k.Name, plural(k.Replicas, "replica"),
 			plural(len(allowed), "node"), whereAllowed(k.Rules))}}
 	}
-	// By Hall's theorem: the rules can be satisfied if for every set of them there are nodes enough
-	// that match one of the set.
-	for set := range 1 << len(k.Rules) {
-		wanted, nodes := 0, 0
-		var names []string
-		for i, rule := range k.Rules {
-			if set&(1<<i) != 0 {
-				wanted += rule.Count
-				names = append(names, rule.String())
-			}
-		}
-		if wanted == 0 || bits.OnesCount(uint(set)) != len(names) {
-			continue
-		}
-		for _, n := range allowed {
-			if int(ks.masks[n])&set != 0 {
-				nodes++
-			}
-		}
-		if nodes < wanted {
-			return []Obstacle{{Keyspace: k.ID, Text: fmt.Sprintf(
-				"keyspace %s wants %s on nodes that match %s, %s would be left", k.Name,
-				plural(wanted, "replica"), strings.Join(names, " or "), plural(nodes, "node"))}}
-		}
+	if len(ks.masks) == 0 {
+		return nil
 	}
-	return nil
+	masks := make([]ruleMask, len(allowed))
+	for i, n := range allowed {
+		masks[i] = ks.masks[n]
+	}
+	names, wanted, has := k.Rules.shortage(masks)
+	if wanted == 0 {
+		return nil
+	}
+	return []Obstacle{{Keyspace: k.ID, Text: fmt.Sprintf(
+		"keyspace %s wants %s on nodes that match %s, %s would be left", k.Name,
+		plural(wanted, "replica"), names, plural(has, "node"))}}
 }
 
 func whereAllowed(rules Rules) string {
