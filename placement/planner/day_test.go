@@ -165,8 +165,14 @@ func (d *day) run() {
 			event()
 		}
 		for step := range int(time.Hour / daySteps) {
-			if hour == 3 && step == 18 {
+			added := keys.NodeID(dayZones**dayNodes + 1)
+			switch {
+			case hour == 3 && step == 18:
 				d.revive(2)
+			case hour == 8 && step == 12:
+				d.kill(added) // while it receives
+			case hour == 8 && step == 20:
+				d.revive(added)
 			}
 			d.tick()
 			if d.now.Sub(start) > 22*time.Hour && d.lastProposd.After(start.Add(22*time.Hour)) {
