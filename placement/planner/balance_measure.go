@@ -172,6 +172,9 @@ func (s *State) penalty(l Level, n uint16, more int64, close bool) float64 {
 		band /= 2
 	}
 	e := beyond(float64(s.nodes[n].sum[d]+more), share, band)
+	if l == LevelLoad && !close {
+		e = max(0, e) // too little load keeps nothing else from being done
+	}
 	if s.mean[d].weighted {
 		e *= math.Sqrt(float64(weightOf(d, &s.nodes[n])) / s.mean[d].scale)
 	}

@@ -289,7 +289,9 @@ func (d *day) measure() {
 	s := d.state
 	for dim := range dimensions {
 		for i := range s.nodes {
-			if s.nodes[i].cond.is(open) && s.strays(dim.level(), uint16(i), 0) > 0 {
+			e := s.strays(dim.level(), uint16(i), 0)
+			// Too little load is no harm.
+			if s.nodes[i].cond.is(open) && (e > 0 || e < 0 && dim != byLoad) {
 				d.uneven[dim] += daySteps
 				break
 			}

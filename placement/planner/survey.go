@@ -143,14 +143,16 @@ func (v *survey) gain(to uint16, d *delta) float64 {
 	return gain
 }
 
-// spares says whether a move takes neither end farther out of its band at a higher level.
+// spares says whether a move takes neither end farther out of its band at a higher level. That a
+// node has too little load does not keep its bytes there: it is leaderships that it gets for that.
 func (v *survey) spares(to uint16, d *delta) bool {
 	for l := LevelRoom; l < v.level; l++ {
 		x := d.at(l)
 		if x == 0 {
 			continue
 		}
-		if farther(v.strays(l, v.donor, 0), v.strays(l, v.donor, -x)) ||
+		idle := l == LevelLoad && d[byBytes] > 0
+		if !idle && farther(v.strays(l, v.donor, 0), v.strays(l, v.donor, -x)) ||
 			farther(v.strays(l, to, 0), v.strays(l, to, x)) {
 			return false
 		}
