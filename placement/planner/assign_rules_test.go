@@ -18,7 +18,8 @@ func nodesIn(regions ...string) []Node {
 	return out
 }
 
-// A new keyspace is placed where its rules want it, and waits in words for nodes where it cannot be.
+// A new keyspace is placed where its rules want it, and waits in words for nodes where it cannot
+// be.
 func TestAssignByRules(t *testing.T) {
 	eu2us3 := []string{"eu", "eu", "us", "us", "us"}
 	for _, c := range []struct {

@@ -8,8 +8,8 @@ import (
 // maxProbes bounds how many pairs of a partition and a node a step looks at for balance.
 const maxProbes = 1 << 19
 
-// moveOverhead is what a move costs beside the bytes it sends, in bytes: a change of replicas is not
-// for nothing.
+// moveOverhead is what a move costs beside the bytes it sends, in bytes: a change of replicas is
+// not for nothing.
 const moveOverhead = 64 << 20
 
 // balance proposes moves between open nodes, level by level, until all are within their bands or

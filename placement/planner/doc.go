@@ -1,5 +1,5 @@
-// Package planner decides where replicas go, and who leads. It is pure and deterministic: what it is
-// given goes in, a plan and its reasons come out, and the same input gives the same plan, in
+// Package planner decides where replicas go, and who leads. It is pure and deterministic: what it
+// is given goes in, a plan and its reasons come out, and the same input gives the same plan, in
 // whatever order nodes and partitions are listed. It knows nothing of the core, of clocks or of
 // messages, so that it can be run on a thousand imaginary nodes.
 //
@@ -30,10 +30,10 @@
 //
 // # State
 //
-// A State holds nodes, keyspaces and partitions in arrays, and sums for each node. What is set marks
-// what it touches. Step looks at that, at what waits, and at nodes that are outside of their bands,
-// and proposes operators. WhyPartition, WhyNode and WhyKeyspace tell in words why things are as they
-// are, and CanRemove what stands in the way of removing nodes.
+// A State holds nodes, keyspaces and partitions in arrays, and sums for each node. What is set
+// marks what it touches. Step looks at that, at what waits, and at nodes that are outside of their
+// bands, and proposes operators. WhyPartition, WhyNode and WhyKeyspace tell in words why things are
+// as they are, and CanRemove what stands in the way of removing nodes.
 //
 // The caller stores operators, carries them out, and tells of every one in flight with each step.
 // Nothing else is remembered of them: a new leader of the core begins with a new State, which
@@ -53,8 +53,8 @@
 // of operators on a State that does not change comes to an end.
 //
 // A voter is lost when its node has been silent for the repair delay, or at once if it is damaged.
-// What is not a repair waits until every voter of the partition answers. Without a quorum nothing is
-// proposed, and that is told. A rule with a number gives way to a repair: a replica in the wrong
+// What is not a repair waits until every voter of the partition answers. Without a quorum nothing
+// is proposed, and that is told. A rule with a number gives way to a repair: a replica in the wrong
 // region is better than none. A rule for all replicas never gives way.
 //
 // # Balance
@@ -84,9 +84,9 @@
 //
 // # Time
 //
-// A step looks at what is dirty, and its searches and scans are bounded (Settings). What a step does
-// not get to waits in queues; where there is too much, turns are a function of the time. Sums are of
-// integers, and ties are broken by ids, so that the history of a State does not matter.
+// A step looks at what is dirty, and its searches and scans are bounded (Settings). What a step
+// does not get to waits in queues; where there is too much, turns are a function of the time. Sums
+// are of integers, and ties are broken by ids, so that the history of a State does not matter.
 //
 // The package imports range/keys only.
 package planner

@@ -266,7 +266,8 @@ func (s *State) wouldBetter(p *partition, at int, f *places) bool {
 		return true
 	}
 	now := candidate{violations: x.violations, spread: x.spread}
-	return f.hasPlaced && f.placed.betterPlaced(&now) || f.best.refused == NoRoom && f.best.betterPlaced(&now)
+	return f.hasPlaced && f.placed.betterPlaced(&now) ||
+		f.best.refused == NoRoom && f.best.betterPlaced(&now)
 }
 
 // explainMove completes the reason of a replacement.

@@ -10,6 +10,9 @@ import (
 // Cause is why something is done.
 type Cause uint8
 
+// Causes, what is done about them first to last: a change that nothing carries on, voters that are
+// lost or damaged, a number of voters that is not what the keyspace wants, nodes on their way out,
+// rules, spread, leaders in the wrong place, and from DiskFilling on balance, level by level.
 const (
 	Unfinished Cause = iota
 	LostNode

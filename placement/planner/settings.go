@@ -23,8 +23,8 @@ type Settings struct {
 	// leaders are moved for balance. Within it nothing moves. 0.1.
 	Tolerance float64
 	// CountTolerance is the same for numbers of replicas and of leaders, which matter less. Leaders
-	// are balanced by load; where there is load enough to tell, their number is tolerated up to half
-	// the mean away. 0.2.
+	// are balanced by load; where there is load enough to tell, their number is tolerated up to
+	// half the mean away. 0.2.
 	CountTolerance float64
 	// LeastGain is what a move for balance has to gain, as a part of what it moves: a node over
 	// its share by a tenth of a partition is not worth moving the partition. 0.25, below 1.
@@ -45,7 +45,8 @@ type Settings struct {
 	// MaxOperators is how many operators may be in flight in all. 1,024.
 	MaxOperators int
 	// Scans is how many times in one step, at each level of balance, the replicas of a node may be
-	// looked through for some to move: it bounds the time of a step where everything is out of balance. 16.
+	// looked through for some to move: it bounds the time of a step where everything is out of
+	// balance. 16.
 	Scans int
 	// Searches is how many times in one step a place is looked for, for the same reason. What is
 	// left waits for the next step. 512.
