@@ -387,6 +387,30 @@ func (c *Client) AlterKeyspace(
 		clusterpb.ClusterClient.AlterKeyspace)
 }
 
+// MoveReplica passes a move on to the leader.
+func (c *Client) MoveReplica(
+	ctx context.Context, r *clusterpb.MoveReplicaRequest,
+) (*clusterpb.MoveReplicaResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.MoveReplica)
+}
+
+// CancelOperator passes it on to the leader.
+func (c *Client) CancelOperator(
+	ctx context.Context, r *clusterpb.CancelOperatorRequest,
+) (*clusterpb.CancelOperatorResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.CancelOperator)
+}
+
+// ListOperators asks the leader.
+func (c *Client) ListOperators(
+	ctx context.Context, r *clusterpb.ListOperatorsRequest,
+) (*clusterpb.ListOperatorsResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.ListOperators)
+}
+
 // ListNodes asks the leader.
 func (c *Client) ListNodes(
 	ctx context.Context, r *clusterpb.ListNodesRequest,

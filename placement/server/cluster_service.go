@@ -162,6 +162,28 @@ func (s *ClusterService) AlterKeyspace(
 	return answer(ctx, s, r, (*Server).AlterKeyspace, (*Client).AlterKeyspace)
 }
 
+// MoveReplica implements clusterpb.ClusterServer. It returns when the move is recorded;
+// ListOperators shows how it goes on.
+func (s *ClusterService) MoveReplica(
+	ctx context.Context, r *clusterpb.MoveReplicaRequest,
+) (*clusterpb.MoveReplicaResponse, error) {
+	return answer(ctx, s, r, (*Server).MoveReplica, (*Client).MoveReplica)
+}
+
+// CancelOperator implements clusterpb.ClusterServer.
+func (s *ClusterService) CancelOperator(
+	ctx context.Context, r *clusterpb.CancelOperatorRequest,
+) (*clusterpb.CancelOperatorResponse, error) {
+	return answer(ctx, s, r, (*Server).CancelOperator, (*Client).CancelOperator)
+}
+
+// ListOperators implements clusterpb.ClusterServer.
+func (s *ClusterService) ListOperators(
+	ctx context.Context, r *clusterpb.ListOperatorsRequest,
+) (*clusterpb.ListOperatorsResponse, error) {
+	return answer(ctx, s, r, (*Server).ListOperators, (*Client).ListOperators)
+}
+
 // ListNodes implements clusterpb.ClusterServer.
 func (s *ClusterService) ListNodes(
 	ctx context.Context, r *clusterpb.ListNodesRequest,

@@ -53,8 +53,14 @@ func (s *Server) Heartbeat(
 		s.poke()
 	}
 	s.metrics.heartbeats.Inc()
-	return &clusterpb.HeartbeatResponse{
-		WantFull:    s.soft.heartbeat(l.Term, h, s.config.MaxPartitions),
-		LeaseMillis: uint64(s.config.NodeLease.Milliseconds()),
-	}, nil
+	wantFull, news := s.soft.heartbeat(l.Term, h, s.config.MaxPartitions)
+	if news {
+		s.poke()
+	}
+	orders, err := s.ordersFor(id)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	return &clusterpb.HeartbeatResponse{WantFull: wantFull, Orders: orders,
+		LeaseMillis: uint64(s.config.NodeLease.Milliseconds())}, nil
 }

@@ -31,6 +31,7 @@ const (
 	namePrefix     = ReservedPrefix + "name/"      // name of a keyspace -> its id
 	creationPrefix = ReservedPrefix + "creation/"  // keyspace -> serverpb.Creation
 	tokenPrefix    = ReservedPrefix + "token/"     // number modulo maxTokens -> serverpb.Token
+	operatorPrefix = ReservedPrefix + "operator/"  // partition -> serverpb.Operator
 
 	// maxTokens is how many creations and drops are remembered.
 	maxTokens = 1024
@@ -57,6 +58,10 @@ func keyspaceKey(id keys.KeyspaceID) []byte {
 
 func creationKey(id keys.KeyspaceID) []byte {
 	return fmt.Appendf(nil, "%s%08x", creationPrefix, uint32(id))
+}
+
+func operatorKey(id keys.PartitionID) []byte {
+	return fmt.Appendf(nil, "%s%016x", operatorPrefix, uint64(id))
 }
 
 func partitionsOf(ks keys.KeyspaceID) []byte {
@@ -136,6 +141,7 @@ func loadIDs(v *store.View) (ids *serverpb.Ids, revision uint64, err error) {
 	if revision, err = load(v, []byte(idsKey), ids); err == nil && revision == 0 {
 		ids = &serverpb.Ids{Node: 1, Keyspace: 1, Partition: uint64(keys.FirstDataPartition), Token: 1}
 	}
+	ids.Operator = max(ids.Operator, 1)
 	return ids, revision, err
 }
 

@@ -12,8 +12,8 @@ type metrics struct {
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
 
-	registrations, heartbeats, created, dropped, cut prometheus.Counter
-	streams                                          prometheus.Gauge
+	registrations, heartbeats, created, dropped, cut, changes prometheus.Counter
+	streams                                                   prometheus.Gauge
 }
 
 func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
@@ -31,6 +31,8 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	m.dropped = counter("keyspaces_dropped_total", "Keyspaces dropped by this member.")
 	m.cut = counter("table_streams_cut_total",
 		"Streams of the partition table to nodes that were cut off because the node did not read.")
+	m.changes = counter("replica_changes_total",
+		"Changes of partitions' replicas that this member has put into the table.")
 	m.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_placement_table_streams",
 		Help: "Streams of the partition table from this member."})
 	m.collectors = append(m.collectors, m.streams)
@@ -47,6 +49,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	counted("nodes", "Nodes that are registered.", nodePrefix)
 	counted("nodes_alive", "Nodes whose lease is alive.", alivePrefix)
 	counted("keyspaces", "Keyspaces, whatever their state.", keyspacePrefix)
+	counted("operators", "Changes of partitions' replicas that are under way.", operatorPrefix)
 	counted("partitions", "Partitions in the table.", partitionPrefix)
 	m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tidemark_placement_partitions_led",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"sync"
 
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -17,8 +18,19 @@ type soft struct {
 		nodes      map[keys.NodeID]*softNode
 		partitions map[keys.PartitionID]*clusterpb.PartitionReport
 		leaders    map[keys.PartitionID]keys.NodeID
+		// tabled are the epochs of descriptors that were reported and that the table has.
+		tabled map[keys.PartitionID]epoch
+		// described are the newest descriptors that were reported and are not known to be in the table;
+		// operators those that are under way, as the stepper has read them last.
+		described map[keys.PartitionID]*clusterpb.Partition
+		operators map[keys.PartitionID]*serverpb.Operator
 	}
 }
+
+// epoch is that of a descriptor.
+type epoch struct{ generation, membership uint64 }
+
+func epochOf(d *clusterpb.Partition) epoch { return epoch{d.Generation, d.Membership} }
 
 type softNode struct {
 	stats *clusterpb.NodeStats
@@ -34,6 +46,11 @@ func (s *soft) resetLocked(term uint64) {
 	s.mu.nodes = map[keys.NodeID]*softNode{}
 	s.mu.partitions = map[keys.PartitionID]*clusterpb.PartitionReport{}
 	s.mu.leaders = map[keys.PartitionID]keys.NodeID{}
+	s.mu.described = map[keys.PartitionID]*clusterpb.Partition{}
+	s.mu.tabled = map[keys.PartitionID]epoch{}
+	if s.mu.operators == nil {
+		s.mu.operators = map[keys.PartitionID]*serverpb.Operator{}
+	}
 }
 
 // forget drops what is known of a node: it has just started.
@@ -55,14 +72,14 @@ func (s *soft) unleadLocked(id keys.NodeID, n *softNode) {
 	n.led = map[keys.PartitionID]struct{}{}
 }
 
-// heartbeat takes a heartbeat in, and says whether the node should send everything. room bounds the
-// partitions.
-func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (wantFull bool) {
+// heartbeat takes a heartbeat in, and says whether the node should send everything, and whether it
+// brought descriptors that may be newer than the table's. room bounds the partitions.
+func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (wantFull, news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case term < s.mu.term:
-		return true
+		return true, false
 	case term > s.mu.term:
 		s.resetLocked(term)
 	}
@@ -81,8 +98,14 @@ func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (
 	}
 	for _, r := range h.Reports {
 		s.reportLocked(id, n, r, room)
+		if d := r.Described; d != nil && s.mu.leaders[keys.PartitionID(r.Partition)] == id &&
+			d.Id == r.Partition && d.Membership == r.Membership && d.Generation == r.Generation &&
+			s.mu.tabled[keys.PartitionID(d.Id)] != epochOf(d) {
+			s.mu.described[keys.PartitionID(d.Id)] = d
+			news = true
+		}
 	}
-	return !n.complete
+	return !n.complete, news
 }
 
 // reportLocked keeps the report with the highest epoch, and within it that with the highest term.
@@ -126,6 +149,9 @@ func (s *soft) drop(ids []keys.PartitionID) {
 		}
 		delete(s.mu.leaders, p)
 		delete(s.mu.partitions, p)
+		delete(s.mu.described, p)
+		delete(s.mu.tabled, p)
+		delete(s.mu.operators, p)
 	}
 }
 

@@ -84,7 +84,7 @@ func (s *Server) stepAll(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("keyspace %s: %w", ks.Name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.followReports(ctx), s.operate(ctx))...)
 }
 
 // claim writes the cluster's id into a new store.

@@ -150,9 +150,13 @@ func (s *orders) done(h *hosted, o *order) {
 func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 	defer o.busy.Store(false)
 	now := h.replica.Descriptor()
+	expected := o.GetTarget().GetMembership()
+	if o.GetTransferTo() == 0 {
+		expected--
+	}
 	if !h.leading.Load() || h.removed.Load() || ctx.Err() != nil ||
 		o.GetTarget().GetGeneration() != now.GetGeneration() ||
-		o.GetTransferTo() == 0 && o.GetTarget().GetMembership() != now.GetMembership()+1 {
+		expected != now.GetMembership() {
 		s.done(h, o)
 		return
 	}
@@ -210,20 +214,19 @@ func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
 			continue
 		}
 		p := followers[m.Replica]
-		node := keys.NodeID(m.Host)
 		switch {
 		case !p.Active:
-			waits = append(waits, fmt.Sprintf("node %s does not answer", node))
+			waits = append(waits, fmt.Sprintf("node %d does not answer", m.Host))
 		case p.Snapshot:
-			waits = append(waits, fmt.Sprintf("node %s receives a snapshot", node))
+			waits = append(waits, fmt.Sprintf("node %d receives a snapshot", m.Host))
 		case p.Match == 0:
-			waits = append(waits, fmt.Sprintf("node %s has nothing yet", node))
+			waits = append(waits, fmt.Sprintf("node %d has nothing yet", m.Host))
 		case p.Match+nearlyAll < last:
-			waits = append(waits, fmt.Sprintf("node %s lacks %d entries", node, last-p.Match))
+			waits = append(waits, fmt.Sprintf("node %d lacks %d entries", m.Host, last-p.Match))
 		case !n.host.Clocks().Agrees(m.Host):
-			waits = append(waits, fmt.Sprintf("the clock of node %s is not confirmed", node))
+			waits = append(waits, fmt.Sprintf("the clock of node %d is not confirmed", m.Host))
 		case n.host.PeerWithoutRoom(m.Host):
-			waits = append(waits, fmt.Sprintf("the disk of node %s is full", node))
+			waits = append(waits, fmt.Sprintf("the disk of node %d is full", m.Host))
 		}
 	}
 	if len(waits) == 0 && to.Joint() && !to.Quorum(active) {

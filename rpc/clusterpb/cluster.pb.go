@@ -2484,13 +2484,397 @@ func (x *HeartbeatResponse) GetOrders() []*Order {
 	return nil
 }
 
+type MoveReplicaRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	FromNode      uint64                 `protobuf:"varint,2,opt,name=from_node,json=fromNode,proto3" json:"from_node,omitempty"`
+	ToNode        uint64                 `protobuf:"varint,3,opt,name=to_node,json=toNode,proto3" json:"to_node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveReplicaRequest) Reset() {
+	*x = MoveReplicaRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveReplicaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveReplicaRequest) ProtoMessage() {}
+
+func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveReplicaRequest.ProtoReflect.Descriptor instead.
+func (*MoveReplicaRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *MoveReplicaRequest) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *MoveReplicaRequest) GetFromNode() uint64 {
+	if x != nil {
+		return x.FromNode
+	}
+	return 0
+}
+
+func (x *MoveReplicaRequest) GetToNode() uint64 {
+	if x != nil {
+		return x.ToNode
+	}
+	return 0
+}
+
+type MoveReplicaResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operator      uint64                 `protobuf:"varint,1,opt,name=operator,proto3" json:"operator,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveReplicaResponse) Reset() {
+	*x = MoveReplicaResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveReplicaResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveReplicaResponse) ProtoMessage() {}
+
+func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveReplicaResponse.ProtoReflect.Descriptor instead.
+func (*MoveReplicaResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *MoveReplicaResponse) GetOperator() uint64 {
+	if x != nil {
+		return x.Operator
+	}
+	return 0
+}
+
+type CancelOperatorRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelOperatorRequest) Reset() {
+	*x = CancelOperatorRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelOperatorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelOperatorRequest) ProtoMessage() {}
+
+func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelOperatorRequest.ProtoReflect.Descriptor instead.
+func (*CancelOperatorRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *CancelOperatorRequest) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+type CancelOperatorResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelOperatorResponse) Reset() {
+	*x = CancelOperatorResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelOperatorResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelOperatorResponse) ProtoMessage() {}
+
+func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelOperatorResponse.ProtoReflect.Descriptor instead.
+func (*CancelOperatorResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
+}
+
+type ListOperatorsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOperatorsRequest) Reset() {
+	*x = ListOperatorsRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOperatorsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOperatorsRequest) ProtoMessage() {}
+
+func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOperatorsRequest.ProtoReflect.Descriptor instead.
+func (*ListOperatorsRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
+}
+
+type ListOperatorsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operators     []*OperatorInfo        `protobuf:"bytes,1,rep,name=operators,proto3" json:"operators,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOperatorsResponse) Reset() {
+	*x = ListOperatorsResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOperatorsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOperatorsResponse) ProtoMessage() {}
+
+func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOperatorsResponse.ProtoReflect.Descriptor instead.
+func (*ListOperatorsResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ListOperatorsResponse) GetOperators() []*OperatorInfo {
+	if x != nil {
+		return x.Operators
+	}
+	return nil
+}
+
+// OperatorInfo is a change of a partition's replicas that is under way.
+type OperatorInfo struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Operator  uint64                 `protobuf:"varint,1,opt,name=operator,proto3" json:"operator,omitempty"`
+	Partition uint64                 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Keyspace  string                 `protobuf:"bytes,3,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// 0: no replica comes, or none goes.
+	ToNode        uint64 `protobuf:"varint,4,opt,name=to_node,json=toNode,proto3" json:"to_node,omitempty"`
+	FromNode      uint64 `protobuf:"varint,5,opt,name=from_node,json=fromNode,proto3" json:"from_node,omitempty"`
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	CreatedUnixMs int64  `protobuf:"varint,7,opt,name=created_unix_ms,json=createdUnixMs,proto3" json:"created_unix_ms,omitempty"`
+	// What is done next, and what that waits for, in words.
+	Step          string `protobuf:"bytes,8,opt,name=step,proto3" json:"step,omitempty"`
+	WaitsFor      string `protobuf:"bytes,9,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	Cancelled     bool   `protobuf:"varint,10,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperatorInfo) Reset() {
+	*x = OperatorInfo{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperatorInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperatorInfo) ProtoMessage() {}
+
+func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperatorInfo.ProtoReflect.Descriptor instead.
+func (*OperatorInfo) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *OperatorInfo) GetOperator() uint64 {
+	if x != nil {
+		return x.Operator
+	}
+	return 0
+}
+
+func (x *OperatorInfo) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *OperatorInfo) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *OperatorInfo) GetToNode() uint64 {
+	if x != nil {
+		return x.ToNode
+	}
+	return 0
+}
+
+func (x *OperatorInfo) GetFromNode() uint64 {
+	if x != nil {
+		return x.FromNode
+	}
+	return 0
+}
+
+func (x *OperatorInfo) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *OperatorInfo) GetCreatedUnixMs() int64 {
+	if x != nil {
+		return x.CreatedUnixMs
+	}
+	return 0
+}
+
+func (x *OperatorInfo) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *OperatorInfo) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *OperatorInfo) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
+}
+
 // Order is one step of an operator, for the leader of a partition.
 type Order struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Operator uint64                 `protobuf:"varint,1,opt,name=operator,proto3" json:"operator,omitempty"`
 	// What the descriptor is to become. Its membership is one above that which the step is made for.
 	Target *Partition `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
-	// If not 0, the lead is to be handed to this replica, and nothing else is to be done.
+	// If not 0, the lead is to be handed to this replica, and nothing else is to be done: target is then
+	// the descriptor for which that is.
 	TransferTo    uint64 `protobuf:"varint,3,opt,name=transfer_to,json=transferTo,proto3" json:"transfer_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2498,7 +2882,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2894,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2907,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{32}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Order) GetOperator() uint64 {
@@ -2557,7 +2941,7 @@ type CoreHint struct {
 
 func (x *CoreHint) Reset() {
 	*x = CoreHint{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +2953,7 @@ func (x *CoreHint) String() string {
 func (*CoreHint) ProtoMessage() {}
 
 func (x *CoreHint) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +2966,7 @@ func (x *CoreHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreHint.ProtoReflect.Descriptor instead.
 func (*CoreHint) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CoreHint) GetLeader() string {
@@ -2605,7 +2989,7 @@ type CoreTrouble struct {
 
 func (x *CoreTrouble) Reset() {
 	*x = CoreTrouble{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +3001,7 @@ func (x *CoreTrouble) String() string {
 func (*CoreTrouble) ProtoMessage() {}
 
 func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +3014,7 @@ func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreTrouble.ProtoReflect.Descriptor instead.
 func (*CoreTrouble) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CoreTrouble) GetNoQuorum() bool {
@@ -2665,7 +3049,7 @@ type BootstrapHello struct {
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +3061,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +3074,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -2739,7 +3123,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +3135,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,7 +3148,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -2985,7 +3369,31 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x11HeartbeatResponse\x12\x1b\n" +
 	"\twant_full\x18\x01 \x01(\bR\bwantFull\x12!\n" +
 	"\flease_millis\x18\x02 \x01(\x04R\vleaseMillis\x122\n" +
-	"\x06orders\x18\x03 \x03(\v2\x1a.tidemark.cluster.v1.OrderR\x06orders\"|\n" +
+	"\x06orders\x18\x03 \x03(\v2\x1a.tidemark.cluster.v1.OrderR\x06orders\"h\n" +
+	"\x12MoveReplicaRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x1b\n" +
+	"\tfrom_node\x18\x02 \x01(\x04R\bfromNode\x12\x17\n" +
+	"\ato_node\x18\x03 \x01(\x04R\x06toNode\"1\n" +
+	"\x13MoveReplicaResponse\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\x04R\boperator\"5\n" +
+	"\x15CancelOperatorRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\"\x18\n" +
+	"\x16CancelOperatorResponse\"\x16\n" +
+	"\x14ListOperatorsRequest\"X\n" +
+	"\x15ListOperatorsResponse\x12?\n" +
+	"\toperators\x18\x01 \x03(\v2!.tidemark.cluster.v1.OperatorInfoR\toperators\"\xa9\x02\n" +
+	"\fOperatorInfo\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\x04R\boperator\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +
+	"\bkeyspace\x18\x03 \x01(\tR\bkeyspace\x12\x17\n" +
+	"\ato_node\x18\x04 \x01(\x04R\x06toNode\x12\x1b\n" +
+	"\tfrom_node\x18\x05 \x01(\x04R\bfromNode\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12&\n" +
+	"\x0fcreated_unix_ms\x18\a \x01(\x03R\rcreatedUnixMs\x12\x12\n" +
+	"\x04step\x18\b \x01(\tR\x04step\x12\x1b\n" +
+	"\twaits_for\x18\t \x01(\tR\bwaitsFor\x12\x1c\n" +
+	"\tcancelled\x18\n" +
+	" \x01(\bR\tcancelled\"|\n" +
 	"\x05Order\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x04R\boperator\x126\n" +
 	"\x06target\x18\x02 \x01(\v2\x1e.tidemark.cluster.v1.PartitionR\x06target\x12\x1f\n" +
@@ -3018,7 +3426,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\bCREATING\x10\x00\x12\n" +
 	"\n" +
 	"\x06ACTIVE\x10\x01\x12\f\n" +
-	"\bDROPPING\x10\x022\x96\x06\n" +
+	"\bDROPPING\x10\x022\xcb\b\n" +
 	"\aCluster\x12Q\n" +
 	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\x12X\n" +
 	"\n" +
@@ -3026,7 +3434,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\tListNodes\x12%.tidemark.cluster.v1.ListNodesRequest\x1a&.tidemark.cluster.v1.ListNodesResponse\x12i\n" +
 	"\x0eCreateKeyspace\x12*.tidemark.cluster.v1.CreateKeyspaceRequest\x1a+.tidemark.cluster.v1.CreateKeyspaceResponse\x12c\n" +
 	"\fDropKeyspace\x12(.tidemark.cluster.v1.DropKeyspaceRequest\x1a).tidemark.cluster.v1.DropKeyspaceResponse\x12f\n" +
-	"\rAlterKeyspace\x12).tidemark.cluster.v1.AlterKeyspaceRequest\x1a*.tidemark.cluster.v1.AlterKeyspaceResponse\x12f\n" +
+	"\rAlterKeyspace\x12).tidemark.cluster.v1.AlterKeyspaceRequest\x1a*.tidemark.cluster.v1.AlterKeyspaceResponse\x12`\n" +
+	"\vMoveReplica\x12'.tidemark.cluster.v1.MoveReplicaRequest\x1a(.tidemark.cluster.v1.MoveReplicaResponse\x12i\n" +
+	"\x0eCancelOperator\x12*.tidemark.cluster.v1.CancelOperatorRequest\x1a+.tidemark.cluster.v1.CancelOperatorResponse\x12f\n" +
+	"\rListOperators\x12).tidemark.cluster.v1.ListOperatorsRequest\x1a*.tidemark.cluster.v1.ListOperatorsResponse\x12f\n" +
 	"\rListKeyspaces\x12).tidemark.cluster.v1.ListKeyspacesRequest\x1a*.tidemark.cluster.v1.ListKeyspacesResponse\x12b\n" +
 	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\xa7\x02\n" +
 	"\x04Core\x12c\n" +
@@ -3050,7 +3461,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),               // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),              // 1: tidemark.cluster.v1.Partitioning
@@ -3087,11 +3498,18 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*HeartbeatRequest)(nil),       // 32: tidemark.cluster.v1.HeartbeatRequest
 	(*PartitionReport)(nil),        // 33: tidemark.cluster.v1.PartitionReport
 	(*HeartbeatResponse)(nil),      // 34: tidemark.cluster.v1.HeartbeatResponse
-	(*Order)(nil),                  // 35: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),               // 36: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),            // 37: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),         // 38: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),               // 39: tidemark.cluster.v1.Founding
+	(*MoveReplicaRequest)(nil),     // 35: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),    // 36: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),  // 37: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil), // 38: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),   // 39: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),  // 40: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),           // 41: tidemark.cluster.v1.OperatorInfo
+	(*Order)(nil),                  // 42: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),               // 43: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),            // 44: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),         // 45: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),               // 46: tidemark.cluster.v1.Founding
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	4,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -3101,7 +3519,7 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	7,  // 4: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
 	9,  // 5: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
 	13, // 6: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	37, // 7: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	44, // 7: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
 	12, // 8: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
 	8,  // 9: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
 	6,  // 10: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
@@ -3119,41 +3537,48 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	9,  // 22: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
 	33, // 23: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
 	3,  // 24: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	35, // 25: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	3,  // 26: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	39, // 27: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	13, // 28: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	10, // 29: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	14, // 30: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	17, // 31: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	19, // 32: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	23, // 33: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	21, // 34: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	25, // 35: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	28, // 36: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	30, // 37: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	32, // 38: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	15, // 39: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	38, // 40: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	39, // 41: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	11, // 42: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	16, // 43: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	18, // 44: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	20, // 45: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	24, // 46: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	22, // 47: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	26, // 48: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	29, // 49: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	31, // 50: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	34, // 51: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	16, // 52: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	38, // 53: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	38, // 54: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	42, // [42:55] is the sub-list for method output_type
-	29, // [29:42] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	42, // 25: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	41, // 26: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	3,  // 27: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	46, // 28: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	13, // 29: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	10, // 30: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	14, // 31: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	17, // 32: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	19, // 33: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	23, // 34: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	21, // 35: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	35, // 36: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	37, // 37: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	39, // 38: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	25, // 39: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	28, // 40: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	30, // 41: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	32, // 42: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	15, // 43: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	45, // 44: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	46, // 45: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	11, // 46: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	16, // 47: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	18, // 48: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	20, // 49: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	24, // 50: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	22, // 51: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	36, // 52: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	38, // 53: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	40, // 54: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	26, // 55: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	29, // 56: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	31, // 57: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	34, // 58: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	16, // 59: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	45, // 60: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	45, // 61: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	46, // [46:62] is the sub-list for method output_type
+	30, // [30:46] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -3167,7 +3592,7 @@ func file_clusterpb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   37,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -27,6 +27,9 @@ const (
 	Cluster_CreateKeyspace_FullMethodName = "/tidemark.cluster.v1.Cluster/CreateKeyspace"
 	Cluster_DropKeyspace_FullMethodName   = "/tidemark.cluster.v1.Cluster/DropKeyspace"
 	Cluster_AlterKeyspace_FullMethodName  = "/tidemark.cluster.v1.Cluster/AlterKeyspace"
+	Cluster_MoveReplica_FullMethodName    = "/tidemark.cluster.v1.Cluster/MoveReplica"
+	Cluster_CancelOperator_FullMethodName = "/tidemark.cluster.v1.Cluster/CancelOperator"
+	Cluster_ListOperators_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListOperators"
 	Cluster_ListKeyspaces_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListKeyspaces"
 	Cluster_ListPartitions_FullMethodName = "/tidemark.cluster.v1.Cluster/ListPartitions"
 )
@@ -45,6 +48,11 @@ type ClusterClient interface {
 	CreateKeyspace(ctx context.Context, in *CreateKeyspaceRequest, opts ...grpc.CallOption) (*CreateKeyspaceResponse, error)
 	DropKeyspace(ctx context.Context, in *DropKeyspaceRequest, opts ...grpc.CallOption) (*DropKeyspaceResponse, error)
 	AlterKeyspace(ctx context.Context, in *AlterKeyspaceRequest, opts ...grpc.CallOption) (*AlterKeyspaceResponse, error)
+	// MoveReplica begins to move a replica from one node to another. It returns when that is recorded.
+	MoveReplica(ctx context.Context, in *MoveReplicaRequest, opts ...grpc.CallOption) (*MoveReplicaResponse, error)
+	// CancelOperator takes back what is under way in a partition.
+	CancelOperator(ctx context.Context, in *CancelOperatorRequest, opts ...grpc.CallOption) (*CancelOperatorResponse, error)
+	ListOperators(ctx context.Context, in *ListOperatorsRequest, opts ...grpc.CallOption) (*ListOperatorsResponse, error)
 	ListKeyspaces(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error)
@@ -127,6 +135,36 @@ func (c *clusterClient) AlterKeyspace(ctx context.Context, in *AlterKeyspaceRequ
 	return out, nil
 }
 
+func (c *clusterClient) MoveReplica(ctx context.Context, in *MoveReplicaRequest, opts ...grpc.CallOption) (*MoveReplicaResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MoveReplicaResponse)
+	err := c.cc.Invoke(ctx, Cluster_MoveReplica_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) CancelOperator(ctx context.Context, in *CancelOperatorRequest, opts ...grpc.CallOption) (*CancelOperatorResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelOperatorResponse)
+	err := c.cc.Invoke(ctx, Cluster_CancelOperator_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ListOperators(ctx context.Context, in *ListOperatorsRequest, opts ...grpc.CallOption) (*ListOperatorsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListOperatorsResponse)
+	err := c.cc.Invoke(ctx, Cluster_ListOperators_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ListKeyspaces(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListKeyspacesResponse)
@@ -170,6 +208,11 @@ type ClusterServer interface {
 	CreateKeyspace(context.Context, *CreateKeyspaceRequest) (*CreateKeyspaceResponse, error)
 	DropKeyspace(context.Context, *DropKeyspaceRequest) (*DropKeyspaceResponse, error)
 	AlterKeyspace(context.Context, *AlterKeyspaceRequest) (*AlterKeyspaceResponse, error)
+	// MoveReplica begins to move a replica from one node to another. It returns when that is recorded.
+	MoveReplica(context.Context, *MoveReplicaRequest) (*MoveReplicaResponse, error)
+	// CancelOperator takes back what is under way in a partition.
+	CancelOperator(context.Context, *CancelOperatorRequest) (*CancelOperatorResponse, error)
+	ListOperators(context.Context, *ListOperatorsRequest) (*ListOperatorsResponse, error)
 	ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error
@@ -200,6 +243,15 @@ func (UnimplementedClusterServer) DropKeyspace(context.Context, *DropKeyspaceReq
 }
 func (UnimplementedClusterServer) AlterKeyspace(context.Context, *AlterKeyspaceRequest) (*AlterKeyspaceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AlterKeyspace not implemented")
+}
+func (UnimplementedClusterServer) MoveReplica(context.Context, *MoveReplicaRequest) (*MoveReplicaResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MoveReplica not implemented")
+}
+func (UnimplementedClusterServer) CancelOperator(context.Context, *CancelOperatorRequest) (*CancelOperatorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelOperator not implemented")
+}
+func (UnimplementedClusterServer) ListOperators(context.Context, *ListOperatorsRequest) (*ListOperatorsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListOperators not implemented")
 }
 func (UnimplementedClusterServer) ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListKeyspaces not implemented")
@@ -329,6 +381,60 @@ func _Cluster_AlterKeyspace_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_MoveReplica_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MoveReplicaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).MoveReplica(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_MoveReplica_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).MoveReplica(ctx, req.(*MoveReplicaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_CancelOperator_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelOperatorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).CancelOperator(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_CancelOperator_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).CancelOperator(ctx, req.(*CancelOperatorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ListOperators_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListOperatorsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListOperators(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListOperators_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListOperators(ctx, req.(*ListOperatorsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ListKeyspaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListKeyspacesRequest)
 	if err := dec(in); err != nil {
@@ -384,6 +490,18 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AlterKeyspace",
 			Handler:    _Cluster_AlterKeyspace_Handler,
+		},
+		{
+			MethodName: "MoveReplica",
+			Handler:    _Cluster_MoveReplica_Handler,
+		},
+		{
+			MethodName: "CancelOperator",
+			Handler:    _Cluster_CancelOperator_Handler,
+		},
+		{
+			MethodName: "ListOperators",
+			Handler:    _Cluster_ListOperators_Handler,
 		},
 		{
 			MethodName: "ListKeyspaces",

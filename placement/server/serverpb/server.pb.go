@@ -31,6 +31,7 @@ type Ids struct {
 	Partition uint64                 `protobuf:"varint,3,opt,name=partition,proto3" json:"partition,omitempty"`
 	// Numbers creations and drops, to keep the tokens of the latest.
 	Token         uint64 `protobuf:"varint,4,opt,name=token,proto3" json:"token,omitempty"`
+	Operator      uint64 `protobuf:"varint,5,opt,name=operator,proto3" json:"operator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -93,6 +94,135 @@ func (x *Ids) GetToken() uint64 {
 	return 0
 }
 
+func (x *Ids) GetOperator() uint64 {
+	if x != nil {
+		return x.Operator
+	}
+	return 0
+}
+
+// Operator changes the replicas of a partition, by steps that follow from what they are at the time.
+type Operator struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Partition uint64                 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Keyspace  uint32                 `protobuf:"varint,3,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// The replica that comes, with the id that it gets, and where; 0: none.
+	AddNode    uint64 `protobuf:"varint,4,opt,name=add_node,json=addNode,proto3" json:"add_node,omitempty"`
+	AddReplica uint64 `protobuf:"varint,5,opt,name=add_replica,json=addReplica,proto3" json:"add_replica,omitempty"`
+	// The replica that goes; 0: none.
+	RemoveReplica uint64 `protobuf:"varint,6,opt,name=remove_replica,json=removeReplica,proto3" json:"remove_replica,omitempty"`
+	// Why, in words.
+	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	CreatedUnixMs int64  `protobuf:"varint,8,opt,name=created_unix_ms,json=createdUnixMs,proto3" json:"created_unix_ms,omitempty"`
+	// It is being taken back: a learner is removed, a joint configuration completed.
+	Cancelled bool `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// The replica that comes is to lead, as the one that goes was.
+	Lead          bool `protobuf:"varint,10,opt,name=lead,proto3" json:"lead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Operator) Reset() {
+	*x = Operator{}
+	mi := &file_server_serverpb_server_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Operator) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Operator) ProtoMessage() {}
+
+func (x *Operator) ProtoReflect() protoreflect.Message {
+	mi := &file_server_serverpb_server_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Operator.ProtoReflect.Descriptor instead.
+func (*Operator) Descriptor() ([]byte, []int) {
+	return file_server_serverpb_server_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Operator) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Operator) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Operator) GetKeyspace() uint32 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *Operator) GetAddNode() uint64 {
+	if x != nil {
+		return x.AddNode
+	}
+	return 0
+}
+
+func (x *Operator) GetAddReplica() uint64 {
+	if x != nil {
+		return x.AddReplica
+	}
+	return 0
+}
+
+func (x *Operator) GetRemoveReplica() uint64 {
+	if x != nil {
+		return x.RemoveReplica
+	}
+	return 0
+}
+
+func (x *Operator) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Operator) GetCreatedUnixMs() int64 {
+	if x != nil {
+		return x.CreatedUnixMs
+	}
+	return 0
+}
+
+func (x *Operator) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
+}
+
+func (x *Operator) GetLead() bool {
+	if x != nil {
+		return x.Lead
+	}
+	return false
+}
+
 // Creation is a keyspace on its way from CREATING to ACTIVE.
 type Creation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -107,7 +237,7 @@ type Creation struct {
 
 func (x *Creation) Reset() {
 	*x = Creation{}
-	mi := &file_server_serverpb_server_proto_msgTypes[1]
+	mi := &file_server_serverpb_server_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -119,7 +249,7 @@ func (x *Creation) String() string {
 func (*Creation) ProtoMessage() {}
 
 func (x *Creation) ProtoReflect() protoreflect.Message {
-	mi := &file_server_serverpb_server_proto_msgTypes[1]
+	mi := &file_server_serverpb_server_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -132,7 +262,7 @@ func (x *Creation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Creation.ProtoReflect.Descriptor instead.
 func (*Creation) Descriptor() ([]byte, []int) {
-	return file_server_serverpb_server_proto_rawDescGZIP(), []int{1}
+	return file_server_serverpb_server_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Creation) GetFirstPartition() uint64 {
@@ -170,7 +300,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_server_serverpb_server_proto_msgTypes[2]
+	mi := &file_server_serverpb_server_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -182,7 +312,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_server_serverpb_server_proto_msgTypes[2]
+	mi := &file_server_serverpb_server_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -195,7 +325,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_server_serverpb_server_proto_rawDescGZIP(), []int{2}
+	return file_server_serverpb_server_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Token) GetToken() uint64 {
@@ -236,7 +366,7 @@ type Server struct {
 
 func (x *Server) Reset() {
 	*x = Server{}
-	mi := &file_server_serverpb_server_proto_msgTypes[3]
+	mi := &file_server_serverpb_server_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -248,7 +378,7 @@ func (x *Server) String() string {
 func (*Server) ProtoMessage() {}
 
 func (x *Server) ProtoReflect() protoreflect.Message {
-	mi := &file_server_serverpb_server_proto_msgTypes[3]
+	mi := &file_server_serverpb_server_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -261,7 +391,7 @@ func (x *Server) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Server.ProtoReflect.Descriptor instead.
 func (*Server) Descriptor() ([]byte, []int) {
-	return file_server_serverpb_server_proto_rawDescGZIP(), []int{3}
+	return file_server_serverpb_server_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Server) GetServer() uint64 {
@@ -275,12 +405,26 @@ var File_server_serverpb_server_proto protoreflect.FileDescriptor
 
 const file_server_serverpb_server_proto_rawDesc = "" +
 	"\n" +
-	"\x1cserver/serverpb/server.proto\x12\x15tidemark.placement.v1\"i\n" +
+	"\x1cserver/serverpb/server.proto\x12\x15tidemark.placement.v1\"\x85\x01\n" +
 	"\x03Ids\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x1a\n" +
 	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x04R\tpartition\x12\x14\n" +
-	"\x05token\x18\x04 \x01(\x04R\x05token\"n\n" +
+	"\x05token\x18\x04 \x01(\x04R\x05token\x12\x1a\n" +
+	"\boperator\x18\x05 \x01(\x04R\boperator\"\xa9\x02\n" +
+	"\bOperator\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +
+	"\bkeyspace\x18\x03 \x01(\rR\bkeyspace\x12\x19\n" +
+	"\badd_node\x18\x04 \x01(\x04R\aaddNode\x12\x1f\n" +
+	"\vadd_replica\x18\x05 \x01(\x04R\n" +
+	"addReplica\x12%\n" +
+	"\x0eremove_replica\x18\x06 \x01(\x04R\rremoveReplica\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12&\n" +
+	"\x0fcreated_unix_ms\x18\b \x01(\x03R\rcreatedUnixMs\x12\x1c\n" +
+	"\tcancelled\x18\t \x01(\bR\tcancelled\x12\x12\n" +
+	"\x04lead\x18\n" +
+	" \x01(\bR\x04lead\"n\n" +
 	"\bCreation\x12'\n" +
 	"\x0ffirst_partition\x18\x01 \x01(\x04R\x0efirstPartition\x12\x1e\n" +
 	"\n" +
@@ -307,12 +451,13 @@ func file_server_serverpb_server_proto_rawDescGZIP() []byte {
 	return file_server_serverpb_server_proto_rawDescData
 }
 
-var file_server_serverpb_server_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_server_serverpb_server_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_server_serverpb_server_proto_goTypes = []any{
 	(*Ids)(nil),      // 0: tidemark.placement.v1.Ids
-	(*Creation)(nil), // 1: tidemark.placement.v1.Creation
-	(*Token)(nil),    // 2: tidemark.placement.v1.Token
-	(*Server)(nil),   // 3: tidemark.placement.v1.Server
+	(*Operator)(nil), // 1: tidemark.placement.v1.Operator
+	(*Creation)(nil), // 2: tidemark.placement.v1.Creation
+	(*Token)(nil),    // 3: tidemark.placement.v1.Token
+	(*Server)(nil),   // 4: tidemark.placement.v1.Server
 }
 var file_server_serverpb_server_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -333,7 +478,7 @@ func file_server_serverpb_server_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_serverpb_server_proto_rawDesc), len(file_server_serverpb_server_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

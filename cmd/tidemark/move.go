@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// lookAgain is how often a move that is waited for is looked at.
+const lookAgain = 500 * time.Millisecond
+
+func (a *app) moveCommand() *cobra.Command {
+	var from, to uint64
+	var background, cancel bool
+	cmd := &cobra.Command{
+		Use:   "move PARTITION --from NODE --to NODE",
+		Short: "Move a partition's replica to another node",
+		Long: `Move a replica of a partition from one node to another. It is copied first, then it votes in
+place of the old one, which is removed. Reads and writes go on meanwhile.
+
+The move is recorded in the consistent core, and goes on whether this command waits for it or not:
+interrupt it at any time, and see "tidemark operators". --cancel takes back what is under way.`,
+		Example: `  tidemark move 17 --from 2 --to 5
+  tidemark move 17 --cancel`,
+		Args: arguments("PARTITION", 1, 1),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			partition, err := strconv.ParseUint(args[0], 10, 64)
+			if err != nil {
+				return exit.Usagef("%q is no partition: give the number that \"tidemark partitions\" shows",
+					args[0])
+			}
+			if cancel {
+				return a.withClient(ctx, func(client *kv.Client) error {
+					return client.CancelOperator(ctx, partition)
+				})
+			}
+			if from == 0 || to == 0 {
+				return exit.Usagef("say from which node to which: --from NODE --to NODE")
+			}
+			return a.withClient(ctx, func(client *kv.Client) error {
+				if err := client.MoveReplica(ctx, partition, from, to); err != nil {
+					return err
+				}
+				if background {
+					return nil
+				}
+				return a.awaitOperator(ctx, client, partition, to)
+			})
+		}),
+	}
+	cmd.Flags().Uint64Var(&from, "from", 0, "the node that gives its replica up")
+	cmd.Flags().Uint64Var(&to, "to", 0, "the node that gets one")
+	cmd.Flags().BoolVar(&background, "background", false, "do not wait until it is done")
+	cmd.Flags().BoolVar(&cancel, "cancel", false, "take back what is under way in the partition")
+	return a.client(cmd)
+}
+
+// awaitOperator shows on standard error how a partition's operator goes on, and whether a node has
+// the replica at its end.
+func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, node uint64) error {
+	before := ""
+	for {
+		operators, err := client.Operators(ctx)
+		if err != nil {
+			return err
+		}
+		text := ""
+		for _, o := range operators {
+			if o.Partition == partition {
+				if text = o.Step; o.WaitsFor != "" {
+					text += ": " + o.WaitsFor
+				}
+			}
+		}
+		if text == "" {
+			break
+		}
+		if text != before {
+			a.say("partition %d: %s", partition, text)
+			before = text
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(lookAgain):
+		}
+	}
+	all, err := client.Partitions(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if p.ID != partition {
+			continue
+		}
+		for _, r := range p.Replicas {
+			if r.Node == node && !r.Learner {
+				a.say("partition %d: node %d has its replica", partition, node)
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("partition %d was not moved to node %d: it was cancelled, or its keyspace dropped",
+		partition, node)
+}
+
+func (a *app) operatorsCommand() *cobra.Command {
+	return a.printing(a.client(&cobra.Command{
+		Use:   "operators",
+		Short: "List changes of replicas that are under way",
+		Long: `List the changes of partitions' replicas that are under way: which partition, from which node
+to which, why, what is done next, and what that waits for.`,
+		Example: `  tidemark operators
+  tidemark operators --output json`,
+		Args: arguments("nothing", 0, 0),
+		RunE: a.verb(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(client *kv.Client) error {
+				operators, err := client.Operators(ctx)
+				if err != nil {
+					return err
+				}
+				list := a.list(output.Column{Name: "id", Number: true},
+					output.Column{Name: "partition", Number: true}, output.Column{Name: "keyspace"},
+					output.Column{Name: "from", Number: true}, output.Column{Name: "to", Number: true},
+					output.Column{Name: "age"}, output.Column{Name: "why"}, output.Column{Name: "step"},
+					output.Column{Name: "waits for"})
+				for _, o := range operators {
+					why := o.Reason
+					if o.Cancelled {
+						why += ", cancelled"
+					}
+					list.Row(o.ID, o.Partition, o.Keyspace, o.From, o.To,
+						time.Since(o.Began).Round(time.Second), why, o.Step, o.WaitsFor)
+				}
+				return list.Flush()
+			})
+		}),
+	}))
+}

@@ -1,0 +1,180 @@
+package server
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// An operator has no state but its goal: what is to be done next follows from the descriptor as it
+// is. So it goes on wherever it was interrupted, under whichever leader of the core, and a step that
+// comes twice does nothing the second time.
+//
+//	the newcomer is not there   add it as a learner
+//	it is a learner             want another leader, if it is the wanted one that goes, and hand the
+//	                            lead over, if it leads; then let the one come in and the other go
+//	                            out, by a joint configuration
+//	joint                       end that
+//	as it should be             done
+//
+// One that is cancelled goes back to where it was from: a learner is removed. A joint configuration
+// can only be completed, and then the operator is done.
+
+// nextStep is what an operator does next.
+type nextStep struct {
+	// done: nothing is left to do.
+	done bool
+	// order is for the partition's leader; nil: none.
+	order *clusterpb.Order
+	// text says what it does, in words.
+	text string
+}
+
+// stepOf is the next step of an operator, for a descriptor and the node that leads the partition (0:
+// it is not known). alive says which nodes can be handed the lead.
+func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
+	alive func(node uint64) bool) nextStep {
+	in, out := replicaOf(d, o.AddReplica), replicaOf(d, o.RemoveReplica)
+	next := proto.Clone(d).(*clusterpb.Partition)
+	next.Membership++
+	step := func(format string, args ...any) nextStep {
+		return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: next},
+			text: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case joint(d):
+		leave(next)
+		if o.Lead {
+			next.WantedLeader = o.AddReplica
+		}
+		return step("ends the change of voters")
+	case o.Cancelled && in != nil && in.Role == clusterpb.ReplicaRole_LEARNER:
+		remove(next, in.Replica)
+		return step("removes the learner on node %d again", in.Node)
+	case o.Cancelled && o.AddReplica != 0 && in == nil && o.AddReplica >= nextReplica(d):
+		// An order to add it may be on its way, and must not fit any more.
+		next.NextReplica = o.AddReplica + 1
+		return step("gives up replica id %d", o.AddReplica)
+	case o.Cancelled:
+		return nextStep{done: true, text: "was cancelled"}
+	case o.AddReplica != 0 && in == nil:
+		if o.AddReplica < nextReplica(d) {
+			return nextStep{done: true, text: "its replica was removed meanwhile"}
+		}
+		next.Replicas = append(next.Replicas, &clusterpb.Replica{Node: o.AddNode,
+			Replica: o.AddReplica, Role: clusterpb.ReplicaRole_LEARNER})
+		next.NextReplica = o.AddReplica + 1
+		return step("adds a learner on node %d", o.AddNode)
+	case out == nil && (in == nil || in.Role == clusterpb.ReplicaRole_VOTER):
+		return nextStep{done: true, text: "done"}
+	case out != nil && out.Role == clusterpb.ReplicaRole_LEARNER:
+		remove(next, out.Replica)
+		return step("removes the learner on node %d", out.Node)
+	case out != nil && (keys.NodeID(out.Node) == leader || wanted(d) == out.Replica):
+		to := successor(d, out, alive)
+		if to == nil {
+			return nextStep{text: "waits for a node that can take over the lead"}
+		}
+		if wanted(d) == out.Replica {
+			// Or it would be handed back.
+			next.WantedLeader = to.Replica
+			return step("has node %d lead instead", to.Node)
+		}
+		s := step("hands the lead to node %d", to.Node)
+		s.order.TransferTo, s.order.Target = to.Replica, d
+		return s
+	}
+	if in != nil && in.Role == clusterpb.ReplicaRole_LEARNER {
+		setRole(next, in.Replica, clusterpb.ReplicaRole_INCOMING)
+	}
+	if out != nil {
+		setRole(next, out.Replica, clusterpb.ReplicaRole_OUTGOING)
+	}
+	return step("changes the voters")
+}
+
+func replicaOf(d *clusterpb.Partition, id uint64) *clusterpb.Replica {
+	for _, r := range d.GetReplicas() {
+		if id != 0 && r.Replica == id {
+			return r
+		}
+	}
+	return nil
+}
+
+func joint(d *clusterpb.Partition) bool {
+	for _, r := range d.Replicas {
+		if r.Role != clusterpb.ReplicaRole_VOTER && r.Role != clusterpb.ReplicaRole_LEARNER {
+			return true
+		}
+	}
+	return false
+}
+
+// leave ends a joint configuration.
+func leave(d *clusterpb.Partition) {
+	kept := d.Replicas[:0]
+	for _, r := range d.Replicas {
+		switch r.Role {
+		case clusterpb.ReplicaRole_OUTGOING:
+			continue
+		case clusterpb.ReplicaRole_INCOMING:
+			r.Role = clusterpb.ReplicaRole_VOTER
+		case clusterpb.ReplicaRole_DEMOTED:
+			r.Role = clusterpb.ReplicaRole_LEARNER
+		}
+		kept = append(kept, r)
+	}
+	d.Replicas = kept
+}
+
+func remove(d *clusterpb.Partition, id uint64) {
+	kept := d.Replicas[:0]
+	for _, r := range d.Replicas {
+		if r.Replica != id {
+			kept = append(kept, r)
+		}
+	}
+	d.Replicas = kept
+}
+
+func setRole(d *clusterpb.Partition, id uint64, role clusterpb.ReplicaRole) {
+	replicaOf(d, id).Role = role
+}
+
+// nextReplica is the id that the next replica of a partition gets.
+func nextReplica(d *clusterpb.Partition) uint64 {
+	next := max(d.NextReplica, 1)
+	for _, r := range d.Replicas {
+		next = max(next, r.Replica+1)
+	}
+	return next
+}
+
+// wanted is the replica that is to lead.
+func wanted(d *clusterpb.Partition) uint64 {
+	if r := replicaOf(d, d.WantedLeader); r != nil && r.Role == clusterpb.ReplicaRole_VOTER {
+		return r.Replica
+	}
+	for _, r := range d.Replicas {
+		if r.Role == clusterpb.ReplicaRole_VOTER {
+			return r.Replica
+		}
+	}
+	return 0
+}
+
+// successor is a voter that can take over the lead.
+func successor(d *clusterpb.Partition, out *clusterpb.Replica, alive func(uint64) bool,
+) *clusterpb.Replica {
+	for _, r := range d.Replicas {
+		if r.Replica != out.Replica && r.Role == clusterpb.ReplicaRole_VOTER && alive(r.Node) {
+			return r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// threeOf is a partition with voters on nodes 1, 2 and 3.
+func threeOf() *clusterpb.Partition {
+	d := &clusterpb.Partition{Id: 100, Generation: 1, Membership: 1}
+	for i := uint64(1); i <= 3; i++ {
+		d.Replicas = append(d.Replicas, &clusterpb.Replica{Node: i, Replica: i})
+	}
+	return d
+}
+
+// TestOperatorsModel: whatever becomes of the orders (late, twice, never), wherever the lead goes,
+// and whenever it is cancelled, an operator comes to an end by legal steps, never leaves the leader
+// out, and at its end the replicas are those of before or those that were wanted. No replica id
+// comes twice.
+func TestOperatorsModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := threeOf()
+		used := map[uint64]bool{1: true, 2: true, 3: true}
+		for move := range rapid.IntRange(1, 4).Draw(t, "moves") {
+			out := d.Replicas[rapid.IntRange(0, 2).Draw(t, "out")]
+			to := rapid.Uint64Range(1, 7).Draw(t, "to")
+			if slices.ContainsFunc(d.Replicas, func(r *clusterpb.Replica) bool { return r.Node == to }) {
+				continue
+			}
+			o := &serverpb.Operator{Id: uint64(move), AddNode: to, AddReplica: nextReplica(d),
+				RemoveReplica: out.Replica, Lead: wanted(d) == out.Replica}
+			if used[o.AddReplica] {
+				t.Fatalf("replica id %d comes again", o.AddReplica)
+			}
+			before := nodeList(d)
+			after := append(slices.DeleteFunc(slices.Clone(before),
+				func(n uint64) bool { return n == out.Node }), to)
+			slices.Sort(after)
+			leader := d.Replicas[rapid.IntRange(0, 2).Draw(t, "leader")].Replica
+			var old []*clusterpb.Order
+			d, old = carryOut(t, o, d, leader, used)
+			switch now := nodeList(d); {
+			case slices.Equal(now, after):
+				if o.Lead && wanted(d) != o.AddReplica {
+					t.Fatalf("the one that went was to lead, and %d is to lead now", wanted(d))
+				}
+			case !o.Cancelled || !slices.Equal(now, before):
+				t.Fatalf("from %v to %v it ended with %v", before, after, now)
+			}
+			for _, late := range old {
+				if late.TransferTo == 0 && late.Target.Membership == d.Membership+1 {
+					t.Fatalf("an order of a step that is over fits: %v", late)
+				}
+			}
+		}
+	})
+}
+
+func nodeList(d *clusterpb.Partition) (nodes []uint64) {
+	for _, r := range d.Replicas {
+		nodes = append(nodes, r.Node)
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// carryOut plays an operator to its end. It gives the descriptor, and the orders that there were.
+func carryOut(t *rapid.T, o *serverpb.Operator, d *clusterpb.Partition, leader uint64,
+	used map[uint64]bool) (*clusterpb.Partition, []*clusterpb.Order) {
+	var old []*clusterpb.Order
+	for range 100 {
+		if rapid.IntRange(0, 9).Draw(t, "cancel") == 0 {
+			o.Cancelled = true
+		}
+		at := replicaOf(d, leader)
+		next := stepOf(o, d, keys.NodeID(at.Node), func(uint64) bool { return true })
+		if next.done {
+			return d, old
+		}
+		if next.order == nil {
+			t.Fatalf("%s, in %v", next.text, d)
+		}
+		old = append(old, next.order)
+		switch rapid.IntRange(0, 3).Draw(t, "fate") {
+		case 0: // lost
+			continue
+		case 1: // an earlier one comes, late
+			next.order = rapid.SampledFrom(old).Draw(t, "late")
+		}
+		if to := next.order.TransferTo; to != 0 {
+			if next.order.Target.Membership == d.Membership {
+				leader = to
+			}
+			continue
+		}
+		target := next.order.Target
+		if target.Membership != d.Membership+1 {
+			continue // the node leaves it alone
+		}
+		from, to := replica.ConfigurationOf(d), replica.ConfigurationOf(target)
+		if !from.Equal(&to) {
+			if err := from.CanBecome(&to); err != nil {
+				t.Fatalf("%s: %v", next.text, err)
+			}
+			if !to.Electable(keys.ReplicaID(leader)) {
+				continue // the replica refuses
+			}
+		}
+		d = proto.Clone(target).(*clusterpb.Partition)
+		for _, r := range d.Replicas {
+			used[r.Replica] = true
+		}
+		if rapid.IntRange(0, 4).Draw(t, "election") == 0 {
+			leader = electable(d, rapid.IntRange(0, 2).Draw(t, "elected"))
+		}
+	}
+	t.Fatalf("operator %v does not end: %v", o, d)
+	return nil, nil
+}
+
+// electable is one of the replicas that can lead.
+func electable(d *clusterpb.Partition, n int) uint64 {
+	var can []uint64
+	for _, r := range d.Replicas {
+		if r.Role == clusterpb.ReplicaRole_VOTER || r.Role == clusterpb.ReplicaRole_INCOMING {
+			can = append(can, r.Replica)
+		}
+	}
+	return can[n%len(can)]
+}

@@ -1,0 +1,388 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// maxOperators bounds what is under way at a time, maxOrders what one heartbeat is answered with.
+	maxOperators = 10_000
+	maxOrders    = 1000
+)
+
+// loadOperators reads the operators, by partition.
+func loadOperators(v *store.View) (map[keys.PartitionID]*serverpb.Operator, error) {
+	all := map[keys.PartitionID]*serverpb.Operator{}
+	for kv, err := range v.All([]byte(operatorPrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		o := &serverpb.Operator{}
+		if err := o.UnmarshalVT(kv.Value); err != nil {
+			return nil, fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(kv.Key), err)
+		}
+		all[keys.PartitionID(o.Partition)] = o
+	}
+	return all, nil
+}
+
+// loadPartition reads a descriptor, and the revision of its record; nil if it is not there.
+func loadPartition(v *store.View, ks keys.KeyspaceID, id keys.PartitionID,
+) (*clusterpb.Partition, uint64, error) {
+	p := &clusterpb.Partition{}
+	revision, err := load(v, partitionKey(ks, id), p)
+	if err != nil || revision == 0 {
+		return nil, 0, err
+	}
+	return p, revision, nil
+}
+
+// findPartition finds a partition of any keyspace; nil if there is none.
+func findPartition(v *store.View, id keys.PartitionID) (*clusterpb.Partition, error) {
+	for kv, err := range v.All([]byte(partitionPrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		if found, err := lastID(kv.Key, 16); err != nil || keys.PartitionID(found) != id {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		return decodePartition(kv.Key, kv.Value)
+	}
+	return nil, nil
+}
+
+// MoveReplica records an operator that moves a replica. Only the leader does it.
+func (s *Server) MoveReplica(
+	ctx context.Context, r *clusterpb.MoveReplicaRequest,
+) (*clusterpb.MoveReplicaResponse, error) {
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.move(v, r)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	ids, idsRevision, err := loadIDs(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	o.Id = ids.Operator
+	ids.Operator++
+	key := operatorKey(keys.PartitionID(o.Partition))
+	ok, err := s.commit(ctx, []*storepb.Compare{store.Absent(key),
+		store.ModifiedAt([]byte(idsKey), idsRevision)},
+		store.Put(key, encode(o)), store.Put([]byte(idsKey), encode(ids)))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errConflict(fmt.Sprintf("partition %d", o.Partition))
+	}
+	s.config.Logger.Info("operator is recorded", "operator", o.Id, "partition", o.Partition, "from",
+		r.FromNode, "to", r.ToNode, "reason", o.Reason)
+	s.soft.begin(o)
+	s.poke()
+	return &clusterpb.MoveReplicaResponse{Operator: o.Id}, nil
+}
+
+// move makes the operator that was asked for, or says why there can be none.
+func (s *Server) move(v *store.View, r *clusterpb.MoveReplicaRequest) (*serverpb.Operator, error) {
+	d, err := findPartition(v, keys.PartitionID(r.Partition))
+	if err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, status.Errorf(codes.NotFound, "there is no partition %d", r.Partition)
+	}
+	ks, err := loadKeyspace(v, keys.KeyspaceID(d.Keyspace))
+	if err != nil {
+		return nil, err
+	}
+	operators, err := loadOperators(v)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := loadNodes(v)
+	if err != nil {
+		return nil, err
+	}
+	var out *clusterpb.Replica
+	for _, replica := range d.Replicas {
+		if replica.Node == r.ToNode {
+			return nil, status.Errorf(codes.FailedPrecondition,
+				"node %d has a replica of partition %d already", r.ToNode, r.Partition)
+		}
+		if replica.Node == r.FromNode {
+			out = replica
+		}
+	}
+	var to *clusterpb.Node
+	for _, n := range nodes {
+		if n.Id == r.ToNode {
+			to = n
+		}
+	}
+	switch {
+	case out == nil:
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"node %d has no replica of partition %d: its replicas are on %s", r.FromNode, r.Partition,
+			nodesOf(d))
+	case to == nil:
+		return nil, status.Errorf(codes.NotFound, "there is no node %d", r.ToNode)
+	case !to.Alive:
+		return nil, status.Errorf(codes.FailedPrecondition, "node %d is not alive", r.ToNode)
+	case ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE:
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"the keyspace of partition %d is being created or dropped", r.Partition)
+	case operators[keys.PartitionID(r.Partition)] != nil:
+		return nil, status.Errorf(codes.FailedPrecondition, "operator %d changes partition %d "+
+			"already; wait for it, or cancel it", operators[keys.PartitionID(r.Partition)].Id, r.Partition)
+	case len(operators) >= maxOperators:
+		return nil, status.Errorf(codes.ResourceExhausted,
+			"%d operators are under way, and no more are taken", len(operators))
+	}
+	newest := s.soft.newest(keys.PartitionID(r.Partition), d)
+	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, AddNode: r.ToNode,
+		AddReplica: nextReplica(newest), RemoveReplica: out.Replica, Reason: "asked for",
+		CreatedUnixMs: time.Now().UnixMilli(), Lead: wanted(newest) == out.Replica}, nil
+}
+
+// nodesOf names the nodes of a partition's replicas.
+func nodesOf(d *clusterpb.Partition) string {
+	text := "node"
+	if len(d.Replicas) > 1 {
+		text += "s"
+	}
+	for i, r := range d.Replicas {
+		separator := ", "
+		if i == 0 {
+			separator = " "
+		}
+		text += fmt.Sprintf("%s%d", separator, r.Node)
+	}
+	return text
+}
+
+// CancelOperator has a partition's operator taken back.
+func (s *Server) CancelOperator(
+	ctx context.Context, r *clusterpb.CancelOperatorRequest,
+) (*clusterpb.CancelOperatorResponse, error) {
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, key := &serverpb.Operator{}, operatorKey(keys.PartitionID(r.Partition))
+	revision, err := load(v, key, o)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	if revision == 0 {
+		return nil, status.Errorf(codes.NotFound, "nothing is under way in partition %d", r.Partition)
+	}
+	o.Cancelled = true
+	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
+		store.Put(key, encode(o)))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errConflict(fmt.Sprintf("partition %d", r.Partition))
+	}
+	s.config.Logger.Info("operator is cancelled", "operator", o.Id, "partition", o.Partition)
+	s.soft.begin(o)
+	s.poke()
+	return &clusterpb.CancelOperatorResponse{}, nil
+}
+
+// ListOperators lists what is under way.
+func (s *Server) ListOperators(
+	ctx context.Context, _ *clusterpb.ListOperatorsRequest,
+) (*clusterpb.ListOperatorsResponse, error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	response := &clusterpb.ListOperatorsResponse{}
+	operators, err := loadOperators(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	alive, err := loadAlive(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	for id, o := range operators {
+		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), id)
+		if err != nil {
+			return nil, s.toStatus(err)
+		}
+		ks, err := loadKeyspace(v, keys.KeyspaceID(o.Keyspace))
+		if err != nil {
+			return nil, s.toStatus(err)
+		}
+		info := &clusterpb.OperatorInfo{Operator: o.Id, Partition: o.Partition,
+			Keyspace: ks.Keyspace.GetName(), ToNode: o.AddNode, Reason: o.Reason,
+			CreatedUnixMs: o.CreatedUnixMs, Cancelled: o.Cancelled}
+		if d != nil {
+			newest := s.soft.newest(id, d)
+			if out := replicaOf(newest, o.RemoveReplica); out != nil {
+				info.FromNode = out.Node
+			}
+			leader, waits := s.soft.progress(id)
+			info.Step = stepOf(o, newest, leader, func(n uint64) bool { return alive[n] }).text
+			info.WaitsFor = waits
+			if leader == 0 {
+				info.WaitsFor = "no leader of the partition has reported"
+			}
+		}
+		response.Operators = append(response.Operators, info)
+	}
+	return response, nil
+}
+
+// ordersFor are the next steps for partitions that a node leads.
+func (s *Server) ordersFor(node keys.NodeID) ([]*clusterpb.Order, error) {
+	led := s.soft.operatorsOf(node)
+	if len(led) == 0 {
+		return nil, nil
+	}
+	v := s.store.Stale()
+	alive, err := loadAlive(v)
+	if err != nil {
+		return nil, err
+	}
+	var orders []*clusterpb.Order
+	for _, o := range led {
+		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), keys.PartitionID(o.Partition))
+		if err != nil {
+			return nil, err
+		}
+		if d == nil || len(orders) >= maxOrders {
+			continue
+		}
+		next := stepOf(o, s.soft.newest(keys.PartitionID(o.Partition), d), node,
+			func(n uint64) bool { return alive[n] })
+		if next.order != nil {
+			orders = append(orders, next.order)
+		}
+	}
+	return orders, nil
+}
+
+// followReports puts into the table what the partitions' leaders say of them. A leader says what is
+// applied, so it is true, and the highest epoch is the latest.
+func (s *Server) followReports(ctx context.Context) error {
+	v := s.store.Stale()
+	for _, d := range s.soft.reported() {
+		id := keys.PartitionID(d.Id)
+		p, revision, err := loadPartition(v, keys.KeyspaceID(d.Keyspace), id)
+		if err != nil {
+			return err
+		}
+		if p == nil || !newer(d, p) {
+			s.soft.inTable(d)
+			continue
+		}
+		if err := plausible(d, p); err != nil {
+			s.soft.inTable(d)
+			s.config.Logger.Error("the leader of a partition reports a descriptor that cannot be",
+				"partition", id, "error", err)
+			continue
+		}
+		key := partitionKey(keys.KeyspaceID(d.Keyspace), id)
+		ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
+			store.Put(key, encode(d)))
+		if err != nil {
+			return err
+		}
+		if ok {
+			s.metrics.changes.Inc()
+			s.config.Logger.Info("the replicas of a partition have changed", "partition", id, "membership",
+				d.Membership, "replicas", nodesOf(d))
+			s.soft.inTable(d)
+		}
+	}
+	return nil
+}
+
+// newer says whether a's epoch is above b's.
+func newer(a, b *clusterpb.Partition) bool {
+	if a.Generation != b.Generation {
+		return a.Generation > b.Generation
+	}
+	return a.Membership > b.Membership
+}
+
+// plausible says why a descriptor cannot follow another one; nil if it can.
+func plausible(next, now *clusterpb.Partition) error {
+	if err := keys.ValidatePartition(next); err != nil {
+		return err
+	}
+	if !keys.PartitionSpan(next).Equal(keys.PartitionSpan(now)) || next.Keyspace != now.Keyspace {
+		return fmt.Errorf("its span is %s, and was %s", keys.PartitionSpan(next), keys.PartitionSpan(now))
+	}
+	if len(next.Replicas) == 0 {
+		return fmt.Errorf("it has no replicas")
+	}
+	return nil
+}
+
+// operate looks after the operators: those that are done go.
+func (s *Server) operate(ctx context.Context) error {
+	v := s.store.Stale()
+	operators, err := loadOperators(v)
+	if err != nil {
+		return err
+	}
+	s.soft.setOperators(operators)
+	for id, o := range operators {
+		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), id)
+		if err != nil {
+			return err
+		}
+		text := "the partition is gone"
+		if d != nil {
+			leader, _ := s.soft.progress(id)
+			next := stepOf(o, d, leader, func(uint64) bool { return true })
+			if !next.done {
+				continue
+			}
+			text = next.text
+		}
+		ok, err := s.commit(ctx, nil, store.Delete(operatorKey(id)))
+		if err != nil {
+			return err
+		}
+		if ok {
+			s.soft.end(id)
+			s.config.Logger.Info("operator has ended", "operator", o.Id, "partition", id, "outcome", text,
+				"took", time.Since(time.UnixMilli(o.CreatedUnixMs)).Round(time.Millisecond))
+		}
+	}
+	return nil
+}

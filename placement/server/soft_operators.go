@@ -1,0 +1,79 @@
+package server
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// begin takes note of an operator that was recorded or changed.
+func (s *soft) begin(o *serverpb.Operator) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.operators[keys.PartitionID(o.Partition)] = o
+}
+
+// end forgets a partition's operator.
+func (s *soft) end(id keys.PartitionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.operators, id)
+}
+
+// setOperators takes what the store says.
+func (s *soft) setOperators(all map[keys.PartitionID]*serverpb.Operator) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.operators = maps.Clone(all)
+}
+
+// operatorsOf are those of partitions that a node leads, by partition.
+func (s *soft) operatorsOf(node keys.NodeID) []*serverpb.Operator {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var led []*serverpb.Operator
+	for id, o := range s.mu.operators {
+		if s.mu.leaders[id] == node {
+			led = append(led, o)
+		}
+	}
+	slices.SortFunc(led, func(a, b *serverpb.Operator) int { return int(a.Id) - int(b.Id) })
+	return led
+}
+
+// newest is the later one of a descriptor of the table and of what was reported since.
+func (s *soft) newest(id keys.PartitionID, d *clusterpb.Partition) *clusterpb.Partition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reported := s.mu.described[id]; reported != nil && newer(reported, d) {
+		return reported
+	}
+	return d
+}
+
+// reported are the descriptors that may be newer than the table's.
+func (s *soft) reported() []*clusterpb.Partition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.mu.described))
+}
+
+// inTable takes note of a descriptor that the table has.
+func (s *soft) inTable(d *clusterpb.Partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.tabled[keys.PartitionID(d.Id)] = epochOf(d)
+	if s.mu.described[keys.PartitionID(d.Id)] == d {
+		delete(s.mu.described, keys.PartitionID(d.Id))
+	}
+}
+
+// progress is the node that leads a partition, and what its order waits for, in words.
+func (s *soft) progress(id keys.PartitionID) (leader keys.NodeID, waitsFor string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.leaders[id], s.mu.partitions[id].GetWaitsFor()
+}
