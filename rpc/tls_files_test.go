@@ -164,8 +164,12 @@ func TestConnectionsOutliveCertificates(t *testing.T) {
 	if err := call(); err != nil {
 		t.Fatal(err)
 	}
+	until := files.Expires()
 	step("the authorities", first, next)
 	step("the certificate", next)
+	if got := files.Expires(); time.Until(until) <= 0 || time.Until(got) <= 0 {
+		t.Errorf("the certificates run out at %v and %v", until, got)
+	}
 	if err := call(); err != nil {
 		t.Errorf("with both authorities: %v", err)
 	}

@@ -81,6 +81,18 @@ var nodes = Dashboard{
 					`(rate(tidemark_host_messages_refused_total[$__rate_interval]))`,
 					perServer + " refused"},
 			}},
+			{Title: "Requests", Description: "On the server, without the network. One in 64 is timed.",
+				Unit: "s", Queries: []Query{
+					{`histogram_quantile(0.5, sum by (instance, server, kind, le) ` +
+						`(rate(tidemark_rpc_request_seconds_bucket[$__rate_interval])))`,
+						perServer + " {{kind}} p50"},
+					{`histogram_quantile(0.99, sum by (instance, server, kind, le) ` +
+						`(rate(tidemark_rpc_request_seconds_bucket[$__rate_interval])))`,
+						perServer + " {{kind}} p99"},
+				}},
+			chart("Certificate", "s", "How long the server's certificate is good for. Only with TLS.",
+				`min by (instance, server) (tidemark_tls_certificate_expiry_timestamp_seconds) - time()`,
+				perServer),
 			level("Streams of clients", "short", "", `tidemark_rpc_client_streams`),
 			{Title: "Refused", Description: "Strangers are not servers of this cluster. Displaced " +
 				"clients open more than their share.", Unit: "ops", Queries: []Query{
