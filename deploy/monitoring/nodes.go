@@ -90,9 +90,10 @@ var nodes = Dashboard{
 						`(rate(tidemark_rpc_request_seconds_bucket[$__rate_interval])))`,
 						perServer + " {{kind}} p99"},
 				}},
-			chart("Certificate", "s", "How long the server's certificate is good for. Only with TLS.",
-				`min by (instance, server) (tidemark_tls_certificate_expiry_timestamp_seconds) - time()`,
-				perServer),
+			{Title: "Certificate", Description: "How long the server's certificate is good for.",
+				Unit: "s", Queries: []Query{{`min by (instance, server) ` +
+					`(tidemark_tls_certificate_expiry_timestamp_seconds) - time()`, perServer}},
+				Empty: "only servers with TLS have a certificate"},
 			level("Streams of clients", "short", "", `tidemark_rpc_client_streams`),
 			{Title: "Refused", Description: "Strangers are not servers of this cluster. Displaced " +
 				"clients open more than their share.", Unit: "ops", Queries: []Query{
