@@ -339,6 +339,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 	ss.out.mu.Unlock()
 	ss.server.metrics.requests.Add(float64(len(requests)))
 	ss.server.metrics.batches.Inc()
+	chargeRequests(ss.conn.Raw(), len(requests), bytes/partBytes)
 
 	whole := requests[:0]
 	for _, r := range requests {

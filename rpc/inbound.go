@@ -154,5 +154,8 @@ func (d doorCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Au
 		exempt(raw)
 		return conn, serverInfo{info, conn}, nil
 	}
+	if p := paceOf(raw); p != nil {
+		p.calls.Store(true)
+	}
 	return d.in.watch(conn), info, nil
 }

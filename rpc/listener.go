@@ -3,6 +3,7 @@ package rpc
 import (
 	"net"
 	"sync"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
@@ -13,11 +14,21 @@ const (
 	grantedConnections = 32
 )
 
+// ShareListener makes a listener whose connections take places, so many, and processors' time by
+// shares, as those of a Server do. pace may be nil.
+func ShareListener(l net.Listener, connections int, pace *quota.Pace) net.Listener {
+	return &sharedListener{l, quota.NewPlaces(connections, grantedConnections, placeSettled), pace,
+		func() {}, func(time.Duration) {}}
+}
+
 // sharedListener gives each connection a place among those of its host.
 type sharedListener struct {
 	net.Listener
 	places *quota.Places
+	pace   *quota.Pace
 	lost   func()
+	// paused is told how long a connection has to pause.
+	paused func(time.Duration)
 }
 
 // Accept implements net.Listener. Connections for which there is no place are closed.
@@ -31,17 +42,26 @@ func (l *sharedListener) Accept() (net.Conn, error) {
 			l.lost()
 			_ = raw.Close()
 		}
-		if place := l.places.Enter(partyOfAddress(raw.RemoteAddr()), lose); place != nil {
-			return inPlace(raw, &placed{place: place}), nil
+		host := partyOfAddress(raw.RemoteAddr())
+		if place := l.places.Enter(host, lose); place != nil {
+			return inPlace(raw, &placed{place: place}, l.pacer(host)), nil
 		}
 		lose()
 	}
 }
 
+// pacer paces a host's connection; nil: it is not paced.
+func (l *sharedListener) pacer(host string) *connPace {
+	if l.pace == nil {
+		return nil
+	}
+	return &connPace{pace: l.pace, of: host, paused: l.paused, closed: make(chan struct{})}
+}
+
 // inPlace is a connection with its place.
-func inPlace(raw net.Conn, c *placed) net.Conn {
+func inPlace(raw net.Conn, c *placed, pace *connPace) net.Conn {
 	if tcp, ok := raw.(*net.TCPConn); ok {
-		return &placedTCP{tcp, c}
+		return &placedTCP{tcp, c, pace}
 	}
 	return &placedConn{raw, c}
 }
@@ -52,18 +72,43 @@ type placed struct {
 	once  sync.Once
 }
 
-// exempt gives the place back: the connection is a server's, and counts no longer.
-func (p *placed) exempt() { p.once.Do(p.place.Leave) }
+// leave gives the place back.
+func (p *placed) leave() { p.once.Do(p.place.Leave) }
+
+// exempt says that the connection is a server's, and counts no longer.
+func (p *placed) exempt() { p.leave() }
 
 // placedTCP is a TCP connection in its place. What else can be done with one can be done with it.
 type placedTCP struct {
 	*net.TCPConn
 	*placed
+	// pace is nil without.
+	pace *connPace
+}
+
+// Read implements net.Conn.
+func (c *placedTCP) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	if err == nil && c.pace != nil {
+		c.pace.read(n)
+	}
+	return n, err
+}
+
+// exempt implements what exempt asks for.
+func (c *placedTCP) exempt() {
+	c.leave()
+	if c.pace != nil {
+		c.pace.exempt.Store(true)
+	}
 }
 
 // Close implements net.Conn.
 func (c *placedTCP) Close() error {
-	c.exempt()
+	c.leave()
+	if c.pace != nil {
+		c.pace.close()
+	}
 	return c.TCPConn.Close()
 }
 
@@ -75,11 +120,11 @@ type placedConn struct {
 
 // Close implements net.Conn.
 func (c *placedConn) Close() error {
-	c.exempt()
+	c.leave()
 	return c.Conn.Close()
 }
 
-// exempt takes a server's connection out of those that hosts share.
+// exempt takes a server's connection out of those among which hosts share.
 func exempt(raw net.Conn) {
 	if p, ok := raw.(interface{ exempt() }); ok {
 		p.exempt()

@@ -39,7 +39,7 @@ func newBatchMetrics(r metric.Registry) *batchMetrics {
 }
 
 // doorMetrics are those of a Server's connections.
-type doorMetrics struct{ placesLost, inboundClosed, refused *metric.Counter }
+type doorMetrics struct{ placesLost, inboundClosed, refused, paused *metric.Counter }
 
 func newDoorMetrics(r metric.Registry) *doorMetrics {
 	return &doorMetrics{
@@ -48,6 +48,9 @@ func newDoorMetrics(r metric.Registry) *doorMetrics {
 		inboundClosed: register(r, metric.NewCounter("tidemark_rpc_connections_overfull_total",
 			"Connections of gRPC that were closed because all together had brought too many bytes of "+
 				"messages that were not complete, and they the most.", nil)),
+		paused: register(r, metric.NewCounter("tidemark_rpc_host_pauses_seconds_total",
+			"How long connections had to pause because their hosts use much of the processors while "+
+				"others wait for one.", nil)),
 		refused: register(r, metric.NewCounter("tidemark_rpc_strangers_refused_total",
 			"Connections and calls as a server's that were refused, because the opener is not known as one.",
 			nil)),

@@ -33,6 +33,9 @@ type ServerConfig struct {
 	// MaxInbound bounds the bytes of messages of gRPC that are not complete, of all but servers
 	// (default 256 MiB). Beyond it the connection with most of them is closed.
 	MaxInbound int64
+	// Pace slows down hosts that use much of the processors while others wait for one, but for
+	// servers; nil: no host. It is for TCP only.
+	Pace *quota.Pace
 	// Registry is nil for no metrics.
 	Registry metric.Registry
 }
@@ -44,6 +47,7 @@ type Server struct {
 	peers *PeerPolicy
 	// places are those of connections.
 	places  *quota.Places
+	pace    *quota.Pace
 	metrics *doorMetrics
 	// ctx ends with Stop.
 	ctx    context.Context
@@ -67,7 +71,7 @@ var errServerStops = status.Error(codes.Unavailable, "this server is closing")
 
 // NewServer makes a server.
 func NewServer(c ServerConfig) *Server {
-	s := &Server{peers: c.Peers}
+	s := &Server{peers: c.Peers, pace: c.Pace}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mu.realms = make(map[string]*PeerTransport)
 	s.mu.conns = make(map[*transport.Conn]struct{})
@@ -120,7 +124,8 @@ func (s *Server) realm(name string) *PeerTransport {
 
 // Serve answers at the listener until Stop. It closes the listener.
 func (s *Server) Serve(l net.Listener) error {
-	return s.grpc.Serve(&sharedListener{l, s.places, s.metrics.placesLost.Inc})
+	return s.grpc.Serve(&sharedListener{l, s.places, s.pace, s.metrics.placesLost.Inc,
+		func(d time.Duration) { s.metrics.paused.Add(d.Seconds()) }})
 }
 
 // Stop ends all connections, and waits until nothing serves them any more. It may be called again.

@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
 // serveHTTP serves metrics, health and profiles until the server is closed.
@@ -23,12 +25,13 @@ import (
 //	/readyz       200 when it serves, 503 with the reason otherwise
 //	/debug/pprof  profiles, for administrators
 //
-// more adds debug pages that belong to one server only; nil for nothing. They are for
+// pace, if not nil, slows hosts down that ask too much. more adds debug pages that belong to one server only; nil for nothing. They are for
 // administrators, too.
 func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux),
-	who administrators) *http.Server {
+	who administrators, pace *quota.Pace) *http.Server {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", paced(pace, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxHTTPRequests})))
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if ok, reason := ready(); !ok {
@@ -48,7 +51,38 @@ func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more fu
 		more(debug)
 	}
 	mux.Handle("/debug/", who.only(debug))
-	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes: maxHTTPHeader}
+}
+
+const (
+	// maxHTTPConnections bounds the connections to the HTTP port, which hosts share as they do those
+	// to the other; maxHTTPHeader the bytes of a request's header.
+	maxHTTPConnections = 256
+	maxHTTPHeader      = 16 << 10
+	// maxHTTPRequests is how many requests for metrics are answered at a time; others get 503.
+	maxHTTPRequests = 4
+	// costOfPage is about how much processor time it takes to answer with metrics.
+	costOfPage = 5 * time.Millisecond
+)
+
+// paced is a page that costs something: a host that uses much of the processors while others wait
+// for one has to wait for it.
+func paced(pace *quota.Pace, page http.Handler) http.Handler {
+	if pace == nil {
+		return page
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		timer := time.NewTimer(pace.Charge(host, costOfPage, time.Now()))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-r.Context().Done():
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
 }
 
 // administrators are whom the debug pages are for: a profile costs the server work, and holds parts

@@ -31,7 +31,7 @@ func poison(t *testing.T, fs vfs.FS, term uint64) {
 	if err != nil || len(ids) != 1 {
 		t.Fatal(ids, err)
 	}
-	g, err := log.OpenGroup(ids[0], func() (uint64, uint64) { return 0, 0 })
+	g, err := log.OpenGroup(ids[0], func() raftlog.Applied { return raftlog.Applied{} })
 	if err != nil {
 		t.Fatal(err)
 	}

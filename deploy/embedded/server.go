@@ -18,6 +18,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
 // Server is one server in this process.
@@ -36,7 +37,9 @@ type Server struct {
 	// node is the data node's id, 0 until it is known.
 	node atomic.Uint64
 
-	rpc      *rpc.Server
+	rpc *rpc.Server
+	// pace is what hosts' use of the processors is paced by, on all ports.
+	pace     *quota.Pace
 	listener net.Listener
 	http     *httpServer
 	services services
@@ -135,7 +138,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		"roles", config.Roles)
 	if config.HTTP != "" {
 		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages,
-			administrators{config.HTTPDebugForAll, s.tls != nil, config.TLSAdmins})
+			administrators{config.HTTPDebugForAll, s.tls != nil, config.TLSAdmins}, s.pace)
 		pages.ErrorLog = slog.NewLogLogger(config.Logger.Handler(), slog.LevelInfo)
 		if s.http, err = startHTTP(config.HTTP, pages, s.listenHTTP); err != nil {
 			return nil, err
@@ -163,8 +166,12 @@ func cannotListen(address string, err error) error {
 // one that is shown is checked.
 func (s *Server) listenHTTP(address string) (net.Listener, error) {
 	l, err := s.config.NewListener(address)
-	if err != nil || s.tls == nil {
-		return l, err
+	if err != nil {
+		return nil, err
+	}
+	l = rpc.ShareListener(l, maxHTTPConnections, s.pace)
+	if s.tls == nil {
+		return l, nil
 	}
 	return tls.NewListener(l, s.tls.Server(false, "http/1.1")), nil
 }
@@ -188,7 +195,8 @@ func (s *Server) run(start func(context.Context) error) {
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server = s
-	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers,
+	s.pace = rpc.NewPace()
+	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
 		Registry: prom.Registry(s.config.Registry)})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Take: s.services.take, Cluster: s.cluster.Load, Logger: s.config.Logger,

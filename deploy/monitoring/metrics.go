@@ -148,6 +148,7 @@ var rpcMetrics = []Metric{
 	metric(Counter, "tidemark_rpc_strangers_refused_total"),
 	metric(Counter, "tidemark_rpc_connections_displaced_total"),
 	metric(Counter, "tidemark_rpc_streams_displaced_total"),
+	metric(Counter, "tidemark_rpc_host_pauses_seconds_total"),
 	metric(Counter, "tidemark_rpc_bad_replies_total"),
 	metric(Gauge, "tidemark_rpc_client_streams"),
 	metric(Counter, "tidemark_rpc_peer_sent_bytes_total", "part", "realm", "class"),

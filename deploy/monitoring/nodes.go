@@ -94,6 +94,10 @@ var nodes = Dashboard{
 				Unit: "s", Queries: []Query{{`min by (instance, server) ` +
 					`(tidemark_tls_certificate_expiry_timestamp_seconds) - time()`, perServer}},
 				Empty: "only servers with TLS have a certificate"},
+			{Title: "Hosts that pause", Description: "Processors are short, and hosts that use much of " +
+				"them are slowed down: seconds that their connections paused, in a second.", Unit: "short",
+				Queries: []Query{{`sum by (instance, server) ` +
+					`(rate(tidemark_rpc_host_pauses_seconds_total[$__rate_interval]))`, perServer}}},
 			level("Streams of clients", "short", "", `tidemark_rpc_client_streams`),
 			{Title: "Refused", Description: "Strangers are not servers of this cluster. Displaced " +
 				"clients open more than their share.", Unit: "ops", Queries: []Query{

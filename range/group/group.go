@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -19,6 +19,9 @@ type Config struct {
 	ID      keys.PartitionID
 	Self    keys.ReplicaID
 	Storage raft.Storage
+	// Configuration is the state machine's, as of Applied, and what Storage says. Empty: it is made of
+	// what Storage says.
+	Configuration Configuration
 	// Applied is the state machine's applied index.
 	Applied uint64
 	// ElectionTicks is how long a follower waits for its leader: a random number between this and
@@ -73,8 +76,9 @@ type Group struct {
 	// reads is how many read requests Raft has not answered, on a leader.
 	reads int
 	// tell: the next Output tells of the leadership.
-	tell      bool
-	plausible plausible
+	tell          bool
+	plausible     plausible
+	configuration atomic.Pointer[Configuration]
 	// heartbeatAnswered: a follower has answered a heartbeat since the last Output, so Raft may ask
 	// it for what was lost.
 	heartbeatAnswered bool
@@ -126,6 +130,7 @@ func New(c Config) (_ *Group, err error) {
 		CheckQuorum:               true,
 		PreVote:                   true,
 		ReadOnlyOption:            raft.ReadOnlySafe,
+		StepDownOnRemoval:         true,
 		Logger:                    raftLogger{c.Logger, c.ID, c.Self},
 		DisableProposalForwarding: true,
 	})
@@ -136,11 +141,18 @@ func New(c Config) (_ *Group, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("group %s: %w", c.ID, err)
 	}
-	g.plausible.voters = slices.Sorted(slices.Values(conf.GetVoters()))
+	if c.Configuration.Empty() {
+		c.Configuration = configurationOf(conf)
+	}
+	if !c.Configuration.Agrees(conf) {
+		return nil, fmt.Errorf("group %s: the state has the configuration %s, and the log %v", c.ID,
+			&c.Configuration, conf)
+	}
+	g.configuration.Store(&c.Configuration)
 	g.plausible.logEnds(last)
 	g.term = hard.GetTerm()
 	g.stored.term, g.stored.vote = hard.GetTerm(), hard.GetVote()
-	g.lease.init(conf.GetVoters(), c.Self, c.LeaseDuration)
+	g.lease.init(c.Configuration, c.Self, c.LeaseDuration)
 	return g, nil
 }
 
@@ -191,7 +203,7 @@ func (g *Group) take(m *peerpb.RaftMessage) {
 	kind := raftpb.MessageType(m.GetType())
 	from := keys.ReplicaID(m.GetFrom())
 	vote := asksForVote(kind, m.GetContext())
-	if vote && g.withholdVotes {
+	if vote && (g.withholdVotes || g.Configuration().Empty()) {
 		return
 	}
 	if kind != raftpb.MsgHeartbeatResp && !m.GetSleep() {
@@ -321,6 +333,7 @@ type Progress struct {
 	Active bool
 	// Snapshot says that the follower is waiting for one.
 	Snapshot bool
+	Role     Role
 }
 
 // Applied is what Raft has been told is applied, which may be less than what is.
@@ -334,7 +347,7 @@ func (g *Group) Followers(visit func(keys.ReplicaID, Progress)) {
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
 		if keys.ReplicaID(id) != g.config.Self {
 			visit(keys.ReplicaID(id), Progress{Match: p.Match, Active: p.RecentActive,
-				Snapshot: p.State == stateSnapshot})
+				Snapshot: p.State == stateSnapshot, Role: g.Configuration().Role(keys.ReplicaID(id))})
 		}
 	})
 }

@@ -45,19 +45,77 @@ type heardAck struct {
 type leaseTracker struct {
 	published Lease
 	duration  time.Duration
-	acks      []ack // of the other voters
+	self      keys.ReplicaID
+	members   Configuration
+	// alone: this replica is the only one whose promise counts.
+	alone     bool
+	acks      []ack // of all other replicas
 	pending   []heardAck
 	forfeited bool
 	scratch   []int64
 }
 
-func (t *leaseTracker) init(voters []uint64, self keys.ReplicaID, duration time.Duration) {
+func (t *leaseTracker) init(members Configuration, self keys.ReplicaID, duration time.Duration) {
 	t.duration = duration
-	for _, id := range voters {
-		if keys.ReplicaID(id) != self {
-			t.acks = append(t.acks, ack{replica: keys.ReplicaID(id)})
+	t.set(members, self)
+}
+
+// set sets who the replicas are, and keeps what those that stay have answered: a replica keeps its
+// promise whatever its role.
+func (t *leaseTracker) set(members Configuration, self keys.ReplicaID) {
+	old := t.acks
+	t.self, t.members, t.acks = self, members, nil
+	for _, m := range members.Members {
+		if m.Replica == self {
+			continue
 		}
+		a := ack{replica: m.Replica}
+		if i := slices.IndexFunc(old, func(o ack) bool { return o.replica == m.Replica }); i >= 0 {
+			a = old[i]
+		}
+		t.acks = append(t.acks, a)
 	}
+	t.alone = members.Quorum(func(id keys.ReplicaID) bool { return id == self })
+}
+
+// reconfigure changes who has to have answered. The lease is at once what the answers are worth by
+// the new rule, which may be less than before: an earlier one that stood by the old voters alone
+// must not outlast the joint configuration that this may be the beginning of.
+func (t *leaseTracker) reconfigure(members Configuration, self keys.ReplicaID, leading bool,
+	now int64) {
+	t.set(members, self)
+	if leading && !t.forfeited {
+		t.published.expiry.Store(t.worth(now))
+	}
+}
+
+// worth is until when a lease stands by what was answered; 0: it does not.
+func (t *leaseTracker) worth(now int64) int64 {
+	start := now
+	for _, votes := range [...]func(Role) bool{Role.votesOld, Role.votesNew} {
+		t.scratch = t.scratch[:0]
+		for _, m := range t.members.Members {
+			if votes(m.Role) && m.Replica == t.self {
+				t.scratch = append(t.scratch, now)
+			}
+		}
+		for i := range t.acks {
+			if votes(t.members.Role(t.acks[i].replica)) {
+				t.scratch = append(t.scratch, t.acks[i].sent)
+			}
+		}
+		n := len(t.scratch)
+		if n == 0 {
+			return 0
+		}
+		slices.Sort(t.scratch)
+		// A majority has answered what was sent then, or later.
+		start = min(start, t.scratch[n-n/2-1])
+	}
+	if start <= 0 {
+		return 0
+	}
+	return start + int64(t.duration)
 }
 
 // expiry is when the lease ends; 0: there is none.
@@ -91,7 +149,7 @@ func (t *leaseTracker) forfeit() {
 // credit extends the lease by the answers of this term. A clock reading from the future cannot be
 // an answer to what this process sent, and is ignored.
 func (t *leaseTracker) credit(leading bool, term uint64, now int64) {
-	if leading && !t.forfeited && len(t.acks) == 0 {
+	if leading && !t.forfeited && t.alone {
 		t.published.expiry.Store(now + int64(t.duration))
 		return
 	}
@@ -113,15 +171,7 @@ func (t *leaseTracker) credit(leading bool, term uint64, now int64) {
 	if !changed || t.forfeited {
 		return
 	}
-	t.scratch = t.scratch[:0]
-	for _, a := range t.acks {
-		t.scratch = append(t.scratch, a.sent)
-	}
-	slices.Sort(t.scratch)
-	// The leader itself is one of the quorum: of n voters, n/2 others are needed.
-	voters := len(t.acks) + 1
-	start := t.scratch[len(t.scratch)-voters/2]
-	if start > 0 {
-		t.published.expiry.Store(start + int64(t.duration))
+	if expiry := t.worth(now); expiry > 0 {
+		t.published.expiry.Store(expiry)
 	}
 }

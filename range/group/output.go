@@ -1,6 +1,8 @@
 package group
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -57,6 +59,7 @@ func (g *Group) Ready(now int64, out *Output) bool {
 				g.appended = m.Entries[n-1].GetIndex()
 				g.plausible.last = g.appended
 			}
+			g.commitWithChange(m)
 			if !g.commitAlone(m) {
 				out.Append = m
 			}
@@ -168,6 +171,19 @@ func (g *Group) commitAlone(m *raftpb.Message) bool {
 		g.stored.term, g.stored.vote = m.GetTerm(), m.GetVote()
 	}
 	return false
+}
+
+// commitWithChange has the commit index stored with an entry that changes the configuration. Without
+// it a replica whose state has rolled back could hold the end of a joint configuration without
+// knowing that its beginning is committed, and be elected by the voters from before.
+func (g *Group) commitWithChange(m *raftpb.Message) {
+	if m.Term != nil || !slices.ContainsFunc(m.Entries, func(e *raftpb.Entry) bool {
+		return e.GetType() == raftpb.EntryConfChangeV2
+	}) {
+		return
+	}
+	hard := g.node.BasicStatus().HardState
+	m.Term, m.Vote, m.Commit = hard.Term, hard.Vote, hard.Commit
 }
 
 // onlyCommit says whether a message tells a follower of a new commit index and nothing else. It is

@@ -21,18 +21,22 @@ import (
 // A message is refused that
 //
 //	type             is none that a replica sends to another
-//	sender           is not from another voter of the group, or not for this replica
+//	sender           is from a replica that was removed, or not for this replica. A follower that
+//	                 lags behind a change hears a leader that it does not know: one that was added
+//	                 later has a higher id than all that it knows
 //	term             has no term, one above MaxTerm, or a log term above its own
 //	jump             has a term that is further ahead than maxJump of any that is known (see claims)
 //	index            has an index above MaxIndex
 //	entries          has entries that do not follow each other, are of falling terms or later ones
-//	                 than the message, or of another type than normal
+//	                 than the message, or are neither normal nor well-formed changes of the
+//	                 configuration; or it begins the log of a replica that a snapshot has to fill
 //	commit           is a heartbeat that commits what is not in this log: a leader commits by a
 //	                 heartbeat only what the follower has acknowledged
 //	acknowledgement  acknowledges to a leader what it has never sent
 //	read             answers reads that the leader has not asked about
 //	context          has a context that its type does not have
-//	snapshot         offers a snapshot without its description, or of another set of voters
+//	snapshot         offers a snapshot without its description, or of a configuration that cannot be
+//	                 or that this replica is not in
 //
 // What is left is what an honest replica could have sent. A forged message that a member of the
 // group could have sent is believed: it can depose a leader, and lie about what is stored where. A
@@ -117,7 +121,6 @@ func sane(storage raft.Storage, hard *raftpb.HardState) error {
 
 // plausible is what the group remembers to tell what can be from what cannot.
 type plausible struct {
-	voters []uint64
 	// last is where the log ended after the last Output, with what was given to the storage. Where
 	// it ends now is between least and most, whichever of the messages since then Raft has taken.
 	last, least, most uint64
@@ -171,8 +174,9 @@ func (p *plausible) askedAbout(m *raftpb.Message) {
 
 // WellFormed looks at what a message says of itself. It may be called from any goroutine.
 func (g *Group) WellFormed(m *peerpb.RaftMessage) Refusal {
+	configuration := g.Configuration()
 	if m.GetTo() != uint64(g.config.Self) || m.GetFrom() == uint64(g.config.Self) ||
-		!slices.Contains(g.plausible.voters, m.GetFrom()) {
+		m.GetFrom() == 0 || !configuration.knows(keys.ReplicaID(m.GetFrom())) {
 		return RefusedSender
 	}
 	if m.GetWake() {
@@ -191,7 +195,8 @@ func (g *Group) WellFormed(m *peerpb.RaftMessage) Refusal {
 	if !contextFits(kind, m.GetContext()) {
 		return RefusedContext
 	}
-	if len(m.GetEntries()) > 0 && (kind != raftpb.MsgApp || !consecutive(m)) {
+	if len(m.GetEntries()) > 0 && (kind != raftpb.MsgApp || !consecutive(m) ||
+		m.GetIndex() == 0 && configuration.Empty()) {
 		return RefusedEntries
 	}
 	if (kind == raftpb.MsgSnap) != (m.GetSnapshot() != nil) ||
@@ -220,8 +225,7 @@ func consecutive(m *peerpb.RaftMessage) bool {
 	for _, e := range m.GetEntries() {
 		index++
 		if e == nil || e.GetIndex() != index || e.GetTerm() < max(term, 1) ||
-			e.GetTerm() > m.GetTerm() ||
-			raftpb.EntryType(e.GetType()) != raftpb.EntryNormal {
+			e.GetTerm() > m.GetTerm() || !entryFits(e) {
 			return false
 		}
 		term = e.GetTerm()
@@ -229,17 +233,26 @@ func consecutive(m *peerpb.RaftMessage) bool {
 	return index <= MaxIndex
 }
 
+// entryFits says whether an entry is one that a leader appends.
+func entryFits(e *peerpb.Entry) bool {
+	switch raftpb.EntryType(e.GetType()) {
+	case raftpb.EntryNormal:
+		return true
+	case raftpb.EntryConfChangeV2:
+		c := &raftpb.ConfChangeV2{}
+		return proto.Unmarshal(e.GetData(), c) == nil && len(c.Context) > 0
+	}
+	return false
+}
+
 // ours says whether a snapshot is one that a replica of this group can have.
 func (g *Group) ours(m *peerpb.RaftMessage) bool {
-	s, conf := m.GetSnapshot(), &raftpb.ConfState{}
-	if s.GetIndex() == 0 || s.GetIndex() > MaxIndex || s.GetTerm() == 0 ||
-		s.GetTerm() > m.GetTerm() || proto.Unmarshal(s.GetConfState(), conf) != nil {
+	s := m.GetSnapshot()
+	if s.GetIndex() == 0 || s.GetIndex() > MaxIndex || s.GetTerm() == 0 || s.GetTerm() > m.GetTerm() {
 		return false
 	}
-	voters := slices.Sorted(slices.Values(conf.GetVoters()))
-	return slices.Equal(voters, g.plausible.voters) &&
-		len(conf.GetLearners())+len(conf.GetVotersOutgoing())+len(conf.GetLearnersNext()) == 0 &&
-		!conf.GetAutoLeave()
+	c, ok := plausibleConfiguration(s.GetConfState())
+	return ok && c.Role(g.config.Self) != 0
 }
 
 // believable looks at what a well-formed message says, with what this replica knows. It may change

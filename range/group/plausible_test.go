@@ -62,7 +62,8 @@ func (s *scenario) setTerm(id keys.ReplicaID, term uint64) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.start(id, &scenarioReplica{storage: r.storage, index: r.index, applied: r.applied}, nil)
+	s.start(id, &scenarioReplica{storage: r.storage, index: r.index, applied: r.applied,
+		configuration: r.configuration})
 }
 
 // TestFarTermOfAGroup: a replica that has missed more elections than one message may tell of takes
@@ -249,8 +250,8 @@ func FuzzMessages(f *testing.F) {
 				t.Fatal(err)
 			}
 			s.wire = nil
-			s.start(id, &scenarioReplica{storage: r.storage, applied: r.applied, index: r.index},
-				nil)
+			s.start(id, &scenarioReplica{storage: r.storage, applied: r.applied, index: r.index,
+				configuration: r.configuration})
 		}
 		s.now += 10e9
 		for range 200 {

@@ -35,11 +35,33 @@ type scenario struct {
 
 type scenarioReplica struct {
 	group   *Group
-	storage *raft.MemoryStorage
+	storage *scenarioStorage
 	// appends wait for stable; applied grows at once.
 	appends []*raftpb.Message
 	applied []string
 	index   uint64
+	// configuration is the state machine's.
+	configuration Configuration
+}
+
+// scenarioStorage has the configuration of the state machine, and snapshots of what is applied.
+type scenarioStorage struct {
+	*raft.MemoryStorage
+	of *scenarioReplica
+}
+
+// InitialState implements raft.Storage.
+func (s *scenarioStorage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
+	hard, _, err := s.MemoryStorage.InitialState()
+	return hard, s.of.configuration.ConfState(), err
+}
+
+// Snapshot implements raft.Storage.
+func (s *scenarioStorage) Snapshot() (*raftpb.Snapshot, error) {
+	index := s.of.index
+	term, err := s.Term(index)
+	return &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term,
+		ConfState: s.of.configuration.ConfState()}}, err
 }
 
 func TestScenarios(t *testing.T) {
@@ -61,10 +83,28 @@ func (s *scenario) printf(format string, args ...any) {
 	fmt.Fprintf(&s.trace, format+"\n", args...)
 }
 
-func (s *scenario) start(id keys.ReplicaID, r *scenarioReplica, voters []uint64) {
+// configuration reads "1:voter 4:learner"; replica n is on host n.
+func (s *scenario) configuration(text string) (c Configuration) {
+	roles := map[string]Role{"voter": Voter, "learner": Learner, "incoming": Incoming,
+		"outgoing": Outgoing, "demoted": Demoted}
+	for _, field := range strings.Fields(text) {
+		id, role, _ := strings.Cut(field, ":")
+		n, err := strconv.Atoi(id)
+		if err != nil || roles[role] == 0 {
+			s.t.Fatalf("%q is no member", field)
+		}
+		c.Members = append(c.Members, Member{Replica: keys.ReplicaID(n), Host: uint64(n),
+			Role: roles[role]})
+	}
+	return c
+}
+
+func (s *scenario) start(id keys.ReplicaID, r *scenarioReplica) {
 	var err error
+	r.storage.of = r
 	r.group,
 		err = New(Config{ID: 7, Self: id, Storage: r.storage, Applied: r.index, ElectionTicks: 10,
+		Configuration: r.configuration,
 		LeaseDuration: 800 * time.Millisecond, PromiseDuration: 900 * time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
@@ -92,7 +132,26 @@ func (s *scenario) command(d *datadriven.TestData) {
 				Index: &index, Term: &index, ConfState: &raftpb.ConfState{Voters: voters}}}); err != nil {
 				s.t.Fatal(err)
 			}
-			s.start(keys.ReplicaID(v), &scenarioReplica{storage: storage, index: 1}, voters)
+			s.start(keys.ReplicaID(v), &scenarioReplica{storage: &scenarioStorage{storage, nil}, index: 1,
+				configuration: configurationOf(&raftpb.ConfState{Voters: voters})})
+		}
+	case "newcomer": // a replica that knows nothing yet
+		id, _ := replica()
+		s.start(id, &scenarioReplica{storage: &scenarioStorage{raft.NewMemoryStorage(), nil}})
+	case "change": // the configuration, by an entry that the state machine obeys, or refuses
+		id, r := replica()
+		data := "change: " + d.Input
+		if d.HasArg("refused") {
+			data = "refused " + data
+		}
+		if err := r.group.ProposeChange(r.group.Leadership().Term, []byte(data),
+			s.configuration(d.Input)); err != nil {
+			s.printf("refused: %v", err)
+		}
+		s.collect(id)
+	case "configurations":
+		for _, id := range s.ids() {
+			s.printf("%s: %s", id, s.replicas[id].group.Configuration())
 		}
 	case "restart": // what was not stable is gone, and so is what was only in memory
 		id, r := replica()
@@ -105,7 +164,8 @@ func (s *scenario) command(d *datadriven.TestData) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		s.start(id, &scenarioReplica{storage: r.storage, applied: r.applied, index: r.index}, nil)
+		s.start(id, &scenarioReplica{storage: r.storage, applied: r.applied, index: r.index,
+			configuration: r.configuration})
 		if d.HasArg("withhold") {
 			s.replicas[id].group.WithholdVotes(true)
 		}
@@ -317,6 +377,16 @@ func (s *scenario) collect(id keys.ReplicaID) {
 	var out Output
 	for r.group.Ready(s.now, &out) {
 		s.wire = append(s.wire, out.Messages...)
+		for _, m := range out.Snapshots {
+			// The state is what it is when it is sent, which may be later than Raft knows.
+			snap, err := r.storage.Snapshot()
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			sent := outbound(7, &raftpb.Message{Snapshot: snap})
+			m.Snapshot = sent.Snapshot
+			s.wire = append(s.wire, m)
+		}
 		if l := out.Leadership; l != nil && l.IsLeader {
 			s.printf("%s leads at term %d", id, l.Term)
 		}
@@ -325,6 +395,10 @@ func (s *scenario) collect(id keys.ReplicaID) {
 		}
 		if out.Append != nil {
 			r.appends = append(r.appends, out.Append)
+			if snap := out.Append.GetSnapshot(); snap.GetMetadata().GetIndex() > 0 {
+				r.configuration = configurationOf(snap.GetMetadata().GetConfState())
+				r.group.Installed(r.configuration)
+			}
 		}
 		if m := out.Apply; m != nil {
 			for _, e := range m.Entries {
@@ -332,7 +406,9 @@ func (s *scenario) collect(id keys.ReplicaID) {
 					s.t.Fatalf("%s applies %d after %d", id, e.GetIndex(), r.index)
 				}
 				r.index = e.GetIndex()
-				if len(e.GetData()) > 0 {
+				if e.GetType() == raftpb.EntryConfChangeV2 {
+					s.applyChange(r, e)
+				} else if len(e.GetData()) > 0 {
 					r.applied = append(r.applied, string(e.GetData()))
 				}
 			}
@@ -342,6 +418,23 @@ func (s *scenario) collect(id keys.ReplicaID) {
 				}
 			}
 		}
+	}
+}
+
+// applyChange applies a change as the state machine does.
+func (s *scenario) applyChange(r *scenarioReplica, e *raftpb.Entry) {
+	data, err := DecodeChange(e)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.applied = append(r.applied, fmt.Sprintf("%q", data))
+	text, obeyed := strings.CutPrefix(string(data), "change: ")
+	if !obeyed {
+		return
+	}
+	r.configuration = s.configuration(text)
+	if err := r.group.Changed(e, r.configuration); err != nil {
+		s.t.Fatal(err)
 	}
 }
 
@@ -385,8 +478,18 @@ func (s *scenario) deliver(d *datadriven.TestData) {
 		if s.cut[[2]uint64{m.GetFrom(), m.GetTo()}] {
 			continue
 		}
-		s.replicas[keys.ReplicaID(m.GetTo())].group.Step(m)
+		to := s.replicas[keys.ReplicaID(m.GetTo())]
+		if to == nil {
+			continue // it is not there yet
+		}
+		if why := to.group.Step(m); why != "" {
+			s.printf("%d refuses %s: %s", m.GetTo(), describe(m), why)
+		}
 		s.collect(keys.ReplicaID(m.GetTo()))
+		if m.GetSnapshot() != nil {
+			s.replicas[keys.ReplicaID(m.GetFrom())].group.SnapshotSent(keys.ReplicaID(m.GetTo()), true)
+			s.collect(keys.ReplicaID(m.GetFrom()))
+		}
 	}
 }
 

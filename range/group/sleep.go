@@ -104,7 +104,9 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 		}
 	})
 	// Without a quorum the leader has to find out that it is none any more.
-	if !ready || len(here)+1 <= len(without) {
+	if !ready || !g.Configuration().Quorum(func(id keys.ReplicaID) bool {
+		return id == g.config.Self || slices.Contains(here, id)
+	}) {
 		return false
 	}
 	for _, id := range here {

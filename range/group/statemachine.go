@@ -11,6 +11,8 @@ import (
 type Entry struct {
 	Index uint64
 	Term  uint64
+	// Change: it was proposed as a change of the configuration.
+	Change bool
 	// Data is what was proposed. It is empty for the entry with which a leader opens its term; such
 	// an entry still advances the applied index. The state machine may alias it until Apply
 	// returns.
@@ -38,6 +40,14 @@ type StateMachine interface {
 	StageSnapshot(ctx context.Context, index, term uint64, r io.Reader) (Staged, error)
 	// LeadershipChanged tells of a new term, leader or role, in order. It must not block.
 	LeadershipChanged(Leadership)
+}
+
+// Configured is implemented by state machines, and their snapshots and staged snapshots, whose
+// groups change their replicas. The configuration is as of the last applied entry, or of the
+// snapshot, and is stored with it. A state machine changes it by applying an entry that was
+// proposed as a change, or by installing a snapshot, and by nothing else.
+type Configured interface {
+	Configuration() Configuration
 }
 
 // Snapshot is a consistent state to be streamed. Close releases it; Write may be called once.

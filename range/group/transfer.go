@@ -16,7 +16,7 @@ import (
 // asks another replica to take over. The caller has seen to it that no later leader writes below
 // what was read here; Resign is for one that has not.
 func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
-	if !g.isLeader || g.term != term || to == g.config.Self {
+	if !g.isLeader || g.term != term || to == g.config.Self || !g.electable(to) {
 		return
 	}
 	g.wakeUp(false)
@@ -32,7 +32,9 @@ func (g *Group) Resign(term uint64, to keys.ReplicaID) {
 	if g.isLeader && g.term == term && to != g.config.Self {
 		g.wakeUp(false)
 		g.abdicate()
-		g.successor = to
+		if g.electable(to) {
+			g.successor = to
+		}
 	}
 }
 
@@ -59,7 +61,8 @@ func (g *Group) pushTransfer() {
 	}
 	var best, match uint64
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
-		if keys.ReplicaID(id) != g.config.Self && p.RecentActive && p.Match >= match {
+		if keys.ReplicaID(id) != g.config.Self && p.RecentActive && p.Match >= match &&
+			g.electable(keys.ReplicaID(id)) {
 			best, match = id, p.Match
 		}
 	})

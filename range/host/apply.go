@@ -224,34 +224,68 @@ func (g *Group) failTask(err error) {
 // applyEntries applies what the MsgStorageApply of the tasks carry, and answers them.
 func (g *Group) applyEntries(tasks []task, scratch []group.Entry) []group.Entry {
 	scratch = scratch[:0]
-	for _, t := range tasks {
-		for _, e := range t.apply.Entries {
-			entry := group.Entry{Index: e.GetIndex(), Term: e.GetTerm()}
-			if e.GetType() == raftpb.EntryNormal {
+	var changes []changed
+	var last uint64
+	for i, t := range tasks {
+		for j, e := range t.apply.Entries {
+			last = e.GetIndex()
+			entry := group.Entry{Index: last, Term: e.GetTerm()}
+			switch e.GetType() {
+			case raftpb.EntryNormal:
 				entry.Data = e.GetData()
+			case raftpb.EntryConfChangeV2:
+				data, err := group.DecodeChange(e)
+				if err != nil {
+					g.failTask(err)
+					return scratch
+				}
+				entry.Data, entry.Change = data, true
 			}
 			scratch = append(scratch, entry)
+			end := i == len(tasks)-1 && j == len(t.apply.Entries)-1
+			if !end && !entry.Change {
+				continue
+			}
+			// Whether a change was taken is seen when nothing was applied behind it.
+			now, err := g.applyTogether(scratch)
+			clear(scratch)
+			scratch = scratch[:0]
+			if err != nil {
+				g.failTask(err)
+				return scratch
+			}
+			if now != nil {
+				changes = append(changes, changed{e, *now})
+			}
 		}
 	}
-	start := time.Now()
-	if err := g.machine.Apply(scratch); err != nil {
-		g.failTask(fmt.Errorf("applying entries %d to %d: %w", scratch[0].Index,
-			scratch[len(scratch)-1].Index, err))
-		clear(scratch)
-		return scratch
-	}
-	g.host.metrics.applySeconds.Observe(time.Since(start).Seconds())
-	g.host.metrics.appliedEntries.Add(float64(len(scratch)))
-	last := scratch[len(scratch)-1]
-	g.setApplied(last.Index, last.Term)
-	clear(scratch)
 	g.put(func(in *inbox) {
+		in.changes = append(in.changes, changes...)
 		for _, t := range tasks {
 			in.local = append(in.local, t.apply.Responses...)
 		}
 	})
-	g.storage.Release(last.Index, false)
+	g.storage.Release(last, false)
 	return scratch
+}
+
+// applyTogether applies entries, of which the last may be a change of the configuration. It gives
+// the configuration if that has changed.
+func (g *Group) applyTogether(entries []group.Entry) (now *group.Configuration, err error) {
+	start, last := time.Now(), &entries[len(entries)-1]
+	if err := g.machine.Apply(entries); err != nil {
+		return nil, fmt.Errorf("applying entries %d to %d: %w", entries[0].Index, last.Index, err)
+	}
+	g.host.metrics.applySeconds.Observe(time.Since(start).Seconds())
+	g.host.metrics.appliedEntries.Add(float64(len(entries)))
+	if last.Change {
+		c := g.machineConfiguration()
+		if before := g.appliedState().Configuration; !c.Agrees(before) {
+			now = &c
+		}
+	}
+	g.setApplied(last.Index, last.Term, now)
+	return now, nil
 }
 
 // appended is the context of an append: whom to answer.

@@ -32,6 +32,8 @@ type cluster struct {
 	t     *testing.T
 	net   *network
 	hosts map[uint64]*node
+	// reopen, when set, opens what a host finds on its disk.
+	reopen func(*node, raftlog.Identity)
 }
 
 type node struct {
@@ -241,7 +243,7 @@ func (n *network) target(from, to uint64) rpc.PeerHandler {
 func (n *network) isolate(id uint64, isolated bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for other := uint64(1); other <= 3; other++ {
+	for other := uint64(1); other <= 6; other++ {
 		n.cut[[2]uint64{id, other}] = isolated
 		n.cut[[2]uint64{other, id}] = isolated
 	}
@@ -382,7 +384,11 @@ func (c *cluster) start(id uint64) {
 		c.t.Fatal(err)
 	}
 	for _, identity := range ids {
-		if !identity.Removed {
+		switch {
+		case identity.Removed:
+		case c.reopen != nil:
+			c.reopen(n, identity)
+		default:
 			c.open(n, identity, false)
 		}
 	}

@@ -1,7 +1,7 @@
 package host
 
 import (
-	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -49,12 +49,13 @@ func (p *peers) about(host uint64) (known, down bool, c condition) {
 	return true, x.down, x.condition
 }
 
-// willing says whether one of these hosts would lead, as far as they are peers.
-func (p *peers) willing(among map[keys.ReplicaID]uint64) bool {
+// willing says whether a host with a replica that can lead would do so, as far as it is a peer.
+func (p *peers) willing(among *group.Configuration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, host := range among {
-		if x := p.hosts[host]; x != nil && !x.down && !x.condition.averse {
+	for _, m := range among.Members {
+		if x := p.hosts[m.Host]; x != nil && among.Electable(m.Replica) && !x.down &&
+			!x.condition.averse {
 			return true
 		}
 	}

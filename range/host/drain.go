@@ -114,8 +114,8 @@ func (d *draining) round() (left, stuck int) {
 
 // anyHost says whether a host of the group is there that stays.
 func (d *draining) anyHost(g *Group) bool {
-	for id, at := range g.hosts {
-		if id == g.self {
+	for id, at := range g.hosts() {
+		if id == g.self || !g.Configuration().Electable(id) {
 			continue
 		}
 		if known, down, c := d.host.peers.about(at); known && !down && !c.leaving {

@@ -32,8 +32,14 @@ type Group struct {
 	id        keys.PartitionID
 	self      keys.ReplicaID
 	identity  raftlog.Identity
-	hosts     map[keys.ReplicaID]uint64
 	restarted bool
+	// founded is the configuration of a state machine that says nothing of it.
+	founded group.Configuration
+	// addresses say on which host each replica is. learning guards its changes, and counted: whether
+	// those hosts are counted as peers.
+	addresses atomic.Pointer[map[keys.ReplicaID]uint64]
+	learning  sync.Mutex
+	counted   bool
 
 	storage *raftlog.Group
 	machine group.StateMachine
@@ -78,6 +84,8 @@ type Group struct {
 type proposal struct {
 	term uint64
 	data []byte
+	// change, if not nil, is the configuration that this leads to.
+	change *group.Configuration
 }
 
 // inbox is what a group still has to take in.
@@ -86,6 +94,7 @@ type inbox struct {
 	messages  []*peerpb.RaftMessage
 	bytes     int
 	local     []*raftpb.Message
+	changes   []changed
 	proposals []proposal
 	reads     []func(error)
 	ops       []func(*Group)
@@ -105,9 +114,6 @@ func (g *Group) Self() keys.ReplicaID { return g.self }
 
 // Identity returns what is on disk about this replica.
 func (g *Group) Identity() raftlog.Identity { return g.identity }
-
-// HostOf returns the host of a replica, 0 if there is none.
-func (g *Group) HostOf(id keys.ReplicaID) uint64 { return g.hosts[id] }
 
 // Leader returns the leader, as far as this replica knows (0: none is known), and the term.
 func (g *Group) Leader() (keys.ReplicaID, uint64) {
@@ -153,17 +159,21 @@ func (g *Group) Failed() error {
 	return nil
 }
 
-func (g *Group) appliedState() (index, term uint64) {
+func (g *Group) appliedState() raftlog.Applied {
 	e := &g.lastEntry
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.index, e.term
+	return e.Applied
 }
 
-func (g *Group) setApplied(index, term uint64) {
+// setApplied says what is applied; conf is nil if the configuration is what it was.
+func (g *Group) setApplied(index, term uint64, conf *group.Configuration) {
 	e := &g.lastEntry
 	e.mu.Lock()
-	e.index, e.term = index, term
+	e.Index, e.Term = index, term
+	if conf != nil {
+		e.Configuration = conf.ConfState()
+	}
 	e.mu.Unlock()
 	g.applied.Store(index)
 	g.waiting.advance(index)
@@ -171,8 +181,8 @@ func (g *Group) setApplied(index, term uint64) {
 
 // lastEntry is the last one that is applied.
 type lastEntry struct {
-	mu          sync.Mutex
-	index, term uint64
+	mu sync.Mutex
+	raftlog.Applied
 }
 
 // put changes the inbox and has the shard worker look at it; false if the group is stopped.
@@ -202,7 +212,7 @@ func (g *Group) Propose(term uint64, data []byte) error {
 		g.inbox.mu.Unlock()
 		return ErrStopped
 	}
-	g.inbox.proposals = append(g.inbox.proposals, proposal{term, data})
+	g.inbox.proposals = append(g.inbox.proposals, proposal{term: term, data: data})
 	schedule := !g.inbox.queued
 	g.inbox.queued = true
 	g.inbox.mu.Unlock()
@@ -222,7 +232,19 @@ func (g *Group) ProposeInPass(term uint64, data []byte) error {
 	if g.inbox.stopped {
 		return ErrStopped
 	}
-	g.inbox.proposals = append(g.inbox.proposals, proposal{term, data})
+	g.inbox.proposals = append(g.inbox.proposals, proposal{term: term, data: data})
+	return nil
+}
+
+// ProposeChange is Propose for an entry that changes the configuration: it is next when the state
+// machine has applied the data. One that is not a step away, or would leave this replica out, ends
+// the leadership; the caller has seen to it before (group.Configuration.CanBecome).
+func (g *Group) ProposeChange(term uint64, data []byte, next group.Configuration) error {
+	if !g.put(func(in *inbox) {
+		in.proposals = append(in.proposals, proposal{term, data, &next})
+	}) {
+		return ErrStopped
+	}
 	return nil
 }
 
@@ -316,7 +338,7 @@ func (g *Group) shutDown() {
 	reads, staged := g.inbox.reads, g.inbox.staged
 	g.host.inboxBytes.Add(-int64(g.inbox.bytes))
 	g.inbox.bytes = 0
-	g.inbox.messages, g.inbox.local, g.inbox.proposals = nil, nil, nil
+	g.inbox.messages, g.inbox.local, g.inbox.proposals, g.inbox.changes = nil, nil, nil, nil
 	g.inbox.reads, g.inbox.ops, g.inbox.staged = nil, nil, nil
 	g.inbox.mu.Unlock()
 	if already {

@@ -340,7 +340,8 @@ func (h *Host) Groups(visit func(*Group)) {
 // GroupConfig describes a replica to be opened.
 type GroupConfig struct {
 	Identity raftlog.Identity
-	// Hosts says on which host each replica is, this one included.
+	// Hosts says on which host each replica is with which the group was founded, this one included. It
+	// is for state machines that say nothing of it themselves (group.Configured).
 	Hosts map[keys.ReplicaID]uint64
 	// New says that the replica was created by this process and has never voted. It may do so at
 	// once.
@@ -352,26 +353,23 @@ type GroupConfig struct {
 // Open opens a group whose identity Log().Create has written. It starts asleep.
 func (h *Host) Open(c GroupConfig) (*Group, error) {
 	id := c.Identity.Group
-	g := &Group{host: h, id: id, self: c.Identity.Replica, identity: c.Identity, hosts: c.Hosts,
-		stopped: make(chan struct{})}
-	g.restarted = !c.New && len(c.Identity.Voters) > 1
-	for _, v := range c.Identity.Voters {
-		if c.Hosts[v] == 0 {
-			return nil, fmt.Errorf("group %s: voter %s is on no host", id, v)
-		}
-	}
+	g := &Group{host: h, id: id, self: c.Identity.Replica, identity: c.Identity,
+		founded: group.Founded(c.Hosts), stopped: make(chan struct{})}
+	g.addresses.Store(&map[keys.ReplicaID]uint64{})
 	sm, err := c.Open(g)
 	if err != nil {
 		return nil, err // it says what it is of
 	}
 	g.machine = sm
 	index, term := sm.Applied()
-	g.setApplied(index, term)
+	members := g.machineConfiguration()
+	g.setApplied(index, term, &members)
+	g.restarted = !c.New && !members.Quorum(func(r keys.ReplicaID) bool { return r == g.self })
 	if g.storage, err = h.log.OpenGroup(c.Identity, g.appliedState); err != nil {
 		return nil, err
 	}
 	g.core, err = group.New(group.Config{
-		ID: id, Self: g.self, Storage: g.storage, Applied: index,
+		ID: id, Self: g.self, Storage: g.storage, Applied: index, Configuration: members,
 		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(),
 		PromiseDuration: h.config.promiseDuration(),
 		Logger:          h.config.Logger,
@@ -380,6 +378,7 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 		h.log.CloseGroup(g.storage)
 		return nil, err
 	}
+	g.reconfigured()
 	g.lease = g.core.Lease()
 	initial := g.core.Leadership()
 	g.leadership.Store(&initial)
@@ -397,11 +396,7 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	g.shard = h.shards[h.mu.next%len(h.shards)]
 	h.mu.next++
 	h.mu.groups[id] = g
-	for _, host := range c.Hosts {
-		if host != h.config.Self {
-			h.peers.add(host)
-		}
-	}
+	g.count(true)
 	h.metrics.groups.Inc()
 	return g, nil
 }
@@ -413,11 +408,7 @@ func (h *Host) Remove(g *Group) {
 	h.mu.Lock()
 	if h.mu.groups[g.id] == g {
 		delete(h.mu.groups, g.id)
-		for _, host := range g.hosts {
-			if host != h.config.Self {
-				h.peers.drop(host)
-			}
-		}
+		g.count(false)
 		h.metrics.groups.Dec()
 	}
 	h.mu.Unlock()

@@ -42,7 +42,7 @@ func (c *sends) init() {
 }
 
 func (c *sends) add(g *Group, m *peerpb.RaftMessage) {
-	host := g.hosts[replicaID(m.GetTo())]
+	host := g.HostOf(replicaID(m.GetTo()))
 	if host == 0 {
 		return
 	}

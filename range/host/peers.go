@@ -168,7 +168,8 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 // A replica that was removed and one that took its place have different ids: neither hears what is
 // meant for the other.
 func (g *Group) addressed(from uint64, m *peerpb.RaftMessage) bool {
-	return replicaID(m.GetTo()) == g.self && g.hosts[replicaID(m.GetFrom())] == from
+	return replicaID(m.GetTo()) == g.self && (g.HostOf(replicaID(m.GetFrom())) == from ||
+		g.core.WellFormed(m) == "" && g.learn(replicaID(m.GetFrom()), from))
 }
 
 // receive queues a message; true if the group was not queued already.
@@ -230,7 +231,7 @@ func (h *Host) HandleUnreachable(host uint64) {
 	}
 	h.mu.RUnlock()
 	for _, g := range groups {
-		for id, at := range g.hosts {
+		for id, at := range g.hosts() {
 			if at == host {
 				g.do(func(g *Group) { g.core.Unreachable(id) })
 			}
@@ -239,7 +240,7 @@ func (h *Host) HandleUnreachable(host uint64) {
 }
 
 func (g *Group) onHost(host uint64) (keys.ReplicaID, bool) {
-	for id, at := range g.hosts {
+	for id, at := range g.hosts() {
 		if at == host {
 			return id, true
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -17,24 +18,30 @@ func TestWillingIsWhoHasAReplica(t *testing.T) {
 			p.heard(host, 1, 1)
 		}
 	}
-	group := map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3}
-	if !p.willing(group) {
+	members := group.Founded(map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3})
+	of := &members
+	if !p.willing(of) {
 		t.Error("two others would lead, and it is said that none would")
 	}
 	p.said(2, condition{averse: true})
-	if !p.willing(group) {
+	if !p.willing(of) {
 		t.Error("one other would lead, and it is said that none would")
 	}
 	p.heard(0, 1, int64(time.Hour))
 	p.heard(4, 1, int64(time.Hour))
 	p.silent(int64(time.Hour), int64(time.Second))
-	if p.willing(group) {
+	if p.willing(of) {
 		t.Error("one other is leader-averse and one is silent, and it is said that one would lead")
 	}
-	if p.heard(3, 1, int64(time.Hour)); !p.willing(group) {
+	if p.heard(3, 1, int64(time.Hour)); !p.willing(of) {
 		t.Error("one other is back, and it is said that none would lead")
 	}
-	if p.willing(map[keys.ReplicaID]uint64{1: 1}) {
+	members.Members[2].Role = group.Learner
+	if p.willing(of) {
+		t.Error("the other one that is there is a learner, and it is said that it would lead")
+	}
+	alone := group.Founded(map[keys.ReplicaID]uint64{1: 1})
+	if p.willing(&alone) {
 		t.Error("there is no other replica, and it is said that another one would lead")
 	}
 }

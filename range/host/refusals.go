@@ -46,7 +46,7 @@ func (h *Host) refused(g *Group, m *peerpb.RaftMessage, why group.Refusal) {
 		"peer",
 		from,
 		"host",
-		g.hosts[from],
+		g.HostOf(from),
 		"type",
 		m.GetType(),
 		"term",

@@ -140,7 +140,7 @@ func (h *Host) sleepAfter() int {
 const manyAwake = 500
 
 // isAway says whether the host of a replica is silent.
-func (g *Group) isAway(id keys.ReplicaID) bool { return g.host.PeerDown(g.hosts[id]) }
+func (g *Group) isAway(id keys.ReplicaID) bool { return g.host.PeerDown(g.HostOf(id)) }
 
 func (s *shard) setAwake(g *Group, awake bool) {
 	if g.awake == awake {
@@ -174,9 +174,11 @@ func (s *shard) process(g *Group, tick bool) {
 	in := &g.inbox
 	in.mu.Lock()
 	messages, local, proposals, ops := in.messages, in.local, in.proposals, in.ops
+	changes := in.changes
 	reads = in.reads
 	s.host.inboxBytes.Add(-int64(in.bytes))
 	in.messages, in.local, in.proposals, in.reads, in.ops, in.bytes = nil, nil, nil, nil, nil, 0
+	in.changes = nil
 	if !tick || in.queued {
 		in.queued = false
 	}
@@ -193,7 +195,11 @@ func (s *shard) process(g *Group, tick bool) {
 	}
 	// To leave a lead to others makes sense only where there is another one.
 	g.core.SetLeaderAverse((s.host.averse.Load() ||
-		s.host.leaving.Load()) && s.host.peers.willing(g.hosts))
+		s.host.leaving.Load()) && s.host.peers.willing(g.Configuration()))
+	if err := g.takeChanges(changes); err != nil {
+		g.fail(err)
+		return
+	}
 	for _, m := range local {
 		if err := g.core.StepLocal(m); err != nil {
 			g.fail(fmt.Errorf("raft refused the answer of its own storage: %w", err))
@@ -246,8 +252,13 @@ func (g *Group) isStopped() bool {
 // dropped: the leadership it was made for is over, and the state machine hears of that.
 func (g *Group) propose(proposals []proposal) {
 	for len(proposals) > 0 {
+		if p := &proposals[0]; p.change != nil {
+			g.proposeChange(p)
+			proposals = proposals[1:]
+			continue
+		}
 		n := 1
-		for n < len(proposals) && proposals[n].term == proposals[0].term {
+		for n < len(proposals) && proposals[n].term == proposals[0].term && proposals[n].change == nil {
 			n++
 		}
 		data := make([][]byte, n)
@@ -258,6 +269,21 @@ func (g *Group) propose(proposals []proposal) {
 			g.host.metrics.dropped.Add(float64(n))
 		}
 		proposals = proposals[n:]
+	}
+}
+
+// proposeChange appends a change of the configuration. One that Raft does not take is lost, and what
+// is evaluated behind it must not be appended.
+func (g *Group) proposeChange(p *proposal) {
+	err := g.core.ProposeChange(p.term, p.data, *p.change)
+	if err == nil {
+		return
+	}
+	g.host.metrics.dropped.Inc()
+	if l := g.core.Leadership(); l.IsLeader && l.Term == p.term {
+		g.host.config.Logger.Warn("a change of a partition's replicas was not possible any more; its "+
+			"leader hands over", "partition", g.id, "error", err)
+		g.core.Resign(p.term, 0)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -36,7 +37,7 @@ var errSnapshotStalled = fmt.Errorf("the peer took nothing of it for %s", snapsh
 func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 	to := replicaID(m.GetTo())
 	report := func(ok bool) { g.do(func(g *Group) { g.core.SnapshotSent(to, ok) }) }
-	target := g.hosts[to]
+	target := g.HostOf(to)
 	if target == 0 || g.ctx.Err() != nil {
 		report(false)
 		return
@@ -77,6 +78,13 @@ func (h *Host) streamSnapshot(g *Group, target uint64, m *peerpb.RaftMessage) er
 			snap.Index(), m.GetSnapshot().GetIndex())
 	}
 	m.Snapshot.Index, m.Snapshot.Term = snap.Index(), snap.Term()
+	if c, ok := snapshotConfiguration(snap); ok {
+		// It is of that index, too: a configuration that is newer than the state would count votes
+		// that the state knows nothing of.
+		if m.Snapshot.ConfState, err = proto.Marshal(c.ConfState()); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithCancelCause(g.ctx)
 	defer cancel(nil)
 	stalled := time.AfterFunc(snapshotStall, func() { cancel(errSnapshotStalled) })
@@ -138,6 +146,10 @@ func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.S
 	staged, err := g.machine.StageSnapshot(ctx, m.GetSnapshot().GetIndex(),
 		m.GetSnapshot().GetTerm(), r)
 	if err != nil {
+		return fmt.Errorf("receiving a snapshot of partition %s: %w", g.id, err)
+	}
+	if err := checkConfiguration(staged, m); err != nil {
+		staged.Discard()
 		return fmt.Errorf("receiving a snapshot of partition %s: %w", g.id, err)
 	}
 	// Only the end of the stream proves it whole.
@@ -243,6 +255,10 @@ func (g *Group) install(a *raftlog.Append) bool {
 			a.Snapshot.Index))
 		return false
 	}
+	if c, ok := snapshotConfiguration(staged); ok {
+		g.core.Installed(c)
+		g.reconfigured()
+	}
 	in := &installation{staged: staged, append: a}
 	g.steps.installations = append(g.steps.installations, in)
 	g.work.Add(2) // the append and the task
@@ -266,7 +282,11 @@ func (g *Group) runInstall(in *installation) {
 	g.host.config.Logger.Info("installed a snapshot", "partition", g.id, "replica", g.self, "index",
 		a.Snapshot.Index)
 	g.replacing.Add(1)
-	g.setApplied(a.Snapshot.Index, a.Snapshot.Term)
+	var now *group.Configuration
+	if c, ok := snapshotConfiguration(in.staged); ok {
+		now = &c
+	}
+	g.setApplied(a.Snapshot.Index, a.Snapshot.Term, now)
 	g.do(func(g *Group) { g.installed(in) })
 }
 

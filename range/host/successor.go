@@ -19,8 +19,8 @@ func (g *Group) Successor(rank func(host uint64) int,
 		var most uint64
 		if l.IsLeader {
 			g.core.Followers(func(id keys.ReplicaID, p group.Progress) {
-				at := g.hosts[id]
-				if !p.Active || p.Snapshot || g.host.PeerDown(at) {
+				at := g.HostOf(id)
+				if !g.Configuration().Electable(id) || !p.Active || p.Snapshot || g.host.PeerDown(at) {
 					return
 				}
 				r := rank(at)

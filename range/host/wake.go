@@ -85,7 +85,7 @@ func (h *Host) wakeFollowersOf(host uint64, restarted bool) {
 	h.Groups(func(g *Group) {
 		l := g.leadership.Load()
 		if _, member := g.onHost(host); member && !l.IsLeader && (l.Leader == 0 ||
-			g.hosts[l.Leader] == host) {
+			g.HostOf(l.Leader) == host) {
 			found = append(found, waking{wakeKey{group: g, host: host}, wakeState{*l, restarted}})
 		}
 	})
@@ -123,7 +123,7 @@ func (h *Host) wakeSome() {
 // lead as before, or the group be led anew.
 func (g *Group) wakeLeaderGone(host uint64, s wakeState) {
 	l := g.core.Leadership()
-	ledAnew := l.Leader != 0 && (g.hosts[l.Leader] != host || l.Term != s.then.Term)
+	ledAnew := l.Leader != 0 && (g.HostOf(l.Leader) != host || l.Term != s.then.Term)
 	if !ledAnew && (s.restarted || g.host.PeerDown(host)) {
 		g.core.WakeLeaderGone(g.host.config.ElectionTicks)
 	}

@@ -158,7 +158,7 @@ type Identity struct {
 	Replica keys.ReplicaID
 	// Removed marks a tombstone: neither this replica id nor a lower one is ever used here again.
 	Removed bool
-	// Voters of the group, by replica id.
+	// Voters are those with which the group was founded; none for a replica that was added later.
 	Voters []keys.ReplicaID
 	// Descriptor is opaque to this package: what the owner needs to open the replica again.
 	Descriptor []byte

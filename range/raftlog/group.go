@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"go.etcd.io/raft/v3"
@@ -21,13 +22,14 @@ type Group struct {
 	written                  uint64
 	writtenTerm, writtenVote uint64
 
-	// applied returns the index and term that a snapshot taken now would have.
-	applied func() (index, term uint64)
+	// applied returns what a snapshot taken now would have.
+	applied func() Applied
+	// forgotten: the log is shown without its first entry.
+	forgotten atomic.Bool
 
 	mu struct {
 		sync.Mutex
 		hardState *raftpb.HardState
-		conf      *raftpb.ConfState
 		truncated truncation
 		last      uint64
 		lastTerm  uint64
@@ -41,18 +43,34 @@ type Group struct {
 
 var _ raft.Storage = (*Group)(nil)
 
+// Applied is what a state machine has applied.
+type Applied struct {
+	Index, Term uint64
+	// Configuration is as of Index.
+	Configuration *raftpb.ConfState
+}
+
+// ForgetBeginning shows the log without its first entry from now on, so that Raft sends a snapshot
+// to a replica that has nothing.
+func (g *Group) ForgetBeginning() { g.forgotten.Store(true) }
+
+// beginsLocked is the first index that is shown.
+func (g *Group) beginsLocked() uint64 {
+	first := g.mu.truncated.index + 1
+	if first == 1 && g.mu.last > 0 && g.forgotten.Load() {
+		return 2
+	}
+	return first
+}
+
 // OpenGroup opens the log of a group that Create made. The applied index and term are those of the
 // state machine; a log that ends below them (a crash between installing a snapshot and resetting
 // the log) is reset to them. A log that begins above them has lost entries that the state never
 // had: that is an error, not something to start from.
 //
-// The applied func is asked whenever Raft wants to send a snapshot.
-func (l *Log) OpenGroup(id Identity, applied func() (index, term uint64)) (*Group, error) {
+// The applied func is asked when Raft opens the group, and whenever it wants to send a snapshot.
+func (l *Log) OpenGroup(id Identity, applied func() Applied) (*Group, error) {
 	g := &Group{log: l, id: id.Group, applied: applied}
-	g.mu.conf = &raftpb.ConfState{}
-	for _, v := range id.Voters {
-		g.mu.conf.Voters = append(g.mu.conf.Voters, uint64(v))
-	}
 	if err := g.load(); err != nil {
 		return nil, fmt.Errorf("opening the log of group %s: %w", id.Group, err)
 	}
@@ -140,7 +158,8 @@ func (g *Group) load() error {
 
 // reconcile makes the log fit the state it was found with.
 func (g *Group) reconcile() error {
-	index, term := g.applied()
+	applied := g.applied()
+	index, term := applied.Index, applied.Term
 	if index < g.mu.truncated.index {
 		return fmt.Errorf("the state was applied up to %d, but the log begins behind %d: the "+
 			"state database has lost data: %w",
@@ -264,14 +283,14 @@ func (g *Group) Extent() (first, last uint64, bytes int64) {
 func (g *Group) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.mu.hardState, g.mu.conf, nil
+	return g.mu.hardState, g.applied().Configuration, nil
 }
 
 // FirstIndex implements raft.Storage.
 func (g *Group) FirstIndex() (uint64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.mu.truncated.index + 1, nil
+	return g.beginsLocked(), nil
 }
 
 // LastIndex implements raft.Storage.
@@ -328,7 +347,7 @@ func (g *Group) readTerm(index uint64) (uint64, error) {
 // Entries implements raft.Storage. The entries are shared and never changed.
 func (g *Group) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	g.mu.Lock()
-	if lo <= g.mu.truncated.index {
+	if lo < g.beginsLocked() {
 		g.mu.Unlock()
 		return nil, raft.ErrCompacted
 	}
@@ -432,13 +451,10 @@ func (g *Group) missing(index uint64) error {
 // Snapshot implements raft.Storage. It carries no data: the host streams the state beside Raft's
 // messages.
 func (g *Group) Snapshot() (*raftpb.Snapshot, error) {
-	index, term := g.applied()
-	if index == 0 {
+	a := g.applied()
+	if a.Index == 0 {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
-	g.mu.Lock()
-	conf := g.mu.conf
-	g.mu.Unlock()
-	return &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term,
-		ConfState: conf}}, nil
+	return &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &a.Index, Term: &a.Term,
+		ConfState: a.Configuration}}, nil
 }

@@ -173,8 +173,8 @@ func (l *Log) Create(identities ...Identity) error {
 	batch := l.db.NewBatch()
 	defer batch.Close()
 	for _, id := range identities {
-		if id.Replica == 0 || len(id.Voters) == 0 || len(id.Voters) > maxVoters {
-			return fmt.Errorf("group %s: a replica needs an id and 1 to %d voters", id.Group,
+		if id.Replica == 0 || len(id.Voters) > maxVoters {
+			return fmt.Errorf("group %s: a replica needs an id and at most %d voters", id.Group,
 				maxVoters)
 		}
 		old, exists, err := l.readIdentity(id.Group)

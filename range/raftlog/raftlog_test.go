@@ -78,11 +78,14 @@ func hardState(term, vote, commit uint64) *raftpb.HardState {
 var identity = Identity{Group: 42, Replica: 2, Voters: []keys.ReplicaID{1, 2, 3},
 	Descriptor: []byte("what the node wants to know")}
 
-func applied(index, term uint64) func() (uint64, uint64) {
-	return func() (uint64, uint64) { return index, term }
+func applied(index, term uint64) func() Applied {
+	return func() Applied {
+		return Applied{Index: index, Term: term,
+			Configuration: &raftpb.ConfState{Voters: []uint64{1, 2, 3}}}
+	}
 }
 
-func (f *fixture) openGroup(applied func() (uint64, uint64)) *Group {
+func (f *fixture) openGroup(applied func() Applied) *Group {
 	g, err := f.log.OpenGroup(identity, applied)
 	if err != nil {
 		f.t.Fatal(err)
@@ -227,7 +230,7 @@ func TestAgainstMemoryStorage(t *testing.T) {
 			r.Fatal(err)
 		}
 		var appliedIndex, appliedTerm uint64
-		state := func() (uint64, uint64) { return appliedIndex, appliedTerm }
+		state := func() Applied { return applied(appliedIndex, appliedTerm)() }
 		g := f.openGroup(state)
 		model := raft.NewMemoryStorage()
 		term := uint64(1)

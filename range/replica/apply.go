@@ -73,7 +73,7 @@ func (r *Replica) apply(entries []group.Entry) error {
 		accepted := applied.accepts(e.Term, &p)
 		changes.versions = nil
 		if accepted {
-			err = r.stage(batch, &p, &changes)
+			err = r.stage(batch, &p, e.Change, &changes)
 			if err == nil {
 				if applied.closed.Less(p.Closed) {
 					changes.handedOver = handedOver{e.Term, p.Highest.Wall}
@@ -145,9 +145,13 @@ type versionChange struct {
 
 // stage adds the effects of an entry to the batch and to the changes. It checks everything: what is
 // applied here is the same everywhere, so it had better be right.
-func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, c *changes) error {
+func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool, c *changes,
+) error {
 	d := r.Descriptor()
 	span := keys.PartitionSpan(d)
+	if change && p.Kind != proposal.KindDescriptor {
+		return fmt.Errorf("%w: a command of kind %d that changes replicas", proposal.ErrMalformed, p.Kind)
+	}
 	return proposal.WalkBatch(p.Batch, func(deletion bool, key, value []byte) error {
 		if deletion && p.Kind != proposal.KindRemove && p.Kind != proposal.KindTransaction || !deletion &&
 			p.Kind == proposal.KindRemove {
@@ -161,6 +165,13 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, c *changes)
 			}
 			d, err := decodeDescriptor(r.id, value)
 			if err != nil {
+				return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
+			}
+			before := r.Descriptor()
+			if c.descriptor != nil {
+				before = c.descriptor
+			}
+			if err := checkChange(before, d, change); err != nil {
 				return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
 			}
 			c.descriptor = d

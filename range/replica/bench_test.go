@@ -38,6 +38,10 @@ func (g *instantGroup) Propose(term uint64, data []byte) error {
 	return nil
 }
 
+func (g *instantGroup) ProposeChange(term uint64, data []byte, _ group.Configuration) error {
+	return g.Propose(term, data)
+}
+
 func (g *instantGroup) deliver() bool {
 	g.mu.Lock()
 	entries := g.entries

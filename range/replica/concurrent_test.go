@@ -45,6 +45,10 @@ func (g *busyGroup) Propose(term uint64, data []byte) error {
 	return nil
 }
 
+func (g *busyGroup) ProposeChange(term uint64, data []byte, _ group.Configuration) error {
+	return g.Propose(term, data)
+}
+
 func (g *busyGroup) ReadIndex(done func(error)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

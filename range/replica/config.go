@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
@@ -26,6 +27,8 @@ type Group interface {
 	// once more with the same. data belongs to the group from here on. An error means that nothing
 	// was or will be appended.
 	Propose(term uint64, data []byte) error
+	// ProposeChange is Propose for data that changes the replicas.
+	ProposeChange(term uint64, data []byte, next group.Configuration) error
 	// ReadIndex calls done(nil) when the local applied state has reached an index that was
 	// committed when a quorum confirmed the leader, after the call; or done(error). It does not
 	// wait, and done must not block.
@@ -50,6 +53,9 @@ type Config struct {
 	// Partition is the descriptor of a new partition. One that is in the state already has
 	// precedence.
 	Partition *clusterpb.Partition
+	// Empty: the replica was added to the partition, and a snapshot will fill it. Otherwise it is one
+	// of those with which the partition was founded.
+	Empty     bool
 	ReplicaID keys.ReplicaID
 	// State holds the partition among others. It must stay open until Close has returned.
 	State *engine.State

@@ -11,7 +11,8 @@ import (
 
 // ChangeDescriptor replaces the descriptor by one with a higher epoch and the same span, through
 // the log, and waits until it is applied here. Requests that were routed by an older generation are
-// refused from then on.
+// refused from then on. Replicas change by one step (group.Configuration.CanBecome), and the one
+// that leads stays a voter.
 func (r *Replica) ChangeDescriptor(ctx context.Context, next *clusterpb.Partition) error {
 	if err := keys.ValidatePartition(next); err != nil {
 		return err
@@ -33,6 +34,15 @@ func (r *Replica) ChangeDescriptor(ctx context.Context, next *clusterpb.Partitio
 					"is not above the present (%d, %d)",
 					next.Generation, next.Membership, now.Generation, now.Membership)
 			}
+			change, err := changeOf(now, next)
+			if err != nil {
+				return false, err
+			}
+			if change != nil && !change.Electable(r.self) {
+				return false, fmt.Errorf("replica %s leads, and would not be a voter at the end of it: "+
+					"it has to hand over before", r.self)
+			}
+			e.change = change
 			e.batch = r.state.NewBatch()
 			return true, e.batch.Set(keys.LocalKey(r.id, keys.SuffixDescriptor), value, nil)
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
@@ -53,9 +54,11 @@ type evaluation struct {
 	// over: the epoch ended, nothing of this has an effect.
 	over bool
 
-	kind  proposal.Kind
-	batch *engine.StateBatch
-	delta proposal.Delta
+	kind proposal.Kind
+	// change, if not nil, is the configuration that the entry leads to.
+	change *group.Configuration
+	batch  *engine.StateBatch
+	delta  proposal.Delta
 	// highest is the highest timestamp in the batch.
 	highest hlc.Timestamp
 	// slab is where the next pending writes come from.
@@ -190,6 +193,7 @@ func (e *evaluation) take() step {
 		}
 		e.kind, e.delta, e.highest, e.internal = proposal.KindWrite, proposal.Delta{}, hlc.Timestamp{},
 			proposal.Entry{}
+		e.change = nil
 		r.mu.building = e.proposal
 		e.over = false
 	}

@@ -210,12 +210,21 @@ func (c *testCluster) settle() {
 
 // Propose implements Group.
 func (m *member) Propose(term uint64, data []byte) error {
+	return m.propose(group.Entry{Term: term, Data: data})
+}
+
+// ProposeChange implements Group.
+func (m *member) ProposeChange(term uint64, data []byte, _ group.Configuration) error {
+	return m.propose(group.Entry{Term: term, Data: data, Change: true})
+}
+
+func (m *member) propose(e group.Entry) error {
 	m.mu.Lock()
-	if !m.leadership.IsLeader || m.leadership.Term != term {
+	if !m.leadership.IsLeader || m.leadership.Term != e.Term {
 		m.mu.Unlock()
 		return nil // dropped
 	}
-	m.proposed = append(m.proposed, group.Entry{Term: term, Data: data})
+	m.proposed = append(m.proposed, e)
 	m.mu.Unlock()
 	m.cluster.mu.Lock()
 	auto := m.cluster.auto

@@ -76,9 +76,12 @@ func (e *evaluation) propose() {
 	data := entry.Encode()
 	m.entryBytes.Observe(float64(len(data)))
 	var err error
-	if pass != nil {
+	switch {
+	case e.change != nil:
+		err = r.group.ProposeChange(e.epoch.term, data, *e.change)
+	case pass != nil:
 		err = pass.Propose(e.epoch.term, data)
-	} else {
+	default:
 		err = r.group.Propose(e.epoch.term, data)
 	}
 	if err != nil {

@@ -110,7 +110,11 @@ func New(c Config) (*Replica, error) {
 		return nil, err
 	}
 	if !ok {
-		if err := writeDescriptor(c.State, c.Partition); err != nil {
+		d := c.Partition
+		if c.Empty {
+			d = empty(d)
+		}
+		if err := writeDescriptor(c.State, d); err != nil {
 			return nil, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // A snapshot is a stream:
@@ -40,7 +41,8 @@ type snapshot struct {
 	r       *Replica
 	state   *engine.Snapshot
 	applied appliedRecord
-	span    keys.Span
+	// descriptor is of the same moment.
+	descriptor *clusterpb.Partition
 }
 
 var _ group.Snapshot = (*snapshot)(nil)
@@ -67,11 +69,15 @@ func (r *Replica) snapshot() (*snapshot, error) {
 	if err == nil && !found {
 		err = errors.New("it has no applied record")
 	}
+	var descriptor *clusterpb.Partition
+	if err == nil {
+		descriptor, err = readDescriptor(state, r.id)
+	}
 	if err != nil {
 		_ = state.Close()
 		return nil, err
 	}
-	return &snapshot{r, state, applied, keys.PartitionSpan(r.Descriptor())}, nil
+	return &snapshot{r, state, applied, descriptor}, nil
 }
 
 func (s *snapshot) Index() uint64 { return s.applied.index }
@@ -99,7 +105,7 @@ func (s *snapshot) write(ctx context.Context, w io.Writer) error {
 	}
 	out.write(header)
 	count := uint64(0)
-	for _, span := range replicatedSpans(s.r.id, s.span) {
+	for _, span := range replicatedSpans(s.r.id, keys.PartitionSpan(s.descriptor)) {
 		n, err := s.writeSpan(ctx, &out, span)
 		if err != nil {
 			return err

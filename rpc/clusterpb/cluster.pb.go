@@ -26,8 +26,14 @@ const (
 type ReplicaRole int32
 
 const (
-	ReplicaRole_VOTER   ReplicaRole = 0
+	ReplicaRole_VOTER ReplicaRole = 0
+	// It is sent everything, and decides nothing.
 	ReplicaRole_LEARNER ReplicaRole = 1
+	// Of a joint configuration: a voter of the new set only, of the old set only, and of the old set
+	// only that becomes a learner.
+	ReplicaRole_INCOMING ReplicaRole = 2
+	ReplicaRole_OUTGOING ReplicaRole = 3
+	ReplicaRole_DEMOTED  ReplicaRole = 4
 )
 
 // Enum value maps for ReplicaRole.
@@ -35,10 +41,16 @@ var (
 	ReplicaRole_name = map[int32]string{
 		0: "VOTER",
 		1: "LEARNER",
+		2: "INCOMING",
+		3: "OUTGOING",
+		4: "DEMOTED",
 	}
 	ReplicaRole_value = map[string]int32{
-		"VOTER":   0,
-		"LEARNER": 1,
+		"VOTER":    0,
+		"LEARNER":  1,
+		"INCOMING": 2,
+		"OUTGOING": 3,
+		"DEMOTED":  4,
 	}
 )
 
@@ -180,7 +192,9 @@ type Partition struct {
 	Generation uint64 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
 	Membership uint64 `protobuf:"varint,8,opt,name=membership,proto3" json:"membership,omitempty"`
 	// How many leading bytes of an internal key are prefix (4 for range, 6 for hash).
-	PrefixLength  uint32 `protobuf:"varint,9,opt,name=prefix_length,json=prefixLength,proto3" json:"prefix_length,omitempty"`
+	PrefixLength uint32 `protobuf:"varint,9,opt,name=prefix_length,json=prefixLength,proto3" json:"prefix_length,omitempty"`
+	// The replica that is to lead; 0: the first one.
+	WantedLeader  uint64 `protobuf:"varint,10,opt,name=wanted_leader,json=wantedLeader,proto3" json:"wanted_leader,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -274,6 +288,13 @@ func (x *Partition) GetMembership() uint64 {
 func (x *Partition) GetPrefixLength() uint32 {
 	if x != nil {
 		return x.PrefixLength
+	}
+	return 0
+}
+
+func (x *Partition) GetWantedLeader() uint64 {
+	if x != nil {
+		return x.WantedLeader
 	}
 	return 0
 }
@@ -2664,7 +2685,7 @@ var File_clusterpb_cluster_proto protoreflect.FileDescriptor
 
 const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x17clusterpb/cluster.proto\x12\x13tidemark.cluster.v1\"\x92\x02\n" +
+	"\x17clusterpb/cluster.proto\x12\x13tidemark.cluster.v1\"\xb7\x02\n" +
 	"\tPartition\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x12\n" +
@@ -2678,7 +2699,9 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\n" +
 	"membership\x18\b \x01(\x04R\n" +
 	"membership\x12#\n" +
-	"\rprefix_length\x18\t \x01(\rR\fprefixLength\"m\n" +
+	"\rprefix_length\x18\t \x01(\rR\fprefixLength\x12#\n" +
+	"\rwanted_leader\x18\n" +
+	" \x01(\x04R\fwantedLeader\"m\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\x04R\areplica\x124\n" +
@@ -2872,10 +2895,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\afounded\x18\x05 \x01(\bR\afounded\"_\n" +
 	"\bFounding\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x129\n" +
-	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers*%\n" +
+	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers*N\n" +
 	"\vReplicaRole\x12\t\n" +
 	"\x05VOTER\x10\x00\x12\v\n" +
-	"\aLEARNER\x10\x01*#\n" +
+	"\aLEARNER\x10\x01\x12\f\n" +
+	"\bINCOMING\x10\x02\x12\f\n" +
+	"\bOUTGOING\x10\x03\x12\v\n" +
+	"\aDEMOTED\x10\x04*#\n" +
 	"\fPartitioning\x12\b\n" +
 	"\x04HASH\x10\x00\x12\t\n" +
 	"\x05RANGE\x10\x01*7\n" +

@@ -49,6 +49,11 @@ func (m *Partition) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.WantedLeader != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.WantedLeader))
+		i--
+		dAtA[i] = 0x50
+	}
 	if m.PrefixLength != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.PrefixLength))
 		i--
@@ -2310,6 +2315,9 @@ func (m *Partition) SizeVT() (n int) {
 	if m.PrefixLength != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.PrefixLength))
 	}
+	if m.WantedLeader != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.WantedLeader))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -3405,6 +3413,25 @@ func (m *Partition) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.PrefixLength |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 10:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field WantedLeader", wireType)
+			}
+			m.WantedLeader = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.WantedLeader |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -1,5 +1,6 @@
-// Package quota shares what a server has, places and bytes, among the parties that want it: hosts,
-// or the holders of certificates. No party can take so much that another one gets nothing.
+// Package quota shares what a server has, places, bytes and processor time, among the parties that
+// want it: hosts, or the holders of certificates. No party can take so much that another one gets
+// nothing.
 //
 // # Shares
 //
@@ -22,6 +23,11 @@
 // # Bytes
 //
 // Bytes are refused, not taken from others: the caller has to try again later.
+//
+// # Processor time
+//
+// See [Pace]. One party alone is never slowed down, nor are several while there are processors enough
+// for all.
 //
 // The package imports nothing of Tidemark.
 package quota

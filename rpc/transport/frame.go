@@ -108,25 +108,31 @@ func endOfFrames(err error, have int) error {
 // buffers of that size anyway.
 const smallFrame = bufferBytes
 
+// believed is how many bytes are made room for because a frame says that they will come.
+const believed = 1 << 20
+
 // errNoMemory ends a connection whose message finds no memory.
 var errNoMemory = status.Error(codes.ResourceExhausted, "too many bytes of requests are on their "+
 	"way to this server, or of this host; send fewer at a time")
 
-// readContent does not believe a size before the bytes are there.
+// readContent does not believe a size before some of the bytes are there. Then it makes all of the
+// room at once, with make alone, which clears memory piece by piece. An append that grows, or a copy
+// that follows make as a statement, copies or clears all of it in one go, which no collection of
+// garbage can interrupt: all goroutines would wait, up to 0.2 s for 80 MiB of new memory.
 func readContent(r io.Reader, size int, take func(n int) bool) ([]byte, error) {
-	first := min(size, 1<<20)
+	first := min(size, believed)
 	if take != nil && !take(first) {
 		return nil, errNoMemory
 	}
 	content := make([]byte, first)
 	_, err := io.ReadFull(r, content)
-	for err == nil && len(content) < size {
-		have := len(content)
-		more := min(size-have, have)
-		if take != nil && !take(more) {
+	if err == nil && first < size {
+		if take != nil && !take(size-first) {
 			return nil, errNoMemory
 		}
-		content = append(content, make([]byte, more)...)
+		whole := make([]byte, size)
+		have := copy(whole, content)
+		content = whole
 		_, err = io.ReadFull(r, content[have:])
 	}
 	if errors.Is(err, io.EOF) {

@@ -5,5 +5,6 @@
 // of package abuse, several at a time, drawn from the seed. It is a violation if a server ends, if
 // its memory grows beyond the bound, if a stranger is taken for a server, or if, after a restart of
 // all servers, something is lost that was acknowledged. How long honest clients wait is compared
-// with the calm: the goal is twice the 99th percentile.
+// with the calm: the goal is twice the 99th percentile. The attackers are a process of their own with
+// the lowest priority.
 package main

@@ -30,10 +30,11 @@ type options struct {
 	parallel        int
 	clients         int
 	interval        time.Duration
-	only            *regexp.Regexp
+	only            string
 	memory          int64
 	every, longest  time.Duration
 	keepDir, listed bool
+	attack          bool
 }
 
 func main() {
@@ -44,7 +45,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err == nil {
+	switch {
+	case err != nil:
+	case o.attack:
+		err = runAttackers(ctx, o.dir)
+	default:
 		err = run(ctx, o)
 	}
 	if err != nil {
@@ -54,7 +59,6 @@ func main() {
 }
 
 func parse(args []string) (o options, err error) {
-	var only string
 	f := flag.NewFlagSet("hostile", flag.ExitOnError)
 	f.StringVar(&o.binary, "tidemark", "bin/tidemark", "Tidemark's program")
 	f.StringVar(&o.dir, "dir", "",
@@ -68,8 +72,9 @@ func parse(args []string) (o options, err error) {
 	f.IntVar(&o.clients, "clients", 8, "honest clients")
 	f.DurationVar(&o.interval, "interval", 20*time.Millisecond,
 		"time from one request of an honest client to the next")
-	f.StringVar(&only, "only", "", "only acts whose names match this regular `expression`")
+	f.StringVar(&o.only, "only", "", "only acts whose names match this regular `expression`")
 	f.BoolVar(&o.listed, "list", false, "list the acts, and do nothing")
+	f.BoolVar(&o.attack, "attack", false, "be the attackers of the run in the directory")
 	f.Int64Var(&o.memory, "memory", 2<<30, "bytes of memory that a server may have resident")
 	f.DurationVar(&o.every, "every", 10*time.Second, "how often a line is printed")
 	if err := f.Parse(args); err != nil {
@@ -78,7 +83,7 @@ func parse(args []string) (o options, err error) {
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	if o.only, err = regexp.Compile(only); err != nil {
+	if _, err = compile(o.only); err != nil {
 		return o, err
 	}
 	if o.seed == 0 {
@@ -90,6 +95,15 @@ func parse(args []string) (o options, err error) {
 		o.keepDir, err = true, os.MkdirAll(o.dir, 0o755)
 	}
 	return o, err
+}
+
+// compile compiles the expression of -only.
+func compile(only string) (*regexp.Regexp, error) {
+	r, err := regexp.Compile(only)
+	if err != nil {
+		return nil, fmt.Errorf("-only: %w", err)
+	}
+	return r, nil
 }
 
 // run is one run. Its error says what was violated.
@@ -157,20 +171,23 @@ func run(ctx context.Context, o options) error {
 	}
 	var calm, abused []honest.Measured
 	watch(o.calm, "calm ", &calm)
-	acting, cancel := context.WithTimeout(ctx, o.duration)
-	defer cancel()
-	reported := make(chan abuse.Report, 1)
-	go func() {
-		reported <- abuse.Run(acting, abuse.Config{
-			Target: abuse.Target{Addresses: c.addresses, HTTP: c.http, Cluster: status.Cluster,
-				TLS: config, Keyspace: "honest"},
-			Seed: o.seed, Parallel: o.parallel, Longest: o.longest,
-			Only: o.only.MatchString,
-		})
-	}()
+	a := attack{Target: abuse.Target{Addresses: c.addresses, HTTP: c.http, Cluster: status.Cluster,
+		Keyspace: "honest"}, Seed: o.seed, Parallel: o.parallel, Longest: o.longest,
+		Duration: o.duration, Only: o.only}
+	if o.secure {
+		a.Cert, a.Key, a.CA = files.client.Cert, files.client.Key, files.serverCA.Cert
+	}
+	attackers, err := startAttackers(o.dir, a)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = attackers.Kill() }()
 	watch(o.duration, "abuse", &abused)
-	cancel()
-	report := <-reported
+	if ctx.Err() != nil {
+		_ = attackers.Signal(os.Interrupt)
+	}
+	report, err := reportOf(o.dir, attackers)
+	violations = append(violations, err)
 	violations = append(violations, report.Found)
 	load.Stop()
 	if err := c.check(o.memory); err == nil {

@@ -17,7 +17,7 @@ type Target struct {
 	// Cluster is the id of the cluster, for strangers that know it.
 	Cluster uint64
 	// TLS is nil without TLS. It has the certificate of a client.
-	TLS *tls.Config
+	TLS *tls.Config `json:"-"`
 	// Keyspace is one that exists.
 	Keyspace string
 }

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/hostile/abuse"
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
+	"github.com/tidemarkdb/tidemark/rpc"
+)
+
+// The attackers are a process of their own, with the lowest priority: hostile hosts bring their own
+// processors, and here they have the servers' and those of the honest clients. So what is measured
+// is what servers do for them.
+
+// attackFile is where the process finds what to do, within the directory of the run, and
+// reportFile where it leaves what it did.
+const (
+	attackFile = "attack.json"
+	reportFile = "report.json"
+)
+
+// attack is what the attackers are told.
+type attack struct {
+	Target   abuse.Target
+	Seed     uint64
+	Parallel int
+	Longest  time.Duration
+	Duration time.Duration
+	Only     string
+	// Cert, Key and CA are files; empty without TLS.
+	Cert, Key, CA string
+}
+
+// report is what they answer.
+type report struct {
+	abuse.Report
+	// Violation is the text of Found.
+	Violation string
+}
+
+// startAttackers starts them.
+func startAttackers(dir string, a attack) (*process.Process, error) {
+	b, err := json.Marshal(a)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, attackFile), b, 0o600); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p, err := process.Start(process.Config{Name: "attackers", Path: self,
+		Args: []string{"-attack", "-dir", dir}, Log: logOf(dir, "attackers")})
+	if err != nil {
+		return nil, err
+	}
+	// All threads of the group; those that begin later have the priority of those that begin them.
+	if err := syscall.Setpriority(syscall.PRIO_PGRP, p.PID(), 19); err != nil {
+		_ = p.Kill()
+		return nil, fmt.Errorf("priority of the attackers: %w", err)
+	}
+	return p, nil
+}
+
+// runAttackers is the attackers' process.
+func runAttackers(ctx context.Context, dir string) error {
+	b, err := os.ReadFile(filepath.Join(dir, attackFile))
+	if err != nil {
+		return err
+	}
+	var a attack
+	if err := json.Unmarshal(b, &a); err != nil {
+		return err
+	}
+	if a.Cert != "" {
+		if a.Target.TLS, err = rpc.LoadClientTLS(a.Cert, a.Key, a.CA); err != nil {
+			return err
+		}
+	}
+	only, err := compile(a.Only)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.Duration)
+	defer cancel()
+	r := report{Report: abuse.Run(ctx, abuse.Config{Target: a.Target, Seed: a.Seed,
+		Parallel: a.Parallel, Longest: a.Longest, Only: only.MatchString})}
+	if r.Found != nil {
+		r.Violation = r.Found.Error()
+		r.Found = nil
+	}
+	if b, err = json.Marshal(r); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, reportFile), b, 0o600)
+}
+
+// reportOf waits until the attackers have ended, and gives what they have done.
+func reportOf(dir string, p *process.Process) (abuse.Report, error) {
+	select {
+	case <-p.Done():
+	case <-time.After(time.Minute):
+		return abuse.Report{}, fmt.Errorf("the attackers go on: %s", p.LogTail(4000))
+	}
+	if code := p.ExitCode(); code != 0 {
+		return abuse.Report{}, fmt.Errorf("the attackers ended with exit code %d: %s", code, p.LogTail(4000))
+	}
+	b, err := os.ReadFile(filepath.Join(dir, reportFile))
+	if err != nil {
+		return abuse.Report{}, err
+	}
+	var r report
+	if err := json.Unmarshal(b, &r); err != nil {
+		return abuse.Report{}, err
+	}
+	if r.Violation != "" {
+		r.Found = errors.New(r.Violation)
+	}
+	return r.Report, nil
+}

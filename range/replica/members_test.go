@@ -1,0 +1,164 @@
+package replica
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// change gives the replicas of a descriptor other roles, and raises its membership. A role of -1
+// takes a replica out.
+func change(d *clusterpb.Partition, roles map[uint64]clusterpb.ReplicaRole) *clusterpb.Partition {
+	next := proto.Clone(d).(*clusterpb.Partition)
+	next.Membership++
+	next.Replicas = nil
+	for _, r := range d.Replicas {
+		role, changes := roles[r.Replica]
+		if changes && role < 0 {
+			continue
+		}
+		copied := proto.Clone(r).(*clusterpb.Replica)
+		if changes {
+			copied.Role = role
+		}
+		next.Replicas = append(next.Replicas, copied)
+	}
+	for id, role := range roles {
+		if !hasReplica(d, id) {
+			next.Replicas = append(next.Replicas, &clusterpb.Replica{Node: 10 + id, Replica: id, Role: role})
+		}
+	}
+	return next
+}
+
+func hasReplica(d *clusterpb.Partition, id uint64) bool {
+	for _, r := range d.Replicas {
+		if r.Replica == id {
+			return true
+		}
+	}
+	return false
+}
+
+// TestReplicasOfAPartitionChange: by one legal step after the other, through the log; whoever has
+// applied it has the configuration, a snapshot brings it, and after a crash it is that of what is
+// applied.
+func TestReplicasOfAPartitionChange(t *testing.T) {
+	c := newTestCluster(t, 3, Limits{})
+	defer c.close()
+	c.elect(c.members[0])
+	c.auto = true
+	c.members[0].commit(-1)
+	c.members[0].catchUp(-1)
+	c.settle()
+	leader := c.members[0].replica
+	ctx := context.Background()
+	step := func(roles map[uint64]clusterpb.ReplicaRole) error {
+		t.Helper()
+		err := leader.ChangeDescriptor(ctx, change(leader.Descriptor(), roles))
+		c.settle()
+		return err
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, and not: %s", err, what)
+		}
+	}
+	before := leader.Configuration()
+	refused("is no incoming voter yet", step(map[uint64]clusterpb.ReplicaRole{4: clusterpb.ReplicaRole_VOTER}))
+	refused("leaves by a joint configuration", step(map[uint64]clusterpb.ReplicaRole{3: -1}))
+	refused("has to hand over before", step(map[uint64]clusterpb.ReplicaRole{
+		1: clusterpb.ReplicaRole_OUTGOING}))
+	if now := leader.Configuration(); !now.Equal(&before) {
+		t.Fatalf("it was refused, and the configuration is %s", &now)
+	}
+
+	if err := step(map[uint64]clusterpb.ReplicaRole{4: clusterpb.ReplicaRole_LEARNER}); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range c.members {
+		m.catchUp(-1)
+		if now := m.replica.Configuration(); now.Role(4) != group.Learner || !now.Changed {
+			t.Errorf("replica %s has %s", m.id, &now)
+		}
+	}
+
+	// The newcomer knows of no replicas, and what a snapshot brings is of the same moment as the data.
+	fs := vfs.NewCrashableMem()
+	state, err := engine.OpenState(engine.Options{FS: fs, Dir: "new", CacheBytes: 1 << 20,
+		MemTableBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	newcomer := &member{cluster: c, id: 4, fs: fs, dir: "new", state: state, node: c.members[0].node}
+	newcomer.replica, err = New(Config{Partition: leader.Descriptor(), Empty: true, ReplicaID: 4,
+		State: state, Group: newcomer, Node: newcomer.node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer newcomer.replica.Close()
+	if now := newcomer.replica.Configuration(); !now.Empty() {
+		t.Errorf("a newcomer has the configuration %s", &now)
+	}
+	if err := transfer(c.members[0], newcomer); err != nil {
+		t.Fatal(err)
+	}
+	if now, want := newcomer.replica.Configuration(), leader.Configuration(); !now.Equal(&want) {
+		t.Errorf("the snapshot has brought %s", &now)
+	}
+
+	if err := step(map[uint64]clusterpb.ReplicaRole{4: clusterpb.ReplicaRole_INCOMING,
+		3: clusterpb.ReplicaRole_OUTGOING}); err != nil {
+		t.Fatal(err)
+	}
+	refused("is joint", step(map[uint64]clusterpb.ReplicaRole{5: clusterpb.ReplicaRole_LEARNER}))
+	if err := step(map[uint64]clusterpb.ReplicaRole{4: clusterpb.ReplicaRole_VOTER, 3: -1}); err != nil {
+		t.Fatal(err)
+	}
+	refused("replica r3 was removed before", step(map[uint64]clusterpb.ReplicaRole{
+		3: clusterpb.ReplicaRole_LEARNER}))
+
+	// After a crash the configuration is that of the applied index, whatever the log has.
+	follower := c.members[1]
+	follower.catchUp(-1)
+	crashed := follower.fs.CrashClone(vfs.CrashCloneCfg{})
+	follower.close()
+	follower.fs = crashed
+	follower.open(3)
+	index, _ := follower.replica.Applied()
+	now := follower.replica.Configuration()
+	if index == 0 && now.Changed {
+		t.Errorf("nothing is applied, and the configuration is %s", &now)
+	}
+	follower.catchUp(-1)
+	if now, want := follower.replica.Configuration(), leader.Configuration(); !now.Equal(&want) {
+		t.Errorf("it was applied again, and the configuration is %s", &now)
+	}
+}
+
+// TestAnEntryIsTheChangeThatItSays: an entry that changes replicas without being marked as one that
+// does, or the other way round, is not applied: Raft would not hear of it.
+func TestAnEntryIsTheChangeThatItSays(t *testing.T) {
+	now := testPartition(3)
+	same := proto.Clone(now).(*clusterpb.Partition)
+	same.Generation++
+	learner := change(now, map[uint64]clusterpb.ReplicaRole{4: clusterpb.ReplicaRole_LEARNER})
+	for _, c := range []struct {
+		next   *clusterpb.Partition
+		marked bool
+		fits   bool
+	}{{same, false, true}, {same, true, false}, {learner, true, true}, {learner, false, false}} {
+		if err := checkChange(now, c.next, c.marked); (err == nil) != c.fits {
+			t.Errorf("%v, marked %v: %v", c.next.Replicas, c.marked, err)
+		}
+	}
+}
