@@ -8,16 +8,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Node is a data node that can be given replicas.
-type Node struct {
-	ID keys.NodeID
-	// Region and Zone say where it is; both may be empty. Zones of the same name in different
-	// regions are different.
-	Region, Zone string
-	// Alive nodes are given replicas, others are not.
-	Alive bool
-}
-
 // Spec is what to place: the partitions of one keyspace that have no replicas yet.
 type Spec struct {
 	Keyspace keys.KeyspaceID
@@ -25,6 +15,9 @@ type Spec struct {
 	Partitions int
 	// Replicas is how many each of them has.
 	Replicas int
+	// Rules and Leaders are those of the Keyspace.
+	Rules   Rules
+	Leaders Selectors
 }
 
 // Placed is a partition that has its replicas already, of any keyspace.
@@ -48,11 +41,11 @@ type Placement struct {
 	// Nodes has one for each replica, the preferred leader first.
 	Nodes []keys.NodeID
 	// Reason says why these.
-	Reason Reason
+	Reason Spread
 }
 
-// Reason is why a placement is what it is.
-type Reason struct {
+// Spread is why a placement is what it is.
+type Spread struct {
 	// Replicas of the partition, and over how many zones and regions they are spread.
 	Replicas, Zones, Regions int
 	// Of how many zones and regions there are with nodes alive.
@@ -64,7 +57,7 @@ type Reason struct {
 }
 
 // String is for logs and for people.
-func (r Reason) String() string {
+func (r Spread) String() string {
 	return fmt.Sprintf("%d replicas in %d of %d zones and %d of %d regions; the preferred leader "+
 		"leads %d partitions of the keyspace, no node fewer than %d",
 		r.Replicas, r.Zones, r.OfZones, r.Regions, r.OfRegions, r.Leads, r.LeadsLeast)
@@ -73,20 +66,37 @@ func (r Reason) String() string {
 // Waits says what a keyspace with that many replicas waits for, in words; empty if it can be placed
 // now.
 func Waits(nodes []Node, replicas int) string {
+	return Spec{Replicas: replicas}.Waits(nodes)
+}
+
+// Waits says what has to happen before anything can be placed, in words; empty if it can be placed
+// now.
+func (s Spec) Waits(nodes []Node) string {
 	alive := 0
-	for _, n := range nodes {
-		if n.Alive {
-			alive++
+	var masks []ruleMask
+	for i := range nodes {
+		n := &nodes[i]
+		if !n.Alive || n.Status != Active {
+			continue
+		}
+		alive++
+		if mask := s.Rules.mask(n); s.Rules.allows(mask) {
+			masks = append(masks, mask)
 		}
 	}
-	if alive >= replicas {
-		return ""
+	if missing := s.Replicas - alive; missing > 0 {
+		return fmt.Sprintf("%s (has %d alive, needs %d)", plural(missing, "more node"), alive,
+			s.Replicas)
 	}
-	noun := "nodes"
-	if replicas-alive == 1 {
-		noun = "node"
+	if missing := s.Replicas - len(masks); missing > 0 {
+		return fmt.Sprintf("%s%s (has %d alive, needs %d)", plural(missing, "more node"),
+			whereAllowed(s.Rules), len(masks), s.Replicas)
 	}
-	return fmt.Sprintf("%d more %s (has %d alive, needs %d)", replicas-alive, noun, alive, replicas)
+	if names, wanted, has := s.Rules.shortage(masks); wanted > 0 {
+		return fmt.Sprintf("%s matching %s (has %d alive, needs %d)",
+			plural(wanted-has, "more node"), names, has, wanted)
+	}
+	return ""
 }
 
 // Assign places the partitions of the Spec on the nodes that are alive, given where everything else
@@ -96,10 +106,13 @@ func Assign(nodes []Node, spec Spec, placed []Placed) (Plan, error) {
 		return Plan{}, fmt.Errorf("cannot place %d partitions with %d replicas each",
 			spec.Partitions, spec.Replicas)
 	}
-	if waits := Waits(nodes, spec.Replicas); waits != "" {
+	if err := spec.Rules.Validate(spec.Replicas); err != nil {
+		return Plan{}, err
+	}
+	if waits := spec.Waits(nodes); waits != "" {
 		return Plan{WaitsFor: waits}, nil
 	}
-	t, err := newTopology(nodes)
+	t, err := newTopology(nodes, spec)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -123,6 +136,9 @@ type node struct {
 	region  *domain
 	replica load
 	leads   load
+	// mask has the rules that it matches; preferred: the keyspace prefers leaders there.
+	mask      ruleMask
+	preferred bool
 	// used: it has a replica of the partition at hand.
 	used bool
 }
@@ -150,10 +166,11 @@ type topology struct {
 	byID    map[keys.NodeID]*node
 	zones   []*domain
 	regions []*domain
+	rules   Rules
 }
 
-func newTopology(nodes []Node) (*topology, error) {
-	t := &topology{byID: make(map[keys.NodeID]*node, len(nodes))}
+func newTopology(nodes []Node, spec Spec) (*topology, error) {
+	t := &topology{byID: make(map[keys.NodeID]*node, len(nodes)), rules: spec.Rules}
 	sorted := slices.Clone(nodes)
 	slices.SortFunc(sorted, func(a, b Node) int { return compareIDs(a.ID, b.ID) })
 	zones, regions := map[[2]string]*domain{}, map[string]*domain{}
@@ -161,7 +178,7 @@ func newTopology(nodes []Node) (*topology, error) {
 		if i > 0 && sorted[i-1].ID == n.ID {
 			return nil, fmt.Errorf("node %s is listed twice", n.ID)
 		}
-		if !n.Alive {
+		if !n.Alive || n.Status != Active {
 			continue
 		}
 		place := [2]string{n.Region, n.Zone}
@@ -173,23 +190,14 @@ func newTopology(nodes []Node) (*topology, error) {
 			regions[n.Region] = &domain{}
 			t.regions = append(t.regions, regions[n.Region])
 		}
-		candidate := &node{id: n.ID, zone: zones[place], region: regions[n.Region]}
+		candidate := &node{id: n.ID, zone: zones[place], region: regions[n.Region],
+			mask: spec.Rules.mask(&n), preferred: spec.Leaders.Match(&n)}
 		candidate.zone.nodes = append(candidate.zone.nodes, candidate)
 		candidate.region.nodes = append(candidate.region.nodes, candidate)
 		t.nodes = append(t.nodes, candidate)
 		t.byID[n.ID] = candidate
 	}
 	return t, nil
-}
-
-func compareIDs(a, b keys.NodeID) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // count adds what is placed already. Replicas on nodes that are not alive do not count.
@@ -226,7 +234,7 @@ func (t *topology) choose(replicas int) []*node {
 	for range replicas {
 		var best *node
 		for _, n := range t.nodes {
-			if !n.used && (best == nil || n.better(best)) {
+			if !n.used && t.rules.allows(n.mask) && (best == nil || t.prefer(set, n, best)) {
 				best = n
 			}
 		}
@@ -242,6 +250,23 @@ func (t *topology) choose(replicas int) []*node {
 		n.add(load{keyspace: 1, all: 1})
 	}
 	return set
+}
+
+// prefer says whether the next replica beside a set should rather be on n than on m: first what
+// satisfies more of the rules. Every pick that can satisfy one more does, so that all are satisfied
+// if that is possible at all.
+func (t *topology) prefer(set []*node, n, m *node) bool {
+	if len(t.rules) > 0 && n.mask != m.mask {
+		masks := make([]ruleMask, 0, maxReplicas)
+		for _, one := range set {
+			masks = append(masks, one.mask)
+		}
+		a := t.rules.match(append(masks, n.mask)).violations
+		if b := t.rules.match(append(masks, m.mask)).violations; a != b {
+			return a < b
+		}
+	}
+	return n.better(m)
 }
 
 // better says whether the next replica of the partition at hand should rather be on n than on m.
@@ -281,7 +306,7 @@ func (t *topology) plan(sets [][]*node) Plan {
 	plan := Plan{Placements: make([]Placement, len(sets))}
 	for i, set := range sets {
 		slices.SortFunc(set[1:], func(a, b *node) int { return compareIDs(a.id, b.id) })
-		p := Placement{Nodes: make([]keys.NodeID, len(set)), Reason: Reason{
+		p := Placement{Nodes: make([]keys.NodeID, len(set)), Reason: Spread{
 			Replicas: len(set), OfZones: len(t.zones), OfRegions: len(t.regions),
 			Leads: set[0].leads.keyspace, LeadsLeast: least,
 		}}

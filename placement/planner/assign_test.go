@@ -32,7 +32,7 @@ func count(nodes []Node, placed []Placed, in func(Placed) bool) tally {
 	return t
 }
 
-func spread(counts map[keys.NodeID]int) int {
+func unevenness(counts map[keys.NodeID]int) int {
 	least, most := 1<<30, 0
 	for _, n := range counts {
 		least, most = min(least, n), max(most, n)
@@ -89,20 +89,20 @@ func TestEvenWhereSymmetrical(t *testing.T) {
 			spec := Spec{Keyspace: id, Partitions: partitions, Replicas: replicas}
 			placed = assign(t, nodes, spec, placed)
 			one := count(nodes, placed, func(p Placed) bool { return p.Keyspace == id })
-			if n := spread(one.replicas); n > 1 {
+			if n := unevenness(one.replicas); n > 1 {
 				t.Fatalf("keyspace %d: replicas per node differ by %d: %v", id, n, one.replicas)
 			}
-			if n := spread(one.leads); n > 1 {
+			if n := unevenness(one.leads); n > 1 {
 				t.Fatalf("keyspace %d: leaders per node differ by %d: %v", id, n, one.leads)
 			}
 		}
 		all := count(nodes, placed, func(Placed) bool { return true })
-		if n := spread(all.replicas); n > 1 {
+		if n := unevenness(all.replicas); n > 1 {
 			t.Fatalf("replicas per node differ by %d: %v", n, all.replicas)
 		}
 		// The replicas of a small keyspace may be where they cannot make up for the leaders of
 		// another: with one replica there is no choice at all.
-		if n := spread(all.leads); n > 2 && len(factors) == 1 {
+		if n := unevenness(all.leads); n > 2 && len(factors) == 1 {
 			t.Fatalf("leaders per node differ by %d: %v", n, all.leads)
 		}
 	})
@@ -207,7 +207,7 @@ func TestNewNodeIsNotFlooded(t *testing.T) {
 	placed := assign(t, nodes[:3], Spec{Keyspace: 1, Partitions: 100, Replicas: 3}, nil)
 	placed = assign(t, nodes, Spec{Keyspace: 2, Partitions: 8, Replicas: 1}, placed)
 	second := count(nodes, placed, func(p Placed) bool { return p.Keyspace == 2 })
-	if spread(second.replicas) != 0 || spread(second.leads) != 0 {
+	if unevenness(second.replicas) != 0 || unevenness(second.leads) != 0 {
 		t.Fatalf("second keyspace: replicas %v, leaders %v", second.replicas, second.leads)
 	}
 }
@@ -224,7 +224,7 @@ func TestRemaindersSpread(t *testing.T) {
 			Spec{Keyspace: keys.KeyspaceID(ks + 1), Partitions: 1, Replicas: 3}, placed)
 	}
 	all := count(nodes, placed, func(Placed) bool { return true })
-	if spread(all.leads) != 0 {
+	if unevenness(all.leads) != 0 {
 		t.Fatalf("leaders of three keyspaces of one partition: %v", all.leads)
 	}
 }
@@ -240,7 +240,7 @@ func TestContinues(t *testing.T) {
 		placed = assign(t, nodes, Spec{Keyspace: 1, Partitions: 7, Replicas: 3}, placed)
 	}
 	all := count(nodes, placed, func(Placed) bool { return true })
-	if spread(all.leads) > 1 || spread(all.replicas) > 1 {
+	if unevenness(all.leads) > 1 || unevenness(all.replicas) > 1 {
 		t.Fatalf("replicas %v, leaders %v", all.replicas, all.leads)
 	}
 }
@@ -295,10 +295,10 @@ func thousand() []Node {
 func TestThousandNodes(t *testing.T) {
 	placed := assign(t, thousand(), Spec{Keyspace: 1, Partitions: 10_000, Replicas: 3}, nil)
 	all := count(thousand(), placed, func(Placed) bool { return true })
-	if n := spread(all.leads); n > 1 {
+	if n := unevenness(all.leads); n > 1 {
 		t.Errorf("leaders per node differ by %d", n)
 	}
-	if n := spread(all.replicas); n > 2 { // not quite symmetrical: 1,000 does not divide by 9
+	if n := unevenness(all.replicas); n > 2 { // not quite symmetrical: 1,000 does not divide by 9
 		t.Errorf("replicas per node differ by %d", n)
 	}
 }

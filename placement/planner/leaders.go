@@ -2,11 +2,16 @@ package planner
 
 import "slices"
 
-// chooseLeader moves the preferred leader of a set to its front: the node that leads the fewest.
+// chooseLeader moves the preferred leader of a set to its front: of the nodes that the keyspace
+// prefers, or of all if it prefers none of them, the one that leads the fewest.
 func chooseLeader(set []*node) {
 	best := 0
 	for i := range set {
-		if set[i].leads.less(set[best].leads) {
+		if set[i].preferred != set[best].preferred {
+			if set[i].preferred {
+				best = i
+			}
+		} else if set[i].leads.less(set[best].leads) {
 			best = i
 		}
 	}
@@ -84,7 +89,7 @@ func (t *topology) shift(from *node, sets [][]*node, led map[*node][]int) bool {
 		}
 		for _, i := range led[n] {
 			for _, m := range sets[i][1:] {
-				if _, ok := reached[m]; !ok {
+				if _, ok := reached[m]; !ok && (m.preferred || !n.preferred) {
 					reached[m] = step{by: n, set: i}
 					queue = append(queue, m)
 				}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -26,6 +27,10 @@ type core struct {
 	wantFull map[uint64]bool
 	fulls    map[uint64]int
 	beats    int
+	// follow: descriptors that are reported go into the table. orders, if not nil, gives what a
+	// partition's leader is to do.
+	follow bool
+	orders func(*clusterpb.Partition) *clusterpb.Order
 }
 
 func newCore() *core {
@@ -53,6 +58,10 @@ func (c *core) setDown(down bool) {
 func (c *core) update(u *clusterpb.TableUpdate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.updateLocked(u)
+}
+
+func (c *core) updateLocked(u *clusterpb.TableUpdate) {
 	c.revision++
 	u.Revision, u.Cluster = c.revision, testCluster
 	c.history = append(c.history, u)
@@ -144,7 +153,20 @@ func (c *core) Heartbeat(ctx context.Context,
 	}
 	want := c.wantFull[r.Node]
 	c.wantFull[r.Node] = false
-	return &clusterpb.HeartbeatResponse{LeaseMillis: 9000, WantFull: want}, nil
+	response := &clusterpb.HeartbeatResponse{LeaseMillis: 9000, WantFull: want}
+	for _, p := range r.Reports {
+		if d := p.Described; d != nil && c.follow && olderEpoch(c.table.Partition(keys.PartitionID(d.Id)), d) {
+			c.updateLocked(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{d}})
+		}
+	}
+	if c.orders != nil {
+		for id, node := range c.reporter {
+			if o := c.orders(c.table.Partition(keys.PartitionID(id))); o != nil && node == r.Node {
+				response.Orders = append(response.Orders, o)
+			}
+		}
+	}
+	return response, nil
 }
 
 func (c *core) report(id uint64) (*clusterpb.PartitionReport, uint64) {

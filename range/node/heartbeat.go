@@ -52,6 +52,7 @@ func (n *Node) heartbeats(ctx context.Context) {
 			interval = max(time.Duration(ms)*time.Millisecond/3, heartbeatSoon)
 		}
 		n.health.registered.Store(true)
+		n.orders.take(response.GetOrders())
 		if response.GetWantFull() && !batch.full {
 			n.reports.wantFull(n.leaders.led())
 			continue

@@ -42,14 +42,24 @@ type hosted struct {
 	leaderlessSince atomic.Int64
 	// removed: it is on its way out. settleUntil is until when its destruction waits for Settle; of
 	// the reconciler's goroutine.
-	removed     atomic.Bool
+	removed atomic.Bool
+	// moved: a later descriptor names this replica out. The partition goes on elsewhere, and with it
+	// what it knows of commits.
+	moved       atomic.Bool
+	order       atomic.Pointer[order]
 	settleUntil time.Time
 }
 
-// preferred is the replica that is to lead, and the host on which it is. Zero if the descriptor
-// names none.
+// preferred is the replica that is to lead, and the host on which it is: the one that is wanted, or
+// else the first voter. Zero if the descriptor names none.
 func (h *hosted) preferred() (keys.ReplicaID, uint64) {
-	for _, r := range h.listed.Load().GetReplicas() {
+	p := h.listed.Load()
+	for _, r := range p.GetReplicas() {
+		if r.GetReplica() == p.GetWantedLeader() && r.GetRole() == clusterpb.ReplicaRole_VOTER {
+			return keys.ReplicaID(r.GetReplica()), r.GetNode()
+		}
+	}
+	for _, r := range p.GetReplicas() {
 		if r.GetRole() == clusterpb.ReplicaRole_VOTER {
 			return keys.ReplicaID(r.GetReplica()), r.GetNode()
 		}

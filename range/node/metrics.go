@@ -11,6 +11,7 @@ type metrics struct {
 	heartbeats, heartbeatsFailed, reports   prometheus.Counter
 	streams, created, removed, failed       prometheus.Counter
 	campaigns, transfers, refused, flushes  prometheus.Counter
+	ordersDone                              prometheus.Counter
 	ahead                                   prometheus.Counter
 	clockJumps                              prometheus.Counter
 	collections, collected, collectFailures prometheus.Counter
@@ -46,6 +47,7 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m.failed = counter("replicas_failed_total", "Replicas that failed while they ran; see the "+
 		"log for why.")
 	m.campaigns = counter("campaigns_total", "Times that a group without a leader was woken.")
+	m.ordersDone = counter("replica_changes_total", "Changes of partitions' replicas that were made.")
 	m.transfers = counter("leader_transfers_total", "Leaderships handed to other replicas.")
 	m.refused = counter("requests_refused_total", "Requests that no replica here was asked.")
 	m.ahead = counter("requests_ahead_total", "Requests that waited, or were refused, because "+

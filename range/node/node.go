@@ -35,6 +35,7 @@ type Node struct {
 
 	follower    follower
 	reconciler  reconciler
+	orders      orders
 	leaders     leaders
 	elections   elections
 	reports     reports
@@ -63,6 +64,7 @@ func New(c Config) (*Node, error) {
 	n.tables.init()
 	n.follower.node = n
 	n.reconciler.init(n)
+	n.orders.init(n)
 	n.leaders.init()
 	n.elections.init(n)
 	n.reports.init()
@@ -151,7 +153,7 @@ func (n *Node) Start(t host.Transport) error {
 	for _, task := range []func(context.Context){
 		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
 		n.watchHealth, n.collector.run, n.flusher.run,
-		n.sweepLocks,
+		n.sweepLocks, n.orders.run,
 	} {
 		n.tasks.Go(func() { task(ctx) })
 	}

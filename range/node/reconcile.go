@@ -216,6 +216,9 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 			if t.Complete {
 				remove = append(remove, h)
 			}
+		case h != nil && h.namedOut(p):
+			h.moved.Store(true)
+			remove = append(remove, h)
 		case h != nil:
 			n.listed(h, p)
 		}
@@ -254,6 +257,17 @@ func (n *Node) replicaHere(p *clusterpb.Partition) *clusterpb.Replica {
 		}
 	}
 	return nil
+}
+
+// namedOut says whether a descriptor of the table is a later one than any that this replica knows
+// of, and does not have it.
+func (h *hosted) namedOut(p *clusterpb.Partition) bool {
+	for _, r := range p.GetReplicas() {
+		if r.GetNode() == uint64(h.node.config.ID) && r.GetReplica() == uint64(h.self) {
+			return false
+		}
+	}
+	return !olderEpoch(p, h.replica.Descriptor()) && !olderEpoch(p, h.listed.Load())
 }
 
 // listed takes note of a descriptor of a partition that is here. What a descriptor with a higher
@@ -298,6 +312,9 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 	n.metrics.created.Add(float64(len(opened)))
 	now := n.now()
 	for _, h := range opened {
+		if len(h.identity.Voters) == 0 {
+			continue // it is to be filled
+		}
 		due := now
 		if !h.prefersSelf() {
 			due += int64(n.config.PatienceWithLeaders) + n.jitter(n.config.PatienceWithLeaders)
@@ -351,11 +368,10 @@ func (r *reconciler) write(ctx context.Context,
 func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
 	self := n.replicaHere(p)
 	id := raftlog.Identity{Group: keys.PartitionID(p.Id), Replica: keys.ReplicaID(self.Replica)}
-	if self.Role != clusterpb.ReplicaRole_VOTER {
-		return id, fmt.Errorf("it is to be a %s, which this version does not know", self.Role)
-	}
+	// INVARIANT: only the replicas with which a partition is founded know their voters from the table.
+	// Another one that did, and had nothing, would vote.
 	for _, x := range p.Replicas {
-		if x.Role == clusterpb.ReplicaRole_VOTER {
+		if p.Membership == replica.FoundingMembership {
 			id.Voters = append(id.Voters, keys.ReplicaID(x.Replica))
 		}
 	}
@@ -384,6 +400,7 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 			h.group = g
 			r, err := replica.New(replica.Config{
 				Partition: p, ReplicaID: id.Replica, State: n.config.State, Group: g,
+				Empty:      len(id.Voters) == 0,
 				Node:       n.shared,
 				GCWindow:   n.gcWindow(keys.KeyspaceID(p.Keyspace)),
 				CommitWait: n.commitWait(keys.KeyspaceID(p.Keyspace)),

@@ -16,8 +16,8 @@ import (
 
 // A replica is removed in steps, and a crash may come between any two of them:
 //
-//  0. its group stops, and what it knows of commits is told to the partitions of other keyspaces
-//     that are concerned (replica.Settle);
+//  0. its group stops, and, if its partition was dropped, what it knows of commits is told to the
+//     partitions of other keyspaces that are concerned (replica.Settle);
 //  1. a mark is put into the log database, synced: from here on the replica is never opened again;
 //  2. what it has in the state database is deleted, durably;
 //  3. its raft log is deleted, and its identity becomes a tombstone, synced;
@@ -109,6 +109,10 @@ func (n *Node) settle(ctx context.Context, gone []*hosted) (settled, again []*ho
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	for _, h := range gone {
+		if h.moved.Load() {
+			settled = append(settled, h)
+			continue
+		}
 		left, err := h.replica.Settle(ctx)
 		switch {
 		case err == nil && left == 0:
@@ -159,6 +163,9 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	n.replicas.change(nil, gone)
 	for _, h := range gone {
 		n.reports.forget(h)
+		if h.moved.Load() {
+			n.reconciler.retry(h.id) // another replica of it may be listed here
+		}
 	}
 	n.metrics.removed.Add(float64(len(gone)))
 	if n.diskFull() {

@@ -3,6 +3,7 @@ package node
 import (
 	"sync"
 
+	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -100,6 +101,9 @@ func (h *hosted) report(told bool) *clusterpb.PartitionReport {
 	d := h.replica.Descriptor()
 	r := &clusterpb.PartitionReport{Partition: uint64(h.id), Generation: d.GetGeneration(),
 		Membership: d.GetMembership()}
+	if d.GetMembership() > replica.FoundingMembership || d.GetGeneration() > 1 {
+		r.Described = d
+	}
 	_, r.Term = h.group.Leader()
 	if !h.leading.Load() || h.removed.Load() {
 		if !told {
@@ -110,6 +114,9 @@ func (h *hosted) report(told bool) *clusterpb.PartitionReport {
 	}
 	stats := h.replica.Stats()
 	r.LiveKeys, r.SizeBytes = stats.LiveKeys, stats.Bytes
+	if o := h.order.Load(); o != nil {
+		r.WaitsFor = o.waitsFor()
+	}
 	return r
 }
 

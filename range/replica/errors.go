@@ -69,16 +69,19 @@ func (r *Replica) lostQuorum() string {
 	}
 	var voters int
 	var silent []string
+	is := map[keys.ReplicaID]bool{}
 	for _, replica := range r.Descriptor().GetReplicas() {
-		if replica.GetRole() != clusterpb.ReplicaRole_VOTER {
+		if replica.GetRole() == clusterpb.ReplicaRole_LEARNER {
 			continue
 		}
 		voters++
 		if node := keys.NodeID(replica.GetNode()); r.node.Silent(node) {
 			silent = append(silent, "node "+node.String())
+			is[keys.ReplicaID(replica.GetReplica())] = true
 		}
 	}
-	if voters-len(silent) >= voters/2+1 {
+	members := r.Configuration()
+	if members.Empty() || members.Quorum(func(id keys.ReplicaID) bool { return !is[id] }) {
 		return ""
 	}
 	return fmt.Sprintf("%d of its %d replicas, on %s, are silent", len(silent), voters,

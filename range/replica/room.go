@@ -33,28 +33,27 @@ func (r *Replica) room(descriptor *clusterpb.Partition) room {
 	if here && !r.node.AnyWithoutRoom() {
 		return roomEnough
 	}
-	voters, take, full := 0, 0, 0
+	full, takes := 0, map[keys.ReplicaID]bool{}
 	for _, replica := range descriptor.GetReplicas() {
-		if replica.GetRole() != clusterpb.ReplicaRole_VOTER {
+		if replica.GetRole() == clusterpb.ReplicaRole_LEARNER {
 			continue
 		}
-		voters++
-		node := keys.NodeID(replica.GetNode())
+		node, id := keys.NodeID(replica.GetNode()), keys.ReplicaID(replica.GetReplica())
 		switch {
-		case keys.ReplicaID(replica.GetReplica()) == r.self:
-			if here {
-				take++
-			}
+		case id == r.self:
+			takes[id] = here
 		case r.node.WithoutRoom(node):
 			full++
 		case r.node.Silent == nil || !r.node.Silent(node):
-			take++
+			takes[id] = true
 		}
 	}
+	members := ConfigurationOf(descriptor)
+	quorum := members.Quorum(func(id keys.ReplicaID) bool { return takes[id] })
 	switch {
-	case take >= voters/2+1 && here, here && full == 0:
+	case quorum && here, here && full == 0:
 		return roomEnough
-	case take >= voters/2+1:
+	case quorum:
 		return roomElsewhere
 	}
 	return roomNowhere

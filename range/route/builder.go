@@ -149,7 +149,7 @@ func (s *Sender) partitionLocked(id keys.PartitionID, d *clusterpb.Partition) *P
 		hint:       c,
 	}
 	for _, r := range d.Replicas {
-		if r.Role == clusterpb.ReplicaRole_VOTER {
+		if r.Role != clusterpb.ReplicaRole_LEARNER {
 			p.voters = append(p.voters, s.nodeLocked(keys.NodeID(r.Node)))
 		}
 	}

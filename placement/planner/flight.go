@@ -1,0 +1,112 @@
+package planner
+
+// flight is a Flight with indices.
+type flight struct {
+	partition uint32
+	// gone: the partition is no longer there.
+	gone              bool
+	add, remove, lead uint16
+	// sender is the node that sends the snapshot.
+	sender uint16
+}
+
+// setFlights replaces what is in flight. A partition whose operator is no longer there is looked at
+// again: it may have ended without success.
+func (s *State) setFlights(list []Flight) {
+	before := s.flights
+	for i := range before {
+		if f := &before[i]; !f.gone {
+			s.project(f, -1)
+			s.partitions[f.partition].flags &^= flagFlying
+		}
+		s.occupy(&before[i], -1)
+	}
+	s.flights = make([]flight, 0, len(list))
+	clear(s.flightOf)
+	for _, in := range list {
+		i, ok := s.partitionIndex[in.Partition]
+		if !ok {
+			continue
+		}
+		if _, twice := s.flightOf[i]; !twice {
+			s.launch(flight{partition: i, add: s.indexOf(in.Add), remove: s.indexOf(in.Remove),
+				lead: s.indexOf(in.Lead), sender: s.leaderOf(&s.partitions[i])})
+		}
+	}
+	for i := range before {
+		if f := &before[i]; !f.gone && s.partitions[f.partition].flags&flagFlying == 0 {
+			s.touch(f.partition)
+		}
+	}
+}
+
+// launch counts an operator as done.
+func (s *State) launch(f flight) {
+	s.flightOf[f.partition] = len(s.flights)
+	s.partitions[f.partition].flags |= flagFlying
+	s.flights = append(s.flights, f)
+	s.project(&f, 1)
+	s.occupy(&f, 1)
+}
+
+// withdraw takes back the last launch.
+func (s *State) withdraw() {
+	last := len(s.flights) - 1
+	f := s.flights[last]
+	s.flights = s.flights[:last]
+	delete(s.flightOf, f.partition)
+	s.partitions[f.partition].flags &^= flagFlying
+	s.project(&f, -1)
+	s.occupy(&f, -1)
+}
+
+// project adds to the sums of both ends what a flight will have changed when it has ended, beyond
+// what the descriptor shows already, or takes that out. It must be taken out before the descriptor
+// changes, and added again afterwards.
+//
+// INVARIANT: a move counts at both ends from the moment it is proposed. Otherwise the next step
+// sees the same imbalance, and moves the same amount again.
+func (s *State) project(f *flight, sign int64) {
+	p := &s.partitions[f.partition]
+	adds, removes := f.add != noNode, false
+	for _, r := range s.replicas(p) {
+		adds = adds && r.node != f.add
+		removes = removes || r.node == f.remove
+	}
+	if adds {
+		s.shift(p, f.add, sign)
+	}
+	if removes {
+		s.shift(p, f.remove, -sign)
+	}
+	if f.lead != noNode && p.leads != noNode && f.lead != p.leads {
+		s.accountLeader(p, p.leads, -sign)
+		s.accountLeader(p, f.lead, sign)
+	}
+}
+
+func (s *State) shift(p *partition, node uint16, sign int64) {
+	n := &s.nodes[node]
+	n.sum[byBytes] += sign * p.bytes
+	n.pending += sign * p.bytes
+	n.sum[byLoad] += sign * int64(p.followerLoad)
+	n.sum[byCount] += sign
+}
+
+// occupy counts a flight for the limits.
+func (s *State) occupy(f *flight, sign int) {
+	if f.add != noNode {
+		n := &s.nodes[f.add]
+		n.receiving += sign
+		s.zones[n.zone].receiving += sign
+		s.regions[n.region].receiving += sign
+		if f.sender != noNode {
+			m := &s.nodes[f.sender]
+			m.sending += sign
+			s.zones[m.zone].sending += sign
+			s.regions[m.region].sending += sign
+		}
+	} else if f.lead != noNode {
+		s.nodes[f.lead].transfers += sign
+	}
+}

@@ -1,0 +1,232 @@
+package planner
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"pgregory.net/rapid"
+)
+
+// Whatever happened before: a State that was told of every change and looks only at what is dirty
+// proposes what a new State proposes that is told everything at once, in another order.
+func TestIncrementalAsFresh(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, Settings{LeastBytes: 64 << 20, NodeInFlight: 2, ZoneInFlight: 4})
+		g := &generator{T: t, world: w}
+		for i := range rapid.IntRange(1, 12).Draw(t, "nodes") {
+			g.node(keys.NodeID(i + 1))
+		}
+		for i := range rapid.IntRange(1, 3).Draw(t, "keyspaces") {
+			g.keyspace(keys.KeyspaceID(i + 1))
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "partitions") {
+			g.partition()
+		}
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			for range rapid.IntRange(0, 6).Draw(t, "changes") {
+				g.change()
+			}
+			// All nodes report, so that both know as much of their disks.
+			for _, id := range slices.Sorted(maps.Keys(w.nodes)) {
+				w.must(w.setNode(w.nodes[id]))
+			}
+			w.now = w.now.Add(time.Duration(rapid.IntRange(10, 400).Draw(t, "seconds")) *
+				time.Second)
+			flights := slices.Clone(w.flights)
+			fresh := w.fresh()
+			want := fresh.Step(w.now, flights)
+			got := w.step()
+			// Whether something is blocked is found out when it has its turn. Until then it waits, so
+			// that a fresh State may have more that waits and less that is blocked.
+			if !reflect.DeepEqual(want.Operators, got.Operators) {
+				t.Fatalf("fresh:\n%sincremental:\n%s%s", show(want), show(got), g.differences(fresh))
+			}
+			g.compareSums(fresh)
+			again := w.fresh().Step(w.now, flights)
+			if !reflect.DeepEqual(again, want) {
+				t.Fatalf("first:\n%ssecond:\n%s", show(want), show(again))
+			}
+			g.started = append(g.started, got.Operators...)
+		}
+	})
+}
+
+func show(p Proposal) string {
+	text := ""
+	for _, op := range p.Operators {
+		text += op.Detail()
+	}
+	return fmt.Sprintf("%s%d wait, %d blocked %v\n", text, p.Waiting, p.Blocked, p.FirstBlocked)
+}
+
+// generator changes a world at random.
+type generator struct {
+	*rapid.T
+	world   *world
+	started []Operator
+	last    keys.PartitionID
+}
+
+func (g *generator) node(id keys.NodeID) {
+	w := g.world
+	n, ok := w.nodes[id]
+	if !ok {
+		n = Node{ID: id, Region: rapid.SampledFrom([]string{"eu", "us"}).Draw(g.T, "region"),
+			Zone:         rapid.SampledFrom([]string{"a", "b"}).Draw(g.T, "zone"),
+			DiskCapacity: rapid.SampledFrom([]int64{0, 8 << 30, 16 << 30}).Draw(g.T, "capacity"),
+			Processors:   4 * Core}
+	}
+	n.Status = rapid.SampledFrom([]Status{Active, Active, Active, Active, Draining, Moving,
+		Gone}).Draw(g.T, "status")
+	if alive := rapid.IntRange(0, 5).Draw(g.T, "alive") > 0; !ok || alive != n.Alive {
+		n.Alive = alive
+		n.Since = w.now.Add(-time.Duration(rapid.IntRange(0, 600).Draw(g.T, "since")) * time.Second)
+	}
+	n.DiskUsed = rapid.Int64Range(0, 8<<30).Draw(g.T, "used")
+	w.must(w.setNode(n))
+}
+
+func (g *generator) keyspace(id keys.KeyspaceID) {
+	k := Keyspace{ID: id, Name: id.String(),
+		Replicas: rapid.SampledFrom([]int{1, 2, 3, 5}).Draw(g.T, "factor")}
+	rules, err := ParseRules(rapid.SampledFrom([]string{"", "", "region=eu:1", "region=us:1,zone=a:1",
+		"zone=a"}).Draw(g.T, "rules"))
+	g.world.must(err)
+	if rules.Validate(k.Replicas) == nil {
+		k.Rules = rules
+	}
+	if rapid.Bool().Draw(g.T, "preference") {
+		k.Leaders = Selectors{{Key: "region", Value: "eu"}}
+	}
+	g.world.must(g.world.setKeyspace(k))
+}
+
+func (g *generator) partition() {
+	g.last++
+	w := g.world
+	p := Partition{ID: g.last, Measured: time.Hour, Epoch: Epoch{1, 1},
+		Keyspace: rapid.SampledFrom(slices.Sorted(maps.Keys(w.keyspaces))).Draw(g.T, "keyspace")}
+	w.must(w.setPartition(g.report(p)))
+}
+
+// report draws what may change of a partition.
+func (g *generator) report(p Partition) Partition {
+	ids := slices.Sorted(maps.Keys(g.world.nodes))
+	p.Replicas = nil
+	for _, id := range rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 1, min(5, len(ids)),
+		rapid.ID).Draw(g.T, "on") {
+		r := Replica{Node: id}
+		switch rapid.IntRange(0, 20).Draw(g.T, "replica") {
+		case 0:
+			r.Role = Learner
+		case 1:
+			r.Damage = Broken
+		case 2:
+			r.Damage = Wiped
+		case 3:
+			r.Role = Incoming
+		case 4:
+			r.Role = Outgoing
+		}
+		p.Replicas = append(p.Replicas, r)
+	}
+	p.Bytes = rapid.Int64Range(0, 1<<30).Draw(g.T, "bytes")
+	p.LeaderLoad = Cores(rapid.IntRange(0, 1_000_000).Draw(g.T, "load"))
+	p.FollowerLoad = p.LeaderLoad / 4
+	p.Leader = rapid.SampledFrom(append(ids, 0)).Draw(g.T, "leader")
+	p.Wanted = rapid.SampledFrom(append(ids, 0)).Draw(g.T, "wanted")
+	p.Epoch.Membership++
+	if rapid.IntRange(0, 3).Draw(g.T, "moved") == 0 {
+		p.Ended = g.world.now
+	}
+	return p
+}
+
+// change does one thing that may happen between two steps.
+func (g *generator) change() {
+	w := g.world
+	ids := slices.Sorted(maps.Keys(w.partitions))
+	switch rapid.IntRange(0, 9).Draw(g.T, "change") {
+	case 0:
+		g.node(rapid.SampledFrom(slices.Sorted(maps.Keys(w.nodes))).Draw(g.T, "node"))
+	case 1:
+		g.node(keys.NodeID(len(w.nodes) + 1))
+	case 2:
+		g.keyspace(rapid.SampledFrom(slices.Sorted(maps.Keys(w.keyspaces))).Draw(g.T, "keyspace"))
+	case 3:
+		g.partition()
+	case 4:
+		if len(ids) > 0 {
+			w.removePartition(rapid.SampledFrom(ids).Draw(g.T, "partition"))
+		}
+	case 5, 6:
+		if len(ids) > 0 {
+			p := w.partitions[rapid.SampledFrom(ids).Draw(g.T, "partition")]
+			w.must(w.setPartition(g.report(p)))
+		}
+	default:
+		g.end(rapid.Bool().Draw(g.T, "success"))
+	}
+}
+
+// end ends the oldest operator.
+func (g *generator) end(success bool) {
+	if len(g.started) == 0 {
+		return
+	}
+	op := g.started[0]
+	g.started = g.started[1:]
+	w := g.world
+	w.flights = slices.DeleteFunc(w.flights, func(f Flight) bool {
+		return f.Partition == op.Partition
+	})
+	if success && w.partitions[op.Partition].Epoch == op.Steps[0].Epoch {
+		w.finish(op)
+	}
+}
+
+// differences names the partitions that one State has waiting, or stuck, and the other has not.
+func (g *generator) differences(fresh *State) string {
+	text := ""
+	for i := range g.world.state.zones {
+		text += fmt.Sprintf("%+v\n", g.world.state.zones[i])
+	}
+	for i := range fresh.zones {
+		text += fmt.Sprintf("fresh %+v\n", fresh.zones[i])
+	}
+	for id, i := range g.world.state.partitionIndex {
+		p, q := &g.world.state.partitions[i], &fresh.partitions[fresh.partitionIndex[id]]
+		if p.urge != q.urge || p.flags&^flagListed != q.flags&^flagListed {
+			text += fmt.Sprintf("%s: urgency %d, fresh %d; flags %b, fresh %b; %+v\n", id, p.urge,
+				q.urge, p.flags, q.flags, g.world.partitions[id])
+		}
+	}
+	return text
+}
+
+// compareSums compares the sums that are kept with those of the fresh State.
+func (g *generator) compareSums(fresh *State) {
+	g.Helper()
+	for id, i := range g.world.state.nodeIndex {
+		j, ok := fresh.nodeIndex[id]
+		if !ok {
+			continue // named by a descriptor that has been replaced
+		}
+		got, want := &g.world.state.nodes[i], &fresh.nodes[j]
+		if got.sum != want.sum || got.other != want.other || got.pending != want.pending ||
+			got.receiving != want.receiving || got.sending != want.sending ||
+			got.transfers != want.transfers || len(got.list) != len(want.list) {
+			g.Fatalf("%s: sums %v, other %d, pending %d, %d %d %d; fresh %v, %d, %d, %d %d %d", id,
+				got.sum, got.other, got.pending, got.receiving, got.sending, got.transfers,
+				want.sum, want.other, want.pending, want.receiving, want.sending, want.transfers)
+		}
+		if zone, same := g.world.state.zones[got.zone], fresh.zones[want.zone]; zone != same {
+			g.Fatalf("zone of %s: %+v, fresh %+v", id, zone, same)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package planner
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// cluster is a world of n settled nodes, each in its own zone if zones is set.
+func cluster(t *testing.T, n int, settings Settings) *world {
+	t.Helper()
+	w := newWorld(t, settings)
+	for i := range n {
+		w.must(w.setNode(Node{ID: keys.NodeID(i + 1), Zone: string(rune('a' + i)), Alive: true,
+			Since: w.now.Add(-time.Hour), Processors: Core}))
+	}
+	w.must(w.setKeyspace(Keyspace{ID: 1, Name: "a", Replicas: 3}))
+	return w
+}
+
+func on(id keys.PartitionID, nodes ...keys.NodeID) Partition {
+	p := Partition{ID: id, Keyspace: 1, Epoch: Epoch{3, 7}, Measured: time.Hour, Bytes: 1 << 20,
+		Leader: nodes[0], Wanted: nodes[0]}
+	for _, n := range nodes {
+		p.Replicas = append(p.Replicas, Replica{Node: n})
+	}
+	return p
+}
+
+// A leader that has just taken over has measured nothing yet: the load is what was known before,
+// or a hot partition would look cold wherever it comes, and be sent on.
+func TestLoadOutlivesLeader(t *testing.T) {
+	w := cluster(t, 3, Settings{})
+	p := on(1, 1, 2, 3)
+	p.LeaderLoad = Core
+	w.must(w.setPartition(p))
+	w.step()
+	p.Leader, p.Wanted, p.LeaderLoad, p.Measured = 2, 2, 0, 10*time.Second
+	w.must(w.setPartition(p))
+	w.step()
+	if got := w.state.nodes[w.state.nodeIndex[2]].sum[byLoad]; got != int64(Core) {
+		t.Errorf("load %s after a transfer, want %s", Cores(got), Core)
+	}
+	p.Measured = time.Minute
+	w.must(w.setPartition(p))
+	if got := w.state.nodes[w.state.nodeIndex[2]].sum[byLoad]; got != 0 {
+		t.Errorf("load %s when the new leader has measured for a minute, want what it says",
+			Cores(got))
+	}
+}
+
+// What an operator in flight has done already is not counted twice.
+func TestProjectionIsWhatIsLeft(t *testing.T) {
+	w := cluster(t, 4, Settings{})
+	p := on(1, 1, 2, 3)
+	w.must(w.setPartition(p))
+	flights := []Flight{{Partition: 1, Add: 4, Remove: 1, Lead: 2}}
+	bytes := func() (out [4]int64) {
+		for i := range out {
+			out[i] = w.state.nodes[w.state.nodeIndex[keys.NodeID(i+1)]].sum[byBytes]
+		}
+		return out
+	}
+	want := [4]int64{0, 1 << 20, 1 << 20, 1 << 20}
+	for _, replicas := range [][]Replica{
+		{{Node: 1}, {Node: 2}, {Node: 3}},
+		{{Node: 1}, {Node: 2}, {Node: 3}, {Node: 4, Role: Learner}},
+		{{Node: 1, Role: Outgoing}, {Node: 2}, {Node: 3}, {Node: 4, Role: Incoming}},
+		{{Node: 2}, {Node: 3}, {Node: 4}},
+	} {
+		p.Replicas = replicas
+		p.Epoch.Membership++
+		w.must(w.setPartition(p))
+		w.state.Step(w.now, flights)
+		if got := bytes(); got != want {
+			t.Errorf("with %v: bytes %v, want %v", replicas, got, want)
+		}
+	}
+	w.state.Step(w.now, nil)
+	if got := bytes(); got != want {
+		t.Errorf("when it has ended: bytes %v, want %v", got, want)
+	}
+}
+
+// Paused, it proposes nothing, says so, and goes on where it was.
+func TestPaused(t *testing.T) {
+	w := cluster(t, 4, Settings{Paused: true})
+	w.must(w.setPartition(on(1, 1, 2)))
+	proposal := w.step()
+	if len(proposal.Operators) != 0 || proposal.Waiting != 1 {
+		t.Fatalf("paused: %s", show(proposal))
+	}
+	why, err := w.state.WhyPartition(1)
+	if err != nil || !strings.Contains(why.Verdict, "the planner is paused") {
+		t.Fatalf("%v, %v", why, err)
+	}
+	settings := w.state.Settings()
+	settings.Paused = false
+	w.must(w.state.SetSettings(settings))
+	if proposal := w.step(); len(proposal.Operators) != 1 {
+		t.Fatalf("no longer paused: %s", show(proposal))
+	}
+}
+
+// What is wrong in itself is refused, and changes nothing.
+func TestRefused(t *testing.T) {
+	w := cluster(t, 3, Settings{})
+	for name, err := range map[string]error{
+		"a node without an id":     w.state.SetNode(Node{}),
+		"a node with less than no": w.state.SetNode(Node{ID: 9, DiskUsed: -1}),
+		"a factor of 0":            w.state.SetKeyspace(Keyspace{ID: 2}),
+		"two replicas on a node":   w.state.SetPartition(on(1, 2, 2)),
+		"negative bytes":           w.state.SetPartition(Partition{ID: 1, Keyspace: 1, Bytes: -1}),
+		"a node that is in use": func() error {
+			w.must(w.setPartition(on(1, 1, 2, 3)))
+			return w.state.RemoveNode(2)
+		}(),
+		"a tolerance above 1": w.state.SetSettings(Settings{Tolerance: 2}),
+		"a mark above 1":      w.state.SetSettings(Settings{DiskFull: 1.5}),
+	} {
+		if err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	for _, id := range []keys.NodeID{7, 9} {
+		if err := w.state.RemoveNode(id); err != nil {
+			t.Errorf("removing %s, which is not there: %v", id, err)
+		}
+	}
+	w.removePartition(1)
+	if err := w.state.RemoveNode(2); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.state.WhyPartition(1); err == nil {
+		t.Error("a partition that is gone is explained")
+	}
+	if _, err := w.state.WhyNode(2); err == nil {
+		t.Error("a node that is gone is explained")
+	}
+	if _, err := w.state.WhyKeyspace(7); err == nil {
+		t.Error("a keyspace that is not there is explained")
+	}
+}
+
+// Names, not numbers, are what is written as JSON.
+func TestJSON(t *testing.T) {
+	w := cluster(t, 4, Settings{})
+	w.must(w.setPartition(on(1, 1, 2)))
+	op := w.step().Operators[0]
+	encoded, err := json.Marshal(op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`"Kind":"add replica"`, `"Cause":"too few replicas"`,
+		`"Action":"enter joint"`, `"Epoch":"3.7"`, `"quorum":1`, `"Rejected":{"Node":4`} {
+		if !strings.Contains(string(encoded), part) {
+			t.Errorf("%s lacks %s", encoded, part)
+		}
+	}
+}

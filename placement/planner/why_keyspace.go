@@ -1,0 +1,118 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// KeyspaceWhy is how far a keyspace is from what it wants.
+type KeyspaceWhy struct {
+	Keyspace keys.KeyspaceID
+	Name     string
+	Replicas int
+	Rules    []RuleWhy `json:",omitempty"`
+	Leaders  Selectors `json:",omitempty"`
+	// Partitions is how many there are; of these, NoQuorum have too few voters that answer, TooFew
+	// and TooMany as many replicas as that, Bad a lost or damaged one, Leaving one on a node that is
+	// being decommissioned, Breaking a rule that is not met, Sharing more in one zone or region than
+	// rules and nodes allow, Misled a leader in the wrong place, and InFlight an operator.
+	Partitions, NoQuorum, TooFew, TooMany, Bad, Leaving, Breaking, Sharing, Misled, InFlight int
+	// Lacks says what the open nodes cannot give, in words.
+	Lacks []Obstacle `json:",omitempty"`
+}
+
+// RuleWhy is one rule, and the nodes that can satisfy it.
+type RuleWhy struct {
+	Rule string
+	// Open is how many open nodes match, Matching how many in all.
+	Open, Matching int
+}
+
+// WhyKeyspace explains a keyspace as of the last step. It looks at each of its partitions.
+func (s *State) WhyKeyspace(id keys.KeyspaceID) (*KeyspaceWhy, error) {
+	at, ok := s.keyspaceIndex[id]
+	if !ok || !s.keyspaces[at].known {
+		return nil, fmt.Errorf("there is no keyspace %s", id)
+	}
+	ks := &s.keyspaces[at]
+	out := &KeyspaceWhy{Keyspace: id, Name: ks.info.Name, Replicas: ks.info.Replicas,
+		Leaders: ks.info.Leaders}
+	var left []uint16
+	for n := range s.nodes {
+		if s.nodes[n].cond.is(open) {
+			left = append(left, uint16(n))
+		}
+	}
+	for i, rule := range ks.info.Rules {
+		why := RuleWhy{Rule: rule.String()}
+		for n := range s.nodes {
+			if s.nodes[n].known && ks.masks[n]&(1<<i) != 0 {
+				why.Matching++
+				if s.nodes[n].cond.is(open) {
+					why.Open++
+				}
+			}
+		}
+		out.Rules = append(out.Rules, why)
+	}
+	out.Lacks = s.lacking(ks, left)
+	for i := range s.partitions {
+		if p := &s.partitions[i]; p.id != 0 && p.keyspace == at {
+			out.count(s, p)
+		}
+	}
+	return out, nil
+}
+
+func (w *KeyspaceWhy) count(s *State, p *partition) {
+	x := s.inspect(p)
+	for _, c := range []struct {
+		is bool
+		n  *int
+	}{
+		{true, &w.Partitions}, {!x.quorum, &w.NoQuorum}, {x.voters < w.Replicas, &w.TooFew},
+		{x.voters > w.Replicas, &w.TooMany}, {x.good < x.voters, &w.Bad},
+		{x.leaving > 0, &w.Leaving}, {x.violations > 0, &w.Breaking},
+		{s.hasSpareSpread(&x) && p.flags&flagStuck == 0, &w.Sharing},
+		{s.misled(p, p.leader) > 0, &w.Misled}, {p.flags&flagFlying != 0, &w.InFlight},
+	} {
+		if c.is {
+			*c.n++
+		}
+	}
+}
+
+// String is on several lines.
+func (w *KeyspaceWhy) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "keyspace %s (%s): %s, %d replicas each\n", w.Name, w.Keyspace,
+		plural(w.Partitions, "partition"), w.Replicas)
+	for _, r := range w.Rules {
+		fmt.Fprintf(&b, "  placement %s: %d of %d nodes that match are open\n", r.Rule, r.Open,
+			r.Matching)
+	}
+	if len(w.Leaders) > 0 {
+		fmt.Fprintf(&b, "  leaders preferred on %s\n", w.Leaders)
+	}
+	for _, c := range []struct {
+		n    int
+		text string
+	}{
+		{w.NoQuorum, "without a quorum"}, {w.Bad, "with a lost or damaged replica"},
+		{w.TooFew, "with too few replicas"}, {w.TooMany, "with too many replicas"},
+		{w.Leaving, "with a replica on a node that is being decommissioned"},
+		{w.Breaking, "that break the placement"},
+		{w.Sharing, "that share a zone or region more than has to be"},
+		{w.Misled, "with a leader in the wrong place"}, {w.InFlight, "with an operator in flight"},
+	} {
+		if c.n > 0 {
+			fmt.Fprintf(&b, "  %s %s\n", plural(c.n, "partition"), c.text)
+		}
+	}
+	for _, o := range w.Lacks {
+		fmt.Fprintf(&b, "  %s\n", o)
+	}
+	return b.String()
+}

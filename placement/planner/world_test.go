@@ -1,0 +1,178 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"maps"
+	"pgregory.net/rapid"
+)
+
+// world is a cluster as the core knows it, in plain maps, beside the State that follows it change
+// by change. It is the naive model: fresh makes a State of all of it at once.
+type world struct {
+	t          rapid.TB
+	now        time.Time
+	state      *State
+	nodes      map[keys.NodeID]Node
+	keyspaces  map[keys.KeyspaceID]Keyspace
+	partitions map[keys.PartitionID]Partition
+	flights    []Flight
+}
+
+func newWorld(t rapid.TB, settings Settings) *world {
+	w := &world{t: t, now: time.Unix(1_700_000_000, 0), nodes: map[keys.NodeID]Node{},
+		keyspaces:  map[keys.KeyspaceID]Keyspace{},
+		partitions: map[keys.PartitionID]Partition{}}
+	var err error
+	w.state, err = NewState(settings)
+	w.must(err)
+	return w
+}
+
+func (w *world) must(err error) {
+	if err != nil {
+		w.t.Helper()
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) setNode(n Node) error {
+	err := w.state.SetNode(n)
+	if err == nil {
+		w.nodes[n.ID] = n
+	}
+	return err
+}
+
+func (w *world) setKeyspace(k Keyspace) error {
+	err := w.state.SetKeyspace(k)
+	if err == nil {
+		w.keyspaces[k.ID] = k
+	}
+	return err
+}
+
+func (w *world) setPartition(p Partition) error {
+	p.Replicas = slices.Clone(p.Replicas)
+	err := w.state.SetPartition(p)
+	if err == nil {
+		w.partitions[p.ID] = p
+	}
+	return err
+}
+
+func (w *world) removePartition(id keys.PartitionID) {
+	w.state.RemovePartition(id)
+	delete(w.partitions, id)
+}
+
+// step plans, checks what must hold for every plan, and begins all that is proposed.
+func (w *world) step() Proposal {
+	w.t.Helper()
+	proposal := w.state.Step(w.now, w.flights)
+	for _, op := range proposal.Operators {
+		w.check(op)
+		w.flights = append(w.flights, op.Flight())
+	}
+	return proposal
+}
+
+// check holds an operator against the partition that it is for.
+func (w *world) check(op Operator) {
+	w.t.Helper()
+	p := w.partitions[op.Partition]
+	if op.After.Compare(op.Before) >= 0 {
+		w.t.Fatalf("%s: score %s is not better than %s", op.Title(), op.After, op.Before)
+	}
+	for _, f := range w.flights {
+		if f.Partition == op.Partition {
+			w.t.Fatalf("%s: there is one in flight: %+v", op.Title(), f)
+		}
+	}
+	if cause := op.Reason.Cause; cause >= DiskFilling || cause == SharedZone || cause == SharedRegion {
+		pause := w.state.Settings().Pause
+		if !p.Ended.IsZero() && w.now.Sub(p.Ended) < pause {
+			w.t.Fatalf("%s: the last operator ended %s ago, the pause is %s", op.Title(),
+				w.now.Sub(p.Ended), pause)
+		}
+	}
+	at := p.Epoch
+	for _, step := range op.Steps {
+		if step.Epoch != at {
+			w.t.Fatalf("%s: step %s, but the epoch is %s then", op.Title(), step, at)
+		}
+		if step.Action != TransferLeader {
+			at.Membership++
+		}
+	}
+	if op.Add != 0 && op.Kind != Finish {
+		n := w.nodes[op.Add]
+		if !n.Alive || n.Status != Active {
+			w.t.Fatalf("%s: %s is %s, alive %v", op.Title(), op.Add, n.Status, n.Alive)
+		}
+	}
+}
+
+// finish carries an operator out at once.
+func (w *world) finish(op Operator) {
+	w.t.Helper()
+	p, ok := w.partitions[op.Partition]
+	if !ok {
+		return
+	}
+	p.Replicas = slices.Clone(p.Replicas)
+	p.Replicas = slices.DeleteFunc(p.Replicas, func(r Replica) bool {
+		return r.Node == op.Remove || op.Kind == Finish && r.Role == Outgoing
+	})
+	for i := range p.Replicas {
+		if r := &p.Replicas[i]; r.Node == op.Add || op.Kind == Finish && r.Role == Incoming {
+			r.Role = Voter
+		}
+	}
+	if op.Add != 0 && !slices.ContainsFunc(p.Replicas, func(r Replica) bool {
+		return r.Node == op.Add
+	}) {
+		p.Replicas = append(p.Replicas, Replica{Node: op.Add})
+	}
+	if op.Lead != 0 {
+		p.Leader, p.Wanted = op.Lead, op.Lead
+	}
+	for _, step := range op.Steps {
+		if step.Action != TransferLeader {
+			p.Epoch.Membership++
+		}
+	}
+	p.Ended = w.now
+	w.must(w.setPartition(p))
+}
+
+// fresh is a State of everything at once.
+func (w *world) fresh() *State {
+	s, err := NewState(w.state.Settings())
+	w.must(err)
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(w.partitions))) {
+		w.must(s.SetPartition(w.partitions[id]))
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.keyspaces)) {
+		w.must(s.SetKeyspace(w.keyspaces[id]))
+	}
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(w.nodes))) {
+		w.must(s.SetNode(w.nodes[id]))
+	}
+	return s
+}
+
+// table shows what is on each node.
+func (w *world) table() string {
+	var b strings.Builder
+	for _, id := range slices.Sorted(maps.Keys(w.nodes)) {
+		n := &w.state.nodes[w.state.nodeIndex[id]]
+		fmt.Fprintf(&b, "%s: %d replicas, %d leaders, %d MiB, %s\n", id, n.sum[byCount],
+			n.sum[byLeaders], n.sum[byBytes]>>20, Cores(n.sum[byLoad]))
+	}
+	return b.String()
+}

@@ -1,0 +1,248 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// The core has the leaders of partitions carry out the steps of its operators: it answers their
+// heartbeats with orders. An order names the descriptor that it leads to, and with it the
+// membership that it is made for; one that does not fit any more is left alone. So it may come
+// twice, late, or never, and to a replica that does not lead any more. What became of it the core
+// sees in the reports.
+//
+// A voter comes in only when it has what its leader has, within a little, its clock agrees, and its
+// disk has room; and replicas change only when a majority of the old and one of the new voters
+// answers. Until then the order waits, and says for what.
+
+const (
+	// maxOrders bounds the orders that wait.
+	maxOrders = 4096
+	// orderWorkers is how many orders are carried out at a time, and orderTimeout for how long each.
+	orderWorkers = 8
+	orderTimeout = 10 * time.Second
+	// orderAgain is after how long one that waits for something is looked at again.
+	orderAgain = 250 * time.Millisecond
+	// nearlyAll is how many entries a learner may lack to be promoted.
+	nearlyAll = 100
+)
+
+// order is what a partition's leader has to carry out.
+type order struct {
+	*clusterpb.Order
+	waits atomic.Pointer[string]
+	busy  atomic.Bool
+}
+
+// waitsFor says what it waits for, in words.
+func (o *order) waitsFor() string {
+	if text := o.waits.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+// orders are those of a node. One goroutine hands them out to a few others.
+type orders struct {
+	node *Node
+	wake chan struct{} // capacity 1
+	mu   struct {
+		sync.Mutex
+		due map[*hosted]*order
+	}
+}
+
+func (s *orders) init(n *Node) {
+	s.node, s.wake = n, make(chan struct{}, 1)
+	s.mu.due = make(map[*hosted]*order)
+}
+
+// take takes orders in. A later one for the same partition takes the place of the one before.
+func (s *orders) take(orders []*clusterpb.Order) {
+	if len(orders) == 0 {
+		return
+	}
+	s.mu.Lock()
+	for _, o := range orders {
+		h := s.node.replicas.get(keys.PartitionID(o.GetTarget().GetId()))
+		if h == nil || len(s.mu.due) >= maxOrders {
+			continue
+		}
+		if old := s.mu.due[h]; old != nil && old.Operator == o.Operator &&
+			old.GetTarget().GetMembership() == o.GetTarget().GetMembership() {
+			continue
+		}
+		s.mu.due[h] = &order{Order: o}
+	}
+	s.mu.Unlock()
+	signal(s.wake)
+}
+
+// run carries orders out until the context ends.
+func (s *orders) run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	places := make(chan struct{}, orderWorkers)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+		for s.waiting() > 0 {
+			for h, o := range s.idle() {
+				select {
+				case places <- struct{}{}:
+				case <-ctx.Done():
+					return
+				}
+				working.Go(func() {
+					defer func() { <-places }()
+					s.carryOut(ctx, h, o)
+				})
+			}
+			if pause(ctx, orderAgain) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *orders) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.due)
+}
+
+// idle are the orders that no goroutine works at; from now on one does.
+func (s *orders) idle() map[*hosted]*order {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	idle := make(map[*hosted]*order)
+	for h, o := range s.mu.due {
+		if o.busy.CompareAndSwap(false, true) {
+			idle[h] = o
+		}
+	}
+	return idle
+}
+
+// done ends an order, if no later one has taken its place.
+func (s *orders) done(h *hosted, o *order) {
+	s.mu.Lock()
+	if s.mu.due[h] == o {
+		delete(s.mu.due, h)
+	}
+	s.mu.Unlock()
+	h.order.CompareAndSwap(o, nil)
+}
+
+// carryOut carries an order out, or finds that it has to wait.
+func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
+	defer o.busy.Store(false)
+	now := h.replica.Descriptor()
+	if !h.leading.Load() || h.removed.Load() || ctx.Err() != nil ||
+		o.GetTarget().GetGeneration() != now.GetGeneration() ||
+		o.GetTransferTo() == 0 && o.GetTarget().GetMembership() != now.GetMembership()+1 {
+		s.done(h, o)
+		return
+	}
+	h.order.Store(o)
+	reason := s.node.obstacle(ctx, h, o)
+	if reason == "" {
+		if o.GetTransferTo() != 0 {
+			s.node.metrics.transfers.Inc()
+			h.replica.TransferLeader(keys.ReplicaID(o.GetTransferTo()))
+			s.done(h, o)
+			return
+		}
+		changing, cancel := context.WithTimeout(ctx, orderTimeout)
+		err := h.replica.ChangeDescriptor(changing, o.Target)
+		cancel()
+		if err == nil {
+			s.node.metrics.ordersDone.Inc()
+			s.done(h, o)
+			s.node.reports.changedLeader(h)
+			return
+		}
+		reason = err.Error()
+		s.node.log.Warn("a step of an operator failed; it will be tried again", "partition", h.id,
+			"operator", o.Operator, "error", err)
+	}
+	if before := o.waits.Swap(&reason); before == nil || *before != reason {
+		s.node.reports.changedLeader(h)
+	}
+	if h.replica.Descriptor() != now || !h.leading.Load() {
+		s.done(h, o)
+	}
+}
+
+// obstacle is what an order has to wait for, in words; empty: nothing.
+func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
+	followers, ok := followersOf(ctx, h)
+	if !ok {
+		return "the leader does not answer"
+	}
+	if to := keys.ReplicaID(o.GetTransferTo()); to != 0 {
+		if p, known := followers[to]; !known || !p.Active || p.Snapshot || p.Match < h.group.Applied() {
+			return fmt.Sprintf("replica %s, which is to lead, does not have everything yet", to)
+		}
+		return ""
+	}
+	from, to := h.replica.Configuration(), replica.ConfigurationOf(o.GetTarget())
+	active := func(id keys.ReplicaID) bool { return id == h.self || followers[id].Active }
+	if !from.Quorum(active) {
+		return "a majority of its voters does not answer"
+	}
+	var waits []string
+	last := h.group.Applied()
+	for _, m := range to.Members {
+		if m.Role != group.Incoming || from.Role(m.Replica) != group.Learner {
+			continue
+		}
+		p := followers[m.Replica]
+		node := keys.NodeID(m.Host)
+		switch {
+		case !p.Active:
+			waits = append(waits, fmt.Sprintf("node %s does not answer", node))
+		case p.Snapshot:
+			waits = append(waits, fmt.Sprintf("node %s receives a snapshot", node))
+		case p.Match == 0:
+			waits = append(waits, fmt.Sprintf("node %s has nothing yet", node))
+		case p.Match+nearlyAll < last:
+			waits = append(waits, fmt.Sprintf("node %s lacks %d entries", node, last-p.Match))
+		case !n.host.Clocks().Agrees(m.Host):
+			waits = append(waits, fmt.Sprintf("the clock of node %s is not confirmed", node))
+		case n.host.PeerWithoutRoom(m.Host):
+			waits = append(waits, fmt.Sprintf("the disk of node %s is full", node))
+		}
+	}
+	if len(waits) == 0 && to.Joint() && !to.Quorum(active) {
+		waits = append(waits, "a majority of the new voters does not answer")
+	}
+	return strings.Join(waits, ", ")
+}
+
+// followersOf asks a group's leader for its followers.
+func followersOf(ctx context.Context, h *hosted) (map[keys.ReplicaID]group.Progress, bool) {
+	answer := make(chan map[keys.ReplicaID]group.Progress, 1)
+	h.group.Followers(func(f map[keys.ReplicaID]group.Progress) { answer <- f })
+	timer := time.NewTimer(4 * busyDelay)
+	defer timer.Stop()
+	select {
+	case f := <-answer:
+		return f, f != nil
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil, false
+}
