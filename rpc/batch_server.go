@@ -52,6 +52,9 @@ type BatchServerConfig struct {
 	// has its share loses an older one of its own for each new one, or is refused with
 	// RESOURCE_EXHAUSTED.
 	MaxStreams int
+	// Took, if set, is told of one in 64 requests how long it took: from when it was received until
+	// its response was handed to the stream. It must not block.
+	Took func(kind RequestKind, took time.Duration)
 	// Logger is nil for none, Registry nil for no metrics.
 	Logger   *slog.Logger
 	Registry metric.Registry
@@ -156,6 +159,7 @@ func (s *BatchServer) serve(
 		room:     make(chan struct{}, 1),
 		inFlight: make(map[uint64]int),
 		memory:   credit{of: s.memory, party: party},
+		timed:    newTimedRequests(s.config.Took, first.Hello.Client),
 	}
 	conn.SetBudget(&ss.memory)
 	defer ss.giveBack()
@@ -232,8 +236,10 @@ type serverStream struct {
 	room chan struct{}
 
 	// Guarded by out.mu. inFlight maps the id of each request without response to its size in
-	// memory, bytes is their sum, and memory what was taken for them.
+	// memory, bytes is their sum, and memory what was taken for them. The size of a request that is
+	// timed is negative.
 	inFlight map[uint64]int
+	timed    timedRequests
 	bytes    int
 	memory   credit
 	// waiting is set while the reader waits for room.
@@ -310,10 +316,17 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 		ss.inFlight[r.Id] = size
 		ss.bytes += size
 	}
+	if ss.timed.took != nil {
+		if i, ok := ss.timed.pick(len(requests)); ok && ss.inFlight[requests[i].Id] > 0 {
+			ss.inFlight[requests[i].Id] *= -1
+			ss.timed.begin(requests[i])
+		}
+	}
 	if !ss.memory.cover(ss.bytes) {
 		for _, r := range requests {
 			ss.inFlight[r.Id] = 0
 		}
+		ss.timed.forget(requests)
 		ss.bytes = before
 		ss.out.mu.Unlock()
 		ss.server.metrics.overloaded.Add(float64(len(requests)))
@@ -373,6 +386,10 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 		return
 	}
 	delete(ss.inFlight, r.Id)
+	if requestSize < 0 {
+		requestSize = -requestSize
+		ss.timed.end(r.Id)
+	}
 	ss.bytes -= requestSize
 	ss.memory.uncover(ss.bytes)
 	if size >= largeRecord && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes &&

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -36,7 +37,9 @@ func BenchmarkBatch(b *testing.B) {
 						work <- func() { echoAll(client, batch, reply) }
 					}
 				}
-				server := NewBatchServer(BatchServerConfig{Handle: handle})
+				var timed atomic.Int64
+				server := NewBatchServer(BatchServerConfig{Handle: handle,
+					Took: func(RequestKind, time.Duration) { timed.Add(1) }})
 				addr, stop := network{}.serve(b, "", func(s *Server) { s.ServeClients(server) })
 				defer stop()
 				conn := batchConn(b, network{}.dialer(b, ""), addr, nil)

@@ -152,7 +152,7 @@ func (d doorCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Au
 	}
 	if !d.policy.open() && d.policy.ofInfo(info) == nil {
 		exempt(raw)
-		return conn, info, nil
+		return conn, serverInfo{info, conn}, nil
 	}
 	if p := paceOf(raw); p != nil {
 		p.calls.Store(true)

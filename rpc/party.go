@@ -25,7 +25,11 @@ func partyOfCall(ctx context.Context) string {
 	if !ok {
 		return ""
 	}
-	if info, ok := from.AuthInfo.(credentials.TLSInfo); ok {
+	info := from.AuthInfo
+	if server, ok := info.(serverInfo); ok {
+		info = server.AuthInfo
+	}
+	if info, ok := info.(credentials.TLSInfo); ok {
 		return party(&info.State, from.Addr)
 	}
 	return party(nil, from.Addr)

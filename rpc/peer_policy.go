@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -91,7 +92,24 @@ func (p *PeerPolicy) ofCall(ctx context.Context, method string) error {
 	if from, ok := peer.FromContext(ctx); ok {
 		info = from.AuthInfo
 	}
-	return p.ofInfo(info)
+	server, known := info.(serverInfo)
+	if !known {
+		return p.ofInfo(info)
+	}
+	if err := p.ofInfo(server.AuthInfo); err != nil {
+		_ = server.conn.Close()
+		return status.Errorf(codes.Unavailable, "connect again with the certificate of today: %v", err)
+	}
+	return nil
+}
+
+// serverInfo is what the handshake of a server's gRPC connection has shown. Connections outlive
+// certificates: a call may come on one whose certificate has expired since, or whose authority was
+// taken out, while the caller has had a new certificate for long. That connection is closed, so that
+// the caller makes another one, and is judged by what it shows then.
+type serverInfo struct {
+	credentials.AuthInfo
+	conn net.Conn
 }
 
 // ofInfo judges by what the handshake of a gRPC connection has shown.
@@ -114,7 +132,7 @@ func (p *PeerPolicy) guard(refused *metric.Counter) []grpc.ServerOption {
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo,
 			handle grpc.UnaryHandler) (any, error) {
 			if err := p.ofCall(ctx, info.FullMethod); err != nil {
-				refused.Inc()
+				countRefused(refused, err)
 				return nil, err
 			}
 			return handle(ctx, q)
@@ -122,11 +140,18 @@ func (p *PeerPolicy) guard(refused *metric.Counter) []grpc.ServerOption {
 		grpc.ChainStreamInterceptor(func(service any, stream grpc.ServerStream,
 			info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 			if err := p.ofCall(stream.Context(), info.FullMethod); err != nil {
-				refused.Inc()
+				countRefused(refused, err)
 				return err
 			}
 			return handle(service, stream)
 		}),
+	}
+}
+
+// countRefused counts a call of a stranger. A server that is to connect again is none.
+func countRefused(refused *metric.Counter, err error) {
+	if status.Code(err) == codes.PermissionDenied {
+		refused.Inc()
 	}
 }
 

@@ -139,6 +139,19 @@ func (f *TLSFiles) IsPeer(state *tls.ConnectionState) error {
 	return rule.Check(state.PeerCertificates)
 }
 
+// Expires is when the server's certificate runs out, or one of those that it is shown with.
+func (f *TLSFiles) Expires() (first time.Time) {
+	for _, own := range f.latest().server.Certificates {
+		for _, der := range own.Certificate {
+			c, err := x509.ParseCertificate(der)
+			if err == nil && (first.IsZero() || c.NotAfter.Before(first)) {
+				first = c.NotAfter
+			}
+		}
+	}
+	return first
+}
+
 // states is how the files stand. One that is not there has the zero state.
 func (f *TLSFiles) states() (all [4]fileState) {
 	c := &f.config

@@ -11,6 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -94,5 +98,89 @@ func TestTLSFilesAreRenewed(t *testing.T) {
 	}
 	if err := call(DialerConfig{TLSNow: files.Client}); err != nil {
 		t.Errorf("after a file was removed: %v", err)
+	}
+}
+
+// A server goes on calling another one over the same Dialer when the certificate that its
+// connection began with is one of a server's no longer: the authority was changed, as docs say.
+func TestConnectionsOutliveCertificates(t *testing.T) {
+	sign := func() *authority {
+		a := newAuthority(t)
+		a.sign(t, "server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
+		return a
+	}
+	first, next, here := sign(), sign(), newAuthority(t)
+	fill := func(name string, from ...*authority) {
+		t.Helper()
+		var all []byte
+		for _, a := range from {
+			text, err := os.ReadFile(a.path(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, text...)
+		}
+		if err := os.WriteFile(here.path(name), all, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"server.crt", "server.key", "ca.crt"} {
+		fill(name, first)
+	}
+	files, err := LoadTLSFiles(TLSConfig{Cert: here.path("server.crt"), Key: here.path("server.key"),
+		CA: here.path("ca.crt"), PeerCA: here.path("ca.crt")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := listening(t)
+	s := NewServer(ServerConfig{TLS: files.Server(true, "h2"),
+		Peers: &PeerPolicy{Certificate: files.IsPeer}})
+	clusterpb.RegisterCoreServer(s, &countingCore{})
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	defer func() { s.Stop(); <-done }()
+	d := NewDialer(DialerConfig{TLSNow: files.Client})
+	defer d.Close()
+	core := clusterpb.NewCoreClient(mustConn(t, d, l.Addr().String()))
+	call := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err := core.Heartbeat(ctx, &clusterpb.HeartbeatRequest{}, grpc.WaitForReady(true))
+		return err
+	}
+	step := func(what string, from ...*authority) {
+		t.Helper()
+		if what == "the authorities" {
+			fill("ca.crt", from...)
+		} else {
+			fill("server.crt", from...)
+			fill("server.key", from...)
+		}
+		if err := files.Reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := call(); err != nil {
+		t.Fatal(err)
+	}
+	until := files.Expires()
+	step("the authorities", first, next)
+	step("the certificate", next)
+	if got := files.Expires(); time.Until(until) <= 0 || time.Until(got) <= 0 {
+		t.Errorf("the certificates run out at %v and %v", until, got)
+	}
+	if err := call(); err != nil {
+		t.Errorf("with both authorities: %v", err)
+	}
+	step("the authorities", next)
+	if err := call(); status.Code(err) != codes.Unavailable {
+		t.Errorf("on the connection that began with the former certificate: %v", err)
+	}
+	if err := call(); err != nil {
+		t.Errorf("on the next connection: %v", err)
+	}
+	if n := counterValue(t, s.metrics.refused); n != 0 {
+		t.Errorf("%v strangers were counted", n)
 	}
 }

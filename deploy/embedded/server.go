@@ -93,6 +93,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 			return nil, err
 		}
 		serverTLS, clientTLS = s.tls.Server(true), s.tls.Client
+		showExpiry(config.Registry, s.tls)
 	}
 	if s.directory, err = openDirectory(config.FS, config.Dir, config.Random); err != nil {
 		return nil, err
@@ -199,7 +200,7 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 		Registry: prom.Registry(s.config.Registry)})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Take: s.services.take, Cluster: s.cluster.Load, Logger: s.config.Logger,
-		Registry: prom.Registry(s.config.Registry),
+		Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
 	})
 	s.rpc.ServeClients(s.clients)
 	clusterpb.RegisterCoreServer(s.rpc, &s.services.core)

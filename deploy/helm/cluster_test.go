@@ -3,10 +3,12 @@ package helm
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -135,13 +137,17 @@ func formCluster(t *testing.T, values string, nodes int) {
 	must(status...)
 }
 
-// free is an address that nothing listens on at the moment.
+// free is an address that nothing listens on at the moment. Its port is below those that systems
+// give to outgoing connections, any of which may be taken before the server begins.
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := strconv.Itoa(20_000 + rand.IntN(12_000))
+		if l, err := net.Listen("tcp", ":"+port); err == nil {
+			_ = l.Close()
+			return net.JoinHostPort("127.0.0.1", port)
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }

@@ -7,15 +7,14 @@ import (
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
-	"sigs.k8s.io/yaml"
 )
 
 // The linter of Helm has nothing to say, with any of the values, but that an icon is recommended.
 func TestLint(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
 		t.Run(name, func(t *testing.T) {
-			values := map[string]any{}
-			if err := yaml.Unmarshal([]byte(cases[name]), &values); err != nil {
+			values, err := release{values: cases[name]}.parse()
+			if err != nil {
 				t.Fatal(err)
 			}
 			linter := action.NewLint()

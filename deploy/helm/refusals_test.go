@@ -9,6 +9,8 @@ import (
 func TestRefusals(t *testing.T) {
 	tls := "tls: {enabled: true, secretName: s, clientCA: {secretName: c}}\n"
 	for _, c := range []struct{ name, values, refused string }{
+		{"no place of the image", `image: {repository: ""}`, "give image.repository"},
+		{"no version of the image", `image: {tag: ""}`, "give image.tag"},
 		{"two core servers", "core: {replicas: 2}", "/core/replicas"},
 		{"four core servers", "core: {replicas: 4}", "/core/replicas"},
 		{"no core server", "core: {replicas: 0}", "/core/replicas"},

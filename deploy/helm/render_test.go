@@ -168,6 +168,25 @@ type release struct {
 	change func(*chartv2.Chart)
 }
 
+// parse gives the values, with those that the chart has no default for, unless there are others.
+func (r release) parse() (map[string]any, error) {
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(r.values), &values); err != nil {
+		return nil, err
+	}
+	image, ok := values["image"].(map[string]any)
+	if !ok {
+		image = map[string]any{}
+		values["image"] = image
+	}
+	for key, value := range map[string]any{"repository": "registry.example/tidemark", "tag": "v0"} {
+		if _, given := image[key]; !given {
+			image[key] = value
+		}
+	}
+	return values, nil
+}
+
 // render gives the files that Helm makes of the chart.
 func render(r release) (map[string]string, error) {
 	chart, err := loader.LoadDir(folder)
@@ -177,8 +196,8 @@ func render(r release) (map[string]string, error) {
 	if r.change != nil {
 		r.change(chart)
 	}
-	values := map[string]any{}
-	if err := yaml.Unmarshal([]byte(r.values), &values); err != nil {
+	values, err := r.parse()
+	if err != nil {
 		return nil, err
 	}
 	if r.name == "" {

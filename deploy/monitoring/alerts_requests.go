@@ -41,6 +41,34 @@ var requestAlerts = []Alert{
 			1 GiB. Let them send less at once, or use more hosts.`,
 	},
 	{
+		Name: "TidemarkReadsSlow",
+		Expr: `
+			histogram_quantile(0.99, sum by (job, instance, server, le)
+			  (rate(tidemark_rpc_request_seconds_bucket{kind="read"}[10m]))) > 0.5
+			and on (job, instance, server) sum by (job, instance, server)
+			  (increase(tidemark_rpc_request_seconds_count{kind="read"}[10m])) > 100`,
+		For:      10 * time.Minute,
+		Severity: Warning,
+		Summary: "The slowest hundredth of reads on {{ $labels.instance }} takes " +
+			"{{ $value | humanizeDuration }}.",
+		Description: `As the server sees it, without the network. Reads wait for locks, for a disk,
+			for the processor, or are of very many rows.`,
+	},
+	{
+		Name: "TidemarkWritesSlow",
+		Expr: `
+			histogram_quantile(0.99, sum by (job, instance, server, le)
+			  (rate(tidemark_rpc_request_seconds_bucket{kind="write"}[10m]))) > 1
+			and on (job, instance, server) sum by (job, instance, server)
+			  (increase(tidemark_rpc_request_seconds_count{kind="write"}[10m])) > 100`,
+		For:      10 * time.Minute,
+		Severity: Warning,
+		Summary: "The slowest hundredth of writes on {{ $labels.instance }} takes " +
+			"{{ $value | humanizeDuration }}.",
+		Description: `As the server sees it, without the way to the client. Writes wait for the syncs
+			of a quorum, for locks, and for writes before them.`,
+	},
+	{
 		Name: "TidemarkLogSyncSlow",
 		Expr: `
 			histogram_quantile(0.99, sum by (job, instance, server, le)

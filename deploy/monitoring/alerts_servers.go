@@ -77,4 +77,26 @@ var serverAlerts = []Alert{
 			took over what it led. Look for a machine that is overloaded or swaps, processor limits of its
 			container, and virtual machines that are stopped or moved.`,
 	},
+	{
+		Name: "TidemarkCertificateExpires",
+		Expr: `
+			min by (job, instance, server)
+			  (tidemark_tls_certificate_expiry_timestamp_seconds) - time() < 14 * 86400`,
+		Severity: Warning,
+		Summary: "The certificate of {{ $labels.instance }} runs out in " +
+			"{{ $value | humanizeDuration }}.",
+		Description: `Renew it: when it has run out, neither clients nor servers connect to this
+			server any more. The server takes new files without a restart.`,
+	},
+	{
+		Name: "TidemarkCertificateNearlyExpired",
+		Expr: `
+			min by (job, instance, server)
+			  (tidemark_tls_certificate_expiry_timestamp_seconds) - time() < 2 * 86400`,
+		Severity: Critical,
+		Summary: "The certificate of {{ $labels.instance }} runs out in " +
+			"{{ $value | humanizeDuration }}.",
+		Description: `Renew it now. When it has run out, neither clients nor servers connect to this
+			server any more, and certificates that were made together run out together.`,
+	},
 }

@@ -43,6 +43,8 @@ var processMetrics = []Metric{
 	metric(Gauge, "process_open_fds"),
 	metric(Gauge, "process_max_fds"),
 	metric(Gauge, "process_start_time_seconds"),
+	{Name: "tidemark_tls_certificate_expiry_timestamp_seconds", Kind: Gauge,
+		Rare: "deploy/embedded"},
 	metric(Gauge, "go_goroutines"),
 	metric(Gauge, "go_memstats_heap_inuse_bytes"),
 }
@@ -138,9 +140,10 @@ var transactionMetrics = []Metric{
 	metric(Counter, "tidemark_txn_records_kept_total", "part"),
 }
 
-// Of rpc.
+// Of rpc, and of deploy/embedded for rpc.
 var rpcMetrics = []Metric{
 	metric(Counter, "tidemark_rpc_requests_total"),
+	metric(Histogram, "tidemark_rpc_request_seconds", "kind"),
 	metric(Counter, "tidemark_rpc_requests_without_memory_total"),
 	metric(Counter, "tidemark_rpc_strangers_refused_total"),
 	metric(Counter, "tidemark_rpc_connections_displaced_total"),

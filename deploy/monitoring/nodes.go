@@ -81,6 +81,19 @@ var nodes = Dashboard{
 					`(rate(tidemark_host_messages_refused_total[$__rate_interval]))`,
 					perServer + " refused"},
 			}},
+			{Title: "Requests", Description: "On the server, without the network. One in 64 is timed.",
+				Unit: "s", Queries: []Query{
+					{`histogram_quantile(0.5, sum by (instance, server, kind, le) ` +
+						`(rate(tidemark_rpc_request_seconds_bucket[$__rate_interval])))`,
+						perServer + " {{kind}} p50"},
+					{`histogram_quantile(0.99, sum by (instance, server, kind, le) ` +
+						`(rate(tidemark_rpc_request_seconds_bucket[$__rate_interval])))`,
+						perServer + " {{kind}} p99"},
+				}},
+			{Title: "Certificate", Description: "How long the server's certificate is good for.",
+				Unit: "s", Queries: []Query{{`min by (instance, server) ` +
+					`(tidemark_tls_certificate_expiry_timestamp_seconds) - time()`, perServer}},
+				Empty: "only servers with TLS have a certificate"},
 			{Title: "Hosts that pause", Description: "Processors are short, and hosts that use much of " +
 				"them are slowed down: seconds that their connections paused, in a second.", Unit: "short",
 				Queries: []Query{{`sum by (instance, server) ` +

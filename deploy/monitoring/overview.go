@@ -37,6 +37,12 @@ var overview = Dashboard{
 		{"Requests", []Panel{
 			rate("Requests", "reqps", "Requests of clients that reach each server.",
 				"tidemark_rpc_requests_total"),
+			slowest("Reads, p99", "On the server, without the network. One request in 64 is timed.",
+				"tidemark_rpc_request_seconds", `{kind="read"}`),
+			slowest("Writes, p99", "On the server, without the way to the client.",
+				"tidemark_rpc_request_seconds", `{kind="write"}`),
+			slowest("Steps of transactions, p99", "Waits for locks included.",
+				"tidemark_rpc_request_seconds", `{kind="transaction"}`),
 			rateBy("command", "Commands answered", "reqps", "All outcomes.",
 				"tidemark_replica_commands_total"),
 			rateBy("outcome", "Commands that were not done", "reqps", "not_leader and stale_epoch come "+

@@ -3,6 +3,13 @@ What the schema cannot say. Everything is checked here, before the first object 
 error names the value and not what comes of it.
 */ -}}
 {{- define "tidemark.validate" -}}
+{{- $image := .Values.image -}}
+{{- if not $image.repository -}}
+  {{- fail "give image.repository: the registry and name of the image that you have built and pushed, such as --set image.repository=registry.example/tidemark" -}}
+{{- end -}}
+{{- if not (or $image.tag $image.digest (ne .Chart.AppVersion "0.0.0")) -}}
+  {{- fail "give image.tag or image.digest: the chart is of no release, so it knows no version of the image" -}}
+{{- end -}}
 {{- $fullname := include "tidemark.fullname" . -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $fullname) -}}
   {{- fail (printf "the name %q has to begin with a letter and to consist of a-z, 0-9 and -: give fullnameOverride" $fullname) -}}
