@@ -64,8 +64,8 @@ func (s *Server) Replicas() []ReplicaState {
 			Intents: x.Intents(),
 		}
 		r.LeaseTerm, r.Leased = g.Lease()
-		for _, v := range g.Identity().Voters {
-			r.Peers = append(r.Peers, uint64(v))
+		for _, m := range g.Configuration().Members {
+			r.Peers = append(r.Peers, uint64(m.Replica))
 		}
 		all = append(all, r)
 	})

@@ -34,6 +34,7 @@ func (w *World) check(t testing.TB, workloads []driver.Workload, counters *cover
 	for i := range w.Cluster.Servers() {
 		w.checkHealthy(i)
 	}
+	w.checkMoves(ctx)
 	w.checkReplicas(ctx)
 	counters.checkGauges(w)
 	counters.checkLocks(w)
