@@ -112,7 +112,7 @@ func carryOut(t *rapid.T, o *serverpb.Operator, d *clusterpb.Partition, leader u
 				t.Fatalf("%s: %v", next.text, err)
 			}
 			if !to.Electable(keys.ReplicaID(leader)) {
-				continue // the replica refuses
+				t.Fatalf("%s: it leaves out the leader, which refuses", next.text)
 			}
 		}
 		d = proto.Clone(target).(*clusterpb.Partition)

@@ -20,7 +20,7 @@ type move struct {
 	Cancel time.Duration
 }
 
-var _ = register("move", 12, 0, func(d *Dice) move {
+var _ = register("move", 18, 0, func(d *Dice) move {
 	m := move{Partition: d.IntN(100), Out: d.IntN(100), Times: d.Of(1, 1, 2, 4, 8),
 		Every: d.Between(200*time.Millisecond, 10*time.Second)}
 	if d.Of(0, 0, 0, 1) == 1 {

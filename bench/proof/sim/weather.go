@@ -11,7 +11,7 @@ import (
 var settles = map[string]calm.Kind{
 	"between": calm.Links, "clients-away": calm.Links, "cut": calm.Links, "isolation": calm.Links,
 	"leader-apart": calm.Links,
-	"messages":     calm.Links, "parting": calm.Links, "reset": calm.Links, "slow-disk": calm.Links,
+	"messages":     calm.Links, "move": calm.Links, "parting": calm.Links, "reset": calm.Links, "slow-disk": calm.Links,
 	"slow-link": calm.Links,
 	"transfer":  calm.Links,
 
