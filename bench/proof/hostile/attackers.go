@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -34,6 +36,8 @@ type attack struct {
 	Longest  time.Duration
 	Duration time.Duration
 	Only     string
+	// Sink: not the servers are abused, but listeners of the attackers' own.
+	Sink bool
 	// Cert, Key and CA are files; empty without TLS.
 	Cert, Key, CA string
 }
@@ -92,6 +96,11 @@ func runAttackers(ctx context.Context, dir string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.Duration)
 	defer cancel()
+	if a.Sink {
+		if err := a.useSink(ctx); err != nil {
+			return err
+		}
+	}
 	r := report{Report: abuse.Run(ctx, abuse.Config{Target: a.Target, Seed: a.Seed,
 		Parallel: a.Parallel, Longest: a.Longest, Only: only.MatchString})}
 	if r.Found != nil {
@@ -102,6 +111,33 @@ func runAttackers(ctx context.Context, dir string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, reportFile), b, 0o600)
+}
+
+// useSink has listeners abused that read everything and answer nothing.
+func (a *attack) useSink(ctx context.Context) error {
+	for _, addresses := range [][]string{a.Target.Addresses, a.Target.HTTP} {
+		for i := range addresses {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			context.AfterFunc(ctx, func() { _ = l.Close() })
+			addresses[i] = l.Addr().String()
+			go func() {
+				for {
+					conn, err := l.Accept()
+					if err != nil {
+						return
+					}
+					go func() {
+						_, _ = io.Copy(io.Discard, conn)
+						_ = conn.Close()
+					}()
+				}
+			}()
+		}
+	}
+	return nil
 }
 
 // reportOf waits until the attackers have ended, and gives what they have done.

@@ -34,7 +34,7 @@ type options struct {
 	memory          int64
 	every, longest  time.Duration
 	keepDir, listed bool
-	attack          bool
+	attack, sink    bool
 }
 
 func main() {
@@ -74,6 +74,9 @@ func parse(args []string) (o options, err error) {
 		"time from one request of an honest client to the next")
 	f.StringVar(&o.only, "only", "", "only acts whose names match this regular `expression`")
 	f.BoolVar(&o.listed, "list", false, "list the acts, and do nothing")
+	f.BoolVar(&o.sink, "sink", false,
+		"abuse listeners of the attackers' own instead of the servers: what the attackers' use of the "+
+			"machine alone does to honest clients")
 	f.BoolVar(&o.attack, "attack", false, "be the attackers of the run in the directory")
 	f.Int64Var(&o.memory, "memory", 2<<30, "bytes of memory that a server may have resident")
 	f.DurationVar(&o.every, "every", 10*time.Second, "how often a line is printed")
@@ -173,7 +176,7 @@ func run(ctx context.Context, o options) error {
 	watch(o.calm, "calm ", &calm)
 	a := attack{Target: abuse.Target{Addresses: c.addresses, HTTP: c.http, Cluster: status.Cluster,
 		Keyspace: "honest"}, Seed: o.seed, Parallel: o.parallel, Longest: o.longest,
-		Duration: o.duration, Only: o.only}
+		Duration: o.duration, Only: o.only, Sink: o.sink}
 	if o.secure {
 		a.Cert, a.Key, a.CA = files.client.Cert, files.client.Key, files.serverCA.Cert
 	}
