@@ -47,6 +47,16 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 	}
 	switch {
 	case joint(d):
+		if at := replicaAt(d, leader); at != nil && (at.Role == clusterpb.ReplicaRole_OUTGOING ||
+			at.Role == clusterpb.ReplicaRole_DEMOTED) {
+			to := successor(d, at, alive)
+			if to == nil {
+				return nextStep{text: "waits for a node that can take over the lead"}
+			}
+			s := step("hands the lead to node %d", to.Node)
+			s.order.TransferTo, s.order.Target = to.Replica, d
+			return s
+		}
 		leave(next)
 		if o.Lead {
 			next.WantedLeader = o.AddReplica
@@ -100,6 +110,16 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 func replicaOf(d *clusterpb.Partition, id uint64) *clusterpb.Replica {
 	for _, r := range d.GetReplicas() {
 		if id != 0 && r.Replica == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// replicaAt is the replica on a node; nil if there is none.
+func replicaAt(d *clusterpb.Partition, node keys.NodeID) *clusterpb.Replica {
+	for _, r := range d.GetReplicas() {
+		if node != 0 && keys.NodeID(r.Node) == node {
 			return r
 		}
 	}

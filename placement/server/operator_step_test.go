@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -106,7 +106,7 @@ func carryOut(t *rapid.T, o *serverpb.Operator, d *clusterpb.Partition, leader u
 		if target.Membership != d.Membership+1 {
 			continue // the node leaves it alone
 		}
-		from, to := replica.ConfigurationOf(d), replica.ConfigurationOf(target)
+		from, to := group.ConfigurationOf(d), group.ConfigurationOf(target)
 		if !from.Equal(&to) {
 			if err := from.CanBecome(&to); err != nil {
 				t.Fatalf("%s: %v", next.text, err)
@@ -131,7 +131,7 @@ func carryOut(t *rapid.T, o *serverpb.Operator, d *clusterpb.Partition, leader u
 func electable(d *clusterpb.Partition, n int) uint64 {
 	var can []uint64
 	for _, r := range d.Replicas {
-		if r.Role == clusterpb.ReplicaRole_VOTER || r.Role == clusterpb.ReplicaRole_INCOMING {
+		if r.Role != clusterpb.ReplicaRole_LEARNER {
 			can = append(can, r.Replica)
 		}
 	}

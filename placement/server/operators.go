@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -154,6 +155,9 @@ func (s *Server) move(v *store.View, r *clusterpb.MoveReplicaRequest) (*serverpb
 	case ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE:
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"the keyspace of partition %d is being created or dropped", r.Partition)
+	case len(d.Replicas) == 1:
+		return nil, status.Errorf(codes.FailedPrecondition, "partition %d has one replica, and those of "+
+			"keyspaces with one replica cannot be moved yet: dump and load its keyspace", r.Partition)
 	case operators[keys.PartitionID(r.Partition)] != nil:
 		return nil, status.Errorf(codes.FailedPrecondition, "operator %d changes partition %d "+
 			"already; wait for it, or cancel it", operators[keys.PartitionID(r.Partition)].Id, r.Partition)
@@ -309,7 +313,7 @@ func (s *Server) followReports(ctx context.Context) error {
 			continue
 		}
 		if err := plausible(d, p); err != nil {
-			s.soft.inTable(d)
+			s.soft.refuse(d)
 			s.config.Logger.Error("the leader of a partition reports a descriptor that cannot be",
 				"partition", id, "error", err)
 			continue
@@ -346,11 +350,41 @@ func plausible(next, now *clusterpb.Partition) error {
 	if !keys.PartitionSpan(next).Equal(keys.PartitionSpan(now)) || next.Keyspace != now.Keyspace {
 		return fmt.Errorf("its span is %s, and was %s", keys.PartitionSpan(next), keys.PartitionSpan(now))
 	}
-	if len(next.Replicas) == 0 {
-		return fmt.Errorf("it has no replicas")
+	members := group.ConfigurationOf(next)
+	if err := members.Validate(); err != nil {
+		return err
+	}
+	first := nextReplica(now)
+	kept := 0
+	for _, r := range next.Replicas {
+		switch before := replicaOf(now, r.Replica); {
+		case before != nil && before.Node == r.Node:
+			kept++
+		case before != nil:
+			return fmt.Errorf("replica %d is on node %d, and was on node %d", r.Replica, r.Node, before.Node)
+		case r.Replica < first:
+			return fmt.Errorf("replica %d comes, and was removed before", r.Replica)
+		}
+	}
+	switch {
+	case kept == 0:
+		return fmt.Errorf("none of its replicas is left")
+	case len(next.Replicas) > maxReplicas:
+		return fmt.Errorf("it has %d replicas, at most %d", len(next.Replicas), maxReplicas)
+	case nextReplica(next) < first || nextReplica(next) > first+maxSteps:
+		return fmt.Errorf("its next replica has the number %d, and had %d", nextReplica(next), first)
+	case next.Membership > now.Membership+maxSteps:
+		return fmt.Errorf("its membership is %d, and was %d", next.Membership, now.Membership)
 	}
 	return nil
 }
+
+const (
+	// maxReplicas bounds the replicas of a partition, those that come and go included; maxSteps how many
+	// changes of it the table may have missed.
+	maxReplicas = 16
+	maxSteps    = 1 << 20
+)
 
 // operate looks after the operators: those that are done go.
 func (s *Server) operate(ctx context.Context) error {
@@ -374,7 +408,12 @@ func (s *Server) operate(ctx context.Context) error {
 			}
 			text = next.text
 		}
-		ok, err := s.commit(ctx, nil, store.Delete(operatorKey(id)))
+		revision, err := load(v, operatorKey(id), &serverpb.Operator{})
+		if err != nil {
+			return err
+		}
+		ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(operatorKey(id), revision)},
+			store.Delete(operatorKey(id)))
 		if err != nil {
 			return err
 		}

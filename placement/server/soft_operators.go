@@ -71,6 +71,15 @@ func (s *soft) inTable(d *clusterpb.Partition) {
 	}
 }
 
+// refuse forgets a descriptor that cannot be.
+func (s *soft) refuse(d *clusterpb.Partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.described[keys.PartitionID(d.Id)] == d {
+		delete(s.mu.described, keys.PartitionID(d.Id))
+	}
+}
+
 // progress is the node that leads a partition, and what its order waits for, in words.
 func (s *soft) progress(id keys.PartitionID) (leader keys.NodeID, waitsFor string) {
 	s.mu.Lock()

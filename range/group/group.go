@@ -70,7 +70,10 @@ type Group struct {
 	successorAfter, now int64
 	successor           keys.ReplicaID
 	// stored is what the storage has, or has been given to store.
-	stored struct{ term, vote uint64 }
+	stored struct{ term, vote, commit uint64 }
+	// lastChange is the last entry that changes the configuration which the storage was given; after a
+	// start the end of the log, for it may be one.
+	lastChange uint64
 	// appended is the last entry that the storage was given; it may not have it yet.
 	appended uint64
 	// reads is how many read requests Raft has not answered, on a leader.
@@ -151,7 +154,8 @@ func New(c Config) (_ *Group, err error) {
 	g.configuration.Store(&c.Configuration)
 	g.plausible.logEnds(last)
 	g.term = hard.GetTerm()
-	g.stored.term, g.stored.vote = hard.GetTerm(), hard.GetVote()
+	g.stored.term, g.stored.vote, g.stored.commit = hard.GetTerm(), hard.GetVote(), hard.GetCommit()
+	g.lastChange = last
 	g.lease.init(c.Configuration, c.Self, c.LeaseDuration)
 	return g, nil
 }

@@ -1,8 +1,6 @@
 package group
 
 import (
-	"slices"
-
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -164,22 +162,28 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 // disk, and no request waits for it.
 func (g *Group) commitAlone(m *raftpb.Message) bool {
 	if len(m.Entries) == 0 && len(m.Responses) == 0 && m.Snapshot == nil &&
-		m.GetTerm() == g.stored.term && m.GetVote() == g.stored.vote {
+		m.GetTerm() == g.stored.term && m.GetVote() == g.stored.vote &&
+		(g.stored.commit >= g.lastChange || m.GetCommit() < g.lastChange) {
 		return true
 	}
 	if m.Term != nil {
-		g.stored.term, g.stored.vote = m.GetTerm(), m.GetVote()
+		g.stored.term, g.stored.vote, g.stored.commit = m.GetTerm(), m.GetVote(), m.GetCommit()
 	}
 	return false
 }
 
-// commitWithChange has the commit index stored with an entry that changes the configuration. Without
-// it a replica whose state has rolled back could hold the end of a joint configuration without
-// knowing that its beginning is committed, and be elected by the voters from before.
+// commitWithChange has the commit index stored with an entry that changes the configuration, and with
+// those behind it until it is known to be committed. Without the former a replica whose state has
+// rolled back could hold the end of a joint configuration without knowing that its beginning is
+// committed, and be elected by the voters from before. Without the latter replicas whose states have
+// rolled back could not know that the change was committed, and look for voters that are gone.
 func (g *Group) commitWithChange(m *raftpb.Message) {
-	if m.Term != nil || !slices.ContainsFunc(m.Entries, func(e *raftpb.Entry) bool {
-		return e.GetType() == raftpb.EntryConfChangeV2
-	}) {
+	for _, e := range m.Entries {
+		if e.GetType() == raftpb.EntryConfChangeV2 {
+			g.lastChange = e.GetIndex()
+		}
+	}
+	if m.Term != nil || g.stored.commit >= g.lastChange {
 		return
 	}
 	hard := g.node.BasicStatus().HardState

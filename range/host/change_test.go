@@ -33,6 +33,8 @@ type movedMachine struct {
 	mu             sync.Mutex
 	state, durable movedState
 	leadership     group.Leadership
+	// gate, if not nil, holds Apply up until it is closed.
+	gate chan struct{}
 }
 
 func (m *movedMachine) read() movedState {
@@ -50,6 +52,12 @@ func (m *movedMachine) Configuration() group.Configuration { return m.read().Con
 const changePrefix = "change "
 
 func (m *movedMachine) Apply(entries []group.Entry) error {
+	m.mu.Lock()
+	gate := m.gate
+	m.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range entries {
@@ -488,6 +496,9 @@ func (m *moving) filled(id keys.ReplicaID, applied uint64) bool {
 // wake wakes the group, as requests do.
 func (m *moving) wake() {
 	for _, n := range m.hosts {
+		if n.host == nil {
+			continue
+		}
 		if g := n.host.Group(moved); g != nil {
 			g.Wake()
 		}

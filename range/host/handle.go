@@ -62,6 +62,9 @@ type Group struct {
 		// installations are the snapshots that Raft accepted and that are not installed yet, oldest
 		// first. All appends since then wait with them.
 		installations []*installation
+		// installed is the index of the last snapshot that Raft accepted: it brought what changed up to
+		// there.
+		installed uint64
 		// kept is what the log keeps for followers that were sent a snapshot.
 		kept    map[keys.ReplicaID]keptFor
 		readSeq uint64

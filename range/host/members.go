@@ -123,6 +123,9 @@ func (g *Group) count(counted bool) {
 // takeChanges tells Raft of the changes that were applied. It runs on the shard worker.
 func (g *Group) takeChanges(changes []changed) error {
 	for _, c := range changes {
+		if c.entry.GetIndex() <= g.steps.installed {
+			continue // the snapshot has it, and perhaps later ones; this one was still being applied
+		}
 		if err := g.core.Changed(c.entry, c.now); err != nil {
 			return err
 		}

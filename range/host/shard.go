@@ -194,8 +194,9 @@ func (s *shard) process(g *Group, tick bool) {
 		g.restarted = withheld
 	}
 	// To leave a lead to others makes sense only where there is another one.
-	g.core.SetLeaderAverse((s.host.averse.Load() ||
-		s.host.leaving.Load()) && s.host.peers.willing(g.Configuration()))
+	members := g.Configuration()
+	g.core.SetLeaderAverse((s.host.averse.Load() || s.host.leaving.Load() ||
+		members.Joint() && !members.Electable(g.self)) && s.host.peers.willing(members))
 	if err := g.takeChanges(changes); err != nil {
 		g.fail(err)
 		return

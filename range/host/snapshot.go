@@ -257,6 +257,7 @@ func (g *Group) install(a *raftlog.Append) bool {
 	}
 	if c, ok := snapshotConfiguration(staged); ok {
 		g.core.Installed(c)
+		g.steps.installed = a.Snapshot.Index
 		g.reconfigured()
 	}
 	in := &installation{staged: staged, append: a}

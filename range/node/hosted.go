@@ -47,6 +47,7 @@ type hosted struct {
 	// what it knows of commits.
 	moved       atomic.Bool
 	order       atomic.Pointer[order]
+	ordered     atomic.Bool // a goroutine carries one out
 	settleUntil time.Time
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // openProgress is how often a long opening says how far it is.
@@ -142,4 +143,20 @@ func (n *Node) brokenBy(id keys.PartitionID) error {
 	x, _ := n.broken.Load(id)
 	b, _ := x.(brokenReplica)
 	return b.why
+}
+
+// brokenBefore is a replica that does not open, if a later descriptor names it out; self is the one
+// of the descriptor that is here, nil if there is none.
+func (n *Node) brokenBefore(p *clusterpb.Partition, self *clusterpb.Replica) *brokenReplica {
+	x, found := n.broken.Load(keys.PartitionID(p.GetId()))
+	if !found {
+		return nil
+	}
+	b := x.(brokenReplica)
+	created := &clusterpb.Partition{}
+	if self != nil && keys.ReplicaID(self.Replica) == b.identity.Replica ||
+		created.UnmarshalVT(b.identity.Descriptor) != nil || !olderEpoch(created, p) {
+		return nil
+	}
+	return &b
 }

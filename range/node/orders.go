@@ -8,9 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -40,7 +41,6 @@ const (
 type order struct {
 	*clusterpb.Order
 	waits atomic.Pointer[string]
-	busy  atomic.Bool
 }
 
 // waitsFor says what it waits for, in words.
@@ -74,11 +74,11 @@ func (s *orders) take(orders []*clusterpb.Order) {
 	s.mu.Lock()
 	for _, o := range orders {
 		h := s.node.replicas.get(keys.PartitionID(o.GetTarget().GetId()))
-		if h == nil || len(s.mu.due) >= maxOrders {
+		if h == nil {
 			continue
 		}
-		if old := s.mu.due[h]; old != nil && old.Operator == o.Operator &&
-			old.GetTarget().GetMembership() == o.GetTarget().GetMembership() {
+		old := s.mu.due[h]
+		if old == nil && len(s.mu.due) >= maxOrders || old != nil && proto.Equal(old.Order, o) {
 			continue
 		}
 		s.mu.due[h] = &order{Order: o}
@@ -129,7 +129,7 @@ func (s *orders) idle() map[*hosted]*order {
 	defer s.mu.Unlock()
 	idle := make(map[*hosted]*order)
 	for h, o := range s.mu.due {
-		if o.busy.CompareAndSwap(false, true) {
+		if h.ordered.CompareAndSwap(false, true) {
 			idle[h] = o
 		}
 	}
@@ -148,7 +148,7 @@ func (s *orders) done(h *hosted, o *order) {
 
 // carryOut carries an order out, or finds that it has to wait.
 func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
-	defer o.busy.Store(false)
+	defer h.ordered.Store(false)
 	now := h.replica.Descriptor()
 	expected := o.GetTarget().GetMembership()
 	if o.GetTransferTo() == 0 {
@@ -161,6 +161,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 		return
 	}
 	h.order.Store(o)
+	h.group.Wake() // so that who answers is known
 	reason := s.node.obstacle(ctx, h, o)
 	if reason == "" {
 		if o.GetTransferTo() != 0 {
@@ -171,6 +172,10 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 		}
 		changing, cancel := context.WithTimeout(ctx, orderTimeout)
 		err := h.replica.ChangeDescriptor(changing, o.Target)
+		if err == nil {
+			// Without it the change is not reported.
+			err = h.replica.Fence(changing)
+		}
 		cancel()
 		if err == nil {
 			s.node.metrics.ordersDone.Inc()
@@ -197,13 +202,15 @@ func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
 		return "the leader does not answer"
 	}
 	if to := keys.ReplicaID(o.GetTransferTo()); to != 0 {
-		if p, known := followers[to]; !known || !p.Active || p.Snapshot || p.Match < h.group.Applied() {
+		if p, known := followers[to]; !known || !p.Active || n.host.PeerDown(h.group.HostOf(to)) || p.Snapshot || p.Match < h.group.Applied() {
 			return fmt.Sprintf("replica %s, which is to lead, does not have everything yet", to)
 		}
 		return ""
 	}
-	from, to := h.replica.Configuration(), replica.ConfigurationOf(o.GetTarget())
-	active := func(id keys.ReplicaID) bool { return id == h.self || followers[id].Active }
+	from, to := h.replica.Configuration(), group.ConfigurationOf(o.GetTarget())
+	active := func(id keys.ReplicaID) bool {
+		return id == h.self || followers[id].Active && !n.host.PeerDown(h.group.HostOf(id))
+	}
 	if !from.Quorum(active) {
 		return "a majority of its voters does not answer"
 	}
@@ -215,7 +222,7 @@ func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
 		}
 		p := followers[m.Replica]
 		switch {
-		case !p.Active:
+		case !active(m.Replica):
 			waits = append(waits, fmt.Sprintf("node %d does not answer", m.Host))
 		case p.Snapshot:
 			waits = append(waits, fmt.Sprintf("node %d receives a snapshot", m.Host))

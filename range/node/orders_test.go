@@ -133,3 +133,52 @@ func (c *cluster) add(id uint64) {
 		Address: fmt.Sprintf("node-%d:1", id), Alive: true}}})
 	c.nodes[id].start()
 }
+
+// TestALaterOrderTakesTheEarliersPlace: one that waits for a node that never comes gives way to the
+// one that takes the learner out again.
+func TestALaterOrderTakesTheEarliersPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.core.follow = true
+		p := c.createHash(7, 1)[0]
+		c.mustPut(p, "a", "b")
+		leader, _ := c.believedLeader(p.Id)
+		out := p.Replicas[2].Node
+		if out == leader {
+			out = p.Replicas[1].Node
+		}
+		m := &mover{from: out, to: 4, newcomer: 4} // node 4 never comes
+		cancelled := false
+		c.core.mu.Lock()
+		c.core.orders = func(d *clusterpb.Partition) *clusterpb.Order {
+			if d.GetId() != p.Id {
+				return nil
+			}
+			if !cancelled {
+				return m.order(d)
+			}
+			next := proto.Clone(d).(*clusterpb.Partition)
+			next.Membership++
+			next.Replicas = next.Replicas[:3]
+			if len(d.Replicas) == 3 {
+				return nil
+			}
+			return &clusterpb.Order{Operator: 1, Target: next}
+		}
+		c.core.mu.Unlock()
+		replicas := func() int {
+			c.core.mu.Lock()
+			defer c.core.mu.Unlock()
+			return len(c.core.table.Partition(keys.PartitionID(p.Id)).Replicas)
+		}
+		c.await("the learner", time.Minute, func() bool { return replicas() == 4 })
+		time.Sleep(10 * time.Second)
+		c.core.mu.Lock()
+		cancelled = true
+		c.core.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		if n := replicas(); n != 3 {
+			t.Errorf("two minutes after the cancellation there are %d replicas", n)
+		}
+	})
+}

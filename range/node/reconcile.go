@@ -202,7 +202,10 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 		h := held[id]
 		switch {
 		case h == nil && p != nil:
-			if self := n.replicaHere(p); self != nil &&
+			self := n.replicaHere(p)
+			if b := n.brokenBefore(p, self); b != nil && t.Complete {
+				broken = append(broken, *b)
+			} else if self != nil &&
 				r.refused[id] != keys.ReplicaID(self.Replica) && n.brokenBy(id) == nil {
 				create = append(create, p)
 			}
@@ -371,7 +374,7 @@ func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
 	// INVARIANT: only the replicas with which a partition is founded know their voters from the table.
 	// Another one that did, and had nothing, would vote.
 	for _, x := range p.Replicas {
-		if p.Membership == replica.FoundingMembership {
+		if p.Membership == group.FoundingMembership {
 			id.Voters = append(id.Voters, keys.ReplicaID(x.Replica))
 		}
 	}

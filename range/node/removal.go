@@ -198,7 +198,8 @@ func (n *Node) removeBroken(ctx context.Context, gone []brokenReplica) error {
 		n.broken.Delete(id.Group)
 		n.metrics.broken.Dec()
 		n.log.Info("a replica that did not open was removed: its partition is in no keyspace any "+
-			"more", "partition", id.Group, "replica", id.Replica)
+			"more, or has moved", "partition", id.Group, "replica", id.Replica)
+		n.reconciler.retry(id.Group) // another replica of it may be listed here
 	}
 	n.metrics.removed.Add(float64(len(ids)))
 	return nil

@@ -3,7 +3,7 @@ package node
 import (
 	"sync"
 
-	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -101,7 +101,8 @@ func (h *hosted) report(told bool) *clusterpb.PartitionReport {
 	d := h.replica.Descriptor()
 	r := &clusterpb.PartitionReport{Partition: uint64(h.id), Generation: d.GetGeneration(),
 		Membership: d.GetMembership()}
-	if d.GetMembership() > replica.FoundingMembership || d.GetGeneration() > 1 {
+	if (d.GetMembership() > group.FoundingMembership || d.GetGeneration() > 1) &&
+		h.replica.Settled() {
 		r.Described = d
 	}
 	_, r.Term = h.group.Leader()

@@ -113,6 +113,7 @@ func (r *Replica) apply(entries []group.Entry) error {
 	r.observe(applied.highest)
 	if changes.descriptor != nil {
 		r.descriptor.Store(changes.descriptor)
+		r.descriptorAt.Store(applied.index)
 	}
 	r.complete(applied, own, &changes)
 	return nil

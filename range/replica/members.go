@@ -1,13 +1,13 @@
 package replica
 
 import (
+	"context"
 	"fmt"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/group"
-	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -15,43 +15,28 @@ import (
 // applied index, changes by entries of the log, and travels with snapshots. Its group's
 // configuration is made of it, so the two cannot differ.
 
-var roles = map[clusterpb.ReplicaRole]group.Role{
-	clusterpb.ReplicaRole_VOTER:    group.Voter,
-	clusterpb.ReplicaRole_LEARNER:  group.Learner,
-	clusterpb.ReplicaRole_INCOMING: group.Incoming,
-	clusterpb.ReplicaRole_OUTGOING: group.Outgoing,
-	clusterpb.ReplicaRole_DEMOTED:  group.Demoted,
-}
-
-// ConfigurationOf is the configuration that a descriptor says; empty for the descriptor of a
-// replica that is to be filled.
-func ConfigurationOf(d *clusterpb.Partition) group.Configuration {
-	c := group.Configuration{Changed: d.GetMembership() > FoundingMembership}
-	for _, r := range d.GetReplicas() {
-		c.Members = append(c.Members, group.Member{Replica: keys.ReplicaID(r.Replica), Host: r.Node,
-			Role: roles[r.Role]})
-	}
-	slices.SortFunc(c.Members, func(a, b group.Member) int {
-		if a.Replica < b.Replica {
-			return -1
-		}
-		return 1
-	})
-	return c
-}
-
-// FoundingMembership is the membership version with which partitions are founded. Their replicas
-// are voters from the beginning; those that come later are learners first.
-const FoundingMembership = 1
-
 // Configuration implements group.Configured.
-func (r *Replica) Configuration() group.Configuration { return ConfigurationOf(r.Descriptor()) }
+func (r *Replica) Configuration() group.Configuration { return group.ConfigurationOf(r.Descriptor()) }
 
 // Configuration implements group.Configured: it is of the same engine snapshot as the data.
-func (s *snapshot) Configuration() group.Configuration { return ConfigurationOf(s.descriptor) }
+func (s *snapshot) Configuration() group.Configuration { return group.ConfigurationOf(s.descriptor) }
 
 // Configuration implements group.Configured.
-func (s *staged) Configuration() group.Configuration { return ConfigurationOf(s.descriptor) }
+func (s *staged) Configuration() group.Configuration { return group.ConfigurationOf(s.descriptor) }
+
+// Settled says whether a majority knows the present descriptor to be committed, on disk: an entry
+// behind the one that brought it is applied, and was stored together with that knowledge. Only then
+// may a replica that it names out be destroyed: until then others may look for its vote.
+func (r *Replica) Settled() bool {
+	index, _ := r.Applied()
+	return index > r.descriptorAt.Load()
+}
+
+// Fence appends an entry that changes nothing, and waits until it is applied here.
+func (r *Replica) Fence(ctx context.Context) error {
+	return r.command(ctx, proposal.KindWrite,
+		func(*evaluation, *proposal.Entry) (bool, error) { return true, nil })
+}
 
 // empty is a descriptor as a replica has it that is to be filled: it belongs to the partition, and
 // knows of no replicas, itself included. It votes for nobody, and a snapshot replaces it.
@@ -64,7 +49,7 @@ func empty(d *clusterpb.Partition) *clusterpb.Partition {
 // changeOf is the configuration that a descriptor leads to from another one; nil if it stays what it
 // is.
 func changeOf(now, next *clusterpb.Partition) (*group.Configuration, error) {
-	from, to := ConfigurationOf(now), ConfigurationOf(next)
+	from, to := group.ConfigurationOf(now), group.ConfigurationOf(next)
 	if from.Equal(&to) {
 		return nil, nil
 	}

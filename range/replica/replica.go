@@ -31,6 +31,8 @@ type Replica struct {
 
 	// What descriptor points to is never changed.
 	descriptor atomic.Pointer[clusterpb.Partition]
+	// descriptorAt is the index of the entry that has brought it, or a later one.
+	descriptorAt atomic.Uint64
 	// threshold is the garbage collection threshold: nothing below it can be read. Never nil.
 	threshold atomic.Pointer[hlc.Timestamp]
 	// gcWindow is a time.Duration; negative means that nothing is collected.
@@ -137,6 +139,7 @@ func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition)
 	threshold := applied.threshold
 	r.threshold.Store(&threshold)
 	r.descriptor.Store(descriptor)
+	r.descriptorAt.Store(applied.index)
 	r.observe(applied.highest)
 	r.mu.Lock()
 	r.mu.applied = applied

@@ -3,6 +3,7 @@ package replica
 import (
 	"strings"
 
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -48,7 +49,7 @@ func (r *Replica) room(descriptor *clusterpb.Partition) room {
 			takes[id] = true
 		}
 	}
-	members := ConfigurationOf(descriptor)
+	members := group.ConfigurationOf(descriptor)
 	quorum := members.Quorum(func(id keys.ReplicaID) bool { return takes[id] })
 	switch {
 	case quorum && here, here && full == 0:
