@@ -162,12 +162,14 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 // disk, and no request waits for it.
 func (g *Group) commitAlone(m *raftpb.Message) bool {
 	if len(m.Entries) == 0 && len(m.Responses) == 0 && m.Snapshot == nil &&
-		m.GetTerm() == g.stored.term && m.GetVote() == g.stored.vote &&
-		(g.stored.commit >= g.lastChange || m.GetCommit() < g.lastChange) {
+		m.GetTerm() == g.stored.term && m.GetVote() == g.stored.vote {
 		return true
 	}
 	if m.Term != nil {
-		g.stored.term, g.stored.vote, g.stored.commit = m.GetTerm(), m.GetVote(), m.GetCommit()
+		if len(m.Entries) > 0 || m.GetTerm() != g.stored.term || m.GetVote() != g.stored.vote {
+			g.stored.commit = m.GetCommit() // otherwise the log does not write it
+		}
+		g.stored.term, g.stored.vote = m.GetTerm(), m.GetVote()
 	}
 	return false
 }
