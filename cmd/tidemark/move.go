@@ -48,10 +48,18 @@ interrupt it at any time, and see "tidemark operators". --cancel takes back what
 				if err := client.MoveReplica(ctx, partition, from, to); err != nil {
 					return err
 				}
-				if background {
-					return nil
+				outcome := "under way"
+				if !background {
+					if err := a.awaitOperator(ctx, client, partition, to); err != nil {
+						return err
+					}
+					outcome = "moved"
 				}
-				return a.awaitOperator(ctx, client, partition, to)
+				list := a.list(output.Column{Name: "partition", Number: true},
+					output.Column{Name: "from", Number: true}, output.Column{Name: "to", Number: true},
+					output.Column{Name: "outcome"})
+				list.Row(partition, from, to, outcome)
+				return list.Flush()
 			})
 		}),
 	}
@@ -59,7 +67,7 @@ interrupt it at any time, and see "tidemark operators". --cancel takes back what
 	cmd.Flags().Uint64Var(&to, "to", 0, "the node that gets one")
 	cmd.Flags().BoolVar(&background, "background", false, "do not wait until it is done")
 	cmd.Flags().BoolVar(&cancel, "cancel", false, "take back what is under way in the partition")
-	return a.client(cmd)
+	return a.client(a.printing(cmd))
 }
 
 // awaitOperator shows on standard error how a partition's operator goes on, and whether a node has
@@ -102,7 +110,6 @@ func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, n
 		}
 		for _, r := range p.Replicas {
 			if r.Node == node && !r.Learner {
-				a.say("partition %d: node %d has its replica", partition, node)
 				return nil
 			}
 		}
