@@ -10,7 +10,7 @@ import (
 )
 
 // Hosts pay for what they have a server do by about how much processor time it takes: not by what
-// was measured, which is longer when processors are short, and so would slow down everybody. A host
+// was measured, which is longer when processors are short, and so would slow down all hosts. A host
 // that has to pause gets later what was read, and the kernel makes it wait in its turn.
 const (
 	// costOfConnection is what it takes to begin one, with TLS; costOfByte to receive and decode one,

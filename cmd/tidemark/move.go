@@ -33,8 +33,8 @@ interrupt it at any time, and see "tidemark operators". --cancel takes back what
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			partition, err := strconv.ParseUint(args[0], 10, 64)
 			if err != nil {
-				return exit.Usagef("%q is no partition: give the number that \"tidemark partitions\" shows",
-					args[0])
+				return exit.Usagef("%q is no partition: give the number that \"tidemark partitions\" "+
+					"shows", args[0])
 			}
 			if cancel {
 				return a.withClient(ctx, func(client *kv.Client) error {

@@ -25,8 +25,8 @@ import (
 //	/readyz       200 when it serves, 503 with the reason otherwise
 //	/debug/pprof  profiles, for administrators
 //
-// pace, if not nil, slows hosts down that ask too much. more adds debug pages that belong to one server only; nil for nothing. They are for
-// administrators, too.
+// pace, if not nil, slows hosts down that ask too much. more adds debug pages that belong to one
+// server only; nil for nothing. They are for administrators, too.
 func serveHTTP(metrics prometheus.Gatherer, ready func() (bool, string), more func(*http.ServeMux),
 	who administrators, pace *quota.Pace) *http.Server {
 	mux := http.NewServeMux()

@@ -60,7 +60,7 @@ func (t *leaseTracker) init(members Configuration, self keys.ReplicaID, duration
 	t.set(members, self)
 }
 
-// set sets who the replicas are, and keeps what those that stay have answered: a replica keeps its
+// set sets which the replicas are, and keeps what those that stay have answered: a replica keeps its
 // promise whatever its role.
 func (t *leaseTracker) set(members Configuration, self keys.ReplicaID) {
 	old := t.acks
@@ -78,7 +78,7 @@ func (t *leaseTracker) set(members Configuration, self keys.ReplicaID) {
 	t.alone = members.Quorum(func(id keys.ReplicaID) bool { return id == self })
 }
 
-// reconfigure changes who has to have answered. The lease is at once what the answers are worth by
+// reconfigure changes which replicas have to have answered. The lease is at once what the answers are worth by
 // the new rule, which may be less than before: an earlier one that stood by the old voters alone
 // must not outlast the joint configuration that this may be the beginning of.
 func (t *leaseTracker) reconfigure(members Configuration, self keys.ReplicaID, leading bool,

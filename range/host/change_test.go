@@ -290,7 +290,7 @@ func (m *moving) remove(c *group.Configuration) {
 }
 
 // TestAReplicaMoves: it is added as a learner, filled, promoted in place of another, which is
-// removed. Nobody who writes notices: the leader's lease stands all the time.
+// removed. Writers do not notice: the leader's lease stands all the time.
 func TestAReplicaMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)

@@ -157,11 +157,12 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 	if !h.leading.Load() || h.removed.Load() || ctx.Err() != nil ||
 		o.GetTarget().GetGeneration() != now.GetGeneration() ||
 		expected != now.GetMembership() {
+		s.settle(ctx, h)
 		s.done(h, o)
 		return
 	}
 	h.order.Store(o)
-	h.group.Wake() // so that who answers is known
+	h.group.Wake() // so that it is known which replicas answer
 	reason := s.node.obstacle(ctx, h, o)
 	if reason == "" {
 		if o.GetTransferTo() != 0 {
@@ -193,6 +194,22 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 	if h.replica.Descriptor() != now || !h.leading.Load() {
 		s.done(h, o)
 	}
+}
+
+// settle has a change reported that was made, when the entry behind it was not: the core goes on to
+// order what is done already, and in an idle partition no other entry would come.
+func (s *orders) settle(ctx context.Context, h *hosted) {
+	if !h.leading.Load() || h.removed.Load() || h.replica.Settled() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
+	if err := h.replica.Fence(ctx); err != nil {
+		s.node.log.Warn("a change of a partition's replicas cannot be reported yet", "partition", h.id,
+			"error", err)
+		return
+	}
+	s.node.reports.changedLeader(h)
 }
 
 // obstacle is what an order has to wait for, in words; empty: nothing.

@@ -39,7 +39,7 @@ func (r *Replica) Fence(ctx context.Context) error {
 }
 
 // empty is a descriptor as a replica has it that is to be filled: it belongs to the partition, and
-// knows of no replicas, itself included. It votes for nobody, and a snapshot replaces it.
+// knows of no replicas, itself included. It grants no vote, and a snapshot replaces it.
 func empty(d *clusterpb.Partition) *clusterpb.Partition {
 	e := proto.Clone(d).(*clusterpb.Partition)
 	e.Replicas, e.Generation, e.Membership = nil, 0, 0

@@ -47,7 +47,7 @@ func hasReplica(d *clusterpb.Partition, id uint64) bool {
 	return false
 }
 
-// TestReplicasOfAPartitionChange: by one legal step after the other, through the log; whoever has
+// TestReplicasOfAPartitionChange: by one legal step after the other, through the log; each replica that has
 // applied it has the configuration, a snapshot brings it, and after a crash it is that of what is
 // applied.
 func TestReplicasOfAPartitionChange(t *testing.T) {

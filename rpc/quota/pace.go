@@ -94,10 +94,3 @@ func (p *Pace) checkLocked(now time.Time) {
 		p.fell = now
 	}
 }
-
-// Multiple is by how much more than it costs work moves clocks on now.
-func (p *Pace) Multiple() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.multiple
-}

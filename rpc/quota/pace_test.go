@@ -42,7 +42,7 @@ func TestPaceAlone(t *testing.T) {
 	}
 }
 
-// TestPaceWhileProcessorsAreThere slows nobody down.
+// TestPaceWhileProcessorsAreThere slows no party down.
 func TestPaceWhileProcessorsAreThere(t *testing.T) {
 	p := NewPace(func() bool { return false })
 	worked := work(p, map[string]int{"a": 3, "b": 1}, 10*time.Second)
@@ -90,15 +90,15 @@ func TestPaceRecovers(t *testing.T) {
 	for range 100 {
 		step()
 	}
-	if p.Multiple() != maxPace {
-		t.Fatalf("the multiple is %d", p.Multiple())
+	if p.multiple != maxPace {
+		t.Fatalf("the multiple is %d", p.multiple)
 	}
 	short = false
 	for range 500 {
 		step()
 	}
-	if p.Multiple() != 0 {
-		t.Errorf("the multiple is %d", p.Multiple())
+	if p.multiple != 0 {
+		t.Errorf("the multiple is %d", p.multiple)
 	}
 	if wait := p.Charge("a", time.Hour, now); wait != 0 {
 		t.Errorf("it waits %s", wait)
