@@ -182,3 +182,33 @@ func TestALaterOrderTakesTheEarliersPlace(t *testing.T) {
 		}
 	})
 }
+
+// TestAChangeWithoutItsFenceIsReported: the change was applied, and the entry behind it was not made.
+// The core, which does not know, orders it again.
+func TestAChangeWithoutItsFenceIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.core.follow = true
+		p := c.createHash(7, 1)[0]
+		c.mustPut(p, "a", "b")
+		leader, _ := c.believedLeader(p.Id)
+		m := &mover{from: p.Replicas[2].Node, to: 4, newcomer: 4}
+		h := c.nodes[leader].replicas.get(keys.PartitionID(p.Id))
+		if err := h.replica.ChangeDescriptor(t.Context(), m.order(p).Target); err != nil {
+			t.Fatal(err)
+		}
+		c.core.mu.Lock()
+		c.core.orders = func(d *clusterpb.Partition) *clusterpb.Order {
+			if len(d.GetReplicas()) == 3 {
+				return m.order(d)
+			}
+			return nil
+		}
+		c.core.mu.Unlock()
+		c.await("the core to hear of it", time.Minute, func() bool {
+			c.core.mu.Lock()
+			defer c.core.mu.Unlock()
+			return len(c.core.table.Partition(keys.PartitionID(p.Id)).Replicas) == 4
+		})
+	})
+}
