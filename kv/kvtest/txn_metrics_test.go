@@ -198,7 +198,7 @@ func TestTransactionsAreMeasured(t *testing.T) {
 							// Not before it is decided: a reading without the keys would bring the clocks of
 							// the others up to the one that is ahead.
 							for measured(t, servers, "tidemark_txn_commits_total", "two") == decided {
-								time.Sleep(time.Millisecond)
+								time.Sleep(time.Millisecond) // virtual
 							}
 							for i := range 8 {
 								writing.Go(func() {

@@ -49,13 +49,7 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 	case joint(d):
 		if at := replicaAt(d, leader); at != nil && (at.Role == clusterpb.ReplicaRole_OUTGOING ||
 			at.Role == clusterpb.ReplicaRole_DEMOTED) {
-			to := successor(d, at, alive)
-			if to == nil {
-				return nextStep{text: "waits for a node that can take over the lead"}
-			}
-			s := step("hands the lead to node %d", to.Node)
-			s.order.TransferTo, s.order.Target = to.Replica, d
-			return s
+			return handOver(o, d, successor(d, at, alive))
 		}
 		leave(next)
 		if o.Lead {
@@ -86,17 +80,12 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 		return step("removes the learner on node %d", out.Node)
 	case out != nil && (keys.NodeID(out.Node) == leader || wanted(d) == out.Replica):
 		to := successor(d, out, alive)
-		if to == nil {
-			return nextStep{text: "waits for a node that can take over the lead"}
-		}
-		if wanted(d) == out.Replica {
+		if to != nil && wanted(d) == out.Replica {
 			// Or it would be handed back.
 			next.WantedLeader = to.Replica
 			return step("has node %d lead instead", to.Node)
 		}
-		s := step("hands the lead to node %d", to.Node)
-		s.order.TransferTo, s.order.Target = to.Replica, d
-		return s
+		return handOver(o, d, to)
 	}
 	if in != nil && in.Role == clusterpb.ReplicaRole_LEARNER {
 		setRole(next, in.Replica, clusterpb.ReplicaRole_INCOMING)
@@ -107,6 +96,16 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 	return step("changes the voters")
 }
 
+// handOver has the lead handed to a replica; nil: there is none that can take it.
+func handOver(o *serverpb.Operator, d *clusterpb.Partition, to *clusterpb.Replica) nextStep {
+	if to == nil {
+		return nextStep{text: "waits for a node that can take over the lead"}
+	}
+	return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: d, TransferTo: to.Replica},
+		text: fmt.Sprintf("hands the lead to node %d", to.Node)}
+}
+
+// replicaOf is the replica of an id; nil if there is none.
 func replicaOf(d *clusterpb.Partition, id uint64) *clusterpb.Replica {
 	for _, r := range d.GetReplicas() {
 		if id != 0 && r.Replica == id {

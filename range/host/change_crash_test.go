@@ -38,7 +38,7 @@ func overtakes(t *testing.T, removed bool) {
 		if !m.step(with(g.Configuration(), 4, 4, group.Learner)) {
 			t.Fatal("no step")
 		}
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // virtual
 		synctest.Wait()
 		fg := m.hosts[uint64(f)].host.Group(moved)
 		m.net.isolate(uint64(f), true)
@@ -63,7 +63,7 @@ func overtakes(t *testing.T, removed bool) {
 			if err := g.Propose(term, []byte(fmt.Sprint(i, big))); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // virtual
 		}
 		synctest.Wait()
 		for id := range m.at {
@@ -84,7 +84,7 @@ func overtakes(t *testing.T, removed bool) {
 			return fg.inbox.installing > 0
 		})
 		close(gate)
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // virtual
 		synctest.Wait()
 		if c := fm.read().Configuration; !c.Equal(fg.Configuration()) {
 			t.Errorf("the state has %s, Raft %s", &c, fg.Configuration())
@@ -132,19 +132,19 @@ func removedEarly(t *testing.T, pause time.Duration) {
 		}
 		m.create(4, 4, nil)
 		m.await("learner", func() bool { c := m.machines[4].read().Configuration; return c.Role(4) != 0 })
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual
 		joint := with(g.Configuration(), 4, 4, group.Incoming)
 		joint = with(&joint, out, 0, group.Outgoing)
 		if !m.step(joint) {
 			t.Fatal("no step")
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual
 		if !m.step(joint.Left()) {
 			t.Fatal("no step")
 		}
 		fence(t, m, g, term)
 		m.remove(g.Configuration()) // as the node does that the table names out
-		time.Sleep(pause)
+		time.Sleep(pause) // virtual
 		lost := g.Self()
 		m.stop(uint64(lost))
 		if pause == 10*time.Second { // and the others lose power, long after the move
@@ -156,7 +156,7 @@ func removedEarly(t *testing.T, pause time.Duration) {
 		}
 		for range 60 {
 			m.wake()
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // virtual
 			if x, _ := m.leader(moved); x != nil {
 				m.start(uint64(lost))
 				return

@@ -389,7 +389,7 @@ func moveAtRandom(t *testing.T, seed uint64) {
 				value := fmt.Sprintf("v%d", i)
 				g := n.host.Group(moved)
 				if g.Propose(term, []byte(value)) == nil {
-					time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
+					time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond) // virtual
 					synctest.Wait()
 					if slices.Contains(m.machines[g.Self()].read().Values, value) {
 						acknowledged = append(acknowledged, value)
@@ -420,7 +420,7 @@ func moveAtRandom(t *testing.T, seed uint64) {
 				}
 			}
 		default:
-			time.Sleep(time.Duration(random.IntN(700)) * time.Millisecond)
+			time.Sleep(time.Duration(random.IntN(700)) * time.Millisecond) // virtual
 		}
 		m.leader(moved) // checks that there is one at most
 		m.checkSame()

@@ -172,11 +172,11 @@ func TestALaterOrderTakesTheEarliersPlace(t *testing.T) {
 			return len(c.core.table.Partition(keys.PartitionID(p.Id)).Replicas)
 		}
 		c.await("the learner", time.Minute, func() bool { return replicas() == 4 })
-		time.Sleep(10 * time.Second)
+		time.Sleep(10 * time.Second) // virtual
 		c.core.mu.Lock()
 		cancelled = true
 		c.core.mu.Unlock()
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * time.Minute) // virtual
 		if n := replicas(); n != 3 {
 			t.Errorf("two minutes after the cancellation there are %d replicas", n)
 		}
