@@ -144,7 +144,7 @@ func removedEarly(t *testing.T, pause time.Duration) {
 		}
 		fence(t, m, g, term)
 		m.remove(g.Configuration()) // as the node does that the table names out
-		time.Sleep(pause) // virtual
+		time.Sleep(pause)           // virtual
 		lost := g.Self()
 		m.stop(uint64(lost))
 		if pause == 10*time.Second { // and the others lose power, long after the move
