@@ -272,3 +272,48 @@ func TestPause(t *testing.T) {
 		}
 	})
 }
+
+// Whichever write the core's leader falls at, before it or after it, the next one brings a
+// decommissioning and a repair to their ends.
+func TestTheNextLeaderGoesOnWithOperators(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		for at, reached := 1, true; reached; at++ {
+			inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+				f.create(hash("x", 2, 3))
+				time.Sleep(40 * time.Second) // virtual
+				c.mu.Lock()
+				c.crashAt, c.applied = c.proposed+at, applied
+				c.mu.Unlock()
+				out := f.where()[100][0]
+				if _, err := f.client.SetNodeStatus(t.Context(), &clusterpb.SetNodeStatusRequest{Node: out,
+					Status: clusterpb.NodeStatus_NODE_MOVING}); err != nil {
+					t.Fatal(err)
+				}
+				f.await(5*time.Minute, "the node is gone", func() bool {
+					r, err := f.client.SetNodeStatus(t.Context(), &clusterpb.SetNodeStatusRequest{Node: out,
+						Status: clusterpb.NodeStatus_NODE_MOVING, DryRun: true})
+					return err == nil && r.Status == clusterpb.NodeStatus_NODE_GONE
+				})
+				f.mu.Lock()
+				f.nodes[f.parts[100].d.Replicas[0].Node].broken = []uint64{100}
+				f.mu.Unlock()
+				f.add("")
+				f.await(2*time.Minute, "the broken replica is replaced", func() bool {
+					return f.sound(3) && f.idle()
+				})
+				if n := f.holds()[out]; n != 0 {
+					t.Errorf("node %d is gone and holds %d replicas", out, n)
+				}
+				c.mu.Lock()
+				reached = c.proposed >= c.crashAt
+				c.mu.Unlock()
+			})
+			if t.Failed() {
+				t.Fatalf("the core's leader fell at proposal %d, applied: %v", at, applied)
+			}
+			if !reached && at < 20 {
+				t.Fatalf("only %d proposals were seen", at)
+			}
+		}
+	}
+}
