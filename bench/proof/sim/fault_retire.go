@@ -118,6 +118,13 @@ func (w *World) nodeAt(client *kv.Client, server int) uint64 {
 // INVARIANT: a node that is gone holds nothing. So this is no loss, however often it happens, and a
 // replica that is missing afterwards is a violation.
 func (w *World) replace(server int, node uint64) {
+	w.mu.Lock()
+	again := w.mu.replaced[node]
+	w.mu.replaced[node] = true
+	w.mu.Unlock()
+	if again {
+		return // another fault had it drained or decommissioned too
+	}
 	w.power <- struct{}{}
 	if p := w.Cluster.Process(server); p != nil {
 		for _, r := range p.Replicas() {

@@ -39,6 +39,8 @@ type World struct {
 		// down are the servers that did not start because of their disk.
 		down  map[int]bool
 		wiped map[int]bool
+		// replaced are the nodes that were decommissioned, and whose servers began anew.
+		replaced map[uint64]bool
 	}
 }
 
@@ -46,6 +48,7 @@ func newWorld(cluster *kvtest.Cluster, cores int, electionTimeout time.Duration)
 	w := &World{Cluster: cluster, cores: cores, electionTimeout: electionTimeout,
 		done: make(chan struct{}), power: make(chan struct{}, 1)}
 	w.mu.waiting = make(map[uint64][]chan<- granted)
+	w.mu.replaced = make(map[uint64]bool)
 	w.mu.counts, w.mu.excused, w.mu.down, w.mu.wiped = make(map[string]int), make(map[int]bool),
 		make(map[int]bool), make(map[int]bool)
 	w.Run = driver.NewRun(cluster.Open)
