@@ -155,9 +155,6 @@ func (s *Server) move(v *store.View, r *clusterpb.MoveReplicaRequest) (*serverpb
 	case ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE:
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"the keyspace of partition %d is being created or dropped", r.Partition)
-	case len(d.Replicas) == 1:
-		return nil, status.Errorf(codes.FailedPrecondition, "partition %d has one replica, and those of "+
-			"keyspaces with one replica cannot be moved yet: dump and load its keyspace", r.Partition)
 	case operators[keys.PartitionID(r.Partition)] != nil:
 		return nil, status.Errorf(codes.FailedPrecondition, "operator %d changes partition %d "+
 			"already; wait for it, or cancel it", operators[keys.PartitionID(r.Partition)].Id, r.Partition)
@@ -207,6 +204,13 @@ func (s *Server) CancelOperator(
 	}
 	if revision == 0 {
 		return nil, status.Errorf(codes.NotFound, "nothing is under way in partition %d", r.Partition)
+	}
+	d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), keys.PartitionID(o.Partition))
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	if d != nil && !o.Cancelled {
+		o.CancelledAt = s.soft.newest(keys.PartitionID(o.Partition), d).Membership
 	}
 	o.Cancelled = true
 	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},

@@ -115,10 +115,13 @@ type Operator struct {
 	// Why, in words.
 	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	CreatedUnixMs int64  `protobuf:"varint,8,opt,name=created_unix_ms,json=createdUnixMs,proto3" json:"created_unix_ms,omitempty"`
-	// It is being taken back: a learner is removed, a joint configuration completed.
+	// It is being taken back: what was added is removed, a joint configuration ended before.
 	Cancelled bool `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	// The replica that comes is to lead, as the one that goes was.
-	Lead          bool `protobuf:"varint,10,opt,name=lead,proto3" json:"lead,omitempty"`
+	Lead bool `protobuf:"varint,10,opt,name=lead,proto3" json:"lead,omitempty"`
+	// The partition's membership, as it was known when the operator was cancelled. Orders that are
+	// made for it, or for one below, may be on their way.
+	CancelledAt   uint64 `protobuf:"varint,11,opt,name=cancelled_at,json=cancelledAt,proto3" json:"cancelled_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -221,6 +224,13 @@ func (x *Operator) GetLead() bool {
 		return x.Lead
 	}
 	return false
+}
+
+func (x *Operator) GetCancelledAt() uint64 {
+	if x != nil {
+		return x.CancelledAt
+	}
+	return 0
 }
 
 // Creation is a keyspace on its way from CREATING to ACTIVE.
@@ -411,7 +421,7 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x04R\tpartition\x12\x14\n" +
 	"\x05token\x18\x04 \x01(\x04R\x05token\x12\x1a\n" +
-	"\boperator\x18\x05 \x01(\x04R\boperator\"\xa9\x02\n" +
+	"\boperator\x18\x05 \x01(\x04R\boperator\"\xcc\x02\n" +
 	"\bOperator\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +
@@ -424,7 +434,8 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\x0fcreated_unix_ms\x18\b \x01(\x03R\rcreatedUnixMs\x12\x1c\n" +
 	"\tcancelled\x18\t \x01(\bR\tcancelled\x12\x12\n" +
 	"\x04lead\x18\n" +
-	" \x01(\bR\x04lead\"n\n" +
+	" \x01(\bR\x04lead\x12!\n" +
+	"\fcancelled_at\x18\v \x01(\x04R\vcancelledAt\"n\n" +
 	"\bCreation\x12'\n" +
 	"\x0ffirst_partition\x18\x01 \x01(\x04R\x0efirstPartition\x12\x1e\n" +
 	"\n" +

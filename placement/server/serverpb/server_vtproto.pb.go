@@ -107,6 +107,11 @@ func (m *Operator) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.CancelledAt != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CancelledAt))
+		i--
+		dAtA[i] = 0x58
+	}
 	if m.Lead {
 		i--
 		if m.Lead {
@@ -385,6 +390,9 @@ func (m *Operator) SizeVT() (n int) {
 	}
 	if m.Lead {
 		n += 2
+	}
+	if m.CancelledAt != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.CancelledAt))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -828,6 +836,25 @@ func (m *Operator) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Lead = bool(v != 0)
+		case 11:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field CancelledAt", wireType)
+			}
+			m.CancelledAt = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.CancelledAt |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
