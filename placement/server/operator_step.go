@@ -21,6 +21,7 @@ import (
 //	no other voter can lead     let the newcomer come in while the other one stays
 //	it is a voter               hand the lead to it or another one; then let the other go out
 //	joint                       end that
+//	another replica is to lead  have it wanted as leader, and hand the lead to it
 //	as it should be             done
 //
 // A leader cannot be voted out, so the only voter of a partition goes in two changes: the newcomer
@@ -85,7 +86,7 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 		next.NextReplica = o.AddReplica + 1
 		return step("adds a learner on node %d", o.AddNode)
 	case out == nil && (in == nil || in.Role == clusterpb.ReplicaRole_VOTER):
-		return nextStep{done: true, text: "done"}
+		return transferStep(o, d, next, leader)
 	case out != nil && out.Role == clusterpb.ReplicaRole_LEARNER:
 		remove(next, out.Replica)
 		return step("removes the learner on node %d", out.Node)
@@ -106,7 +107,10 @@ func voteOut(o *serverpb.Operator, d *clusterpb.Partition, out *clusterpb.Replic
 	next.Membership++
 	order := &clusterpb.Order{Operator: o.Id, Target: next}
 	if leads(d, out, leader) {
-		to := successor(d, out, alive)
+		to := replicaOf(d, o.LeadReplica)
+		if to == nil || to == out || to.Role != clusterpb.ReplicaRole_VOTER || !alive(to.Node) {
+			to = successor(d, out, alive)
+		}
 		if to != nil && wanted(d) == out.Replica {
 			// Or it would be handed back.
 			next.WantedLeader = to.Replica
@@ -124,6 +128,26 @@ func voteOut(o *serverpb.Operator, d *clusterpb.Partition, out *clusterpb.Replic
 // leads says whether a replica leads, or is to.
 func leads(d *clusterpb.Partition, r *clusterpb.Replica, leader keys.NodeID) bool {
 	return keys.NodeID(r.Node) == leader || wanted(d) == r.Replica
+}
+
+// transferStep is what is left when the replicas are as they should be: one of them may be wanted as
+// leader. next is the descriptor with its membership raised.
+func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
+	leader keys.NodeID) nextStep {
+	to := replicaOf(d, o.LeadReplica)
+	switch {
+	case o.LeadReplica == 0:
+		return nextStep{done: true, text: "done"}
+	case to == nil || to.Role != clusterpb.ReplicaRole_VOTER:
+		return nextStep{done: true, text: "the replica that was to lead does not vote any more"}
+	case wanted(d) != to.Replica:
+		next.WantedLeader = to.Replica
+		return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: next},
+			text: fmt.Sprintf("has node %d wanted as leader", to.Node)}
+	case leader != keys.NodeID(to.Node):
+		return handOver(o, d, to)
+	}
+	return nextStep{done: true, text: "done"}
 }
 
 // handOver has the lead handed to a replica; nil: there is none that can take it.

@@ -60,6 +60,17 @@ func TestOperatorsModel(t *testing.T) {
 			}
 			slices.Sort(after)
 			leader := rapid.SampledFrom(d.Replicas).Draw(t, "leader").Replica
+			if rapid.IntRange(0, 3).Draw(t, "transfer") == 0 {
+				to := rapid.SampledFrom(d.Replicas).Draw(t, "lead").Replica
+				o = &serverpb.Operator{Id: uint64(number), LeadReplica: to}
+				if d, _ = carryOut(t, o, d, leader, used); !o.Cancelled && wanted(d) != to {
+					t.Fatalf("replica %d was to lead, and %d is wanted", to, wanted(d))
+				}
+				if now := nodeList(d); !slices.Equal(now, before) {
+					t.Fatalf("a transfer made %v of %v", now, before)
+				}
+				continue
+			}
 			var old []*clusterpb.Order
 			d, old = carryOut(t, o, d, leader, used)
 			switch now := nodeList(d); {

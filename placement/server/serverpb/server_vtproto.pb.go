@@ -49,11 +49,6 @@ func (m *Ids) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.Event != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Event))
-		i--
-		dAtA[i] = 0x30
-	}
 	if m.Operator != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Operator))
 		i--
@@ -117,7 +112,16 @@ func (m *Operator) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x1
 		i--
-		dAtA[i] = 0x98
+		dAtA[i] = 0xa0
+	}
+	if len(m.Outcome) > 0 {
+		i -= len(m.Outcome)
+		copy(dAtA[i:], m.Outcome)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Outcome)))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x9a
 	}
 	if m.LeadNode != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.LeadNode))
@@ -411,9 +415,6 @@ func (m *Ids) SizeVT() (n int) {
 	if m.Operator != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Operator))
 	}
-	if m.Event != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Event))
-	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -482,6 +483,10 @@ func (m *Operator) SizeVT() (n int) {
 	}
 	if m.LeadNode != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.LeadNode))
+	}
+	l = len(m.Outcome)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.CancelledAt != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.CancelledAt))
@@ -668,25 +673,6 @@ func (m *Ids) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Operator |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 6:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Event", wireType)
-			}
-			m.Event = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Event |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -1152,6 +1138,38 @@ func (m *Operator) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 		case 19:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Outcome", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Outcome = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		case 20:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field CancelledAt", wireType)
 			}
