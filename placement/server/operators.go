@@ -309,7 +309,11 @@ func (s *Server) followReports(ctx context.Context) error {
 			s.soft.inTable(d)
 			continue
 		}
-		if err := plausible(d, p); err != nil {
+		recovered, err := loadRecovery(v, id)
+		if err != nil {
+			return err
+		}
+		if err := plausible(d, p, recovered); err != nil {
 			s.soft.refuse(d)
 			s.config.Logger.Error("the leader of a partition reports a descriptor that cannot be",
 				"partition", id, "error", err)
@@ -339,8 +343,9 @@ func newer(a, b *clusterpb.Partition) bool {
 	return a.Membership > b.Membership
 }
 
-// plausible says why a descriptor cannot follow another one; nil if it can.
-func plausible(next, now *clusterpb.Partition) error {
+// plausible says why a descriptor cannot follow another one; nil if it can. None of the replicas
+// before need be left if the partition was recovered: then it has the one with which it goes on.
+func plausible(next, now *clusterpb.Partition, recovered *clusterpb.RecoveredPartition) error {
 	if err := keys.ValidatePartition(next); err != nil {
 		return err
 	}
@@ -364,8 +369,8 @@ func plausible(next, now *clusterpb.Partition) error {
 		}
 	}
 	switch {
-	case kept == 0:
-		return fmt.Errorf("none of its replicas is left")
+	case kept == 0 && !isRecovered(next, recovered):
+		return fmt.Errorf("none of its replicas is left, and no recovery of it was confirmed")
 	case len(next.Replicas) > maxReplicas:
 		return fmt.Errorf("it has %d replicas, at most %d", len(next.Replicas), maxReplicas)
 	case nextReplica(next) < first || nextReplica(next) > first+maxSteps:

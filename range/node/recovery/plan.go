@@ -49,6 +49,8 @@ type Recovery struct {
 	Replica    uint64 `json:"replica"`
 	// Membership is what the partition has from then on.
 	Membership uint64 `json:"membership"`
+	// Known is the highest membership that any survivor has heard of.
+	Known uint64 `json:"known_membership"`
 	// Before are its members as the survivors know them.
 	Before []Member `json:"before"`
 	// Others are replicas on surviving nodes that do not go on.
@@ -244,7 +246,7 @@ func (p *Plan) consider(f *found) {
 	best := usable[0]
 	r := Recovery{Partition: f.latest.Partition, Keyspace: f.latest.Keyspace, Span: f.latest.Span,
 		Node: best.node, OldReplica: best.Replica.Replica, Replica: f.next + MembershipStep,
-		Membership: f.membership + MembershipStep, Before: f.latest.Members, Digest: best.Digest,
+		Membership: f.membership + MembershipStep, Known: f.membership, Before: f.latest.Members, Digest: best.Digest,
 		LastIndex: best.LastIndex, LastTerm: best.LastTerm, Committed: best.Committed,
 		LiveKeys: best.LiveKeys, Notes: notes,
 		// What was acknowledged is with a majority. If the lost ones are none, one of it is here.
