@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,11 +37,19 @@ func (a *app) nodes(ctx context.Context, client *kv.Client) error {
 		output.Column{Name: "replicas", Number: true}, output.Column{Name: "leaders", Number: true},
 		output.Column{Name: "disk used", Number: true}, output.Column{Name: "disk free", Number: true},
 		output.Column{Name: "region"}, output.Column{Name: "zone"},
+		output.Column{Name: "tags", Detail: true}, output.Column{Name: "status", Programs: true},
 		output.Column{Name: "http", Detail: true},
 		output.Column{Name: "version", Detail: true},
 		output.Column{Name: "notes"})
 	for _, node := range nodes {
 		var notes []string
+		if node.Status != kv.NodeActive {
+			notes = append(notes, string(node.Status))
+		}
+		if !node.SilentSince.IsZero() {
+			notes = append(notes, fmt.Sprintf("silent for %s",
+				time.Since(node.SilentSince).Round(time.Second)))
+		}
 		if node.DiskFull {
 			notes = append(notes, "disk full: writes are refused")
 		}
@@ -53,7 +62,8 @@ func (a *app) nodes(ctx context.Context, client *kv.Client) error {
 		}
 		list.Row(node.ID, node.Address, node.Alive, node.Replicas, node.Leaders,
 			output.Size(node.DiskUsed), output.Size(node.DiskFree),
-			orNone(node.Region), orNone(node.Zone), orNone(node.HTTPAddress), orNone(node.Version),
+			orNone(node.Region), orNone(node.Zone), orNone(strings.Join(node.Tags, ", ")),
+			string(node.Status), orNone(node.HTTPAddress), orNone(node.Version),
 			orNone(strings.Join(notes, "; ")))
 	}
 	return list.Flush()
