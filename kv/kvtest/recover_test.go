@@ -240,6 +240,70 @@ func TestALostNodeThatComesBackIsRefused(t *testing.T) {
 	})
 }
 
+// TestRecoverInTheMiddleOfChanges: the logs of survivors end with changes of the replicas, at any
+// step, and their states are from before.
+func TestRecoverInTheMiddleOfChanges(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 3))
+				b := newBereft(t, 5, 4, 100)
+				time.Sleep(2 * time.Second) // virtual
+				all, err := b.client.Partitions(t.Context(), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range all {
+					has := map[uint64]bool{}
+					for _, r := range p.Replicas {
+						has[r.Node] = true
+					}
+					for _, to := range b.node[1:] {
+						if !has[to] {
+							if err := b.client.MoveReplica(t.Context(), p.ID,
+								p.Replicas[random.IntN(len(p.Replicas))].Node, to); err != nil {
+								t.Fatal(err)
+							}
+							break
+						}
+					}
+				}
+				time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond) // virtual
+				lost := random.Perm(5)[:2+random.IntN(2)]
+				for i := range lost {
+					lost[i]++
+				}
+				acknowledged := b.written
+				b.lose(lost...)
+				var nodes []uint64
+				for _, i := range lost {
+					nodes = append(nodes, b.node[i])
+				}
+				plan, err := embedded.MakeRecoveryPlan(b.surveys(), nodes, rand.Uint64)
+				if errors.Is(err, embedded.ErrNothingToRecover) {
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, i := range b.left {
+					b.apply(i, plan)
+				}
+				b.run(b.left...)
+				b.await("the recovery", func() bool {
+					r, err := b.confirm(plan)
+					return err == nil && r.Waiting == 0
+				})
+				if len(plan.Gone) > 0 {
+					return // some of what was written is lost
+				}
+				b.written = acknowledged
+				b.whole()
+			})
+		})
+	}
+}
+
 // TestTheSurvivorWithMostGoesOn: one survivor was cut off while others acknowledged more.
 func TestTheSurvivorWithMostGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
