@@ -3412,6 +3412,223 @@ func (x *SetNodeStatusResponse) GetInTheWay() string {
 	return ""
 }
 
+type ConfirmRecoveryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan's id.
+	Plan string `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	// They are GONE from then on.
+	LostNodes     []uint64              `protobuf:"varint,2,rep,packed,name=lost_nodes,json=lostNodes,proto3" json:"lost_nodes,omitempty"`
+	Partitions    []*RecoveredPartition `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmRecoveryRequest) Reset() {
+	*x = ConfirmRecoveryRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmRecoveryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmRecoveryRequest) ProtoMessage() {}
+
+func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmRecoveryRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmRecoveryRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ConfirmRecoveryRequest) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *ConfirmRecoveryRequest) GetLostNodes() []uint64 {
+	if x != nil {
+		return x.LostNodes
+	}
+	return nil
+}
+
+func (x *ConfirmRecoveryRequest) GetPartitions() []*RecoveredPartition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+// RecoveredPartition is a partition that goes on from one replica.
+type RecoveredPartition struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Partition  uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Keyspace   uint32                 `protobuf:"varint,2,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Node       uint64                 `protobuf:"varint,3,opt,name=node,proto3" json:"node,omitempty"`
+	Replica    uint64                 `protobuf:"varint,4,opt,name=replica,proto3" json:"replica,omitempty"`
+	Membership uint64                 `protobuf:"varint,5,opt,name=membership,proto3" json:"membership,omitempty"`
+	// The highest membership that was known when the plan was made.
+	KnownMembership uint64 `protobuf:"varint,6,opt,name=known_membership,json=knownMembership,proto3" json:"known_membership,omitempty"`
+	Plan            string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *RecoveredPartition) Reset() {
+	*x = RecoveredPartition{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoveredPartition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoveredPartition) ProtoMessage() {}
+
+func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoveredPartition.ProtoReflect.Descriptor instead.
+func (*RecoveredPartition) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *RecoveredPartition) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetKeyspace() uint32 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetReplica() uint64 {
+	if x != nil {
+		return x.Replica
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetMembership() uint64 {
+	if x != nil {
+		return x.Membership
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetKnownMembership() uint64 {
+	if x != nil {
+		return x.KnownMembership
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+type ConfirmRecoveryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Partitions that the table has as the plan says, that have not reported yet, and that were dropped.
+	Recovered     uint64 `protobuf:"varint,1,opt,name=recovered,proto3" json:"recovered,omitempty"`
+	Waiting       uint64 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Dropped       uint64 `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmRecoveryResponse) Reset() {
+	*x = ConfirmRecoveryResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmRecoveryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmRecoveryResponse) ProtoMessage() {}
+
+func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmRecoveryResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmRecoveryResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ConfirmRecoveryResponse) GetRecovered() uint64 {
+	if x != nil {
+		return x.Recovered
+	}
+	return 0
+}
+
+func (x *ConfirmRecoveryResponse) GetWaiting() uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *ConfirmRecoveryResponse) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
 type WhyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One of them.
@@ -3424,7 +3641,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3653,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3666,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WhyRequest) GetPartition() uint64 {
@@ -3485,7 +3702,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3497,7 +3714,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3510,7 +3727,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WhyResponse) GetText() string {
@@ -3540,7 +3757,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +3769,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3782,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListEventsRequest) GetPartition() uint64 {
@@ -3598,7 +3815,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3827,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3840,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -3660,7 +3877,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +3889,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +3902,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Event) GetNumber() uint64 {
@@ -3809,7 +4026,7 @@ type SetPlacementRequest struct {
 
 func (x *SetPlacementRequest) Reset() {
 	*x = SetPlacementRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +4038,7 @@ func (x *SetPlacementRequest) String() string {
 func (*SetPlacementRequest) ProtoMessage() {}
 
 func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +4051,7 @@ func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementRequest.ProtoReflect.Descriptor instead.
 func (*SetPlacementRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SetPlacementRequest) GetChange() *PlacementSettings {
@@ -3854,7 +4071,7 @@ type SetPlacementResponse struct {
 
 func (x *SetPlacementResponse) Reset() {
 	*x = SetPlacementResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3866,7 +4083,7 @@ func (x *SetPlacementResponse) String() string {
 func (*SetPlacementResponse) ProtoMessage() {}
 
 func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +4096,7 @@ func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementResponse.ProtoReflect.Descriptor instead.
 func (*SetPlacementResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SetPlacementResponse) GetSettings() *PlacementSettings {
@@ -3909,7 +4126,7 @@ type PlacementSettings struct {
 
 func (x *PlacementSettings) Reset() {
 	*x = PlacementSettings{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3921,7 +4138,7 @@ func (x *PlacementSettings) String() string {
 func (*PlacementSettings) ProtoMessage() {}
 
 func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3934,7 +4151,7 @@ func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementSettings.ProtoReflect.Descriptor instead.
 func (*PlacementSettings) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PlacementSettings) GetPaused() bool {
@@ -3994,7 +4211,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4006,7 +4223,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4019,7 +4236,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Order) GetOperator() uint64 {
@@ -4053,7 +4270,7 @@ type CoreHint struct {
 
 func (x *CoreHint) Reset() {
 	*x = CoreHint{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4065,7 +4282,7 @@ func (x *CoreHint) String() string {
 func (*CoreHint) ProtoMessage() {}
 
 func (x *CoreHint) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4078,7 +4295,7 @@ func (x *CoreHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreHint.ProtoReflect.Descriptor instead.
 func (*CoreHint) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CoreHint) GetLeader() string {
@@ -4101,7 +4318,7 @@ type CoreTrouble struct {
 
 func (x *CoreTrouble) Reset() {
 	*x = CoreTrouble{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4330,7 @@ func (x *CoreTrouble) String() string {
 func (*CoreTrouble) ProtoMessage() {}
 
 func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4343,7 @@ func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreTrouble.ProtoReflect.Descriptor instead.
 func (*CoreTrouble) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CoreTrouble) GetNoQuorum() bool {
@@ -4161,7 +4378,7 @@ type BootstrapHello struct {
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4173,7 +4390,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4186,7 +4403,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -4235,7 +4452,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4464,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4477,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -4562,7 +4779,28 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"bytes_left\x18\t \x01(\x04R\tbytesLeft\x12\x1c\n" +
 	"\n" +
 	"in_the_way\x18\n" +
-	" \x01(\tR\binTheWay\"Z\n" +
+	" \x01(\tR\binTheWay\"\x94\x01\n" +
+	"\x16ConfirmRecoveryRequest\x12\x12\n" +
+	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x1d\n" +
+	"\n" +
+	"lost_nodes\x18\x02 \x03(\x04R\tlostNodes\x12G\n" +
+	"\n" +
+	"partitions\x18\x03 \x03(\v2'.tidemark.cluster.v1.RecoveredPartitionR\n" +
+	"partitions\"\xdb\x01\n" +
+	"\x12RecoveredPartition\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x1a\n" +
+	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\x04R\x04node\x12\x18\n" +
+	"\areplica\x18\x04 \x01(\x04R\areplica\x12\x1e\n" +
+	"\n" +
+	"membership\x18\x05 \x01(\x04R\n" +
+	"membership\x12)\n" +
+	"\x10known_membership\x18\x06 \x01(\x04R\x0fknownMembership\x12\x12\n" +
+	"\x04plan\x18\a \x01(\tR\x04plan\"k\n" +
+	"\x17ConfirmRecoveryResponse\x12\x1c\n" +
+	"\trecovered\x18\x01 \x01(\x04R\trecovered\x12\x18\n" +
+	"\awaiting\x18\x02 \x01(\x04R\awaiting\x12\x18\n" +
+	"\adropped\x18\x03 \x01(\x04R\adropped\"Z\n" +
 	"\n" +
 	"WhyRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
@@ -4653,7 +4891,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\vNODE_ACTIVE\x10\x00\x12\x11\n" +
 	"\rNODE_DRAINING\x10\x01\x12\x0f\n" +
 	"\vNODE_MOVING\x10\x02\x12\r\n" +
-	"\tNODE_GONE\x10\x032\xac\f\n" +
+	"\tNODE_GONE\x10\x032\x9a\r\n" +
 	"\aCluster\x12Q\n" +
 	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\x12X\n" +
 	"\n" +
@@ -4670,7 +4908,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03Why\x12\x1f.tidemark.cluster.v1.WhyRequest\x1a .tidemark.cluster.v1.WhyResponse\x12]\n" +
 	"\n" +
 	"ListEvents\x12&.tidemark.cluster.v1.ListEventsRequest\x1a'.tidemark.cluster.v1.ListEventsResponse\x12c\n" +
-	"\fSetPlacement\x12(.tidemark.cluster.v1.SetPlacementRequest\x1a).tidemark.cluster.v1.SetPlacementResponse\x12f\n" +
+	"\fSetPlacement\x12(.tidemark.cluster.v1.SetPlacementRequest\x1a).tidemark.cluster.v1.SetPlacementResponse\x12l\n" +
+	"\x0fConfirmRecovery\x12+.tidemark.cluster.v1.ConfirmRecoveryRequest\x1a,.tidemark.cluster.v1.ConfirmRecoveryResponse\x12f\n" +
 	"\rListKeyspaces\x12).tidemark.cluster.v1.ListKeyspacesRequest\x1a*.tidemark.cluster.v1.ListKeyspacesResponse\x12b\n" +
 	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\xa7\x02\n" +
 	"\x04Core\x12c\n" +
@@ -4694,68 +4933,71 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_clusterpb_cluster_proto_goTypes = []any{
-	(ReplicaRole)(0),               // 0: tidemark.cluster.v1.ReplicaRole
-	(Partitioning)(0),              // 1: tidemark.cluster.v1.Partitioning
-	(KeyspaceState)(0),             // 2: tidemark.cluster.v1.KeyspaceState
-	(NodeStatus)(0),                // 3: tidemark.cluster.v1.NodeStatus
-	(*Partition)(nil),              // 4: tidemark.cluster.v1.Partition
-	(*Replica)(nil),                // 5: tidemark.cluster.v1.Replica
-	(*Leader)(nil),                 // 6: tidemark.cluster.v1.Leader
-	(*Keyspace)(nil),               // 7: tidemark.cluster.v1.Keyspace
-	(*Locality)(nil),               // 8: tidemark.cluster.v1.Locality
-	(*Node)(nil),                   // 9: tidemark.cluster.v1.Node
-	(*NodeStats)(nil),              // 10: tidemark.cluster.v1.NodeStats
-	(*StatusRequest)(nil),          // 11: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),         // 12: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),    // 13: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),             // 14: tidemark.cluster.v1.CoreMember
-	(*WatchTableRequest)(nil),      // 15: tidemark.cluster.v1.WatchTableRequest
-	(*WatchMetadataRequest)(nil),   // 16: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),            // 17: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),       // 18: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 19: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),  // 20: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil), // 21: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),   // 22: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),  // 23: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),    // 24: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),   // 25: tidemark.cluster.v1.DropKeyspaceResponse
-	(*ListKeyspacesRequest)(nil),   // 26: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),  // 27: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),           // 28: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),  // 29: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),          // 30: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),    // 31: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),   // 32: tidemark.cluster.v1.RegisterNodeResponse
-	(*HeartbeatRequest)(nil),       // 33: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),        // 34: tidemark.cluster.v1.PartitionReport
-	(*HeartbeatResponse)(nil),      // 35: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),     // 36: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),    // 37: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),  // 38: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil), // 39: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),   // 40: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),  // 41: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),           // 42: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),  // 43: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil), // 44: tidemark.cluster.v1.TransferLeaderResponse
-	(*SetNodeStatusRequest)(nil),   // 45: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),  // 46: tidemark.cluster.v1.SetNodeStatusResponse
-	(*WhyRequest)(nil),             // 47: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),            // 48: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),      // 49: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 50: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                  // 51: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),    // 52: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),   // 53: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),      // 54: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                  // 55: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),               // 56: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),            // 57: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),         // 58: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),               // 59: tidemark.cluster.v1.Founding
+	(ReplicaRole)(0),                // 0: tidemark.cluster.v1.ReplicaRole
+	(Partitioning)(0),               // 1: tidemark.cluster.v1.Partitioning
+	(KeyspaceState)(0),              // 2: tidemark.cluster.v1.KeyspaceState
+	(NodeStatus)(0),                 // 3: tidemark.cluster.v1.NodeStatus
+	(*Partition)(nil),               // 4: tidemark.cluster.v1.Partition
+	(*Replica)(nil),                 // 5: tidemark.cluster.v1.Replica
+	(*Leader)(nil),                  // 6: tidemark.cluster.v1.Leader
+	(*Keyspace)(nil),                // 7: tidemark.cluster.v1.Keyspace
+	(*Locality)(nil),                // 8: tidemark.cluster.v1.Locality
+	(*Node)(nil),                    // 9: tidemark.cluster.v1.Node
+	(*NodeStats)(nil),               // 10: tidemark.cluster.v1.NodeStats
+	(*StatusRequest)(nil),           // 11: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),          // 12: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),     // 13: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),              // 14: tidemark.cluster.v1.CoreMember
+	(*WatchTableRequest)(nil),       // 15: tidemark.cluster.v1.WatchTableRequest
+	(*WatchMetadataRequest)(nil),    // 16: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),             // 17: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),        // 18: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 19: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),   // 20: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil),  // 21: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),    // 22: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),   // 23: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),     // 24: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),    // 25: tidemark.cluster.v1.DropKeyspaceResponse
+	(*ListKeyspacesRequest)(nil),    // 26: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),   // 27: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),            // 28: tidemark.cluster.v1.KeyspaceInfo
+	(*ListPartitionsRequest)(nil),   // 29: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),           // 30: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),     // 31: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),    // 32: tidemark.cluster.v1.RegisterNodeResponse
+	(*HeartbeatRequest)(nil),        // 33: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),         // 34: tidemark.cluster.v1.PartitionReport
+	(*HeartbeatResponse)(nil),       // 35: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),      // 36: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),     // 37: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),   // 38: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),  // 39: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),    // 40: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),   // 41: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),            // 42: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),   // 43: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 44: tidemark.cluster.v1.TransferLeaderResponse
+	(*SetNodeStatusRequest)(nil),    // 45: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),   // 46: tidemark.cluster.v1.SetNodeStatusResponse
+	(*ConfirmRecoveryRequest)(nil),  // 47: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),      // 48: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil), // 49: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),              // 50: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),             // 51: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),       // 52: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 53: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                   // 54: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),     // 55: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),    // 56: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),       // 57: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                   // 58: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                // 59: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),             // 60: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),          // 61: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                // 62: tidemark.cluster.v1.Founding
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	5,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -4766,7 +5008,7 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	10, // 5: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
 	3,  // 6: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
 	14, // 7: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	57, // 8: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	60, // 8: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
 	13, // 9: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
 	9,  // 10: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
 	7,  // 11: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
@@ -4784,64 +5026,67 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	10, // 23: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
 	34, // 24: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
 	4,  // 25: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	55, // 26: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	58, // 26: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
 	42, // 27: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
 	3,  // 28: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
 	3,  // 29: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
 	3,  // 30: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	51, // 31: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	54, // 32: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	54, // 33: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	4,  // 34: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	59, // 35: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	14, // 36: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	11, // 37: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	15, // 38: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	18, // 39: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	20, // 40: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	24, // 41: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	22, // 42: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	36, // 43: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	38, // 44: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	40, // 45: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	43, // 46: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	45, // 47: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	47, // 48: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	49, // 49: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	52, // 50: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	26, // 51: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	29, // 52: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	31, // 53: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	33, // 54: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	16, // 55: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	58, // 56: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	59, // 57: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	12, // 58: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	17, // 59: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	19, // 60: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	21, // 61: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	25, // 62: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	23, // 63: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	37, // 64: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	39, // 65: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	41, // 66: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	44, // 67: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	46, // 68: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	48, // 69: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	50, // 70: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	53, // 71: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	27, // 72: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	30, // 73: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	32, // 74: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	35, // 75: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	17, // 76: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	58, // 77: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	58, // 78: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	58, // [58:79] is the sub-list for method output_type
-	37, // [37:58] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	48, // 31: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	54, // 32: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	57, // 33: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	57, // 34: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	4,  // 35: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	62, // 36: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	14, // 37: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	11, // 38: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	15, // 39: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	18, // 40: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	20, // 41: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	24, // 42: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	22, // 43: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	36, // 44: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	38, // 45: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	40, // 46: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	43, // 47: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	45, // 48: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	50, // 49: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	52, // 50: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	55, // 51: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	47, // 52: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	26, // 53: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	29, // 54: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	31, // 55: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	33, // 56: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	16, // 57: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	61, // 58: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	62, // 59: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	12, // 60: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	17, // 61: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	19, // 62: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	21, // 63: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	25, // 64: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	23, // 65: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	37, // 66: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	39, // 67: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	41, // 68: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	44, // 69: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	46, // 70: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	51, // 71: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	53, // 72: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	56, // 73: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	49, // 74: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	27, // 75: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	30, // 76: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	32, // 77: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	35, // 78: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	17, // 79: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	61, // 80: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	61, // 81: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	60, // [60:82] is the sub-list for method output_type
+	38, // [38:60] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -4850,14 +5095,14 @@ func file_clusterpb_cluster_proto_init() {
 		return
 	}
 	file_clusterpb_cluster_proto_msgTypes[18].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[50].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   56,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
