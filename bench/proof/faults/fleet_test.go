@@ -70,7 +70,7 @@ func TestFleet(t *testing.T) {
 	wanted := settings.RepairDelay + 10*time.Second + 30*time.Second +
 		time.Duration(float64(held)/(64<<20)*float64(time.Second))
 	during := f.measureUntil("with a node lost, until all replicas are there again", func() bool {
-		return f.whole(nil)
+		return f.whole(map[uint64]bool{id: true})
 	})
 	f.report("%s lost with %d MiB: all replicas there again after %v, wanted %v", lost.Name, held>>20,
 		time.Since(began).Round(time.Second), wanted.Round(time.Second))
