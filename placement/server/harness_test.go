@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -44,6 +45,10 @@ type core struct {
 	proposed int
 	crashAt  int  // 0: never
 	applied  bool // the proposal at which the leader falls is applied
+
+	// holds: the proposals that it says true of are not made until release.
+	holds func(data []byte) bool
+	held  []func()
 }
 
 type member struct {
@@ -185,6 +190,10 @@ func (m *member) Propose(term uint64, data []byte) error {
 	if c.leader != m || c.term != term {
 		return nil
 	}
+	if c.holds != nil && c.holds(data) {
+		c.held = append(c.held, func() { _ = m.Propose(term, data) })
+		return nil
+	}
 	c.proposed++
 	falls := c.proposed == c.crashAt
 	next := c.members[int(m.id)%len(c.members)]
@@ -220,6 +229,30 @@ func (m *member) Lease() (uint64, bool) {
 	m.core.mu.Lock()
 	defer m.core.mu.Unlock()
 	return m.core.term, m.core.leader == m
+}
+
+// hold has the proposals that name a key wait for release, as if their proposer were slow.
+func (c *core) hold(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holds = func(data []byte) bool { return bytes.Contains(data, []byte(key)) }
+}
+
+// holding says whether a proposal waits.
+func (c *core) holding() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.held) > 0
+}
+
+func (c *core) release() {
+	c.mu.Lock()
+	held := c.held
+	c.held, c.holds = nil, nil
+	c.mu.Unlock()
+	for _, propose := range held {
+		propose()
+	}
 }
 
 // register makes a node, and keeps it alive until the function that it returns is called.

@@ -90,7 +90,12 @@ func (s *Server) MoveReplica(
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	if err := s.begin(ctx, o, nil); err != nil {
+	// The node may be let go under another leader of the core before this is written.
+	unchanged, _, err := unchangedNode(v, keys.NodeID(o.AddNode))
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	if err := s.begin(ctx, o, []*storepb.Compare{unchanged}); err != nil {
 		return nil, s.toStatus(err)
 	}
 	return &clusterpb.MoveReplicaResponse{Operator: o.Id}, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -112,6 +113,17 @@ func plannerPartition(d *clusterpb.Partition, seen reported, ended time.Time) pl
 		p.Measured = time.Duration(r.MeasuredSeconds) * time.Second
 	}
 	return p
+}
+
+// unchangedNode is the condition that the record of a node is what it is in a view, and its status
+// there; GONE if there is no record.
+func unchangedNode(v *store.View, id keys.NodeID) (*storepb.Compare, clusterpb.NodeStatus, error) {
+	n := &clusterpb.Node{}
+	revision, err := load(v, nodeKey(id), n)
+	if err == nil && revision == 0 {
+		n.Status = clusterpb.NodeStatus_NODE_GONE
+	}
+	return store.ModifiedAt(nodeKey(id), revision), n.Status, err
 }
 
 // isGone says whether a node was decommissioned.

@@ -248,7 +248,13 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	if p.Rejected != nil {
 		o.Rejected = p.Rejected.String()
 	}
+	conditions := []*storepb.Compare{store.ModifiedAt(partitionKey(p.Keyspace, p.Partition), revision)}
 	if p.Add != 0 {
+		unchanged, status, err := unchangedNode(v, p.Add)
+		if err != nil || status != clusterpb.NodeStatus_NODE_ACTIVE {
+			return nil, nil, err
+		}
+		conditions = append(conditions, unchanged)
 		o.AddNode, o.AddReplica = uint64(p.Add), nextReplica(d)
 		if there := replicaAt(d, p.Add); there != nil {
 			o.AddReplica = there.Replica // a learner that is left there is used
@@ -272,8 +278,7 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 		}
 		o.LeadNode, o.LeadReplica = uint64(p.Lead), there.Replica
 	}
-	return o, []*storepb.Compare{store.ModifiedAt(partitionKey(p.Keyspace, p.Partition), revision)},
-		nil
+	return o, conditions, nil
 }
 
 // begin records an operator, if its partition has none and the conditions hold. The caller has the

@@ -140,9 +140,10 @@ func (s *Server) SetPlacement(
 			return nil, errConflict("placement's settings")
 		}
 		s.config.Logger.Info("placement's settings change", "settings", after.String())
-		if err := s.scheduler.setSettings(now); err != nil {
-			return nil, s.toStatus(err)
-		}
+	}
+	// Also if nothing has changed: an earlier request may have been applied after its time was up.
+	if err := s.scheduler.setSettings(now); err != nil {
+		return nil, s.toStatus(err)
 	}
 	return &clusterpb.SetPlacementResponse{Settings: after}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
@@ -138,15 +140,36 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 	condition := []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)}
 	for from := 0; from < len(missing); from += chunk {
 		var ops []*storepb.Op
+		used := map[keys.NodeID]bool{}
 		for i := from; i < min(from+chunk, len(missing)); i++ {
+			for _, node := range plan.Placements[i].Nodes {
+				used[node] = true
+			}
 			p := describe(ks.Keyspace, creation, missing[i], plan.Placements[i].Nodes)
 			if err := keys.ValidatePartition(p); err != nil {
 				return fmt.Errorf("INVARIANT: a new partition is sound: %w", err)
 			}
 			ops = append(ops, store.Put(partitionKey(ks.id(), keys.PartitionID(p.Id)), encode(p)))
 		}
-		if ok, err := s.commit(ctx, condition, ops...); err != nil || !ok {
-			return err // not ok: it is being dropped
+		// A node that is let go meanwhile must not be named afterwards.
+		conditions := slices.Clone(condition)
+		for _, node := range slices.Sorted(maps.Keys(used)) {
+			unchanged, _, err := unchangedNode(v, node)
+			if err != nil {
+				return err
+			}
+			conditions = append(conditions, unchanged)
+		}
+		ok, err := s.commit(ctx, conditions, ops...)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			now, err := loadKeyspace(s.store.Stale(), ks.id())
+			if err == nil && now.revision == ks.revision {
+				err = errConflict("nodes")
+			}
+			return err // none: it is being dropped
 		}
 	}
 	if len(missing) > 0 {

@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// A write of the core that is slow meets what was decided meanwhile. A node that was let go is named
+// by nothing: not by a partition of a keyspace that was being made, nor by an operator.
+func TestNothingComesToANodeThatWasLetGo(t *testing.T) {
+	leave := func(t *testing.T, f *fleet, node uint64) {
+		t.Helper()
+		if _, err := f.client.SetNodeStatus(t.Context(), &clusterpb.SetNodeStatusRequest{Node: node,
+			Status: clusterpb.NodeStatus_NODE_MOVING}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("a new keyspace", func(t *testing.T) {
+		inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
+			time.Sleep(time.Minute) // virtual
+			c.hold(partitionPrefix)
+			if _, err := f.client.CreateKeyspace(t.Context(), hash("x", 6, 1)); err != nil {
+				t.Fatal(err)
+			}
+			f.await(time.Minute, "the partitions are written", c.holding)
+			leave(t, f, 2)
+			time.Sleep(5 * time.Second) // virtual
+			c.release()
+			f.await(time.Minute, "the keyspace is made", func() bool {
+				return keyspaceOf(t, f.client, "x").Keyspace.State == clusterpb.KeyspaceState_ACTIVE
+			})
+			f.await(time.Minute, "the node is gone", func() bool {
+				r, err := f.client.ListNodes(t.Context(), &clusterpb.ListNodesRequest{})
+				return err == nil && r.Nodes[1].Status == clusterpb.NodeStatus_NODE_GONE
+			})
+			for _, p := range partitionsIn(t, f.client, "x") {
+				if replicaAt(p.Partition, 2) != nil {
+					t.Errorf("partition %d was made on node 2, which is gone", p.Partition.Id)
+				}
+			}
+		})
+	})
+	t.Run("what was planned", func(t *testing.T) {
+		inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+			f.create(hash("x", 1, 3))
+			from := f.where()[100]
+			to := 1 + 2 + 3 + 4 - from[0] - from[1] - from[2]
+			time.Sleep(time.Minute) // virtual
+			leave(t, f, to)
+			time.Sleep(10 * time.Second) // virtual
+			leader := c.members[0].server
+			id := partitionsIn(t, f.client, "x")[0].Partition
+			if err := leader.start(t.Context(), []planner.Operator{{Kind: planner.Replace, Partition: 100,
+				Keyspace: keys.KeyspaceID(id.Keyspace), Add: keys.NodeID(to), Remove: keys.NodeID(from[0]),
+				Steps: []planner.Step{{Epoch: planner.Epoch{Generation: id.Generation,
+					Membership: id.Membership}}}}}); err != nil {
+				t.Fatal(err)
+			}
+			if !f.idle() {
+				t.Errorf("an operator adds a replica on node %d, which is gone", to)
+			}
+		})
+	})
+}
+
+// Settings whose write is applied after the time of the one who asked was up hold when that is asked
+// for again.
+func TestSettingsThatWereAppliedLateHold(t *testing.T) {
+	inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(hash("x", 4, 3))
+		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
+		pause := &clusterpb.SetPlacementRequest{
+			Change: &clusterpb.PlacementSettings{Paused: proto.Bool(true)}}
+		c.hold(settingsKey)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := f.client.SetPlacement(ctx, pause); err == nil {
+			t.Fatal("it was answered before it was applied")
+		}
+		time.Sleep(time.Second) // virtual
+		c.release()
+		time.Sleep(time.Second) // virtual
+		if r, err := f.client.SetPlacement(t.Context(), pause); err != nil || !r.Settings.GetPaused() {
+			t.Fatalf("again: %v, %v", r, err)
+		}
+		before := f.where()
+		f.kill(2)
+		time.Sleep(10 * time.Minute) // virtual
+		if !sameWhere(before, f.where()) {
+			t.Error("replicas moved although placement is paused")
+		}
+	})
+}
