@@ -43,7 +43,8 @@ type NodeProgress struct {
 	// Obstacles are what is in the way, in words.
 	Obstacles []string
 	// Replicas, Leaders and Bytes are what the node holds and leads; ReplicasLeft, LeadersLeft and
-	// BytesLeft what of that is still to go.
+	// BytesLeft what of that is still to go. What only this node can lead is not left to go when it
+	// is drained.
 	Replicas, Leaders, ReplicasLeft, LeadersLeft int
 	Bytes, BytesLeft                             uint64
 	// InTheWay is the first thing that keeps some of it, in words; empty: nothing is known.

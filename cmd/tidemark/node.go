@@ -114,11 +114,13 @@ func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, wan
 		}
 		bar.Set(uint64(max(0, total-left)))
 		switch {
+		case p.Status == kv.NodeGone, want == kv.NodeDraining && p.Status != kv.NodeActive &&
+			p.LeadersLeft == 0:
+			return p, nil
 		case p.Status == kv.NodeActive:
 			return p, fmt.Errorf("node %d was made active again meanwhile", node)
-		case want == kv.NodeDraining && (p.Leaders == 0 || p.Leaders <= p.LeadersLeft &&
-			len(p.Obstacles) > 0), p.Status == kv.NodeGone:
-			return p, nil
+		case want == kv.NodeDecommissioning && p.Status != want:
+			return p, fmt.Errorf("node %d is %s meanwhile, and keeps its replicas", node, p.Status)
 		}
 		if p.InTheWay != way {
 			way, since = p.InTheWay, time.Now()

@@ -48,7 +48,26 @@ func (s *State) CanDrain(id keys.NodeID) []Obstacle {
 	if i == noNode || !s.nodes[i].known {
 		return []Obstacle{{Nodes: []keys.NodeID{id}, Text: fmt.Sprintf("there is no node %s", id)}}
 	}
-	var alone []keys.PartitionID
+	alone := s.ledAlone(i)
+	if alone == nil {
+		return nil
+	}
+	slices.Sort(alone)
+	return []Obstacle{{Partitions: alone[:min(len(alone), maxNamed)], Text: fmt.Sprintf(
+		"%s have no other replica that can lead, %s first: the node goes on leading them",
+		plural(len(alone), "partition"), alone[0])}}
+}
+
+// LeadsAlone returns how many partitions a node leads that no other replica can.
+func (s *State) LeadsAlone(id keys.NodeID) int {
+	i := s.indexOf(id)
+	if i == noNode {
+		return 0
+	}
+	return len(s.ledAlone(i))
+}
+
+func (s *State) ledAlone(i uint16) (alone []keys.PartitionID) {
 	for _, at := range s.nodes[i].list {
 		p := &s.partitions[at]
 		others := slices.ContainsFunc(s.replicas(p), func(r replica) bool {
@@ -58,11 +77,5 @@ func (s *State) CanDrain(id keys.NodeID) []Obstacle {
 			alone = append(alone, p.id)
 		}
 	}
-	if alone == nil {
-		return nil
-	}
-	slices.Sort(alone)
-	return []Obstacle{{Partitions: alone[:min(len(alone), maxNamed)], Text: fmt.Sprintf(
-		"%s have no other replica that can lead, %s first: the node goes on leading them",
-		plural(len(alone), "partition"), alone[0])}}
+	return alone
 }

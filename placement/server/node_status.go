@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -104,6 +105,10 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus,
 	if !c.planned {
 		return nil, errPlanning()
 	}
+	if n := c.nodes[id]; n != nil && n.Alive && !c.server.soft.complete(id) {
+		return nil, withHint(codes.Unavailable, fmt.Sprintf("node %s has not said yet what it leads", id),
+			"")
+	}
 	why, err := c.state.WhyNode(id)
 	if err != nil {
 		return nil, err
@@ -124,6 +129,7 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus,
 		for _, o := range c.state.CanDrain(id) {
 			out.Obstacles = append(out.Obstacles, o.Text)
 		}
+		out.LeadersLeft = out.Leaders - uint64(c.state.LeadsAlone(id))
 	}
 	return out, nil
 }

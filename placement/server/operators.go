@@ -283,12 +283,18 @@ func (s *Server) ordersFor(node keys.NodeID) ([]*clusterpb.Order, error) {
 		return nil, err
 	}
 	var orders []*clusterpb.Order
-	for _, o := range led {
+	for _, known := range led {
+		// As it is stored: what is remembered may be of an earlier leadership.
+		o := &serverpb.Operator{}
+		revision, err := load(v, operatorKey(keys.PartitionID(known.Partition)), o)
+		if err != nil {
+			return nil, err
+		}
 		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), keys.PartitionID(o.Partition))
 		if err != nil {
 			return nil, err
 		}
-		if d == nil || len(orders) >= maxOrders {
+		if revision == 0 || d == nil || len(orders) >= maxOrders {
 			continue
 		}
 		next := stepOf(o, s.soft.newest(keys.PartitionID(o.Partition), d), node,

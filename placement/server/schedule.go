@@ -44,6 +44,8 @@ type scheduler struct {
 	keyspaceOf map[keys.PartitionID]keys.KeyspaceID
 	nodes      map[keys.NodeID]*clusterpb.Node
 	stats      map[keys.NodeID]*clusterpb.NodeStats
+	// unknown are partitions that nodes report and the table does not have, by since when.
+	unknown map[keys.PartitionID]time.Time
 	// ended is when the last operator of a partition did. attempts are those that failed lately.
 	ended    map[keys.PartitionID]time.Time
 	attempts map[keys.PartitionID]*attempt
@@ -92,13 +94,10 @@ func (c *scheduler) lead(term uint64, changed <-chan struct{}) {
 	s := c.server
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
+	s.soft.lead(term)
 	if err := c.begin(); err != nil {
 		s.config.Logger.Error("placement cannot be planned; it will be tried again", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-time.After(scheduleInterval):
-		}
+		c.rest(ctx, changed)
 		return
 	}
 	defer c.end()
@@ -122,6 +121,7 @@ func (c *scheduler) lead(term uint64, changed <-chan struct{}) {
 			if ctx.Err() == nil {
 				s.config.Logger.Warn("planning begins anew", "error", err)
 			}
+			c.rest(ctx, changed)
 			return
 		case <-ticker.C:
 			if err := c.look(ctx); err != nil && ctx.Err() == nil {
@@ -130,6 +130,15 @@ func (c *scheduler) lead(term uint64, changed <-chan struct{}) {
 				}
 			}
 		}
+	}
+}
+
+// rest waits before the scheduler tries again, unless the leadership changes.
+func (c *scheduler) rest(ctx context.Context, changed <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	case <-time.After(scheduleInterval):
 	}
 }
 
@@ -156,6 +165,7 @@ func (c *scheduler) begin() error {
 	c.ended, c.attempts = ended, map[keys.PartitionID]*attempt{}
 	c.seen = map[keys.PartitionID]*advance{}
 	c.flying = map[keys.PartitionID]*serverpb.Operator{}
+	c.unknown = map[keys.PartitionID]time.Time{}
 	c.counted = time.Time{}
 	return nil
 }

@@ -71,7 +71,11 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 	}
 	for _, id := range news {
 		c.refused(c.renew(id))
+		if _, known := c.keyspaceOf[id]; !known && c.unknown[id].IsZero() {
+			c.unknown[id] = now
+		}
 	}
+	c.forgetUnknown(now)
 	c.flying = operators
 	for id, a := range c.attempts {
 		if now.Sub(a.until) > maxBackoff {
@@ -84,6 +88,31 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 		}
 	}
 	return operators
+}
+
+// unknownFor is for how long a partition that the table does not have is reported before what was
+// reported is forgotten: a new one is reported before the scheduler has heard of it, and one that was
+// dropped until its nodes have.
+const unknownFor = time.Minute
+
+// forgetUnknown drops what was reported of partitions that there are not. It would take the room of
+// others. The caller holds mu.
+func (c *scheduler) forgetUnknown(now time.Time) {
+	if !c.complete {
+		return
+	}
+	var gone []keys.PartitionID
+	for id, since := range c.unknown {
+		_, known := c.keyspaceOf[id]
+		if !known && now.Sub(since) < unknownFor {
+			continue
+		}
+		delete(c.unknown, id)
+		if !known {
+			gone = append(gone, id)
+		}
+	}
+	c.server.soft.drop(gone)
 }
 
 func (c *scheduler) refused(err error) {

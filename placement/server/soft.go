@@ -61,6 +61,16 @@ func (s *soft) resetLocked(term uint64) {
 	}
 }
 
+// lead forgets what was learned before the leadership of a term, unless the first heartbeat during it
+// has done so.
+func (s *soft) lead(term uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if term > s.mu.term {
+		s.resetLocked(term)
+	}
+}
+
 // forget drops what is known of a node: it has just started.
 func (s *soft) forget(id keys.NodeID) {
 	s.mu.Lock()
