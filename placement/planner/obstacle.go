@@ -117,8 +117,9 @@ func plural(n int, noun string) string {
 func (s *State) lackingRoom(goes []bool, left []uint16) []Obstacle {
 	var bytes, room int64
 	for i := range s.nodes {
-		if goes[i] {
-			bytes += s.nodes[i].sum[byBytes]
+		// What is on its way out of other nodes needs that room as well.
+		if n := &s.nodes[i]; goes[i] || n.known && n.info.Status == Moving {
+			bytes += n.sum[byBytes]
 		}
 	}
 	for _, n := range left {

@@ -161,3 +161,55 @@ func TestJSON(t *testing.T) {
 		}
 	}
 }
+
+// Keyspaces that are gone take no room: more of them come and go than there may be at a time.
+func TestKeyspacesComeAndGo(t *testing.T) {
+	w := cluster(t, 3, Settings{})
+	for i := range 70_000 {
+		id := keys.KeyspaceID(i + 2)
+		w.must(w.setKeyspace(Keyspace{ID: id, Name: "b", Replicas: 3}))
+		p := on(keys.PartitionID(i+1), 1, 2, 3)
+		p.Keyspace = id
+		w.must(w.setPartition(p))
+		if i%2 == 0 { // in either order
+			w.removePartition(p.ID)
+			w.state.RemoveKeyspace(id)
+		} else {
+			w.state.RemoveKeyspace(id)
+			w.removePartition(p.ID)
+		}
+	}
+	if n := len(w.state.keyspaces); n > 2 {
+		t.Errorf("%d keyspaces are remembered, there is one", n)
+	}
+}
+
+// What is on nodes that are being decommissioned already needs room too.
+func TestRoomForAllThatMoves(t *testing.T) {
+	w := cluster(t, 5, Settings{Paused: true})
+	for i := range 5 {
+		n := w.nodes[keys.NodeID(i+1)]
+		n.DiskUsed, n.DiskCapacity = 0, 100<<30
+		w.must(w.setNode(n))
+	}
+	for i := range 10 {
+		p := on(keys.PartitionID(i+1), 1, 2, 3)
+		p.Bytes = 8 << 30
+		if i >= 5 {
+			p = on(keys.PartitionID(i+1), 3, 4, 5)
+			p.Bytes = 12 << 30
+		}
+		w.must(w.setPartition(p))
+	}
+	w.step()
+	if o := w.state.CanRemove(1); len(o) != 0 {
+		t.Fatalf("node 1: %v", o)
+	}
+	n := w.nodes[1]
+	n.Status = Moving
+	w.must(w.setNode(n))
+	if both, one := w.state.CanRemove(1, 2), w.state.CanRemove(2); len(both) != 1 ||
+		len(one) != 1 || both[0].Text != one[0].Text {
+		t.Errorf("node 2 beside it: %v; both together: %v", one, both)
+	}
+}

@@ -24,8 +24,9 @@ type State struct {
 	regions   []location
 	regionAt  map[string]uint16
 
-	keyspaces     []keyspaceState
-	keyspaceIndex map[keys.KeyspaceID]uint16
+	keyspaces       []keyspaceState
+	keyspaceIndex   map[keys.KeyspaceID]uint16
+	unusedKeyspaces []uint16 // free places in keyspaces
 
 	partitions     []partition
 	partitionIndex map[keys.PartitionID]uint32
@@ -91,6 +92,8 @@ type location struct {
 type keyspaceState struct {
 	info  Keyspace
 	known bool
+	// partitions is how many there are.
+	partitions int
 	// masks of the rules, by node, and whether a node is preferred for leaders. Empty if the
 	// keyspace wants nothing of the kind.
 	masks     []ruleMask
@@ -249,12 +252,30 @@ func (s *State) SetKeyspace(k Keyspace) error {
 // RemoveKeyspace forgets a keyspace. Partitions of it that are still there are left alone.
 func (s *State) RemoveKeyspace(id keys.KeyspaceID) {
 	if i, ok := s.keyspaceIndex[id]; ok {
-		s.keyspaces[i] = keyspaceState{info: Keyspace{ID: id}}
+		s.keyspaces[i] = keyspaceState{info: Keyspace{ID: id}, partitions: s.keyspaces[i].partitions}
+		s.releaseKeyspace(i)
 	}
+}
+
+// releaseKeyspace gives up the place of a keyspace that is not known and has no partition.
+func (s *State) releaseKeyspace(i uint16) {
+	ks := &s.keyspaces[i]
+	if ks.known || ks.partitions > 0 || ks.info.ID == 0 {
+		return
+	}
+	delete(s.keyspaceIndex, ks.info.ID)
+	*ks = keyspaceState{}
+	s.unusedKeyspaces = append(s.unusedKeyspaces, i)
 }
 
 func (s *State) keyspaceAt(id keys.KeyspaceID) (uint16, error) {
 	i, ok := s.keyspaceIndex[id]
+	if n := len(s.unusedKeyspaces); !ok && n > 0 {
+		i, s.unusedKeyspaces = s.unusedKeyspaces[n-1], s.unusedKeyspaces[:n-1]
+		s.keyspaceIndex[id] = i
+		s.keyspaces[i] = keyspaceState{info: Keyspace{ID: id}}
+		return i, nil
+	}
 	if !ok {
 		if len(s.keyspaces) >= 1<<16-1 {
 			return 0, fmt.Errorf("more than %d keyspaces", len(s.keyspaces))

@@ -12,10 +12,6 @@ func (s *State) SetPartition(d Partition) error {
 	if err := d.validate(); err != nil {
 		return err
 	}
-	keyspace, err := s.keyspaceAt(d.Keyspace)
-	if err != nil {
-		return err
-	}
 	var replicas [maxReplicas]replica
 	for j, r := range d.Replicas {
 		at, err := s.nodeAt(r.Node)
@@ -24,8 +20,15 @@ func (s *State) SetPartition(d Partition) error {
 		}
 		replicas[j] = replica{node: at, role: r.Role, damage: r.Damage}
 	}
+	keyspace, err := s.keyspaceAt(d.Keyspace)
+	if err != nil {
+		return err
+	}
+	s.keyspaces[keyspace].partitions++
 	i, known := s.partitionIndex[d.ID]
-	if !known {
+	if known {
+		s.leaveKeyspace(s.partitions[i].keyspace)
+	} else {
 		i = s.newPartition(d.ID)
 	}
 	fly, flies := s.flightOf[i]
@@ -73,9 +76,16 @@ func (s *State) RemovePartition(id keys.PartitionID) {
 	s.replace(i, nil)
 	s.waiting.put(s, i, urgeNothing)
 	delete(s.partitionIndex, id)
+	s.leaveKeyspace(p.keyspace)
 	// The flags stay until the lists that they speak of are gone through.
 	*p = partition{flags: p.flags & (flagDirty | flagListed), urge: urgeNothing}
 	s.unused = append(s.unused, i)
+}
+
+// leaveKeyspace counts a partition less.
+func (s *State) leaveKeyspace(i uint16) {
+	s.keyspaces[i].partitions--
+	s.releaseKeyspace(i)
 }
 
 func (s *State) newPartition(id keys.PartitionID) uint32 {
