@@ -65,7 +65,11 @@ func (s *Server) SetNodeStatus(
 		return nil, status.Errorf(codes.FailedPrecondition, "node %d was decommissioned, which is for "+
 			"good: start a server with an empty directory, which joins as a new node", r.Node)
 	}
-	out, err := s.scheduler.progressOf(id, r.Status)
+	nodes, err := loadNodes(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	out, err := s.scheduler.progressOf(id, r.Status, nodes)
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
@@ -97,8 +101,9 @@ func (s *Server) SetNodeStatus(
 	return out, nil
 }
 
-// progressOf says what a node holds, what of that is still to go, and what is in the way of a status.
-func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus,
+// progressOf says what a node holds, what of that is still to go, and what is in the way of a status,
+// given the nodes as they are: the scheduler may not have heard of the last change.
+func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes []*clusterpb.Node,
 ) (*clusterpb.SetNodeStatusResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,6 +113,16 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus,
 	if n := c.nodes[id]; n != nil && n.Alive && !c.server.soft.complete(id) {
 		return nil, withHint(codes.Unavailable, fmt.Sprintf("node %s has not said yet what it leads", id),
 			"")
+	}
+	for _, n := range nodes {
+		id := keys.NodeID(n.Id)
+		if known := c.nodes[id]; known != nil && known.Status == n.Status && known.Alive == n.Alive {
+			continue
+		}
+		c.nodes[id] = n
+		if err := c.state.SetNode(withStats(plannerNode(n), c.stats[id])); err != nil {
+			return nil, err
+		}
 	}
 	why, err := c.state.WhyNode(id)
 	if err != nil {

@@ -83,7 +83,7 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 		}
 	}
 	for id, at := range c.ended {
-		if now.Sub(at) > time.Hour {
+		if now.Sub(at) > max(time.Hour, c.state.Settings().Pause) {
 			delete(c.ended, id)
 		}
 	}

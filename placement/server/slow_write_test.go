@@ -98,3 +98,59 @@ func TestSettingsThatWereAppliedLateHold(t *testing.T) {
 		}
 	})
 }
+
+// A partition rests after a change for as long as was asked for, however long that is.
+func TestALongPause(t *testing.T) {
+	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(hash("x", 6, 3))
+		if _, err := f.client.SetPlacement(t.Context(), &clusterpb.SetPlacementRequest{
+			Change: &clusterpb.PlacementSettings{PauseMillis: proto.Uint64(2 * 3_600_000)}}); err != nil {
+			t.Fatal(err)
+		}
+		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
+		before := f.where()
+		for id, nodes := range before {
+			if _, err := f.client.TransferLeader(t.Context(), &clusterpb.TransferLeaderRequest{
+				Partition: id, ToNode: nodes[id%3]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.await(time.Minute, "the leaders are changed", f.idle)
+		f.add("")
+		f.add("")
+		time.Sleep(110 * time.Minute) // virtual
+		if !sameWhere(before, f.where()) {
+			t.Error("replicas were moved for balance before the pause was over")
+		}
+		f.await(30*time.Minute, "they are moved afterwards", func() bool {
+			return !sameWhere(before, f.where())
+		})
+	})
+}
+
+// Decommissionings that are asked for at once are judged one after the other.
+func TestDecommissioningsAtOnce(t *testing.T) {
+	for range 20 {
+		inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+			f.create(hash("x", 4, 3))
+			time.Sleep(time.Minute) // virtual
+			errs := make(chan error, 4)
+			for node := range uint64(4) {
+				go func() {
+					_, err := f.client.SetNodeStatus(t.Context(), &clusterpb.SetNodeStatusRequest{
+						Node: node + 1, Status: clusterpb.NodeStatus_NODE_MOVING})
+					errs <- err
+				}()
+			}
+			taken := 0
+			for range 4 {
+				if err := <-errs; err == nil {
+					taken++
+				}
+			}
+			if taken != 1 {
+				t.Errorf("%d of four nodes can be decommissioned, want one", taken)
+			}
+		})
+	}
+}
