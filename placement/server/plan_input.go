@@ -42,6 +42,10 @@ func withStats(n planner.Node, stats *clusterpb.NodeStats) planner.Node {
 // limited is a figure that a node reports, bounded so that sums of them fit.
 func limited(figure uint64) int64 { return int64(min(figure, 1<<52)) }
 
+// maxPartitionBytes bounds the size that is believed of a partition: all replicas that a cluster can
+// have add up to less than 2^63.
+const maxPartitionBytes = 1 << 42
+
 // plannerKeyspace is what the planner is told of a keyspace.
 func plannerKeyspace(k *clusterpb.Keyspace) (planner.Keyspace, error) {
 	out := planner.Keyspace{ID: keys.KeyspaceID(k.Id), Name: k.Name,
@@ -107,7 +111,7 @@ func plannerPartition(d *clusterpb.Partition, seen reported, ended time.Time) pl
 		p.Replicas = append(p.Replicas, one)
 	}
 	if r := seen.report; r != nil {
-		p.Bytes = limited(r.SizeBytes)
+		p.Bytes = min(limited(r.SizeBytes), maxPartitionBytes)
 		p.LeaderLoad = planner.Cores(limited(r.LeaderLoadMicro))
 		p.FollowerLoad = planner.Cores(limited(r.FollowerLoadMicro))
 		p.Measured = time.Duration(r.MeasuredSeconds) * time.Second
