@@ -28,6 +28,8 @@ type fleet struct {
 	mu    sync.Mutex
 	nodes map[uint64]*fleetNode
 	parts map[uint64]*fleetPartition
+	// copying is how long a learner takes to catch up.
+	copying time.Duration
 }
 
 type fleetNode struct {
@@ -49,6 +51,8 @@ type fleetPartition struct {
 	load   uint64
 	// usedIDs are replica ids that were ever given out.
 	usedIDs map[uint64]bool
+	// changed is when the replicas last did.
+	changed time.Time
 }
 
 func newFleet(t *testing.T, c *core, client *Client) *fleet {
@@ -258,8 +262,8 @@ func (f *fleet) carryOutLocked(node uint64, o *clusterpb.Order) {
 	for _, r := range o.Target.Replicas {
 		before := replicaOf(p.d, r.Replica)
 		if r.Role == clusterpb.ReplicaRole_INCOMING && before.GetRole() == clusterpb.ReplicaRole_LEARNER &&
-			!f.answersLocked(p, r) {
-			return // a newcomer that does not answer does not come to vote
+			(!f.answersLocked(p, r) || time.Since(p.changed) < f.copying) {
+			return // a newcomer that does not answer, or lacks something, does not come to vote
 		}
 	}
 	for _, r := range o.Target.Replicas {
@@ -270,7 +274,7 @@ func (f *fleet) carryOutLocked(node uint64, o *clusterpb.Order) {
 			p.usedIDs[r.Replica] = true
 		}
 	}
-	p.d = proto.Clone(o.Target).(*clusterpb.Partition)
+	p.d, p.changed = proto.Clone(o.Target).(*clusterpb.Partition), time.Now()
 }
 
 // where are the nodes with a voter of each partition, as things are.

@@ -17,9 +17,12 @@ import (
 const (
 	// beginsPerLook bounds the operators that are recorded each time the scheduler looks.
 	beginsPerLook = 64
-	// stalled is after how long without an advance an operator is cancelled, and targetSilent after
+	// stalled is after how long without an advance an operator is cancelled, but for the time that
+	// what it copies takes at leastRate (bytes per second), and at most maxCopy; targetSilent is after
 	// how long without an answer of the node that gets a replica, or the lead.
 	stalled      = 10 * time.Minute
+	leastRate    = 1 << 20
+	maxCopy      = 24 * time.Hour
 	targetSilent = 30 * time.Second
 	// A partition whose operator was cancelled is left alone for firstBackoff, which doubles with
 	// each failure up to maxBackoff.
@@ -147,7 +150,7 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 		if why == "" && o.AddNode == 0 {
 			why = c.unfit(o.LeadNode, "which was to lead", now)
 		}
-		if now.Sub(a.at) >= stalled {
+		if now.Sub(a.at) >= patience(o) {
 			why = fmt.Sprintf("it has not advanced for %s", now.Sub(a.at).Round(time.Second))
 			if waits != "" {
 				why += ": " + waits
@@ -166,6 +169,16 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 		f.until = now.Add(min(maxBackoff, firstBackoff<<min(f.failures-1, 10)))
 	}
 	return late
+}
+
+// patience is how long an operator may go without an advance. While a snapshot is sent nothing is
+// heard of how far it is, and several share the rate that a node sends at.
+func patience(o *serverpb.Operator) time.Duration {
+	if o.AddNode == 0 {
+		return stalled
+	}
+	copying := time.Duration(min(o.Bytes/leastRate, uint64(maxCopy/time.Second))) * time.Second
+	return stalled + copying
 }
 
 // unfit says why a node cannot be given what it was to get; empty: it can, or it is none.

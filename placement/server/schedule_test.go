@@ -246,6 +246,35 @@ func TestATargetThatDies(t *testing.T) {
 	})
 }
 
+// A copy that takes long because it is large is not given up; one that does not come to an end is.
+func TestALargeCopyHasItsTime(t *testing.T) {
+	inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(hash("x", 1, 3))
+		f.mu.Lock()
+		f.parts[100].bytes = 4 << 30
+		f.copying = time.Hour
+		f.mu.Unlock()
+		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
+		f.kill(f.where()[100][1])
+		f.await(80*time.Minute, "the replica is replaced", func() bool {
+			return f.sound(3) && f.idle()
+		})
+	})
+	inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(hash("x", 1, 3))
+		f.mu.Lock()
+		f.copying = 1000 * time.Hour
+		f.mu.Unlock()
+		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
+		f.kill(f.where()[100][1])
+		f.await(20*time.Minute, "the copy is given up", func() bool {
+			return slices.ContainsFunc(events(t, f), func(e *clusterpb.Event) bool {
+				return strings.Contains(e.Outcome, "cancelled: it has not advanced for 1")
+			})
+		})
+	})
+}
+
 // While placement is paused nothing is begun, and what is under way goes on.
 func TestPause(t *testing.T) {
 	inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
