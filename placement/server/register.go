@@ -235,6 +235,9 @@ func (s *Server) updateNode(
 
 // revive renews a node's lease, or grants it, and marks the node alive under it.
 func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
+	if err := s.isThere(ctx, id); err != nil {
+		return err
+	}
 	lease := nodeLease(id)
 	for range 3 {
 		_, err := s.store.KeepAlive(ctx, lease)
@@ -271,4 +274,24 @@ func (s *Server) revive(ctx context.Context, id keys.NodeID) error {
 	}
 	return withHint(codes.Unavailable,
 		fmt.Sprintf("the lease of node %s ends again and again before it is renewed", id), "")
+}
+
+// isThere takes back that a node was displaced: it is there after all. It must not be taken for
+// lost the next time that it is away for a moment.
+func (s *Server) isThere(ctx context.Context, id keys.NodeID) error {
+	n := &clusterpb.Node{}
+	revision, err := load(s.store.Stale(), nodeKey(id), n)
+	if err != nil {
+		return s.toStatus(err)
+	}
+	if !n.Displaced {
+		return nil
+	}
+	n.Displaced = false
+	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)},
+		store.Put(nodeKey(id), encode(n)))
+	if err == nil && !ok {
+		err = errConflict("node " + id.String())
+	}
+	return err
 }

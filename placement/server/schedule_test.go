@@ -79,6 +79,27 @@ func TestDamageIsRepairedAtOnce(t *testing.T) {
 	})
 }
 
+// A node whose address was given to another directory by mistake, and that answers at once, is not
+// taken for lost when it is away for a moment later.
+func TestADisplacedNodeThatAnswersAtOnce(t *testing.T) {
+	inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(hash("x", 6, 3))
+		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
+		f.register(9999, "node1002:1", "")
+		f.beat(t.Context(), f.nodes[3])
+		f.kill(5)
+		f.await(time.Minute, "it is as before", func() bool { return f.sound(3) && f.idle() })
+		before := f.holds()[3]
+		f.kill(3)
+		time.Sleep(time.Minute) // virtual
+		f.restart(3)
+		time.Sleep(time.Minute) // virtual
+		if now := f.holds()[3]; now != before {
+			t.Errorf("node 3 has %d replicas of %d after it was away for a minute", now, before)
+		}
+	})
+}
+
 // A decommissioned node ends without a replica and is refused; what cannot be done is refused with
 // its reason and changes nothing; what was begun can be taken back.
 func TestDecommission(t *testing.T) {
