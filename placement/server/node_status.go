@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -135,6 +136,9 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes 
 	if out.ReplicasLeft > 0 {
 		out.BytesLeft = uint64(c.state.HeldBytes(id))
 	}
+	if out.InTheWay == "" && out.Replicas == 0 && want == clusterpb.NodeStatus_NODE_MOVING {
+		out.InTheWay = c.comesTo(id)
+	}
 	switch want {
 	case clusterpb.NodeStatus_NODE_MOVING:
 		for _, o := range c.state.CanRemove(id) {
@@ -147,6 +151,29 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes 
 		out.LeadersLeft = out.Leaders - uint64(c.state.LeadsAlone(id))
 	}
 	return out, nil
+}
+
+// comesTo says which operator may still bring a replica to a node; empty: none.
+func (c *scheduler) comesTo(id keys.NodeID) string {
+	var first *serverpb.Operator
+	for _, o := range c.flying {
+		if keys.NodeID(o.AddNode) == id && (first == nil || o.Partition < first.Partition) {
+			first = o
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	leader, waits := c.server.soft.progress(keys.PartitionID(first.Partition))
+	text := fmt.Sprintf("operator %d would bring a replica of partition %d, and is not taken back yet",
+		first.Id, first.Partition)
+	switch {
+	case leader == 0:
+		text += ": no leader of the partition has reported"
+	case waits != "":
+		text += ": " + waits
+	}
+	return text
 }
 
 // errPlanning says that the leader of the core has not read the table yet.

@@ -162,6 +162,45 @@ func TestDecommission(t *testing.T) {
 	})
 }
 
+// A decommissioning says what it waits for also when the node holds nothing: an operator that cannot
+// be taken back, because its partition has no leader, may still bring it something.
+func TestADecommissioningThatWaitsSaysSo(t *testing.T) {
+	inFleet(t, []string{"", "", "", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(hash("x", 1, 3))
+		time.Sleep(time.Minute) // virtual
+		on := f.where()[100]
+		to := uint64(1)
+		for slices.Contains(on, to) {
+			to++
+		}
+		f.kill(on[0])
+		f.kill(on[1])
+		if _, err := f.client.MoveReplica(t.Context(), &clusterpb.MoveReplicaRequest{Partition: 100,
+			FromNode: on[0], ToNode: to}); err != nil {
+			t.Fatal(err)
+		}
+		ask := func() *clusterpb.SetNodeStatusResponse {
+			r, err := f.client.SetNodeStatus(t.Context(), &clusterpb.SetNodeStatusRequest{Node: to,
+				Status: clusterpb.NodeStatus_NODE_MOVING})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		ask()
+		time.Sleep(time.Minute) // virtual
+		if r := ask(); r.Status != clusterpb.NodeStatus_NODE_MOVING || r.Replicas != 0 ||
+			!strings.Contains(r.InTheWay, "partition 100") {
+			t.Errorf("it waits without a word: %v", r)
+		}
+		f.restart(on[0])
+		f.restart(on[1])
+		f.await(time.Minute, "it is gone", func() bool {
+			return ask().Status == clusterpb.NodeStatus_NODE_GONE
+		})
+	})
+}
+
 // A drained node keeps its replicas and leads nothing, and is given nothing new.
 func TestDrain(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
