@@ -126,4 +126,6 @@ func (a *app) list(columns ...output.Column) *output.List {
 }
 
 // say prints words for people that are not the result, on stderr.
-func (a *app) say(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintln(a.err, output.Plain(fmt.Sprintf(format, args...)))
+}
