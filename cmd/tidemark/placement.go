@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -140,6 +141,9 @@ pause for a moment.`,
 					if outcome, err = a.lastOutcome(ctx, client, partition); err != nil {
 						return err
 					}
+					if err := handedOver(partition, to, outcome); err != nil {
+						return err
+					}
 				}
 				list := a.list(output.Column{Name: "partition", Number: true},
 					output.Column{Name: "to", Number: true}, output.Column{Name: "outcome"})
@@ -151,6 +155,14 @@ pause for a moment.`,
 	cmd.Flags().Uint64Var(&to, "to", 0, "the node that is to lead")
 	cmd.Flags().BoolVar(&background, "background", false, "do not wait until it is done")
 	return a.client(a.printing(cmd))
+}
+
+// handedOver is the error of a transfer that has ended otherwise.
+func handedOver(partition, to uint64, outcome string) error {
+	if outcome == "done" || outcome == "ended" {
+		return nil
+	}
+	return fmt.Errorf("the lead of partition %d was not handed to node %d: %s", partition, to, outcome)
 }
 
 // lastOutcome is how the last operator of a partition ended.
