@@ -46,6 +46,9 @@ type scheduler struct {
 	stats      map[keys.NodeID]*clusterpb.NodeStats
 	// unknown are partitions that nodes report and the table does not have, by since when.
 	unknown map[keys.PartitionID]time.Time
+	// ahead are partitions that are reported with an epoch of which no descriptor has come, by since
+	// when.
+	ahead map[keys.PartitionID]time.Time
 	// ended is when the last operator of a partition did. attempts are those that failed lately.
 	ended    map[keys.PartitionID]time.Time
 	attempts map[keys.PartitionID]*attempt
@@ -166,6 +169,7 @@ func (c *scheduler) begin() error {
 	c.seen = map[keys.PartitionID]*advance{}
 	c.flying = map[keys.PartitionID]*serverpb.Operator{}
 	c.unknown = map[keys.PartitionID]time.Time{}
+	c.ahead = map[keys.PartitionID]time.Time{}
 	c.counted = time.Time{}
 	return nil
 }
@@ -219,6 +223,7 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 		delete(c.keyspaceOf, id)
 		delete(c.ended, id)
 		delete(c.attempts, id)
+		delete(c.ahead, id)
 	}
 	c.complete = c.complete || u.Complete
 	if err := errors.Join(errs...); err != nil {
@@ -232,7 +237,13 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 func (c *scheduler) set(d *clusterpb.Partition) error {
 	id := keys.PartitionID(d.Id)
 	soft := &c.server.soft
-	return c.state.SetPartition(plannerPartition(soft.newest(id, d), soft.of(id), c.ended[id]))
+	newest := soft.newest(id, d)
+	if !soft.ahead(newest) {
+		delete(c.ahead, id)
+	} else if c.ahead[id].IsZero() {
+		c.ahead[id] = time.Now()
+	}
+	return c.state.SetPartition(plannerPartition(newest, soft.of(id), c.ended[id]))
 }
 
 // renew tells the State of a partition anew.

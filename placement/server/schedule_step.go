@@ -79,6 +79,7 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 		}
 	}
 	c.forgetUnknown(now)
+	c.forgetNonsense(now)
 	c.flying = operators
 	for id, a := range c.attempts {
 		if now.Sub(a.until) > maxBackoff {
@@ -116,6 +117,30 @@ func (c *scheduler) forgetUnknown(now time.Time) {
 		}
 	}
 	c.server.soft.drop(gone)
+}
+
+// aheadFor is for how long a report may have an epoch of which no descriptor has come. A leader that
+// has just changed its descriptor reports it as soon as an entry behind the change is applied.
+const aheadFor = time.Minute
+
+// forgetNonsense drops reports that claim an epoch and never show it: they would keep the true leader
+// of the partition from being heard. The caller holds mu.
+func (c *scheduler) forgetNonsense(now time.Time) {
+	for id, since := range c.ahead {
+		if now.Sub(since) < aheadFor {
+			continue
+		}
+		delete(c.ahead, id)
+		d, _, err := loadPartition(c.server.store.Stale(), c.keyspaceOf[id], id)
+		if err != nil || d == nil {
+			continue
+		}
+		if newest := c.server.soft.newest(id, d); c.server.soft.ahead(newest) {
+			c.server.config.Logger.Error("what a node reports of a partition cannot be, and is forgotten",
+				"partition", id)
+			c.server.soft.distrust(d)
+		}
+	}
 }
 
 func (c *scheduler) refused(err error) {

@@ -48,6 +48,34 @@ func (s *soft) complete(id keys.NodeID) bool {
 	return n != nil && n.complete
 }
 
+// ahead says whether what is reported of a partition has a later epoch than its newest descriptor.
+func (s *soft) ahead(d *clusterpb.Partition) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.mu.partitions[keys.PartitionID(d.Id)]
+	return r != nil && newer(&clusterpb.Partition{Generation: r.Generation, Membership: r.Membership}, d)
+}
+
+// distrust forgets what is reported of a partition, and has the nodes of its replicas report all that
+// they lead.
+func (s *soft) distrust(d *clusterpb.Partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := keys.PartitionID(d.Id)
+	if n := s.mu.nodes[s.mu.leaders[id]]; n != nil {
+		delete(n.led, id)
+	}
+	delete(s.mu.leaders, id)
+	delete(s.mu.partitions, id)
+	delete(s.mu.described, id)
+	s.mu.news[id] = struct{}{}
+	for _, r := range d.Replicas {
+		if n := s.mu.nodes[keys.NodeID(r.Node)]; n != nil {
+			n.complete = false
+		}
+	}
+}
+
 // breaksLocked takes note of which replicas of a node are broken.
 func (s *soft) breaksLocked(id keys.NodeID, n *softNode, broken []uint64) {
 	if slices.Equal(n.broken, broken) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -123,5 +124,35 @@ func TestReportsOfNoPartitionAreForgotten(t *testing.T) {
 		if n := len(soft.mu.leaders); n != 2 {
 			t.Errorf("the leaders of %d partitions are remembered, want 2", n)
 		}
+	})
+}
+
+// A node that reports nonsense of a partition keeps its true leader from being heard for a while, and
+// not for ever.
+func TestNonsenseIsForgotten(t *testing.T) {
+	inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(hash("x", 1, 3))
+		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
+		on := f.where()[100]
+		for _, node := range []uint64{10 - on[0] - on[1] - on[2], on[1]} { // without and with a replica
+			if _, err := f.client.Heartbeat(t.Context(), &clusterpb.HeartbeatRequest{Cluster: testCluster,
+				Node: node, Server: f.nodes[node].server, Reports: []*clusterpb.PartitionReport{{
+					Partition: 100, Term: math.MaxUint64, Generation: 1, Membership: math.MaxUint64,
+					SizeBytes: math.MaxUint64, Described: &clusterpb.Partition{Id: 100, Keyspace: 1,
+						Generation: 1, Membership: math.MaxUint64, NextReplica: math.MaxUint64,
+						Replicas: []*clusterpb.Replica{{Node: 99, Replica: math.MaxUint64, Role: 17}}}}},
+				Stats: &clusterpb.NodeStats{DiskUsedBytes: math.MaxUint64, DiskFreeBytes: math.MaxUint64,
+					Broken: []uint64{0, 100, 100, math.MaxUint64}}}); err != nil {
+				t.Fatal(err)
+			}
+			f.await(3*time.Minute, "the true leader is heard", func() bool {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				p := partitionsIn(t, f.client, "x")[0]
+				return p.LeaderNode == f.parts[100].leader && p.SizeBytes == f.parts[100].bytes
+			})
+		}
+		f.kill(on[0])
+		f.await(10*time.Minute, "the replica is replaced", func() bool { return f.sound(3) && f.idle() })
 	})
 }
