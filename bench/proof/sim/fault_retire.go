@@ -33,7 +33,7 @@ var _ = register("retire", 10, 0, func(d *Dice) retire {
 func (f retire) Begin(w *World) (string, func() string) {
 	server := f.Server % w.Cluster.Servers()
 	want := kv.NodeDecommissioning
-	if f.Drain || server < w.cores {
+	if f.Drain || server < w.cores || w.members {
 		want = kv.NodeDraining
 	}
 	w.background(func(done <-chan struct{}) {
