@@ -227,7 +227,7 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 		}
 	}
 	if all {
-		for _, p := range t.Partitions() {
+		for _, p := range t.partitions.All() {
 			look(keys.PartitionID(p.Id), p)
 		}
 		for id := range held {

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
@@ -62,6 +61,11 @@ func TestTableAgainstMaps(t *testing.T) {
 					len(table.Partitions()), len(table.Nodes()),
 					len(table.Keyspaces()), len(naive), len(nodes), len(spaces))
 			}
+			for id, n := range nodes {
+				if table.Node(keys.NodeID(id)) != n {
+					t.Fatalf("node %d is not the one expected", id)
+				}
+			}
 			for id, p := range naive {
 				if table.Partition(keys.PartitionID(id)) != p {
 					t.Fatalf("partition %d is not the one expected", id)
@@ -72,7 +76,8 @@ func TestTableAgainstMaps(t *testing.T) {
 			}
 			led := first.with(diff(first, table))
 			if !slices.Equal(led.Partitions(), table.Partitions()) ||
-				!maps.Equal(led.nodes, table.nodes) || !maps.Equal(led.keyspaces, table.keyspaces) {
+				!slices.Equal(led.Nodes(), table.Nodes()) ||
+				!slices.Equal(led.Keyspaces(), table.Keyspaces()) {
 				t.Fatal("the difference does not lead from the one to the other")
 			}
 			// A whole table of equal contents changes nothing.

@@ -66,37 +66,51 @@ func (e *Edit[K, V]) own(n *node[K, V]) *node[K, V] {
 func (e *Edit[K, V]) set(n *node[K, V], k K, v V) (left, right *node[K, V]) {
 	n = e.own(n)
 	if n.height == 0 {
-		i, equal := n.from(k, e.tree.compare)
+		i, equal := e.tree.search(n.keys, k)
 		if equal {
 			n.keys[i], n.values[i] = k, v
 			return n, nil
 		}
 		e.tree.length++
-		n.keys, n.values = slices.Insert(n.keys, i, k), slices.Insert(n.values, i, v)
-		return n, e.split(n, i)
+		into, i, right := e.room(n, i)
+		into.keys, into.values = insert(into.keys, i, k), insert(into.values, i, v)
+		return n, right
 	}
-	i := n.child(k, e.tree.compare)
+	i := e.tree.child(n, k)
 	child, added := e.set(n.children[i], k, v)
 	n.keys[i], n.children[i] = child.keys[0], child
 	if added == nil {
 		return n, nil
 	}
-	n.keys = slices.Insert(n.keys, i+1, added.keys[0])
-	n.children = slices.Insert(n.children, i+1, added)
-	return n, e.split(n, i+1)
+	into, i, right := e.room(n, i+1)
+	into.keys, into.children = insert(into.keys, i, added.keys[0]), insert(into.children, i, added)
+	return n, right
 }
 
-// split takes the upper part of a node that has too many entries into a new one; nil if it has not.
-// added is where the last one was put: behind one that came last, others are likely to follow.
-func (e *Edit[K, V]) split(n *node[K, V], added int) *node[K, V] {
-	if len(n.keys) <= maxEntries {
-		return nil
+// room makes room for another entry of a node, at index i. If the node is full, its upper part goes
+// into a new one, right. Into which of them the entry belongs, and where, is returned. Behind one
+// that comes last others are likely to follow: then most stays where it is.
+func (e *Edit[K, V]) room(n *node[K, V], i int) (into *node[K, V], at int, right *node[K, V]) {
+	if len(n.keys) < maxEntries {
+		return n, i, nil
 	}
-	at := len(n.keys) / 2
-	if added == len(n.keys)-1 {
-		at = len(n.keys) - minEntries
+	middle := maxEntries / 2
+	if i == maxEntries {
+		middle = maxEntries - minEntries
 	}
-	return e.cut(n, at)
+	right = e.cut(n, middle)
+	if i <= middle && i < maxEntries {
+		return n, i, right
+	}
+	return right, i - middle, right
+}
+
+// insert puts one element into a slice of at most maxEntries, which grows by little at a time.
+func insert[T any](s []T, i int, x T) []T {
+	if len(s) == cap(s) {
+		s = append(make([]T, 0, min(maxEntries, len(s)+len(s)/4+4)), s...)
+	}
+	return slices.Insert(s, i, x)
 }
 
 // cut moves the entries from an index on into a new node.
@@ -120,11 +134,11 @@ func (e *Edit[K, V]) cut(n *node[K, V], at int) *node[K, V] {
 func (e *Edit[K, V]) remove(n *node[K, V], k K) *node[K, V] {
 	n = e.own(n)
 	if n.height == 0 {
-		i, _ := n.from(k, e.tree.compare)
+		i, _ := e.tree.search(n.keys, k)
 		n.keys, n.values = slices.Delete(n.keys, i, i+1), slices.Delete(n.values, i, i+1)
 		return n
 	}
-	i := n.child(k, e.tree.compare)
+	i := e.tree.child(n, k)
 	child := e.remove(n.children[i], k)
 	n.children[i] = child
 	if len(child.keys) < minEntries && len(n.children) > 1 {
@@ -137,16 +151,17 @@ func (e *Edit[K, V]) remove(n *node[K, V], k K) *node[K, V] {
 
 // join evens out children i and i+1 of an inner node, of which one has too few entries.
 func (e *Edit[K, V]) join(n *node[K, V], i int) {
-	left, right := e.own(n.children[i]), n.children[i+1]
-	left.keys = append(left.keys, right.keys...)
-	left.values = append(left.values, right.values...)
-	left.children = append(left.children, right.children...)
-	n.children[i] = left
-	if len(left.keys) <= maxEntries {
+	left, right := n.children[i], n.children[i+1]
+	all := &node[K, V]{owner: e.owner, height: left.height,
+		keys:     slices.Concat(left.keys, right.keys),
+		values:   slices.Concat(left.values, right.values),
+		children: slices.Concat(left.children, right.children)}
+	n.children[i] = all
+	if len(all.keys) <= maxEntries {
 		n.keys, n.children = slices.Delete(n.keys, i+1, i+2), slices.Delete(n.children, i+1, i+2)
 	} else {
-		n.children[i+1] = e.cut(left, len(left.keys)/2)
+		n.children[i+1] = e.cut(all, len(all.keys)/2)
 		n.keys[i+1] = n.children[i+1].keys[0]
 	}
-	n.keys[i] = left.keys[0]
+	n.keys[i] = all.keys[0]
 }

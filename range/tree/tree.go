@@ -1,6 +1,10 @@
 package tree
 
-import "iter"
+import (
+	"cmp"
+	"iter"
+	"slices"
+)
 
 const (
 	// maxEntries bounds the entries of a node, minEntries is what each but the root has at least.
@@ -12,8 +16,11 @@ const (
 // with New; the zero Tree can only be read from.
 type Tree[K any, V comparable] struct {
 	compare func(a, b K) int
-	root    *node[K, V]
-	length  int
+	// search finds the first of ascending keys that is at or above k. One call for each node, not
+	// for each comparison, is what makes look-ups fast.
+	search func(keys []K, k K) (i int, equal bool)
+	root   *node[K, V]
+	length int
 }
 
 // node is a leaf, with a value for each key, or an inner node, with a child for each.
@@ -32,32 +39,21 @@ type owner struct{ _ byte }
 // New makes an empty tree in the order of compare, which returns a negative number, zero or a
 // positive one, as cmp.Compare does.
 func New[K any, V comparable](compare func(a, b K) int) Tree[K, V] {
-	return Tree[K, V]{compare: compare}
+	return Tree[K, V]{compare: compare,
+		search: func(keys []K, k K) (int, bool) { return slices.BinarySearchFunc(keys, k, compare) }}
+}
+
+// NewOrdered makes an empty tree in the order that the keys have of themselves.
+func NewOrdered[K cmp.Ordered, V comparable]() Tree[K, V] {
+	return Tree[K, V]{compare: cmp.Compare[K], search: slices.BinarySearch[[]K]}
 }
 
 // Len is the number of entries.
 func (t Tree[K, V]) Len() int { return t.length }
 
-// from is the index of the first key at or above k.
-func (n *node[K, V]) from(k K, compare func(a, b K) int) (i int, equal bool) {
-	low, high := 0, len(n.keys)
-	for low < high {
-		middle := int(uint(low+high) >> 1)
-		switch c := compare(n.keys[middle], k); {
-		case c < 0:
-			low = middle + 1
-		case c == 0:
-			return middle, true
-		default:
-			high = middle
-		}
-	}
-	return low, false
-}
-
 // child is the index of the child of an inner node in which k is, or belongs.
-func (n *node[K, V]) child(k K, compare func(a, b K) int) int {
-	i, equal := n.from(k, compare)
+func (t *Tree[K, V]) child(n *node[K, V], k K) int {
+	i, equal := t.search(n.keys, k)
 	if !equal && i > 0 {
 		i--
 	}
@@ -71,9 +67,9 @@ func (t Tree[K, V]) Get(k K) (v V, found bool) {
 		return v, false
 	}
 	for n.height > 0 {
-		n = n.children[n.child(k, t.compare)]
+		n = n.children[t.child(n, k)]
 	}
-	i, found := n.from(k, t.compare)
+	i, found := t.search(n.keys, k)
 	if !found {
 		return v, false
 	}
@@ -88,7 +84,7 @@ func (t Tree[K, V]) Below(k K) (v V, found bool) { return t.last(k, false) }
 
 func (t Tree[K, V]) last(k K, orEqual bool) (v V, found bool) {
 	for n := t.root; n != nil; {
-		i, equal := n.from(k, t.compare)
+		i, equal := t.search(n.keys, k)
 		if equal && orEqual {
 			i++
 		}
@@ -145,14 +141,14 @@ func (n *node[K, V]) walk(yield func(K, V) bool) bool {
 func (t Tree[K, V]) From(k K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if t.root != nil {
-			t.root.walkFrom(k, t.compare, yield)
+			t.walkFrom(t.root, k, yield)
 		}
 	}
 }
 
-func (n *node[K, V]) walkFrom(k K, compare func(a, b K) int, yield func(K, V) bool) bool {
+func (t *Tree[K, V]) walkFrom(n *node[K, V], k K, yield func(K, V) bool) bool {
 	if n.height == 0 {
-		i, _ := n.from(k, compare)
+		i, _ := t.search(n.keys, k)
 		for ; i < len(n.keys); i++ {
 			if !yield(n.keys[i], n.values[i]) {
 				return false
@@ -160,8 +156,8 @@ func (n *node[K, V]) walkFrom(k K, compare func(a, b K) int, yield func(K, V) bo
 		}
 		return true
 	}
-	i := n.child(k, compare)
-	if !n.children[i].walkFrom(k, compare, yield) {
+	i := t.child(n, k)
+	if !t.walkFrom(n.children[i], k, yield) {
 		return false
 	}
 	for _, c := range n.children[i+1:] {
