@@ -96,7 +96,7 @@ func (t *Table) with(u *clusterpb.TableUpdate) *Table {
 		keyspaces.Delete(id)
 	}
 	for _, p := range u.Partitions {
-		if old, _ := partitions.Get(p.Id); old == nil || !olderEpoch(p, old) {
+		if old, _ := partitions.View().Get(p.Id); old == nil || !olderEpoch(p, old) {
 			partitions.Set(p.Id, p)
 		}
 	}

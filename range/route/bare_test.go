@@ -9,10 +9,9 @@ import (
 // bareSender has an empty table, and follows none.
 func bareSender() *Sender {
 	s := &Sender{log: slog.New(slog.DiscardHandler)}
-	s.table.Store(&Table{changed: make(chan struct{})})
+	s.table.Store(newTable())
 	s.nodes.Store(&[]*node{})
 	s.mu.contents = newContents()
 	s.mu.nodes = make(map[keys.NodeID]*node)
-	s.mu.hints = make(map[keys.PartitionID]*leaderHint)
 	return s
 }

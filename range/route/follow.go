@@ -385,7 +385,7 @@ func (s *Sender) merge(u *clusterpb.TableUpdate) {
 		s.log.Warn("a server sent a descriptor that makes no sense; it is ignored", "error", bad)
 	}
 	if touched.nodes || len(touched.keyspaces) > 0 {
-		s.publishLocked(&touched)
+		s.publishLocked(s.table.Load(), &touched)
 	}
 	s.mu.Unlock()
 	s.learnLeaders(u.Leaders)
@@ -400,15 +400,21 @@ func (s *Sender) replace(staged *contents) bool {
 		return false
 	}
 	// Answers of nodes may have brought later descriptors than the core has heard of.
-	for id, p := range s.mu.contents.partitions {
-		if other := staged.partitions[id]; other != nil && newerEpoch(p, other) {
+	for id, p := range staged.partitions {
+		known := s.mu.contents.partitions[id]
+		if known == nil {
+			continue
+		}
+		if newerEpoch(known.Descriptor, p.Descriptor) {
+			p = newPartition(known.Descriptor)
 			staged.partitions[id] = p
 		}
+		p.hint = known.hint
 	}
 	leaders := slices.Collect(maps.Values(staged.leaders))
 	staged.leaders = nil
 	s.mu.contents = staged
-	s.publishLocked(nil)
+	s.publishLocked(newTable(), staged.everything())
 	s.mu.Unlock()
 	s.learnLeaders(leaders)
 	return true

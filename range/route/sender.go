@@ -76,7 +76,6 @@ type Sender struct {
 		cluster  uint64
 		contents *contents
 		nodes    map[keys.NodeID]*node
-		hints    map[keys.PartitionID]*leaderHint
 	}
 
 	goroutines struct {
@@ -116,9 +115,8 @@ func New(cfg Config) (*Sender, error) {
 	s.reach.changed = make(chan struct{})
 	s.mu.contents = newContents()
 	s.mu.nodes = make(map[keys.NodeID]*node)
-	s.mu.hints = make(map[keys.PartitionID]*leaderHint)
 	s.nodes.Store(&[]*node{})
-	s.table.Store(&Table{changed: make(chan struct{})})
+	s.table.Store(newTable())
 	s.spawn(s.followTable)
 	s.spawn(s.watchdog)
 	return s, nil

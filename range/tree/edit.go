@@ -17,8 +17,8 @@ func (e *Edit[K, V]) Tree() Tree[K, V] {
 	return e.tree
 }
 
-// Get finds the value of a key in the version as it is now.
-func (e *Edit[K, V]) Get(k K) (v V, found bool) { return e.tree.Get(k) }
+// View is the version as it is now, to be looked at before the next change, and not to be kept.
+func (e *Edit[K, V]) View() Tree[K, V] { return e.tree }
 
 // Set gives a key a value.
 func (e *Edit[K, V]) Set(k K, v V) {
