@@ -17,9 +17,6 @@ func TestRemovalsThatTrickleIn(t *testing.T) {
 		const all, every = 100, 100 * time.Millisecond
 		c := newCluster(t, 3, nil)
 		kept, dropped := c.createHash(2, 2), c.createHash(3, all)
-		for _, p := range dropped {
-			c.mustPut(p, "k", "v")
-		}
 		m := c.nodes[1]
 		before := m.state.Metrics().Flush.Count
 		began := time.Now()
@@ -28,6 +25,7 @@ func TestRemovalsThatTrickleIn(t *testing.T) {
 			if p = dropped[(2*i)%all+2*i/all]; i%10 == 0 {
 				c.mustPut(kept[0], fmt.Sprintf("k%d", i), "v")
 			}
+			c.mustPut(p, "k", "v") // some of it is in memory
 			c.core.update(&clusterpb.TableUpdate{RemovedPartitions: []uint64{p.Id}})
 			c.await("the replica to be closed", every, func() bool {
 				h := m.replicas.get(keys.PartitionID(p.Id))
