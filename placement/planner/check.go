@@ -153,6 +153,8 @@ func (s *State) causeOfBad(r replica) Cause {
 		return BrokenReplica
 	case s.nodes[r.node].info.Status == Gone:
 		return GoneNode
+	case s.nodes[r.node].info.Displaced && !s.nodes[r.node].info.Alive:
+		return WipedDisk
 	}
 	return LostNode
 }
