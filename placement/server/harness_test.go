@@ -39,7 +39,7 @@ type core struct {
 	mu       sync.Mutex
 	term     uint64
 	leader   *member
-	log      []group.Entry
+	index    uint64 // of the last entry
 	members  []*member
 	proposed int
 	crashAt  int  // 0: never
@@ -176,9 +176,10 @@ func (c *core) electLocked(leader *member) {
 }
 
 func (c *core) appendLocked(data []byte) {
-	c.log = append(c.log, group.Entry{Index: uint64(len(c.log) + 1), Term: c.term, Data: data})
+	c.index++
+	entry := group.Entry{Index: c.index, Term: c.term, Data: data}
 	for _, m := range c.members {
-		if err := m.store.Apply(c.log[len(c.log)-1:]); err != nil {
+		if err := m.store.Apply([]group.Entry{entry}); err != nil {
 			c.t.Errorf("apply: %v", err)
 		}
 	}
