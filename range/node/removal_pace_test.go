@@ -97,4 +97,3 @@ func TestRemovalPace(t *testing.T) {
 	}
 	p.timer.Stop()
 }
-

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"iter"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -24,8 +25,22 @@ type Table struct {
 	nodes      tree.Tree[uint64, *clusterpb.Node]
 	keyspaces  tree.Tree[uint32, *clusterpb.Keyspace]
 	partitions tree.Tree[uint64, *clusterpb.Partition]
+	// members are the partitions once more, by keyspace.
+	members tree.Tree[placed, *clusterpb.Partition]
 	// changed is closed when a newer table takes this one's place.
 	changed chan struct{}
+}
+
+// placed orders partitions by keyspace.
+type placed struct {
+	keyspace  uint32
+	partition uint64
+}
+
+func placedOf(p *clusterpb.Partition) placed { return placed{p.Keyspace, p.Id} }
+
+func compareMembers(a, b placed) int {
+	return cmp.Or(cmp.Compare(a.keyspace, b.keyspace), cmp.Compare(a.partition, b.partition))
 }
 
 func newTable() *Table {
@@ -33,6 +48,7 @@ func newTable() *Table {
 		nodes:      tree.NewOrdered[uint64, *clusterpb.Node](),
 		keyspaces:  tree.NewOrdered[uint32, *clusterpb.Keyspace](),
 		partitions: tree.NewOrdered[uint64, *clusterpb.Partition](),
+		members:    tree.New[placed, *clusterpb.Partition](compareMembers),
 		changed:    make(chan struct{}),
 	}
 }
@@ -65,6 +81,17 @@ func (t *Table) Partitions() []*clusterpb.Partition { return t.partitions.Values
 func (t *Table) Partition(id keys.PartitionID) *clusterpb.Partition {
 	p, _ := t.partitions.Get(uint64(id))
 	return p
+}
+
+// PartitionsOf iterates over the partitions of a keyspace by ascending id.
+func (t *Table) PartitionsOf(id keys.KeyspaceID) iter.Seq[*clusterpb.Partition] {
+	return func(yield func(*clusterpb.Partition) bool) {
+		for at, p := range t.members.From(placed{keyspace: uint32(id)}) {
+			if at.keyspace != uint32(id) || !yield(p) {
+				return
+			}
+		}
+	}
 }
 
 // olderEpoch says whether a's epoch is lower than b's.
@@ -105,7 +132,24 @@ func (t *Table) with(u *clusterpb.TableUpdate) *Table {
 	}
 	next.nodes, next.keyspaces, next.partitions =
 		nodes.Tree(), keyspaces.Tree(), partitions.Tree()
+	next.members = membersLike(t, next.partitions)
 	return &next
+}
+
+// membersLike is what the members have to be beside a later version of the partitions.
+func membersLike(t *Table, partitions tree.Tree[uint64, *clusterpb.Partition],
+) tree.Tree[placed, *clusterpb.Partition] {
+	members := t.members.Edit()
+	tree.Diff(t.partitions, partitions, func(c tree.Change[uint64, *clusterpb.Partition]) bool {
+		if c.Had && (!c.Has || c.Old.Keyspace != c.New.Keyspace) {
+			members.Delete(placedOf(c.Old))
+		}
+		if c.Has {
+			members.Set(placedOf(c.New), c.New)
+		}
+		return true
+	})
+	return members.Tree()
 }
 
 // replacedBy returns a whole new table in place of this one. What did not change keeps its pointer,
@@ -120,6 +164,7 @@ func (t *Table) replacedBy(fresh *Table) *Table {
 		func(old, k *clusterpb.Keyspace) bool { return proto.Equal(old, k) })
 	next.partitions = replaced(t.partitions, fresh.partitions,
 		func(old, p *clusterpb.Partition) bool { return olderEpoch(p, old) || proto.Equal(old, p) })
+	next.members = membersLike(t, next.partitions)
 	return &next
 }
 

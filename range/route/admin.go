@@ -145,7 +145,8 @@ func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID,
 		if k.Complete() {
 			return k.Overlapping(span), nil
 		}
-		timer := time.NewTimer(reloadAfter)
+		s.Want(k)
+		timer := time.NewTimer(holePatience(k))
 		select {
 		case <-t.Changed():
 		case <-timer.C:

@@ -15,8 +15,11 @@ type contents struct {
 	// partitions have no voters and no hint before the contents are in use.
 	partitions map[keys.PartitionID]*Partition
 	// layouts are made when the contents come into use, and follow partitions from there on.
-	layouts  map[keys.KeyspaceID]*layout
-	revision uint64
+	layouts map[keys.KeyspaceID]*layout
+	// followed are the keyspaces of whose partitions the stream tells; all of them with followsAll.
+	followed   map[keys.KeyspaceID]struct{}
+	followsAll bool
+	revision   uint64
 	// leaders are kept only while a table is being gathered: hints for them exist once it is in use.
 	leaders map[uint64]*clusterpb.Leader
 }
@@ -27,6 +30,7 @@ func newContents() *contents {
 		keyspaces:  make(map[keys.KeyspaceID]*clusterpb.Keyspace),
 		partitions: make(map[keys.PartitionID]*Partition),
 		layouts:    make(map[keys.KeyspaceID]*layout),
+		followed:   make(map[keys.KeyspaceID]struct{}),
 		leaders:    make(map[uint64]*clusterpb.Leader),
 	}
 }
@@ -77,6 +81,7 @@ func (c *contents) apply(u *clusterpb.TableUpdate, touched *changes) (bad error)
 	}
 	for _, id := range u.RemovedKeyspaces {
 		delete(c.keyspaces, keys.KeyspaceID(id))
+		delete(c.followed, keys.KeyspaceID(id))
 		touched.keyspace(keys.KeyspaceID(id))
 	}
 	for _, id := range u.RemovedPartitions {
@@ -88,6 +93,16 @@ func (c *contents) apply(u *clusterpb.TableUpdate, touched *changes) (bad error)
 	for _, p := range u.Partitions {
 		if err := c.describe(p, touched); err != nil {
 			bad = err
+		}
+	}
+	for _, id := range u.Followed {
+		c.followed[keys.KeyspaceID(id)] = struct{}{}
+		touched.keyspace(keys.KeyspaceID(id))
+	}
+	if u.FollowsAll && !c.followsAll {
+		c.followsAll = true
+		for id := range c.keyspaces {
+			touched.keyspace(id)
 		}
 	}
 	c.revision = max(c.revision, u.Revision)
@@ -163,7 +178,8 @@ func (s *Sender) publishLocked(on *Table, touched *changes) {
 			}
 			continue
 		}
-		k := l.keyspace(id, info)
+		_, followed := s.mu.contents.followed[id]
+		k := l.keyspace(id, info, followed || s.mu.contents.followsAll)
 		ids.Set(id, k)
 		t.youngest = max(t.youngest, id)
 		if info.State != clusterpb.KeyspaceState_DROPPING {

@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -301,10 +302,29 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 	// A stream may be silent for as long as nothing changes, but not before the table is complete.
 	overdue := time.AfterFunc(tableTimeout, cancel)
 	defer overdue.Stop()
-	stream, err := client.WatchTable(ctx, &clusterpb.WatchTableRequest{})
+	following, err := client.FollowTable(ctx)
 	if err != nil {
 		return false, err
 	}
+	stream, err := s.follow(following)
+	if err == nil {
+		defer stream.asking.Wait() // runs after the next
+		defer cancel()
+		complete, err = s.readTable(address, stream, overdue)
+	}
+	if !errors.Is(err, errNoFollow) {
+		return complete, err
+	}
+	whole, err := client.WatchTable(ctx, &clusterpb.WatchTableRequest{})
+	if err != nil {
+		return false, err
+	}
+	return s.readTable(address, wholeStream{whole}, overdue)
+}
+
+// readTable reads a stream to its end.
+func (s *Sender) readTable(address string, stream tableStream,
+	overdue *time.Timer) (complete bool, err error) {
 	staged := newContents()
 	for {
 		u, err := stream.Recv()
@@ -321,6 +341,7 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 			return complete, err
 		}
 		s.learnMaxClockOffset(u.MaxClockOffsetMicros)
+		s.wants.forget(u.RemovedKeyspaces)
 		if staged == nil {
 			s.merge(u)
 			continue

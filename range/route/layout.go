@@ -150,8 +150,8 @@ func joint(a, b *Partition) int {
 }
 
 // keyspace makes a keyspace of the layout as it is now.
-func (l *layout) keyspace(id keys.KeyspaceID, info *clusterpb.Keyspace) *Keyspace {
-	k := &Keyspace{ID: id, Info: info, shown: l.shown}
+func (l *layout) keyspace(id keys.KeyspaceID, info *clusterpb.Keyspace, followed bool) *Keyspace {
+	k := &Keyspace{ID: id, Info: info, shown: l.shown, followed: followed}
 	if k.Hashed() {
 		k.complete = l.shown.Len() == int(info.HashPartitions)
 	} else if last, ok := l.shown.Last(); ok {

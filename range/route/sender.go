@@ -65,6 +65,7 @@ type Sender struct {
 	// server is the address whose table stream is being followed, and leave ends that stream.
 	server atomic.Pointer[followed]
 	reach  reach
+	wants  wants
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -113,6 +114,7 @@ func New(cfg Config) (*Sender, error) {
 		s.lanes = append(s.lanes, lane)
 	}
 	s.reach.changed = make(chan struct{})
+	s.wants.init()
 	s.mu.contents = newContents()
 	s.mu.nodes = make(map[keys.NodeID]*node)
 	s.nodes.Store(&[]*node{})

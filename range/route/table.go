@@ -57,6 +57,8 @@ type Keyspace struct {
 
 	shown    tree.Tree[place, *Partition]
 	complete bool
+	// followed: the table stream tells of the partitions. Otherwise some may be known, from answers.
+	followed bool
 	// list is what Partitions returns, once it was asked for.
 	list atomic.Pointer[[]*Partition]
 }
@@ -119,7 +121,12 @@ func (k *Keyspace) Partitions() []*Partition {
 // Len is how many partitions there are in the table.
 func (k *Keyspace) Len() int { return k.shown.Len() }
 
-// Complete reports whether every key of the keyspace has a partition in the table.
+// Followed reports whether the table is told of the keyspace's partitions. It is, soon after they
+// were asked for (Sender.Want).
+func (k *Keyspace) Followed() bool { return k.followed }
+
+// Complete reports whether every key of the keyspace has a partition in the table. It is false as
+// long as the partitions have not been asked for (Sender.Want).
 func (k *Keyspace) Complete() bool { return k.complete }
 
 // ByKey finds the partition that holds a user key; nil if the table has a hole there.

@@ -36,7 +36,7 @@ func rangeKeyspace(splits []string, holes map[int]bool) *Keyspace {
 func keyspaceOf(info *clusterpb.Keyspace, all []*Partition) *Keyspace {
 	l := newLayout()
 	l.change(nil, all)
-	return l.keyspace(keys.KeyspaceID(info.Id), info)
+	return l.keyspace(keys.KeyspaceID(info.Id), info, true)
 }
 
 // Look-ups agree with looking at every partition.
