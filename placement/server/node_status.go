@@ -101,7 +101,7 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus,
 ) (*clusterpb.SetNodeStatusResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state == nil || !c.complete {
+	if !c.planned {
 		return nil, errPlanning()
 	}
 	why, err := c.state.WhyNode(id)

@@ -36,6 +36,8 @@ type scheduler struct {
 	// state is nil unless this member leads; complete: everything in the table was taken in.
 	state    *planner.State
 	complete bool
+	// planned: the State was stepped since it is complete, so it can be asked.
+	planned bool
 	// began is when this leadership did.
 	began time.Time
 	// keyspaceOf are the partitions that the State knows, nodes the nodes as the table has them.
@@ -147,7 +149,7 @@ func (c *scheduler) begin() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state, c.complete, c.began = state, false, time.Now()
+	c.state, c.complete, c.planned, c.began = state, false, false, time.Now()
 	c.keyspaceOf = map[keys.PartitionID]keys.KeyspaceID{}
 	c.nodes = map[keys.NodeID]*clusterpb.Node{}
 	c.stats = map[keys.NodeID]*clusterpb.NodeStats{}
@@ -161,7 +163,7 @@ func (c *scheduler) begin() error {
 func (c *scheduler) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state, c.complete = nil, false
+	c.state, c.complete, c.planned = nil, false, false
 	c.proposal, c.counts = planner.Proposal{}, planner.Counts{}
 }
 

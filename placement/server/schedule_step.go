@@ -18,7 +18,7 @@ const (
 	// beginsPerLook bounds the operators that are recorded each time the scheduler looks.
 	beginsPerLook = 64
 	// stalled is after how long without an advance an operator is cancelled, and targetSilent after
-	// how long without an answer of the node that gets a replica.
+	// how long without an answer of the node that gets a replica, or the lead.
 	stalled      = 10 * time.Minute
 	targetSilent = 30 * time.Second
 	// A partition whose operator was cancelled is left alone for firstBackoff, which doubles with
@@ -34,6 +34,9 @@ func (c *scheduler) look(ctx context.Context) error {
 		return err
 	}
 	flights := c.takeIn(now)
+	if len(flights) > 0 {
+		c.server.poke() // one may have ended by a change of leaders, which is no change of the table
+	}
 	late := c.late(flights, now)
 	var errs []error
 	for _, l := range late {
@@ -111,16 +114,9 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 		if o.Cancelled {
 			continue
 		}
-		why := ""
-		if to := c.nodes[keys.NodeID(o.AddNode)]; o.AddNode != 0 && to != nil {
-			silent := now.Sub(time.UnixMilli(to.SilentSinceUnixMs))
-			switch {
-			case to.Status != clusterpb.NodeStatus_NODE_ACTIVE:
-				why = fmt.Sprintf("node %d, which was to get a replica, is being taken out", to.Id)
-			case to.SilentSinceUnixMs != 0 && silent >= targetSilent:
-				why = fmt.Sprintf("node %d, which was to get a replica, has not answered for %s", to.Id,
-					silent.Round(time.Second))
-			}
+		why := c.unfit(o.AddNode, "which was to get a replica", now)
+		if why == "" && o.AddNode == 0 {
+			why = c.unfit(o.LeadNode, "which was to lead", now)
 		}
 		if now.Sub(a.at) >= stalled {
 			why = fmt.Sprintf("it has not advanced for %s", now.Sub(a.at).Round(time.Second))
@@ -143,6 +139,23 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 	return late
 }
 
+// unfit says why a node cannot be given what it was to get; empty: it can, or it is none.
+func (c *scheduler) unfit(id uint64, what string, now time.Time) string {
+	n := c.nodes[keys.NodeID(id)]
+	if n == nil {
+		return ""
+	}
+	silent := now.Sub(time.UnixMilli(n.SilentSinceUnixMs))
+	switch {
+	case n.Status != clusterpb.NodeStatus_NODE_ACTIVE:
+		return fmt.Sprintf("node %d, %s, is being taken out", id, what)
+	case n.SilentSinceUnixMs != 0 && silent >= targetSilent:
+		return fmt.Sprintf("node %d, %s, has not answered for %s", id, what,
+			silent.Round(time.Second))
+	}
+	return ""
+}
+
 // plan has the planner propose. It proposes nothing until the table is complete and the nodes that
 // are alive have reported what they lead, or have had time to.
 func (c *scheduler) plan(now time.Time) []planner.Operator {
@@ -162,7 +175,7 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 		}
 		flights = append(flights, f)
 	}
-	c.proposal = c.state.Step(now, flights)
+	c.proposal, c.planned = c.state.Step(now, flights), true
 	if now.Sub(c.counted) >= countInterval {
 		c.counts, c.counted = c.state.Counts(), now
 	}

@@ -32,7 +32,7 @@ func loadSettings(v *store.View) (placementSettings, error) {
 // planner gives the planner's settings; what is not set is as in otherwise.
 func (p placementSettings) planner(otherwise planner.Settings) planner.Settings {
 	out := otherwise
-	out.Paused = p.GetPaused()
+	out.Paused, out.NodesReturn = p.GetPaused(), true
 	for _, d := range []struct {
 		set *uint64
 		to  *time.Duration
