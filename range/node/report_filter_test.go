@@ -84,7 +84,6 @@ func TestTakeBusiest(t *testing.T) {
 type reporting struct {
 	figures map[*hosted]*clusterpb.PartitionReport
 	sent    map[keys.PartitionID]uint64
-	total   int
 }
 
 func (s *reporting) of(h *hosted, _ bool) *clusterpb.PartitionReport {
