@@ -189,23 +189,27 @@ func (d *directory) save() error {
 	if err != nil {
 		return err
 	}
-	fresh := d.fs.PathJoin(d.path, identityFile+".new")
+	if err := d.replaceFile(identityFile, append(b, '\n')); err != nil {
+		return fmt.Errorf("%w: writing %s in %s: %w", ErrDirectory, identityFile, d.path, err)
+	}
+	return nil
+}
+
+// replaceFile writes a file of the directory so that a crash leaves the old one or the new one.
+func (d *directory) replaceFile(name string, content []byte) error {
+	fresh := d.fs.PathJoin(d.path, name+".new")
 	f, err := d.fs.Create(fresh, vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return fmt.Errorf("%w: writing %s: %w", ErrDirectory, fresh, err)
+		return err
 	}
-	_, err = f.Write(append(b, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = d.fs.Rename(fresh, d.fs.PathJoin(d.path, identityFile))
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = d.fs.Rename(fresh, d.fs.PathJoin(d.path, name))
 	}
 	if err == nil {
 		err = syncDir(d.fs, d.path)
 	}
-	if err != nil {
-		return fmt.Errorf("%w: writing %s in %s: %w", ErrDirectory, identityFile, d.path, err)
-	}
-	return nil
+	return err
 }
 
 // join notes the cluster that the server belongs to; it never changes afterwards.

@@ -101,6 +101,9 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if err := s.directory.mustHaveLogs(&config); err != nil {
 		return nil, err
 	}
+	if err := s.directory.mustBeRecovered(config.Logger); err != nil {
+		return nil, err
+	}
 	s.cluster.Store(uint64(s.directory.identity().Cluster))
 	s.clock = config.clock()
 	peers, err := s.peerPolicy()

@@ -387,6 +387,14 @@ func (c *Client) AlterKeyspace(
 		clusterpb.ClusterClient.AlterKeyspace)
 }
 
+// ConfirmRecovery passes it on to the leader.
+func (c *Client) ConfirmRecovery(
+	ctx context.Context, r *clusterpb.ConfirmRecoveryRequest,
+) (*clusterpb.ConfirmRecoveryResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.ConfirmRecovery)
+}
+
 // MoveReplica passes a move on to the leader.
 func (c *Client) MoveReplica(
 	ctx context.Context, r *clusterpb.MoveReplicaRequest,

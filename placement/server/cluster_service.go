@@ -168,6 +168,13 @@ func (s *ClusterService) AlterKeyspace(
 	return answer(ctx, s, r, (*Server).AlterKeyspace, (*Client).AlterKeyspace)
 }
 
+// ConfirmRecovery implements clusterpb.ClusterServer.
+func (s *ClusterService) ConfirmRecovery(
+	ctx context.Context, r *clusterpb.ConfirmRecoveryRequest,
+) (*clusterpb.ConfirmRecoveryResponse, error) {
+	return answer(ctx, s, r, (*Server).ConfirmRecovery, (*Client).ConfirmRecovery)
+}
+
 // MoveReplica implements clusterpb.ClusterServer. It returns when the move is recorded;
 // ListOperators shows how it goes on.
 func (s *ClusterService) MoveReplica(

@@ -88,7 +88,12 @@ func (s *Server) toFollow() (due []followed, err error) {
 			s.soft.inTable(d)
 			continue
 		}
-		if err := plausible(d, p); err != nil {
+		recovered, err := loadRecovery(v, id)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if err := plausible(d, p, recovered); err != nil {
 			s.soft.refuse(d)
 			s.config.Logger.Error("the leader of a partition reports a descriptor that cannot be",
 				"partition", id, "error", err)

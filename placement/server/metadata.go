@@ -32,6 +32,7 @@ const (
 	creationPrefix = ReservedPrefix + "creation/"  // keyspace -> serverpb.Creation
 	tokenPrefix    = ReservedPrefix + "token/"     // number modulo maxTokens -> serverpb.Token
 	operatorPrefix = ReservedPrefix + "operator/"  // partition -> serverpb.Operator
+	recoveryPrefix = ReservedPrefix + "recovery/"  // partition -> clusterpb.RecoveredPartition
 	eventPrefix    = ReservedPrefix + "event/"     // number -> clusterpb.Event
 	eventsKey      = ReservedPrefix + "events"     // the number of the last event
 	settingsKey    = ReservedPrefix + "settings"   // clusterpb.PlacementSettings
@@ -61,6 +62,10 @@ func keyspaceKey(id keys.KeyspaceID) []byte {
 
 func creationKey(id keys.KeyspaceID) []byte {
 	return fmt.Appendf(nil, "%s%08x", creationPrefix, uint32(id))
+}
+
+func recoveryKey(id keys.PartitionID) []byte {
+	return fmt.Appendf(nil, "%s%016x", recoveryPrefix, uint64(id))
 }
 
 func operatorKey(id keys.PartitionID) []byte {

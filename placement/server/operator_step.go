@@ -18,12 +18,18 @@ import (
 //	it is a learner             want another leader, if it is the wanted one that goes, and hand the
 //	                            lead over, if it leads; then let the one come in and the other go
 //	                            out, by a joint configuration
+//	no other voter can lead     let the newcomer come in while the other one stays
+//	it is a voter               hand the lead to it or another one; then let the other go out
 //	joint                       end that
 //	another replica is to lead  have it wanted as leader, and hand the lead to it
 //	as it should be             done
 //
-// One that is cancelled goes back to where it was from: a learner is removed. A joint configuration
-// can only be completed, and then the operator is done.
+// A leader cannot be voted out, so the only voter of a partition goes in two changes: the newcomer
+// comes in, takes over the lead, and then the old one goes out.
+//
+// One that is cancelled goes back to where it was from: a learner is removed, and so is a voter as
+// long as the one that it was to replace is a voter too. A joint configuration can only be ended
+// first; where that has taken the old one out, the operator is done.
 
 // nextStep is what an operator does next.
 type nextStep struct {
@@ -53,7 +59,7 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 			return handOver(o, d, successor(d, at, alive))
 		}
 		leave(next)
-		if o.Lead {
+		if r := replicaOf(next, o.AddReplica); o.Lead && !o.Cancelled && r != nil {
 			next.WantedLeader = o.AddReplica
 		}
 		return step("ends the change of voters")
@@ -64,6 +70,11 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 		// An order to add it may be on its way, and must not fit any more.
 		next.NextReplica = o.AddReplica + 1
 		return step("gives up replica id %d", o.AddReplica)
+	case o.Cancelled && o.AddReplica == 0 && out != nil && d.Membership <= o.CancelledAt:
+		// The same of an order to remove it.
+		return step("keeps the replica on node %d", out.Node)
+	case o.Cancelled && in != nil && out != nil && out.Role == clusterpb.ReplicaRole_VOTER:
+		return voteOut(o, d, in, leader, alive)
 	case o.Cancelled:
 		return nextStep{done: true, text: "was cancelled"}
 	case o.AddReplica != 0 && in == nil:
@@ -79,25 +90,44 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 	case out != nil && out.Role == clusterpb.ReplicaRole_LEARNER:
 		remove(next, out.Replica)
 		return step("removes the learner on node %d", out.Node)
-	case out != nil && (keys.NodeID(out.Node) == leader || wanted(d) == out.Replica):
+	case in != nil && in.Role == clusterpb.ReplicaRole_LEARNER:
+		if out == nil || leads(d, out, leader) && successor(d, out, alive) == nil {
+			setRole(next, in.Replica, clusterpb.ReplicaRole_INCOMING)
+			return step("makes the learner on node %d a voter", in.Node)
+		}
+	}
+	return voteOut(o, d, out, leader, alive)
+}
+
+// voteOut has a voter go out; a learner that the operator has added comes in with the same change.
+// One that leads, or is to lead, hands that over before.
+func voteOut(o *serverpb.Operator, d *clusterpb.Partition, out *clusterpb.Replica,
+	leader keys.NodeID, alive func(node uint64) bool) nextStep {
+	next := proto.Clone(d).(*clusterpb.Partition)
+	next.Membership++
+	order := &clusterpb.Order{Operator: o.Id, Target: next}
+	if leads(d, out, leader) {
 		to := replicaOf(d, o.LeadReplica)
-		if to == nil || to.Role != clusterpb.ReplicaRole_VOTER || !alive(to.Node) {
+		if to == nil || to == out || to.Role != clusterpb.ReplicaRole_VOTER || !alive(to.Node) {
 			to = successor(d, out, alive)
 		}
 		if to != nil && wanted(d) == out.Replica {
 			// Or it would be handed back.
 			next.WantedLeader = to.Replica
-			return step("has node %d lead instead", to.Node)
+			return nextStep{order: order, text: fmt.Sprintf("has node %d lead instead", to.Node)}
 		}
 		return handOver(o, d, to)
 	}
-	if in != nil && in.Role == clusterpb.ReplicaRole_LEARNER {
-		setRole(next, in.Replica, clusterpb.ReplicaRole_INCOMING)
+	if in := replicaOf(next, o.AddReplica); in != nil && in.Role == clusterpb.ReplicaRole_LEARNER {
+		in.Role = clusterpb.ReplicaRole_INCOMING
 	}
-	if out != nil {
-		setRole(next, out.Replica, clusterpb.ReplicaRole_OUTGOING)
-	}
-	return step("changes the voters")
+	setRole(next, out.Replica, clusterpb.ReplicaRole_OUTGOING)
+	return nextStep{order: order, text: "changes the voters"}
+}
+
+// leads says whether a replica leads, or is to.
+func leads(d *clusterpb.Partition, r *clusterpb.Replica, leader keys.NodeID) bool {
+	return keys.NodeID(r.Node) == leader || wanted(d) == r.Replica
 }
 
 // transferStep is what is left when the replicas are as they should be: one of them may be wanted as
@@ -160,6 +190,7 @@ func joint(d *clusterpb.Partition) bool {
 
 // leave ends a joint configuration.
 func leave(d *clusterpb.Partition) {
+	d.NextReplica = nextReplica(d) // also if the latest of them goes
 	kept := d.Replicas[:0]
 	for _, r := range d.Replicas {
 		switch r.Role {
@@ -176,6 +207,7 @@ func leave(d *clusterpb.Partition) {
 }
 
 func remove(d *clusterpb.Partition, id uint64) {
+	d.NextReplica = nextReplica(d)
 	kept := d.Replicas[:0]
 	for _, r := range d.Replicas {
 		if r.Replica != id {

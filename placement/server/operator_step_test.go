@@ -13,42 +13,56 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// threeOf is a partition with voters on nodes 1, 2 and 3.
-func threeOf() *clusterpb.Partition {
+// partitionOn is a partition with voters on nodes 1 to n.
+func partitionOn(n uint64) *clusterpb.Partition {
 	d := &clusterpb.Partition{Id: 100, Generation: 1, Membership: 1}
-	for i := uint64(1); i <= 3; i++ {
+	for i := uint64(1); i <= n; i++ {
 		d.Replicas = append(d.Replicas, &clusterpb.Replica{Node: i, Replica: i})
 	}
 	return d
 }
 
 // TestOperatorsModel: whatever becomes of the orders (late, twice, never), wherever the lead goes,
-// and whenever it is cancelled, an operator comes to an end by legal steps, never leaves the leader
-// out, and at its end the replicas are those of before or those that were wanted. No replica id
-// comes twice.
+// and whenever it is cancelled, an operator that moves, adds or removes a replica comes to an end by
+// legal steps, never leaves the leader out, and at its end the replicas are those of before or those
+// that were wanted. No replica id comes twice.
 func TestOperatorsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := threeOf()
-		used := map[uint64]bool{1: true, 2: true, 3: true}
-		for move := range rapid.IntRange(1, 4).Draw(t, "moves") {
-			out := d.Replicas[rapid.IntRange(0, 2).Draw(t, "out")]
-			to := rapid.Uint64Range(1, 7).Draw(t, "to")
-			if slices.ContainsFunc(d.Replicas, func(r *clusterpb.Replica) bool { return r.Node == to }) {
+		factor := rapid.Uint64Range(1, 3).Draw(t, "factor")
+		d := partitionOn(factor)
+		used := map[uint64]bool{}
+		for id := range factor {
+			used[id+1] = true
+		}
+		for number := range rapid.IntRange(1, 4).Draw(t, "operators") {
+			o := &serverpb.Operator{Id: uint64(number)}
+			before := nodeList(d)
+			after := slices.Clone(before)
+			kind := rapid.SampledFrom([]string{"move", "add", "remove"}).Draw(t, "kind")
+			if kind != "add" {
+				out := rapid.SampledFrom(d.Replicas).Draw(t, "out")
+				o.RemoveReplica, o.Lead = out.Replica, wanted(d) == out.Replica
+				after = slices.DeleteFunc(after, func(n uint64) bool { return n == out.Node })
+			}
+			if kind != "remove" {
+				o.AddNode, o.AddReplica = rapid.Uint64Range(1, 7).Draw(t, "to"), nextReplica(d)
+				o.Lead = o.Lead && kind == "move"
+				if slices.Contains(before, o.AddNode) {
+					continue
+				}
+				if used[o.AddReplica] {
+					t.Fatalf("replica id %d comes again", o.AddReplica)
+				}
+				after = append(after, o.AddNode)
+			}
+			if len(after) == 0 {
 				continue
 			}
-			o := &serverpb.Operator{Id: uint64(move), AddNode: to, AddReplica: nextReplica(d),
-				RemoveReplica: out.Replica, Lead: wanted(d) == out.Replica}
-			if used[o.AddReplica] {
-				t.Fatalf("replica id %d comes again", o.AddReplica)
-			}
-			before := nodeList(d)
-			after := append(slices.DeleteFunc(slices.Clone(before),
-				func(n uint64) bool { return n == out.Node }), to)
 			slices.Sort(after)
-			leader := d.Replicas[rapid.IntRange(0, 2).Draw(t, "leader")].Replica
+			leader := rapid.SampledFrom(d.Replicas).Draw(t, "leader").Replica
 			if rapid.IntRange(0, 3).Draw(t, "transfer") == 0 {
-				to := d.Replicas[rapid.IntRange(0, 2).Draw(t, "lead")].Replica
-				o = &serverpb.Operator{Id: uint64(move), LeadReplica: to}
+				to := rapid.SampledFrom(d.Replicas).Draw(t, "lead").Replica
+				o = &serverpb.Operator{Id: uint64(number), LeadReplica: to}
 				if d, _ = carryOut(t, o, d, leader, used); !o.Cancelled && wanted(d) != to {
 					t.Fatalf("replica %d was to lead, and %d is wanted", to, wanted(d))
 				}
@@ -61,7 +75,7 @@ func TestOperatorsModel(t *testing.T) {
 			d, old = carryOut(t, o, d, leader, used)
 			switch now := nodeList(d); {
 			case slices.Equal(now, after):
-				if o.Lead && wanted(d) != o.AddReplica {
+				if o.Lead && o.AddReplica != 0 && !o.Cancelled && wanted(d) != o.AddReplica {
 					t.Fatalf("the one that went was to lead, and %d is to lead now", wanted(d))
 				}
 			case !o.Cancelled || !slices.Equal(now, before):
@@ -89,13 +103,17 @@ func carryOut(t *rapid.T, o *serverpb.Operator, d *clusterpb.Partition, leader u
 	used map[uint64]bool) (*clusterpb.Partition, []*clusterpb.Order) {
 	var old []*clusterpb.Order
 	for range 100 {
-		if rapid.IntRange(0, 9).Draw(t, "cancel") == 0 {
-			o.Cancelled = true
+		if rapid.IntRange(0, 9).Draw(t, "cancel") == 0 && !o.Cancelled {
+			o.Cancelled, o.CancelledAt = true, d.Membership
 		}
 		at := replicaOf(d, leader)
-		next := stepOf(o, d, keys.NodeID(at.Node), func(uint64) bool { return true })
+		down := rapid.Uint64Range(0, 20).Draw(t, "down")
+		next := stepOf(o, d, keys.NodeID(at.Node), func(node uint64) bool { return node != down })
 		if next.done {
 			return d, old
+		}
+		if next.order == nil && down != 0 {
+			continue
 		}
 		if next.order == nil {
 			t.Fatalf("%s, in %v", next.text, d)

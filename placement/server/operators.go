@@ -129,9 +129,6 @@ func (s *Server) move(v *store.View, r *clusterpb.MoveReplicaRequest) (*serverpb
 	case to.Status != clusterpb.NodeStatus_NODE_ACTIVE:
 		return nil, status.Errorf(codes.FailedPrecondition, "node %d is being taken out: it is %s; "+
 			"`tidemark node undo %d` takes that back", r.ToNode, statusText(to.Status), r.ToNode)
-	case len(d.Replicas) == 1:
-		return nil, status.Errorf(codes.FailedPrecondition, "partition %d has one replica, and those of "+
-			"keyspaces with one replica cannot be moved yet: dump and load its keyspace", r.Partition)
 	}
 	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, AddNode: r.ToNode,
 		AddReplica: nextReplica(d), RemoveReplica: out.Replica, RemoveNode: out.Node,
@@ -177,7 +174,9 @@ func (s *Server) CancelOperator(
 	if revision == 0 {
 		return nil, status.Errorf(codes.NotFound, "nothing is under way in partition %d", r.Partition)
 	}
-	o.Cancelled, o.Outcome = true, "asked for"
+	if err := s.markCancelled(v, o, "asked for"); err != nil {
+		return nil, s.toStatus(err)
+	}
 	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
 		store.Put(key, encode(o)))
 	if err != nil {
@@ -190,6 +189,19 @@ func (s *Server) CancelOperator(
 	s.soft.begin(o)
 	s.poke()
 	return &clusterpb.CancelOperatorResponse{}, nil
+}
+
+// markCancelled has an operator go back to where it was from.
+func (s *Server) markCancelled(v *store.View, o *serverpb.Operator, why string) error {
+	d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), keys.PartitionID(o.Partition))
+	if err != nil {
+		return err
+	}
+	if d != nil && !o.Cancelled {
+		o.CancelledAt = s.soft.newest(keys.PartitionID(o.Partition), d).Membership
+	}
+	o.Cancelled, o.Outcome = true, why
+	return nil
 }
 
 // ListOperators lists what is under way.
@@ -274,8 +286,9 @@ func newer(a, b *clusterpb.Partition) bool {
 	return a.Membership > b.Membership
 }
 
-// plausible says why a descriptor cannot follow another one; nil if it can.
-func plausible(next, now *clusterpb.Partition) error {
+// plausible says why a descriptor cannot follow another one; nil if it can. None of the replicas
+// before need be left if the partition was recovered: then it has the one with which it goes on.
+func plausible(next, now *clusterpb.Partition, recovered *clusterpb.RecoveredPartition) error {
 	if err := keys.ValidatePartition(next); err != nil {
 		return err
 	}
@@ -299,8 +312,8 @@ func plausible(next, now *clusterpb.Partition) error {
 		}
 	}
 	switch {
-	case kept == 0:
-		return fmt.Errorf("none of its replicas is left")
+	case kept == 0 && !isRecovered(next, recovered):
+		return fmt.Errorf("none of its replicas is left, and no recovery of it was confirmed")
 	case len(next.Replicas) > maxReplicas:
 		return fmt.Errorf("it has %d replicas, at most %d", len(next.Replicas), maxReplicas)
 	case nextReplica(next) < first || nextReplica(next) > first+maxSteps:

@@ -307,11 +307,14 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 func (s *Server) giveUp(ctx context.Context, o *serverpb.Operator, why string) error {
 	key := operatorKey(keys.PartitionID(o.Partition))
 	now := &serverpb.Operator{}
-	revision, err := load(s.store.Stale(), key, now)
+	v := s.store.Stale()
+	revision, err := load(v, key, now)
 	if err != nil || revision == 0 || now.Id != o.Id || now.Cancelled {
 		return err
 	}
-	now.Cancelled, now.Outcome = true, why
+	if err := s.markCancelled(v, now, why); err != nil {
+		return err
+	}
 	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
 		store.Put(key, encode(now)))
 	if err != nil || !ok {

@@ -64,6 +64,8 @@ type Group struct {
 	// abdicated: this replica handed over in the present term; Raft may still have it for the
 	// leader.
 	abdicated bool
+	// handed: another replica was asked to take over in the present term.
+	handed bool
 	// successorAfter is until when a leader that has abdicated asks no replica to follow it,
 	// successor which one it asks first then (0: the one that has most), and now the time of the
 	// last Output.

@@ -84,7 +84,7 @@ func (g *Group) observe(rd raft.Ready, out *Output) {
 	wasLeader, oldTerm, oldLeader := g.isLeader, g.term, g.leader
 	if rd.HardState != nil && !raft.IsEmptyHardState(rd.HardState) &&
 		rd.HardState.GetTerm() != g.term {
-		g.term, g.abdicated = rd.HardState.GetTerm(), false
+		g.term, g.abdicated, g.handed = rd.HardState.GetTerm(), false, false
 	}
 	if rd.SoftState != nil {
 		g.leader = keys.ReplicaID(rd.SoftState.Lead)

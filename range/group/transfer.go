@@ -1,6 +1,8 @@
 package group
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -16,12 +18,19 @@ import (
 // asks another replica to take over. The caller has seen to it that no later leader writes below
 // what was read here; Resign is for one that has not.
 func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
-	if !g.isLeader || g.term != term || to == g.config.Self || !g.electable(to) {
+	if !g.isLeader || g.term != term || to == g.config.Self {
 		return
 	}
 	g.wakeUp(false)
 	g.abdicate()
 	g.successorAfter, g.successor = 0, 0
+	if g.electable(to) { // otherwise another one is found, for the state machine has closed its books
+		g.transfer(to)
+	}
+}
+
+func (g *Group) transfer(to keys.ReplicaID) {
+	g.handed = true
 	g.node.TransferLeader(uint64(to))
 }
 
@@ -56,7 +65,13 @@ func (g *Group) pushTransfer() {
 	}
 	if to := g.successor; to != 0 {
 		g.successor = 0
-		g.node.TransferLeader(uint64(to))
+		g.transfer(to)
+		return
+	}
+	if !g.replaceable() {
+		if !g.tell { // otherwise the state machine has not heard yet that it does not lead
+			g.resume()
+		}
 		return
 	}
 	var best, match uint64
@@ -67,6 +82,23 @@ func (g *Group) pushTransfer() {
 		}
 	})
 	if best != 0 {
-		g.node.TransferLeader(best)
+		g.transfer(keys.ReplicaID(best))
+	}
+}
+
+// replaceable says whether there is another replica that can lead.
+func (g *Group) replaceable() bool {
+	c := g.Configuration()
+	return slices.ContainsFunc(c.Members, func(m Member) bool {
+		return m.Replica != g.config.Self && m.Role.votesNew()
+	})
+}
+
+// resume takes up a leadership again that no other replica can take over. The lease stays forfeited
+// if one was asked to in this term, when it could.
+func (g *Group) resume() {
+	g.abdicated, g.isLeader, g.leader, g.tell = false, true, g.config.Self, true
+	if !g.handed {
+		g.lease.forfeited = false
 	}
 }

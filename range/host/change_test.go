@@ -162,7 +162,10 @@ type moving struct {
 
 const moved = keys.PartitionID(5)
 
-func newMoving(t *testing.T) *moving {
+func newMoving(t *testing.T) *moving { return newMovingOf(t, 3) }
+
+// newMovingOf is one whose group is founded with so many replicas.
+func newMovingOf(t *testing.T, replicas int) *moving {
 	c := newCluster(t)
 	m := &moving{cluster: c, machines: map[keys.ReplicaID]*movedMachine{},
 		at: map[keys.ReplicaID]uint64{}, next: 4}
@@ -171,11 +174,16 @@ func newMoving(t *testing.T) *moving {
 		c.start(id)
 	}
 	c.reopen = func(n *node, identity raftlog.Identity) { m.openMoved(identity, n.id, false) }
-	founded := group.Founded(map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3})
-	for id := keys.ReplicaID(1); id <= 3; id++ {
+	hosts := map[keys.ReplicaID]uint64{}
+	var voters []keys.ReplicaID
+	for id := keys.ReplicaID(1); id <= keys.ReplicaID(replicas); id++ {
+		hosts[id], voters = uint64(id), append(voters, id)
+	}
+	founded := group.Founded(hosts)
+	for _, id := range voters {
 		m.machines[id] = &movedMachine{state: movedState{Configuration: founded},
 			durable: movedState{Configuration: founded}}
-		m.create(id, uint64(id), []keys.ReplicaID{1, 2, 3})
+		m.create(id, uint64(id), voters)
 	}
 	c.hosts[1].host.Group(moved).Campaign()
 	return m
@@ -364,14 +372,17 @@ func TestReplicasMoveAtRandom(t *testing.T) {
 		seeds = 5
 	}
 	for seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { moveAtRandom(t, seed) })
-		})
+		for _, replicas := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%d of %d", seed, replicas), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { moveAtRandom(t, seed, replicas) })
+			})
+		}
 	}
 }
 
-func moveAtRandom(t *testing.T, seed uint64) {
-	m := newMoving(t)
+// moveAtRandom begins with a number of replicas; with one it goes down to one again and again.
+func moveAtRandom(t *testing.T, seed uint64, replicas int) {
+	m := newMovingOf(t, replicas)
 	defer m.close()
 	m.awaitLeader(moved)
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -398,9 +409,13 @@ func moveAtRandom(t *testing.T, seed uint64) {
 			}
 		case 4, 5, 6: // a step
 			if n, _ := m.leader(moved); n != nil {
-				if next, ok := m.randomStep(random, n); ok && m.step(next) {
+				if random.IntN(4) == 0 {
+					m.handOver(random, n)
+				} else if next, ok := m.randomStep(random, n, replicas); ok && m.step(next) {
 					steps++
-					m.follow()
+					if m.fenced(fmt.Sprintf("fence%d", i)) {
+						m.follow()
+					}
 				}
 			}
 		case 7: // a crash
@@ -437,6 +452,7 @@ func moveAtRandom(t *testing.T, seed uint64) {
 			return !g.Configuration().Joint() || m.step(g.Configuration().Left())
 		})
 	}
+	m.await("an entry behind the last change", func() bool { m.awake(); return m.fenced("fence") })
 	m.follow()
 	n, term = m.awake()
 	g = n.host.Group(moved)
@@ -459,6 +475,27 @@ func moveAtRandom(t *testing.T, seed uint64) {
 		}
 	}
 	t.Logf("%d steps, %d acknowledged writes", steps, len(acknowledged))
+}
+
+// fenced appends an entry, and says whether the leader has applied it: only then do nodes hear of
+// the change before it.
+func (m *moving) fenced(value string) bool {
+	n, term := m.leader(moved)
+	if n == nil {
+		return false
+	}
+	g := n.host.Group(moved)
+	if g.Propose(term, []byte(value)) != nil {
+		return false
+	}
+	for range 50 {
+		synctest.Wait()
+		if slices.Contains(m.machines[g.Self()].read().Values, value) {
+			return true
+		}
+		time.Sleep(20 * time.Millisecond) // virtual
+	}
+	return false
 }
 
 // follow does what a node does when it hears of a configuration: it creates what is listed, and
@@ -516,8 +553,18 @@ func (m *moving) awake() (leader *node, term uint64) {
 	return leader, term
 }
 
-// randomStep is a legal step that leaves the leader in.
-func (m *moving) randomStep(random *rand.Rand, n *node) (next group.Configuration, ok bool) {
+// handOver has another voter lead.
+func (m *moving) handOver(random *rand.Rand, n *node) {
+	g := n.host.Group(moved)
+	to := g.Configuration().Members[random.IntN(len(g.Configuration().Members))].Replica
+	_, term := g.Leader()
+	g.TransferLeader(term, to)
+}
+
+// randomStep is a legal step that leaves the leader in, and at least so many voters, or two with
+// three.
+func (m *moving) randomStep(random *rand.Rand, n *node, least int) (next group.Configuration,
+	ok bool) {
 	g := n.host.Group(moved)
 	now := g.Configuration()
 	if now.Joint() {
@@ -554,7 +601,7 @@ func (m *moving) randomStep(random *rand.Rand, n *node) (next group.Configuratio
 				next, filled = with(&next, id, 0, group.Incoming), true
 			}
 		}
-		if len(voters) > 1 && random.IntN(3) > 0 {
+		if len(voters) > min(least-1, 1) && random.IntN(3) > 0 {
 			role := group.Outgoing
 			if random.IntN(3) == 0 {
 				role = group.Demoted

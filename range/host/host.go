@@ -364,9 +364,16 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	index, term := sm.Applied()
 	members := g.machineConfiguration()
 	g.setApplied(index, term, &members)
-	g.restarted = !c.New && !members.Quorum(func(r keys.ReplicaID) bool { return r == g.self })
 	if g.storage, err = h.log.OpenGroup(c.Identity, g.appliedState); err != nil {
 		return nil, err
+	}
+	if !c.New {
+		alone, err := g.alwaysAlone(&members, index)
+		if err != nil {
+			h.log.CloseGroup(g.storage)
+			return nil, err
+		}
+		g.restarted = !alone
 	}
 	g.core, err = group.New(group.Config{
 		ID: id, Self: g.self, Storage: g.storage, Applied: index, Configuration: members,

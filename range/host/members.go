@@ -42,6 +42,36 @@ func (g *Group) Configuration() *group.Configuration { return g.core.Configurati
 // hosts says on which host each replica is. It is not changed.
 func (g *Group) hosts() map[keys.ReplicaID]uint64 { return *g.addresses.Load() }
 
+// alwaysAlone says whether this replica is the only voter, and was it when the process before this
+// one ended: its state may be from before others came, and then the log has the change. Only then is
+// there no other replica that it may have promised its faith. applied is the state's index.
+func (g *Group) alwaysAlone(members *group.Configuration, applied uint64) (bool, error) {
+	if !members.Quorum(func(r keys.ReplicaID) bool { return r == g.self }) {
+		return false, nil
+	}
+	last, err := g.storage.LastIndex()
+	if err != nil {
+		return false, err
+	}
+	for next := applied + 1; next <= last; {
+		entries, err := g.storage.Entries(next, last+1, 1<<20)
+		if err != nil {
+			return false, fmt.Errorf("group %s: reading what is not applied yet: %w", g.id, err)
+		}
+		if len(entries) == 0 {
+			return false, fmt.Errorf("group %s: the log ends with entry %d, and lacks entry %d: %w", g.id,
+				last, next, group.ErrImplausible)
+		}
+		for _, e := range entries {
+			if e.GetType() != raftpb.EntryNormal {
+				return false, nil
+			}
+		}
+		next += uint64(len(entries))
+	}
+	return true, nil
+}
+
 // HostOf returns the host of a replica, 0 if it is not known.
 func (g *Group) HostOf(id keys.ReplicaID) uint64 { return g.hosts()[id] }
 

@@ -117,7 +117,7 @@ func New(c Config) (*Node, error) {
 const followersApplyAfter = 5 * time.Millisecond
 
 // Handler takes what the peer transport receives.
-func (n *Node) Handler() rpc.PeerHandler { return n.host }
+func (n *Node) Handler() rpc.PeerHandler { return fence{n.host, n} }
 
 // Host is the node's Raft host, for its debugging.
 func (n *Node) Host() *host.Host { return n.host }

@@ -107,6 +107,10 @@ func (t transfers) prune(now time.Time) {
 // handOver transfers a leadership if the replica is there and has everything that is applied here.
 // busy says that the answer took so long that this node has other worries.
 func (n *Node) handOver(ctx context.Context, h *hosted, to keys.ReplicaID) (handed, busy bool) {
+	members := h.replica.Configuration()
+	if !members.Electable(to) {
+		return false, false // the table lags behind a change of the replicas
+	}
 	asked := time.Now()
 	answer := make(chan bool, 1)
 	h.group.Followers(func(followers map[keys.ReplicaID]group.Progress) {

@@ -2,6 +2,8 @@ package replica
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,5 +162,83 @@ func TestAnEntryIsTheChangeThatItSays(t *testing.T) {
 		if err := checkChange(now, c.next, c.marked); (err == nil) != c.fits {
 			t.Errorf("%v, marked %v: %v", c.next.Replicas, c.marked, err)
 		}
+	}
+}
+
+// TestReplicasGrowAndShrink: from one replica to three and back, from three to five and back, the
+// leader among those that go, all without another one in exchange. Each step is legal by itself.
+func TestReplicasGrowAndShrink(t *testing.T) {
+	const voter, learner, incoming, outgoing, gone = clusterpb.ReplicaRole_VOTER,
+		clusterpb.ReplicaRole_LEARNER, clusterpb.ReplicaRole_INCOMING, clusterpb.ReplicaRole_OUTGOING,
+		clusterpb.ReplicaRole(-1)
+	type roles = map[uint64]clusterpb.ReplicaRole
+	for _, c := range []struct {
+		from  int
+		steps []roles
+		// then leads from there on.
+		then  int
+		after []roles
+		left  []uint64
+	}{
+		{from: 1, steps: []roles{{2: learner}, {2: incoming}, {2: voter}, {3: learner}, {3: incoming},
+			{3: voter}, {2: outgoing}, {2: gone}, {3: outgoing}, {3: gone}}, left: []uint64{1}},
+		{from: 1, steps: []roles{{2: learner}, {3: learner}, {2: incoming, 3: incoming},
+			{2: voter, 3: voter}, {2: outgoing, 3: outgoing}, {2: gone, 3: gone}}, left: []uint64{1}},
+		{from: 3, steps: []roles{{4: learner}, {4: incoming}, {4: voter}, {5: learner}, {5: incoming},
+			{5: voter}, {4: outgoing, 3: outgoing}, {4: gone, 3: gone}}, left: []uint64{1, 2, 5}},
+		{from: 3, steps: []roles{{3: outgoing}, {3: gone}}, then: 2,
+			after: []roles{{1: outgoing}, {1: gone}}, left: []uint64{2}},
+		{from: 3, steps: []roles{{4: learner}, {4: incoming}, {4: voter}, {5: learner}, {5: incoming},
+			{5: voter}}, then: 3, after: []roles{{1: outgoing}, {1: gone}, {5: outgoing}, {5: gone}},
+			left: []uint64{2, 3, 4}},
+	} {
+		t.Run(fmt.Sprintf("%d to %d", c.from, len(c.left)),
+			func(t *testing.T) {
+				cluster := newTestCluster(t, c.from, Limits{})
+				defer cluster.close()
+				lead := func(m *member) *Replica {
+					cluster.auto = false
+					cluster.elect(m)
+					cluster.auto = true
+					m.commit(-1)
+					m.catchUp(-1)
+					cluster.settle()
+					return m.replica
+				}
+				leader := lead(cluster.members[0])
+				play := func(steps []roles) {
+					t.Helper()
+					for _, step := range steps {
+						err := leader.ChangeDescriptor(context.Background(), change(leader.Descriptor(), step))
+						cluster.settle()
+						if err != nil {
+							t.Fatalf("%v: %v", step, err)
+						}
+					}
+				}
+				play(c.steps)
+				if c.then > 0 {
+					for _, step := range c.after[:1] { // the one that leads is not voted out
+						err := leader.ChangeDescriptor(context.Background(), change(leader.Descriptor(), step))
+						if err == nil || !strings.Contains(err.Error(), "has to hand over before") {
+							t.Errorf("the leader's own end: %v", err)
+						}
+					}
+					cluster.members[c.then-1].catchUp(-1)
+					leader = lead(cluster.members[c.then-1])
+					play(c.after)
+				}
+				var left []uint64
+				members := leader.Configuration()
+				for _, m := range members.Members {
+					if m.Role != group.Voter {
+						t.Errorf("replica %s is a %s", m.Replica, m.Role)
+					}
+					left = append(left, uint64(m.Replica))
+				}
+				if !slices.Equal(left, c.left) {
+					t.Errorf("%v are left, not %v", left, c.left)
+				}
+			})
 	}
 }

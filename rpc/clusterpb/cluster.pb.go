@@ -3476,6 +3476,223 @@ func (x *SetNodeStatusResponse) GetInTheWay() string {
 	return ""
 }
 
+type ConfirmRecoveryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan's id.
+	Plan string `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	// They are GONE from then on.
+	LostNodes     []uint64              `protobuf:"varint,2,rep,packed,name=lost_nodes,json=lostNodes,proto3" json:"lost_nodes,omitempty"`
+	Partitions    []*RecoveredPartition `protobuf:"bytes,3,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmRecoveryRequest) Reset() {
+	*x = ConfirmRecoveryRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmRecoveryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmRecoveryRequest) ProtoMessage() {}
+
+func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmRecoveryRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmRecoveryRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ConfirmRecoveryRequest) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *ConfirmRecoveryRequest) GetLostNodes() []uint64 {
+	if x != nil {
+		return x.LostNodes
+	}
+	return nil
+}
+
+func (x *ConfirmRecoveryRequest) GetPartitions() []*RecoveredPartition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+// RecoveredPartition is a partition that goes on from one replica.
+type RecoveredPartition struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Partition  uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Keyspace   uint32                 `protobuf:"varint,2,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Node       uint64                 `protobuf:"varint,3,opt,name=node,proto3" json:"node,omitempty"`
+	Replica    uint64                 `protobuf:"varint,4,opt,name=replica,proto3" json:"replica,omitempty"`
+	Membership uint64                 `protobuf:"varint,5,opt,name=membership,proto3" json:"membership,omitempty"`
+	// The highest membership that was known when the plan was made.
+	KnownMembership uint64 `protobuf:"varint,6,opt,name=known_membership,json=knownMembership,proto3" json:"known_membership,omitempty"`
+	Plan            string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *RecoveredPartition) Reset() {
+	*x = RecoveredPartition{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoveredPartition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoveredPartition) ProtoMessage() {}
+
+func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoveredPartition.ProtoReflect.Descriptor instead.
+func (*RecoveredPartition) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *RecoveredPartition) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetKeyspace() uint32 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetReplica() uint64 {
+	if x != nil {
+		return x.Replica
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetMembership() uint64 {
+	if x != nil {
+		return x.Membership
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetKnownMembership() uint64 {
+	if x != nil {
+		return x.KnownMembership
+	}
+	return 0
+}
+
+func (x *RecoveredPartition) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+type ConfirmRecoveryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Partitions that the table has as the plan says, that have not reported yet, and that were dropped.
+	Recovered     uint64 `protobuf:"varint,1,opt,name=recovered,proto3" json:"recovered,omitempty"`
+	Waiting       uint64 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Dropped       uint64 `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmRecoveryResponse) Reset() {
+	*x = ConfirmRecoveryResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmRecoveryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmRecoveryResponse) ProtoMessage() {}
+
+func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmRecoveryResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmRecoveryResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ConfirmRecoveryResponse) GetRecovered() uint64 {
+	if x != nil {
+		return x.Recovered
+	}
+	return 0
+}
+
+func (x *ConfirmRecoveryResponse) GetWaiting() uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *ConfirmRecoveryResponse) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
 type WhyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One of them.
@@ -3488,7 +3705,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3717,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3730,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WhyRequest) GetPartition() uint64 {
@@ -3549,7 +3766,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +3778,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +3791,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WhyResponse) GetText() string {
@@ -3604,7 +3821,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3616,7 +3833,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3629,7 +3846,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListEventsRequest) GetPartition() uint64 {
@@ -3662,7 +3879,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3674,7 +3891,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3687,7 +3904,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -3724,7 +3941,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3953,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3966,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Event) GetNumber() uint64 {
@@ -3873,7 +4090,7 @@ type SetPlacementRequest struct {
 
 func (x *SetPlacementRequest) Reset() {
 	*x = SetPlacementRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3885,7 +4102,7 @@ func (x *SetPlacementRequest) String() string {
 func (*SetPlacementRequest) ProtoMessage() {}
 
 func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3898,7 +4115,7 @@ func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementRequest.ProtoReflect.Descriptor instead.
 func (*SetPlacementRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SetPlacementRequest) GetChange() *PlacementSettings {
@@ -3918,7 +4135,7 @@ type SetPlacementResponse struct {
 
 func (x *SetPlacementResponse) Reset() {
 	*x = SetPlacementResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +4147,7 @@ func (x *SetPlacementResponse) String() string {
 func (*SetPlacementResponse) ProtoMessage() {}
 
 func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4160,7 @@ func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementResponse.ProtoReflect.Descriptor instead.
 func (*SetPlacementResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SetPlacementResponse) GetSettings() *PlacementSettings {
@@ -3973,7 +4190,7 @@ type PlacementSettings struct {
 
 func (x *PlacementSettings) Reset() {
 	*x = PlacementSettings{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4202,7 @@ func (x *PlacementSettings) String() string {
 func (*PlacementSettings) ProtoMessage() {}
 
 func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4215,7 @@ func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementSettings.ProtoReflect.Descriptor instead.
 func (*PlacementSettings) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PlacementSettings) GetPaused() bool {
@@ -4058,7 +4275,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4070,7 +4287,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4083,7 +4300,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Order) GetOperator() uint64 {
@@ -4117,7 +4334,7 @@ type CoreHint struct {
 
 func (x *CoreHint) Reset() {
 	*x = CoreHint{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4346,7 @@ func (x *CoreHint) String() string {
 func (*CoreHint) ProtoMessage() {}
 
 func (x *CoreHint) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4359,7 @@ func (x *CoreHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreHint.ProtoReflect.Descriptor instead.
 func (*CoreHint) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CoreHint) GetLeader() string {
@@ -4165,7 +4382,7 @@ type CoreTrouble struct {
 
 func (x *CoreTrouble) Reset() {
 	*x = CoreTrouble{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4394,7 @@ func (x *CoreTrouble) String() string {
 func (*CoreTrouble) ProtoMessage() {}
 
 func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4407,7 @@ func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreTrouble.ProtoReflect.Descriptor instead.
 func (*CoreTrouble) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CoreTrouble) GetNoQuorum() bool {
@@ -4225,7 +4442,7 @@ type BootstrapHello struct {
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4237,7 +4454,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4250,7 +4467,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -4299,7 +4516,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4311,7 +4528,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4324,7 +4541,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -4631,7 +4848,28 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"bytes_left\x18\t \x01(\x04R\tbytesLeft\x12\x1c\n" +
 	"\n" +
 	"in_the_way\x18\n" +
-	" \x01(\tR\binTheWay\"Z\n" +
+	" \x01(\tR\binTheWay\"\x94\x01\n" +
+	"\x16ConfirmRecoveryRequest\x12\x12\n" +
+	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x1d\n" +
+	"\n" +
+	"lost_nodes\x18\x02 \x03(\x04R\tlostNodes\x12G\n" +
+	"\n" +
+	"partitions\x18\x03 \x03(\v2'.tidemark.cluster.v1.RecoveredPartitionR\n" +
+	"partitions\"\xdb\x01\n" +
+	"\x12RecoveredPartition\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x1a\n" +
+	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\x04R\x04node\x12\x18\n" +
+	"\areplica\x18\x04 \x01(\x04R\areplica\x12\x1e\n" +
+	"\n" +
+	"membership\x18\x05 \x01(\x04R\n" +
+	"membership\x12)\n" +
+	"\x10known_membership\x18\x06 \x01(\x04R\x0fknownMembership\x12\x12\n" +
+	"\x04plan\x18\a \x01(\tR\x04plan\"k\n" +
+	"\x17ConfirmRecoveryResponse\x12\x1c\n" +
+	"\trecovered\x18\x01 \x01(\x04R\trecovered\x12\x18\n" +
+	"\awaiting\x18\x02 \x01(\x04R\awaiting\x12\x18\n" +
+	"\adropped\x18\x03 \x01(\x04R\adropped\"Z\n" +
 	"\n" +
 	"WhyRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
@@ -4722,7 +4960,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\vNODE_ACTIVE\x10\x00\x12\x11\n" +
 	"\rNODE_DRAINING\x10\x01\x12\x0f\n" +
 	"\vNODE_MOVING\x10\x02\x12\r\n" +
-	"\tNODE_GONE\x10\x032\x8a\r\n" +
+	"\tNODE_GONE\x10\x032\xf8\r\n" +
 	"\aCluster\x12Q\n" +
 	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\x12X\n" +
 	"\n" +
@@ -4740,7 +4978,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03Why\x12\x1f.tidemark.cluster.v1.WhyRequest\x1a .tidemark.cluster.v1.WhyResponse\x12]\n" +
 	"\n" +
 	"ListEvents\x12&.tidemark.cluster.v1.ListEventsRequest\x1a'.tidemark.cluster.v1.ListEventsResponse\x12c\n" +
-	"\fSetPlacement\x12(.tidemark.cluster.v1.SetPlacementRequest\x1a).tidemark.cluster.v1.SetPlacementResponse\x12f\n" +
+	"\fSetPlacement\x12(.tidemark.cluster.v1.SetPlacementRequest\x1a).tidemark.cluster.v1.SetPlacementResponse\x12l\n" +
+	"\x0fConfirmRecovery\x12+.tidemark.cluster.v1.ConfirmRecoveryRequest\x1a,.tidemark.cluster.v1.ConfirmRecoveryResponse\x12f\n" +
 	"\rListKeyspaces\x12).tidemark.cluster.v1.ListKeyspacesRequest\x1a*.tidemark.cluster.v1.ListKeyspacesResponse\x12b\n" +
 	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\xa7\x02\n" +
 	"\x04Core\x12c\n" +
@@ -4764,69 +5003,72 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_clusterpb_cluster_proto_goTypes = []any{
-	(ReplicaRole)(0),               // 0: tidemark.cluster.v1.ReplicaRole
-	(Partitioning)(0),              // 1: tidemark.cluster.v1.Partitioning
-	(KeyspaceState)(0),             // 2: tidemark.cluster.v1.KeyspaceState
-	(NodeStatus)(0),                // 3: tidemark.cluster.v1.NodeStatus
-	(*Partition)(nil),              // 4: tidemark.cluster.v1.Partition
-	(*Replica)(nil),                // 5: tidemark.cluster.v1.Replica
-	(*Leader)(nil),                 // 6: tidemark.cluster.v1.Leader
-	(*Keyspace)(nil),               // 7: tidemark.cluster.v1.Keyspace
-	(*Locality)(nil),               // 8: tidemark.cluster.v1.Locality
-	(*Node)(nil),                   // 9: tidemark.cluster.v1.Node
-	(*NodeStats)(nil),              // 10: tidemark.cluster.v1.NodeStats
-	(*StatusRequest)(nil),          // 11: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),         // 12: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),    // 13: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),             // 14: tidemark.cluster.v1.CoreMember
-	(*WatchTableRequest)(nil),      // 15: tidemark.cluster.v1.WatchTableRequest
-	(*FollowTableRequest)(nil),     // 16: tidemark.cluster.v1.FollowTableRequest
-	(*WatchMetadataRequest)(nil),   // 17: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),            // 18: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),       // 19: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 20: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),  // 21: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil), // 22: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),   // 23: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),  // 24: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),    // 25: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),   // 26: tidemark.cluster.v1.DropKeyspaceResponse
-	(*ListKeyspacesRequest)(nil),   // 27: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),  // 28: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),           // 29: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),  // 30: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),          // 31: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),    // 32: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),   // 33: tidemark.cluster.v1.RegisterNodeResponse
-	(*HeartbeatRequest)(nil),       // 34: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),        // 35: tidemark.cluster.v1.PartitionReport
-	(*HeartbeatResponse)(nil),      // 36: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),     // 37: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),    // 38: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),  // 39: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil), // 40: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),   // 41: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),  // 42: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),           // 43: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),  // 44: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil), // 45: tidemark.cluster.v1.TransferLeaderResponse
-	(*SetNodeStatusRequest)(nil),   // 46: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),  // 47: tidemark.cluster.v1.SetNodeStatusResponse
-	(*WhyRequest)(nil),             // 48: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),            // 49: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),      // 50: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),     // 51: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                  // 52: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),    // 53: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),   // 54: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),      // 55: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                  // 56: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),               // 57: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),            // 58: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),         // 59: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),               // 60: tidemark.cluster.v1.Founding
+	(ReplicaRole)(0),                // 0: tidemark.cluster.v1.ReplicaRole
+	(Partitioning)(0),               // 1: tidemark.cluster.v1.Partitioning
+	(KeyspaceState)(0),              // 2: tidemark.cluster.v1.KeyspaceState
+	(NodeStatus)(0),                 // 3: tidemark.cluster.v1.NodeStatus
+	(*Partition)(nil),               // 4: tidemark.cluster.v1.Partition
+	(*Replica)(nil),                 // 5: tidemark.cluster.v1.Replica
+	(*Leader)(nil),                  // 6: tidemark.cluster.v1.Leader
+	(*Keyspace)(nil),                // 7: tidemark.cluster.v1.Keyspace
+	(*Locality)(nil),                // 8: tidemark.cluster.v1.Locality
+	(*Node)(nil),                    // 9: tidemark.cluster.v1.Node
+	(*NodeStats)(nil),               // 10: tidemark.cluster.v1.NodeStats
+	(*StatusRequest)(nil),           // 11: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),          // 12: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),     // 13: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),              // 14: tidemark.cluster.v1.CoreMember
+	(*WatchTableRequest)(nil),       // 15: tidemark.cluster.v1.WatchTableRequest
+	(*FollowTableRequest)(nil),      // 16: tidemark.cluster.v1.FollowTableRequest
+	(*WatchMetadataRequest)(nil),    // 17: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),             // 18: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),        // 19: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 20: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),   // 21: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil),  // 22: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),    // 23: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),   // 24: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),     // 25: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),    // 26: tidemark.cluster.v1.DropKeyspaceResponse
+	(*ListKeyspacesRequest)(nil),    // 27: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),   // 28: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),            // 29: tidemark.cluster.v1.KeyspaceInfo
+	(*ListPartitionsRequest)(nil),   // 30: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),           // 31: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),     // 32: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),    // 33: tidemark.cluster.v1.RegisterNodeResponse
+	(*HeartbeatRequest)(nil),        // 34: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),         // 35: tidemark.cluster.v1.PartitionReport
+	(*HeartbeatResponse)(nil),       // 36: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),      // 37: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),     // 38: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),   // 39: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),  // 40: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),    // 41: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),   // 42: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),            // 43: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),   // 44: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 45: tidemark.cluster.v1.TransferLeaderResponse
+	(*SetNodeStatusRequest)(nil),    // 46: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),   // 47: tidemark.cluster.v1.SetNodeStatusResponse
+	(*ConfirmRecoveryRequest)(nil),  // 48: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),      // 49: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil), // 50: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),              // 51: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),             // 52: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),       // 53: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 54: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                   // 55: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),     // 56: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),    // 57: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),       // 58: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                   // 59: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                // 60: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),             // 61: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),          // 62: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                // 63: tidemark.cluster.v1.Founding
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	5,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -4837,7 +5079,7 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	10, // 5: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
 	3,  // 6: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
 	14, // 7: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	58, // 8: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	61, // 8: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
 	13, // 9: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
 	9,  // 10: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
 	7,  // 11: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
@@ -4855,66 +5097,69 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	10, // 23: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
 	35, // 24: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
 	4,  // 25: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	56, // 26: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	59, // 26: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
 	43, // 27: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
 	3,  // 28: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
 	3,  // 29: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
 	3,  // 30: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	52, // 31: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	55, // 32: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	55, // 33: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	4,  // 34: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	60, // 35: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	14, // 36: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	11, // 37: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	15, // 38: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	16, // 39: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	19, // 40: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	21, // 41: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	25, // 42: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	23, // 43: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	37, // 44: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	39, // 45: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	41, // 46: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	44, // 47: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	46, // 48: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	48, // 49: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	50, // 50: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	53, // 51: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	27, // 52: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	30, // 53: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	32, // 54: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	34, // 55: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	17, // 56: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	59, // 57: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	60, // 58: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	12, // 59: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	18, // 60: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	18, // 61: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	20, // 62: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	22, // 63: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	26, // 64: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	24, // 65: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	38, // 66: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	40, // 67: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	42, // 68: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	45, // 69: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	47, // 70: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	49, // 71: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	51, // 72: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	54, // 73: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	28, // 74: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	31, // 75: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	33, // 76: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	36, // 77: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	18, // 78: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	59, // 79: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	59, // 80: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	59, // [59:81] is the sub-list for method output_type
-	37, // [37:59] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	49, // 31: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	55, // 32: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	58, // 33: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	58, // 34: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	4,  // 35: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	63, // 36: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	14, // 37: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	11, // 38: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	15, // 39: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	16, // 40: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	19, // 41: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	21, // 42: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	25, // 43: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	23, // 44: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	37, // 45: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	39, // 46: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	41, // 47: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	44, // 48: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	46, // 49: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	51, // 50: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	53, // 51: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	56, // 52: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	48, // 53: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	27, // 54: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	30, // 55: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	32, // 56: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	34, // 57: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	17, // 58: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	62, // 59: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	63, // 60: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	12, // 61: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	18, // 62: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	18, // 63: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	20, // 64: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	22, // 65: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	26, // 66: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	24, // 67: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	38, // 68: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	40, // 69: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	42, // 70: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	45, // 71: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	47, // 72: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	52, // 73: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	54, // 74: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	57, // 75: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	50, // 76: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	28, // 77: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	31, // 78: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	33, // 79: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	36, // 80: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	18, // 81: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	62, // 82: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	62, // 83: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	61, // [61:84] is the sub-list for method output_type
+	38, // [38:61] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -4923,14 +5168,14 @@ func file_clusterpb_cluster_proto_init() {
 		return
 	}
 	file_clusterpb_cluster_proto_msgTypes[19].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[51].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[54].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   57,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

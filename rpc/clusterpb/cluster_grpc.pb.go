@@ -21,23 +21,24 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Cluster_Status_FullMethodName         = "/tidemark.cluster.v1.Cluster/Status"
-	Cluster_WatchTable_FullMethodName     = "/tidemark.cluster.v1.Cluster/WatchTable"
-	Cluster_FollowTable_FullMethodName    = "/tidemark.cluster.v1.Cluster/FollowTable"
-	Cluster_ListNodes_FullMethodName      = "/tidemark.cluster.v1.Cluster/ListNodes"
-	Cluster_CreateKeyspace_FullMethodName = "/tidemark.cluster.v1.Cluster/CreateKeyspace"
-	Cluster_DropKeyspace_FullMethodName   = "/tidemark.cluster.v1.Cluster/DropKeyspace"
-	Cluster_AlterKeyspace_FullMethodName  = "/tidemark.cluster.v1.Cluster/AlterKeyspace"
-	Cluster_MoveReplica_FullMethodName    = "/tidemark.cluster.v1.Cluster/MoveReplica"
-	Cluster_CancelOperator_FullMethodName = "/tidemark.cluster.v1.Cluster/CancelOperator"
-	Cluster_ListOperators_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListOperators"
-	Cluster_TransferLeader_FullMethodName = "/tidemark.cluster.v1.Cluster/TransferLeader"
-	Cluster_SetNodeStatus_FullMethodName  = "/tidemark.cluster.v1.Cluster/SetNodeStatus"
-	Cluster_Why_FullMethodName            = "/tidemark.cluster.v1.Cluster/Why"
-	Cluster_ListEvents_FullMethodName     = "/tidemark.cluster.v1.Cluster/ListEvents"
-	Cluster_SetPlacement_FullMethodName   = "/tidemark.cluster.v1.Cluster/SetPlacement"
-	Cluster_ListKeyspaces_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListKeyspaces"
-	Cluster_ListPartitions_FullMethodName = "/tidemark.cluster.v1.Cluster/ListPartitions"
+	Cluster_Status_FullMethodName          = "/tidemark.cluster.v1.Cluster/Status"
+	Cluster_WatchTable_FullMethodName      = "/tidemark.cluster.v1.Cluster/WatchTable"
+	Cluster_FollowTable_FullMethodName     = "/tidemark.cluster.v1.Cluster/FollowTable"
+	Cluster_ListNodes_FullMethodName       = "/tidemark.cluster.v1.Cluster/ListNodes"
+	Cluster_CreateKeyspace_FullMethodName  = "/tidemark.cluster.v1.Cluster/CreateKeyspace"
+	Cluster_DropKeyspace_FullMethodName    = "/tidemark.cluster.v1.Cluster/DropKeyspace"
+	Cluster_AlterKeyspace_FullMethodName   = "/tidemark.cluster.v1.Cluster/AlterKeyspace"
+	Cluster_MoveReplica_FullMethodName     = "/tidemark.cluster.v1.Cluster/MoveReplica"
+	Cluster_CancelOperator_FullMethodName  = "/tidemark.cluster.v1.Cluster/CancelOperator"
+	Cluster_ListOperators_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListOperators"
+	Cluster_TransferLeader_FullMethodName  = "/tidemark.cluster.v1.Cluster/TransferLeader"
+	Cluster_SetNodeStatus_FullMethodName   = "/tidemark.cluster.v1.Cluster/SetNodeStatus"
+	Cluster_Why_FullMethodName             = "/tidemark.cluster.v1.Cluster/Why"
+	Cluster_ListEvents_FullMethodName      = "/tidemark.cluster.v1.Cluster/ListEvents"
+	Cluster_SetPlacement_FullMethodName    = "/tidemark.cluster.v1.Cluster/SetPlacement"
+	Cluster_ConfirmRecovery_FullMethodName = "/tidemark.cluster.v1.Cluster/ConfirmRecovery"
+	Cluster_ListKeyspaces_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListKeyspaces"
+	Cluster_ListPartitions_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListPartitions"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -74,6 +75,8 @@ type ClusterClient interface {
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
 	// SetPlacement changes what placement may do, and says what holds then. Without changes it only says that.
 	SetPlacement(ctx context.Context, in *SetPlacementRequest, opts ...grpc.CallOption) (*SetPlacementResponse, error)
+	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may be repeated.
+	ConfirmRecovery(ctx context.Context, in *ConfirmRecoveryRequest, opts ...grpc.CallOption) (*ConfirmRecoveryResponse, error)
 	ListKeyspaces(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error)
@@ -249,6 +252,16 @@ func (c *clusterClient) SetPlacement(ctx context.Context, in *SetPlacementReques
 	return out, nil
 }
 
+func (c *clusterClient) ConfirmRecovery(ctx context.Context, in *ConfirmRecoveryRequest, opts ...grpc.CallOption) (*ConfirmRecoveryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ConfirmRecoveryResponse)
+	err := c.cc.Invoke(ctx, Cluster_ConfirmRecovery_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ListKeyspaces(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListKeyspacesResponse)
@@ -312,6 +325,8 @@ type ClusterServer interface {
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
 	// SetPlacement changes what placement may do, and says what holds then. Without changes it only says that.
 	SetPlacement(context.Context, *SetPlacementRequest) (*SetPlacementResponse, error)
+	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may be repeated.
+	ConfirmRecovery(context.Context, *ConfirmRecoveryRequest) (*ConfirmRecoveryResponse, error)
 	ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error
@@ -369,6 +384,9 @@ func (UnimplementedClusterServer) ListEvents(context.Context, *ListEventsRequest
 }
 func (UnimplementedClusterServer) SetPlacement(context.Context, *SetPlacementRequest) (*SetPlacementResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetPlacement not implemented")
+}
+func (UnimplementedClusterServer) ConfirmRecovery(context.Context, *ConfirmRecoveryRequest) (*ConfirmRecoveryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ConfirmRecovery not implemented")
 }
 func (UnimplementedClusterServer) ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListKeyspaces not implemented")
@@ -649,6 +667,24 @@ func _Cluster_SetPlacement_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_ConfirmRecovery_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ConfirmRecoveryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ConfirmRecovery(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ConfirmRecovery_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ConfirmRecovery(ctx, req.(*ConfirmRecoveryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ListKeyspaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListKeyspacesRequest)
 	if err := dec(in); err != nil {
@@ -736,6 +772,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetPlacement",
 			Handler:    _Cluster_SetPlacement_Handler,
+		},
+		{
+			MethodName: "ConfirmRecovery",
+			Handler:    _Cluster_ConfirmRecovery_Handler,
 		},
 		{
 			MethodName: "ListKeyspaces",

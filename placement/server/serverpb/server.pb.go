@@ -115,7 +115,7 @@ type Operator struct {
 	// Why, in words.
 	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	CreatedUnixMs int64  `protobuf:"varint,8,opt,name=created_unix_ms,json=createdUnixMs,proto3" json:"created_unix_ms,omitempty"`
-	// It is being taken back: a learner is removed, a joint configuration completed.
+	// It is being taken back: what was added is removed, a joint configuration ended before.
 	Cancelled bool `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	// The replica that comes is to lead, as the one that goes was.
 	Lead bool `protobuf:"varint,10,opt,name=lead,proto3" json:"lead,omitempty"`
@@ -131,7 +131,10 @@ type Operator struct {
 	RemoveNode uint64 `protobuf:"varint,17,opt,name=remove_node,json=removeNode,proto3" json:"remove_node,omitempty"`
 	LeadNode   uint64 `protobuf:"varint,18,opt,name=lead_node,json=leadNode,proto3" json:"lead_node,omitempty"`
 	// Why it was cancelled.
-	Outcome       string `protobuf:"bytes,19,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Outcome string `protobuf:"bytes,19,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// The partition's membership, as it was known when the operator was cancelled. Orders that are
+	// made for it, or for one below, may be on their way.
+	CancelledAt   uint64 `protobuf:"varint,20,opt,name=cancelled_at,json=cancelledAt,proto3" json:"cancelled_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,6 +300,13 @@ func (x *Operator) GetOutcome() string {
 		return x.Outcome
 	}
 	return ""
+}
+
+func (x *Operator) GetCancelledAt() uint64 {
+	if x != nil {
+		return x.CancelledAt
+	}
+	return 0
 }
 
 // Creation is a keyspace on its way from CREATING to ACTIVE.
@@ -487,7 +497,7 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x04R\tpartition\x12\x14\n" +
 	"\x05token\x18\x04 \x01(\x04R\x05token\x12\x1a\n" +
-	"\boperator\x18\x05 \x01(\x04R\boperator\"\xae\x04\n" +
+	"\boperator\x18\x05 \x01(\x04R\boperator\"\xd1\x04\n" +
 	"\bOperator\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +
@@ -511,7 +521,8 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\vremove_node\x18\x11 \x01(\x04R\n" +
 	"removeNode\x12\x1b\n" +
 	"\tlead_node\x18\x12 \x01(\x04R\bleadNode\x12\x18\n" +
-	"\aoutcome\x18\x13 \x01(\tR\aoutcome\"n\n" +
+	"\aoutcome\x18\x13 \x01(\tR\aoutcome\x12!\n" +
+	"\fcancelled_at\x18\x14 \x01(\x04R\vcancelledAt\"n\n" +
 	"\bCreation\x12'\n" +
 	"\x0ffirst_partition\x18\x01 \x01(\x04R\x0efirstPartition\x12\x1e\n" +
 	"\n" +

@@ -107,6 +107,13 @@ func (m *Operator) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.CancelledAt != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CancelledAt))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xa0
+	}
 	if len(m.Outcome) > 0 {
 		i -= len(m.Outcome)
 		copy(dAtA[i:], m.Outcome)
@@ -480,6 +487,9 @@ func (m *Operator) SizeVT() (n int) {
 	l = len(m.Outcome)
 	if l > 0 {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.CancelledAt != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.CancelledAt))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1159,6 +1169,25 @@ func (m *Operator) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Outcome = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 20:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field CancelledAt", wireType)
+			}
+			m.CancelledAt = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.CancelledAt |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -1,0 +1,109 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// TestOperatorSteps plays the files in testdata/operator. Commands:
+//
+//	partition nodes=(1,2,3)                    it has voters on these nodes, the first one leads
+//	operator [add=NODE] [remove=NODE] [lead]   what is to be done
+//	down nodes=(2,3)                           they cannot be handed the lead; without nodes: all can
+//	leader node=2                              it leads now, by an election
+//	cancel                                     the operator is taken back
+//	step [n=1]                                 the next step is carried out, and printed with what
+//	                                           comes of it
+func TestOperatorSteps(t *testing.T) {
+	datadriven.Walk(t, "testdata/operator", func(t *testing.T, path string) {
+		var d *clusterpb.Partition
+		var o *serverpb.Operator
+		var leader uint64
+		var down []uint64
+		datadriven.RunTest(t, path, func(t *testing.T, c *datadriven.TestData) string {
+			switch c.Cmd {
+			case "partition":
+				d = &clusterpb.Partition{Id: 100, Generation: 1, Membership: 1}
+				for i, node := range nodesArg(t, c) {
+					d.Replicas = append(d.Replicas, &clusterpb.Replica{Node: node, Replica: uint64(i + 1)})
+				}
+				leader = d.Replicas[0].Node
+			case "operator":
+				o = &serverpb.Operator{Id: 1, Lead: c.HasArg("lead")}
+				if c.HasArg("add") {
+					c.ScanArgs(t, "add", &o.AddNode)
+					o.AddReplica = nextReplica(d)
+				}
+				if c.HasArg("remove") {
+					var node uint64
+					c.ScanArgs(t, "remove", &node)
+					o.RemoveReplica = replicaAt(d, keys.NodeID(node)).Replica
+				}
+			case "down":
+				down = nodesArg(t, c)
+			case "leader":
+				c.ScanArgs(t, "node", &leader)
+			case "cancel":
+				o.Cancelled, o.CancelledAt = true, d.Membership
+			case "step":
+				n := 1
+				c.MaybeScanArgs(t, "n", &n)
+				var out strings.Builder
+				for range n {
+					next := stepOf(o, d, keys.NodeID(leader),
+						func(node uint64) bool { return !slices.Contains(down, node) })
+					fmt.Fprintln(&out, next.text)
+					if next.order == nil {
+						break
+					}
+					if to := next.order.TransferTo; to != 0 {
+						leader = replicaOf(d, to).Node
+					} else {
+						d = proto.Clone(next.order.Target).(*clusterpb.Partition)
+					}
+					fmt.Fprintf(&out, "  %s\n", replicasLine(d, leader))
+				}
+				return out.String()
+			default:
+				c.Fatalf(t, "there is no such command")
+			}
+			return replicasLine(d, leader) + "\n"
+		})
+	})
+}
+
+func nodesArg(t *testing.T, c *datadriven.TestData) (nodes []uint64) {
+	if c.HasArg("nodes") {
+		for i := range c.CmdArgs[0].Vals {
+			var node uint64
+			c.CmdArgs[0].Scan(t, i, &node)
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// replicasLine is a descriptor on one line.
+func replicasLine(d *clusterpb.Partition, leader uint64) string {
+	var parts []string
+	for _, r := range d.Replicas {
+		text := fmt.Sprintf("%d on %d: %s", r.Replica, r.Node, strings.ToLower(r.Role.String()))
+		if r.Node == leader {
+			text += ", leads"
+		}
+		if wanted(d) == r.Replica {
+			text += ", is to lead"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,284 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// ErrPlan is wrapped by errors that say that a plan is not for what is there.
+var ErrPlan = errors.New("the plan does not fit")
+
+// Outcome is what Apply did on one node.
+type Outcome struct {
+	// Recovered partitions go on here, Retired ones elsewhere.
+	Recovered, Retired int
+	// Done says that all of it was done before.
+	Done bool
+}
+
+// work is what is to be done for one replica.
+type work struct {
+	*Recovery
+	identity raftlog.Identity
+	// goesOn: it is the one that goes on.
+	goesOn bool
+	// renamed: its log was rewritten before.
+	renamed bool
+	// old is what its identity was, digest what the survey says of it.
+	old    uint64
+	digest string
+}
+
+// Check says whether a plan can be carried out on a node, and changes nothing. started says that
+// Apply was called with it before, and may not have come to its end.
+func Check(d Directory, p *Plan, started bool) error {
+	return d.withLog(func(log *raftlog.Log, identities []raftlog.Identity) error {
+		_, err := d.works(log, identities, p, started)
+		return err
+	})
+}
+
+// Apply carries out a plan on a node. After an error, or a crash, it is to be called again with the
+// same plan and with started set, until it returns nil; before that nothing else may use the data.
+func Apply(d Directory, p *Plan, started bool) (*Outcome, error) {
+	outcome := &Outcome{}
+	err := d.withLog(func(log *raftlog.Log, identities []raftlog.Identity) error {
+		works, err := d.works(log, identities, p, started)
+		if err != nil {
+			return err
+		}
+		outcome.Done = !slices.ContainsFunc(works, func(w work) bool { return !w.renamed })
+		for _, w := range works {
+			if w.goesOn {
+				outcome.Recovered++
+			} else {
+				outcome.Retired++
+			}
+		}
+		return d.carryOut(log, works)
+	})
+	return outcome, err
+}
+
+// works compares a plan with what is there.
+func (d *Directory) works(log *raftlog.Log, identities []raftlog.Identity, p *Plan, started bool) (
+	[]work, error) {
+	if err := p.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPlan, err)
+	}
+	if p.Cluster != hexID(d.Cluster) {
+		return nil, fmt.Errorf("%w: it is for cluster %s, and this is a node of %s", ErrPlan, p.Cluster,
+			hexID(d.Cluster))
+	}
+	if !slices.Contains(p.Survivors, uint64(d.Node)) {
+		return nil, fmt.Errorf("%w: this is node %d, and it is made of nodes %v", ErrPlan, d.Node,
+			p.Survivors)
+	}
+	at := make(map[uint64]raftlog.Identity, len(identities))
+	for _, id := range identities {
+		at[uint64(id.Group)] = id
+	}
+	var works []work
+	for i := range p.Recovered {
+		w := work{Recovery: &p.Recovered[i], identity: at[p.Recovered[i].Partition]}
+		if w.Node == uint64(d.Node) {
+			w.goesOn, w.old, w.digest = true, w.OldReplica, w.Recovery.Digest
+		} else if o := slices.IndexFunc(w.Others, func(o Other) bool { return o.Node == uint64(d.Node) }); o >= 0 {
+			w.old, w.digest = w.Others[o].Replica, w.Others[o].Digest
+		} else {
+			continue
+		}
+		done, err := d.compare(log, &w, started)
+		if err != nil {
+			return nil, fmt.Errorf("%w: partition %d: %w", ErrPlan, w.Partition, err)
+		}
+		w.renamed = done
+		works = append(works, w)
+	}
+	return works, nil
+}
+
+// compare sees to it that a replica is as the survey found it, or that the plan was carried out on
+// it.
+func (d *Directory) compare(log *raftlog.Log, w *work, started bool) (done bool, err error) {
+	recorded, found, err := replica.ReadRecorded(d.State, keys.PartitionID(w.Partition))
+	if err != nil {
+		return false, err
+	}
+	replaced := found && recorded.Descriptor.GetMembership() >= w.Membership
+	switch now := uint64(w.identity.Replica); {
+	case replaced && !w.goesOn && (now == 0 || now != w.old):
+		return true, nil // it was removed since
+	case replaced && w.goesOn && now == w.Replica:
+		return true, nil
+	case !found && now == 0 && !w.goesOn && started:
+		return true, nil
+	case now != w.old:
+		return false, fmt.Errorf("its replica here is %d, and was %d when the plan was made", now, w.old)
+	case replaced && !started:
+		return false, fmt.Errorf("its membership is %d, and another recovery has raised it",
+			recorded.Descriptor.GetMembership())
+	}
+	r := d.readReplica(log, w.identity)
+	if r.Broken != "" {
+		return false, errors.New(r.Broken)
+	}
+	if r.Digest != w.digest {
+		if started && replaced && !w.goesOn {
+			return true, nil // its log was rewritten
+		}
+		return false, fmt.Errorf("its replica here has changed since the plan was made: the server has " +
+			"run; make the plan anew")
+	}
+	return false, nil
+}
+
+// carryOut does what is not done yet.
+func (d *Directory) carryOut(log *raftlog.Log, works []work) error {
+	todo := slices.DeleteFunc(slices.Clone(works), func(w work) bool { return w.renamed })
+	if len(todo) == 0 {
+		return nil
+	}
+	shared, err := d.shared()
+	if err != nil {
+		return err
+	}
+	defer shared.Pool.Close()
+	defer shared.Long.Close()
+	var descriptors []*clusterpb.Partition
+	var rewrites []raftlog.Rewrite
+	for i := range todo {
+		w := &todo[i]
+		descriptor, rewrite, err := d.bringUp(log, w, shared)
+		if err != nil {
+			return fmt.Errorf("partition %d: %w", w.Partition, err)
+		}
+		descriptors = append(descriptors, descriptor)
+		rewrites = append(rewrites, rewrite)
+	}
+	if err := replica.ReplaceDescriptors(d.State, descriptors...); err != nil {
+		return err
+	}
+	// INVARIANT: the state is durable before the log that it was made of goes.
+	if err := d.State.Flush(); err != nil {
+		return err
+	}
+	return log.Rewrite(rewrites...)
+}
+
+// bringUp applies all that a replica has in its log, and gives its new descriptor and log.
+func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
+	*clusterpb.Partition, raftlog.Rewrite, error) {
+	fail := func(err error) (*clusterpb.Partition, raftlog.Rewrite, error) {
+		return nil, raftlog.Rewrite{}, err
+	}
+	founded := &clusterpb.Partition{}
+	if err := founded.UnmarshalVT(w.identity.Descriptor); err != nil {
+		return fail(fmt.Errorf("its descriptor in the raft log: %w", err))
+	}
+	r, err := replica.New(replica.Config{Partition: founded, ReplicaID: w.identity.Replica,
+		State: d.State, Group: idle{}, Node: shared, Empty: len(w.identity.Voters) == 0, GCWindow: -1})
+	if err != nil {
+		return fail(err)
+	}
+	defer r.Close()
+	index, term := r.Applied()
+	g, err := log.OpenGroup(w.identity, func() raftlog.Applied {
+		return raftlog.Applied{Index: index, Term: term}
+	})
+	if err != nil {
+		return fail(err)
+	}
+	defer log.CloseGroup(g)
+	hard, _, err := g.InitialState()
+	if err != nil {
+		return fail(err)
+	}
+	last, err := g.LastIndex()
+	if err != nil {
+		return fail(err)
+	}
+	if r.Descriptor().GetMembership() < w.Membership {
+		if err := applyAll(r, g, index, last); err != nil {
+			return fail(err)
+		}
+	}
+	index, term = r.Applied()
+	next := proto.Clone(r.Descriptor()).(*clusterpb.Partition)
+	if next.Membership > w.Membership {
+		return fail(fmt.Errorf("%w: its membership is %d", ErrPlan, next.Membership))
+	}
+	next.Membership, next.WantedLeader = w.Membership, 0
+	next.NextReplica = w.Replica + 1
+	next.Replicas = []*clusterpb.Replica{{Node: w.Node, Replica: w.Replica}}
+	rewrite := raftlog.Rewrite{Identity: w.identity, Index: index, Term: term,
+		HardTerm: max(hard.GetTerm(), term) + 1}
+	if w.goesOn {
+		value, err := next.MarshalVT()
+		if err != nil {
+			return fail(err)
+		}
+		rewrite.Identity = raftlog.Identity{Group: w.identity.Group, Replica: keys.ReplicaID(w.Replica),
+			Descriptor: value}
+	}
+	return next, rewrite, nil
+}
+
+// applyBatch bounds what is applied in one batch.
+const applyBatch = 1000
+
+// applyAll applies the entries behind an index. A change of replicas ends a batch, as it does when a
+// server applies it.
+func applyAll(r *replica.Replica, g *raftlog.Group, after, last uint64) error {
+	var batch []group.Entry
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		err := r.Apply(batch)
+		clear(batch)
+		batch = batch[:0]
+		return err
+	}
+	if err := eachEntry(g, after, last, func(e group.Entry) error {
+		batch = append(batch, e)
+		if e.Change || len(batch) == applyBatch {
+			return flush()
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return flush()
+}
+
+// shared is what replicas need of a node; nothing of it asks another node.
+func (d *Directory) shared() (*replica.Node, error) {
+	n := &replica.Node{Clock: hlc.NewClock(nil, nil), Logger: d.Logger}
+	return n, n.Prepare()
+}
+
+// idle is the group of a replica that only applies.
+type idle struct{}
+
+var errIdle = errors.New("the replica has no group")
+
+func (idle) Propose(uint64, []byte) error                            { return errIdle }
+func (idle) ProposeChange(uint64, []byte, group.Configuration) error { return errIdle }
+func (idle) ReadIndex(done func(error))                              { done(errIdle) }
+func (idle) Lease() (uint64, bool)                                   { return 0, false }
+func (idle) LeaseLeft() time.Duration                                { return 0 }
+func (idle) Leader() (keys.ReplicaID, uint64)                        { return 0, 0 }
+func (idle) Wake()                                                   {}
+func (idle) TransferLeader(uint64, keys.ReplicaID)                   {}

@@ -1,0 +1,266 @@
+package recovery
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Format is that of surveys and plans.
+const Format = 1
+
+// Survey is what one node has.
+type Survey struct {
+	Format int `json:"format"`
+	// Cluster and Server are 16 hexadecimal digits.
+	Cluster string `json:"cluster"`
+	Server  string `json:"server"`
+	Node    uint64 `json:"node"`
+	// Nodes are all that this node knew of, itself included.
+	Nodes []uint64 `json:"nodes"`
+	// Table are the partitions as the core listed them last, as far as this node has heard.
+	Table []Partition `json:"table"`
+	// Replicas are this node's.
+	Replicas []Replica `json:"replicas"`
+}
+
+// Partition is a descriptor.
+type Partition struct {
+	Partition   uint64   `json:"partition"`
+	Keyspace    uint32   `json:"keyspace"`
+	Span        string   `json:"span"`
+	Generation  uint64   `json:"generation"`
+	Membership  uint64   `json:"membership"`
+	NextReplica uint64   `json:"next_replica"`
+	Members     []Member `json:"members"`
+}
+
+// Member is one of a descriptor's replicas.
+type Member struct {
+	Replica uint64     `json:"replica"`
+	Node    uint64     `json:"node"`
+	Role    group.Role `json:"role"`
+}
+
+// Replica is one that a node has.
+type Replica struct {
+	Partition uint64 `json:"partition"`
+	Replica   uint64 `json:"replica"`
+	// Broken is why it is of no use; empty if it is.
+	Broken string `json:"broken,omitempty"`
+	// Descriptor is as of the end of its log.
+	Descriptor Partition `json:"descriptor"`
+	// LastIndex and LastTerm are of the last entry of its log.
+	LastIndex uint64 `json:"last_index"`
+	LastTerm  uint64 `json:"last_term"`
+	// Committed is the last entry that it knows to be committed, Applied the last one that its state has.
+	Committed uint64 `json:"committed"`
+	Applied   uint64 `json:"applied"`
+	LiveKeys  uint64 `json:"live_keys"`
+	// Digest changes when its log or its vote does.
+	Digest string `json:"digest"`
+}
+
+// Directory is the data of a node that does not run.
+type Directory struct {
+	Cluster, Server uint64
+	Node            keys.NodeID
+	Log             *engine.Log
+	State           *engine.State
+	// Logger is told of what takes long; nil: nothing is.
+	Logger *slog.Logger
+}
+
+// partitionOf makes a Partition of a descriptor.
+func partitionOf(d *clusterpb.Partition) Partition {
+	p := Partition{Partition: d.GetId(), Keyspace: d.GetKeyspace(), Span: keys.PartitionSpan(d).String(),
+		Generation: d.GetGeneration(), Membership: d.GetMembership(), NextReplica: d.GetNextReplica()}
+	c := group.ConfigurationOf(d)
+	for _, m := range c.Members {
+		p.Members = append(p.Members, Member{uint64(m.Replica), m.Host, m.Role})
+		p.NextReplica = max(p.NextReplica, uint64(m.Replica)+1)
+	}
+	return p
+}
+
+// configuration is that of a Partition.
+func (p *Partition) configuration() group.Configuration {
+	var c group.Configuration
+	for _, m := range p.Members {
+		c.Members = append(c.Members,
+			group.Member{Replica: keys.ReplicaID(m.Replica), Host: m.Node, Role: m.Role})
+	}
+	return c
+}
+
+// Read makes the survey of a node.
+func Read(d Directory) (*Survey, error) {
+	s := &Survey{Format: Format, Cluster: hexID(d.Cluster), Server: hexID(d.Server),
+		Node: uint64(d.Node), Nodes: []uint64{uint64(d.Node)}}
+	table, err := node.ReadTable(d.Log, d.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range table.Partitions() {
+		s.Table = append(s.Table, partitionOf(p))
+		for _, r := range p.GetReplicas() {
+			s.Nodes = append(s.Nodes, r.GetNode())
+		}
+	}
+	for _, n := range table.Nodes() {
+		if n.GetStatus() != clusterpb.NodeStatus_NODE_GONE {
+			s.Nodes = append(s.Nodes, n.GetId())
+		}
+	}
+	err = d.withLog(func(log *raftlog.Log, identities []raftlog.Identity) error {
+		for _, id := range identities {
+			r := d.readReplica(log, id)
+			for _, m := range r.Descriptor.Members {
+				s.Nodes = append(s.Nodes, m.Node)
+			}
+			s.Replicas = append(s.Replicas, r)
+		}
+		return nil
+	})
+	slices.Sort(s.Nodes)
+	s.Nodes = slices.Compact(s.Nodes)
+	return s, err
+}
+
+func hexID(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+// withLog calls a function with the log, and the replicas that are there and not being removed.
+func (d *Directory) withLog(do func(*raftlog.Log, []raftlog.Identity) error) error {
+	removed, err := node.ReadRemovals(d.Log)
+	if err != nil {
+		return err
+	}
+	log, err := raftlog.Open(d.Log, raftlog.Options{OnAppended: func([]*raftlog.Append, error) {}})
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	all, err := log.Identities()
+	if err != nil {
+		return err
+	}
+	var live []raftlog.Identity
+	for _, id := range all {
+		if !id.Removed && !removed[id.Group] {
+			live = append(live, id)
+		}
+	}
+	return do(log, live)
+}
+
+// readReplica reads what one replica has.
+func (d *Directory) readReplica(log *raftlog.Log, id raftlog.Identity) Replica {
+	r := Replica{Partition: uint64(id.Group), Replica: uint64(id.Replica)}
+	if err := d.inspect(log, id, &r); err != nil {
+		r.Broken = err.Error()
+	}
+	return r
+}
+
+func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) error {
+	now := &clusterpb.Partition{}
+	recorded, found, err := replica.ReadRecorded(d.State, id.Group)
+	switch {
+	case err != nil:
+		return err
+	case found:
+		now = recorded.Descriptor
+	default:
+		if err := now.UnmarshalVT(id.Descriptor); err != nil {
+			return fmt.Errorf("its descriptor in the raft log: %w", err)
+		}
+		if len(id.Voters) == 0 {
+			now.Replicas = nil // it was to be filled
+		}
+	}
+	r.Applied, r.LiveKeys = recorded.Index, recorded.Stats.LiveKeys
+	g, err := log.OpenGroup(id, func() raftlog.Applied {
+		return raftlog.Applied{Index: recorded.Index, Term: recorded.Term}
+	})
+	if err != nil {
+		return err
+	}
+	defer log.CloseGroup(g)
+	hard, _, err := g.InitialState()
+	if err != nil {
+		return err
+	}
+	if r.LastIndex, err = g.LastIndex(); err != nil {
+		return err
+	}
+	if r.LastTerm, err = g.Term(r.LastIndex); err != nil {
+		return err
+	}
+	r.Committed = hard.GetCommit()
+	err = eachEntry(g, recorded.Index, r.LastIndex, func(e group.Entry) error {
+		if !e.Change {
+			return nil
+		}
+		next, err := replica.DescriptorIn(id.Group, e.Data)
+		if err == nil && next != nil {
+			now = next
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(now.Replicas) == 0 {
+		return errors.New("it is empty: it was to be filled by a snapshot, which has not come")
+	}
+	r.Descriptor = partitionOf(now)
+	r.Digest = digest(r, hard)
+	return nil
+}
+
+// digest is over what a survey counts on.
+func digest(r *Replica, hard *raftpb.HardState) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %d %d %d", r.Partition, r.Replica, r.LastIndex,
+		r.LastTerm, hard.GetTerm(), hard.GetVote()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// eachEntry calls a function for the entries of a log behind after, up to last.
+func eachEntry(g *raftlog.Group, after, last uint64, do func(group.Entry) error) error {
+	for next := after + 1; next <= last; {
+		entries, err := g.Entries(next, last+1, 1<<20)
+		if err != nil {
+			return fmt.Errorf("reading entry %d of its log: %w", next, err)
+		}
+		if len(entries) == 0 {
+			return fmt.Errorf("entry %d of its log: %w", next, raftlog.ErrCorrupt)
+		}
+		for _, e := range entries {
+			entry := group.Entry{Index: e.GetIndex(), Term: e.GetTerm(), Data: e.GetData()}
+			if e.GetType() != raftpb.EntryNormal {
+				if entry.Data, err = group.DecodeChange(e); err != nil {
+					return err
+				}
+				entry.Change = true
+			}
+			if err := do(entry); err != nil {
+				return err
+			}
+		}
+		next += uint64(len(entries))
+	}
+	return nil
+}

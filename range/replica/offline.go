@@ -1,0 +1,69 @@
+package replica
+
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// What tools do with the state of a server that does not run.
+
+// Recorded is what a state database says of a partition.
+type Recorded struct {
+	Descriptor *clusterpb.Partition
+	// Index and Term are of the last applied entry.
+	Index, Term uint64
+	Stats       Stats
+}
+
+// ReadRecorded reads it; false if the state has nothing of the partition.
+func ReadRecorded(state engine.Reader, id keys.PartitionID) (Recorded, bool, error) {
+	a, ok, err := readApplied(state, id)
+	if err != nil || !ok {
+		return Recorded{}, false, err
+	}
+	d, err := readDescriptor(state, id)
+	return Recorded{Descriptor: d, Index: a.index, Term: a.term, Stats: a.stats}, err == nil, err
+}
+
+// ReplaceDescriptors writes descriptors over those that the state has, all or none. No replica of
+// these partitions may be open. It is durable with the next flush.
+func ReplaceDescriptors(state *engine.State, descriptors ...*clusterpb.Partition) error {
+	b := state.NewBatch()
+	defer b.Close()
+	for _, d := range descriptors {
+		id := keys.PartitionID(d.GetId())
+		if err := keys.ValidatePartition(d); err != nil {
+			return err
+		}
+		value, err := d.MarshalVT()
+		if err != nil {
+			return fmt.Errorf("partition %s: encoding the descriptor: %w", id, err)
+		}
+		if err := b.Set(keys.LocalKey(id, keys.SuffixDescriptor), value, nil); err != nil {
+			return err
+		}
+	}
+	return state.Commit(b)
+}
+
+// DescriptorIn is the descriptor that an entry of a partition's log brings if it takes effect; nil
+// if it brings none.
+func DescriptorIn(id keys.PartitionID, data []byte) (*clusterpb.Partition, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	p, err := proposal.Decode(data)
+	if err != nil || p.Kind != proposal.KindDescriptor {
+		return nil, err
+	}
+	var found *clusterpb.Partition
+	err = proposal.WalkBatch(p.Batch, func(_ bool, _, value []byte) (err error) {
+		found, err = decodeDescriptor(id, value)
+		return err
+	})
+	return found, err
+}
