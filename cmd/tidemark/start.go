@@ -186,6 +186,9 @@ func (f *startFlags) check() error {
 	if f.httpDebug != "local" && f.httpDebug != "all" {
 		return exit.Usagef("--http-debug %q: use local or all", f.httpDebug)
 	}
+	if slices.Equal(f.roles, []string{"both"}) {
+		f.roles = []string{"core", "node"}
+	}
 	listed := slices.Contains(f.core, f.advertise)
 	for _, role := range f.roles {
 		switch {

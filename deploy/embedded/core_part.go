@@ -122,7 +122,7 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	g.Wake()
 	p.server, err = server.New(server.Config{
 		Store: p.store, Cluster: founding.GetCluster(), Members: founding.GetMembers(),
-		Silent: p.host.PeerDown,
+		Silent: p.host.PeerDown, Planner: s.config.Planner,
 		Logger: s.config.Logger, Registerer: registerer,
 	})
 	if err != nil {

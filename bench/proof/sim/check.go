@@ -82,7 +82,8 @@ func (w *World) checkHealthy(server int) {
 	excused := func(err error) bool {
 		return w.isExcused(server) && errors.Is(err, kvtest.ErrDisk) ||
 			// A member of the core that lost its disk says so, and ends.
-			w.isWiped(server) && server < w.cores && strings.Contains(err.Error(), "wiped")
+			w.isWiped(server) && server < w.cores && strings.Contains(err.Error(), "wiped") ||
+			isRetired(err)
 	}
 	if err := p.Err(); err != nil && !excused(err) {
 		w.Violation("server %d failed: %v", server, err)

@@ -73,6 +73,7 @@ func shapeOf(seed uint64, transactions bool) *shape {
 	o.Configure = func(_ int, c *embedded.ServerConfig) {
 		c.RetainLogBytes, c.MemTableBytes, c.SleepAfter, c.Tick = retain, memTable, sleepAfter, tick
 		c.ElectionTicks = electionTicks
+		lively(c)
 	}
 	s.options = o
 	for range 8 {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type World struct {
 		// down are the servers that did not start because of their disk.
 		down  map[int]bool
 		wiped map[int]bool
+		// replaced are the nodes that were decommissioned, and whose servers began anew.
+		replaced map[uint64]bool
 	}
 }
 
@@ -45,6 +48,7 @@ func newWorld(cluster *kvtest.Cluster, cores int, electionTimeout time.Duration)
 	w := &World{Cluster: cluster, cores: cores, electionTimeout: electionTimeout,
 		done: make(chan struct{}), power: make(chan struct{}, 1)}
 	w.mu.waiting = make(map[uint64][]chan<- granted)
+	w.mu.replaced = make(map[uint64]bool)
 	w.mu.counts, w.mu.excused, w.mu.down, w.mu.wiped = make(map[string]int), make(map[int]bool),
 		make(map[int]bool), make(map[int]bool)
 	w.Run = driver.NewRun(cluster.Open)
@@ -111,11 +115,65 @@ func (w *World) isKeptDown(server int) bool {
 // mayWipe says whether this server may lose its disk, and takes it that it does.
 func (w *World) mayWipe(server int) bool {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.mu.wiped) > 0 || server < w.cores && w.cores == 1 {
+	wipedBefore, wipedCore := len(w.mu.wiped) > 0, false
+	for other := range w.mu.wiped {
+		wipedCore = wipedCore || other < w.cores
+	}
+	w.mu.Unlock()
+	if server < w.cores && (w.cores == 1 || wipedCore) || wipedBefore && !w.isWhole() {
 		return false
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.mu.wiped[server] = true
+	return true
+}
+
+// isWhole says whether the core answers, every partition has the replicas that it is to have, on
+// nodes that are alive, and nothing is under way.
+func (w *World) isWhole() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	client, err := w.Cluster.Open(ctx)
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	operators, err := client.Operators(ctx)
+	if err != nil || len(operators) > 0 {
+		return false
+	}
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return false
+	}
+	alive := map[uint64]bool{}
+	for _, n := range nodes {
+		alive[n.ID] = n.Alive
+	}
+	keyspaces, err := client.Keyspaces(ctx)
+	if err != nil {
+		return false
+	}
+	factor := map[string]int{}
+	for _, k := range keyspaces {
+		factor[k.Name] = k.Replicas
+	}
+	partitions, err := client.Partitions(ctx, "")
+	if err != nil {
+		return false
+	}
+	for _, p := range partitions {
+		voters := 0
+		for _, r := range p.Replicas {
+			if !r.Learner && alive[r.Node] {
+				voters++
+			}
+		}
+		if voters < factor[p.Keyspace] {
+			return false
+		}
+	}
 	return true
 }
 
