@@ -37,6 +37,9 @@ type ServerConfig struct {
 	// Roles are RoleCore and RoleNode. By default a server whose address is in Core is both, any
 	// other a data node.
 	Roles []string
+	// SmallTable is up to how many partitions clients are sent the whole partition table, rather than
+	// that of the keyspaces that they use; default 1,000, negative: never.
+	SmallTable int
 	// Region and Zone say where the server is; replicas of a partition are spread over them.
 	Region, Zone string
 	// Tags are further labels of the server, which placement rules can name: "disk=ssd", "gpu".

@@ -32,14 +32,14 @@ const testCluster = 0xc1
 // At one numbered proposal the leader can lose its leadership, before the proposal or right after
 // it.
 type core struct {
-	t       *testing.T
+	t       testing.TB
 	network *memnet.Network
 	dialers []*rpc.Dialer
 
 	mu       sync.Mutex
 	term     uint64
 	leader   *member
-	log      []group.Entry
+	index    uint64 // of the last entry
 	members  []*member
 	proposed int
 	crashAt  int  // 0: never
@@ -57,7 +57,13 @@ type member struct {
 	serving sync.WaitGroup
 }
 
-func newCore(t *testing.T, members int, change func(*store.Config)) *core {
+func newCore(t testing.TB, members int, change func(*store.Config)) *core {
+	return newCoreOn(t, func() vfs.FS { return vfs.NewMem() }, "state", members, change)
+}
+
+// newCoreOn makes a core whose members keep their state in a directory of a filesystem each.
+func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
+	change func(*store.Config)) *core {
 	c := &core{t: t, term: 1, network: memnet.New()}
 	var list []*clusterpb.CoreMember
 	for i := range members {
@@ -71,7 +77,7 @@ func newCore(t *testing.T, members int, change func(*store.Config)) *core {
 	for i := range members {
 		m := &member{core: c, id: keys.ReplicaID(i + 1), address: list[i].Address}
 		var err error
-		if m.state, err = engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state",
+		if m.state, err = engine.OpenState(engine.Options{FS: fs(), Dir: dir,
 			CacheBytes: 1 << 20, MemTableBytes: 4 << 20}); err != nil {
 			t.Fatal(err)
 		}
@@ -170,9 +176,10 @@ func (c *core) electLocked(leader *member) {
 }
 
 func (c *core) appendLocked(data []byte) {
-	c.log = append(c.log, group.Entry{Index: uint64(len(c.log) + 1), Term: c.term, Data: data})
+	c.index++
+	entry := group.Entry{Index: c.index, Term: c.term, Data: data}
 	for _, m := range c.members {
-		if err := m.store.Apply(c.log[len(c.log)-1:]); err != nil {
+		if err := m.store.Apply([]group.Entry{entry}); err != nil {
 			c.t.Errorf("apply: %v", err)
 		}
 	}

@@ -58,7 +58,8 @@ func TestFleet(t *testing.T) {
 	f.settle(2*time.Minute, nil)
 	before := f.measure("at rest", 20*time.Second)
 
-	settings, err := client.LimitPlacement(e.ctx, kv.PlacementSettings{RepairDelay: *fleetDelay})
+	settings, err := client.LimitPlacement(e.ctx, kv.PlacementSettings{RepairDelay: *fleetDelay,
+		Pause: 30 * time.Second})
 	e.must(err, "set the repair delay")
 	lost := e.cluster.Nodes[2]
 	id := f.nodeOf(lost)
