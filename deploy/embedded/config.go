@@ -38,6 +38,9 @@ type ServerConfig struct {
 	// directory is a member of the core, is both, any other a data node. One with RoleCore that is not
 	// in Core, or finds a core that is there already, offers itself as a member.
 	Roles []string
+	// SmallTable is up to how many partitions clients are sent the whole partition table, rather than
+	// that of the keyspaces that they use; default 1,000, negative: never.
+	SmallTable int
 	// Region and Zone say where the server is; replicas of a partition are spread over them.
 	Region, Zone string
 	// Tags are further labels of the server, which placement rules can name: "disk=ssd", "gpu".

@@ -13,6 +13,7 @@ import (
 func (s *Server) clusterService() *server.ClusterService {
 	return server.NewClusterService(server.ClusterConfig{
 		MaxClockOffset: s.config.clock().MaxAhead(),
+		SmallTable:     s.config.SmallTable,
 
 		Client: s.core,
 		Core: func() *server.Server {

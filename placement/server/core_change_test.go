@@ -265,13 +265,13 @@ func TestChangesAreFenced(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		changes := 0
-		for i, e := range c.log {
-			if !e.Change {
+		for i, change := range c.changed {
+			if !change {
 				continue
 			}
 			changes++
-			if i == 0 || c.log[i-1].Change {
-				t.Errorf("entry %d changes the members right behind another change", e.Index)
+			if i == 0 || c.changed[i-1] {
+				t.Errorf("entry %d changes the members right behind another change", i+1)
 			}
 		}
 		if changes != 5 {

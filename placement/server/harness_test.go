@@ -32,14 +32,14 @@ const testCluster = 0xc1
 // At one numbered proposal the leader can lose its leadership, before the proposal or right after
 // it.
 type core struct {
-	t       *testing.T
+	t       testing.TB
 	network *memnet.Network
 	dialers []*rpc.Dialer
 
 	mu       sync.Mutex
 	term     uint64
 	leader   *member
-	log      []group.Entry
+	index    uint64 // of the last entry
 	members  []*member
 	proposed int
 	crashAt  int  // 0: never
@@ -49,6 +49,8 @@ type core struct {
 	silent, lagging map[uint64]bool
 	hellos          map[string]*clusterpb.BootstrapHello
 	transfers       int
+	// changed says of each entry of the log, in order, whether it is a change of the configuration.
+	changed []bool
 }
 
 type member struct {
@@ -62,7 +64,13 @@ type member struct {
 	serving sync.WaitGroup
 }
 
-func newCore(t *testing.T, members int, change func(*store.Config)) *core {
+func newCore(t testing.TB, members int, change func(*store.Config)) *core {
+	return newCoreOn(t, func() vfs.FS { return vfs.NewMem() }, "state", members, change)
+}
+
+// newCoreOn makes a core whose members keep their state in a directory of a filesystem each.
+func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
+	change func(*store.Config)) *core {
 	c := &core{t: t, term: 1, network: memnet.New(), silent: map[uint64]bool{},
 		lagging: map[uint64]bool{}, hellos: map[string]*clusterpb.BootstrapHello{}}
 	var list []*clusterpb.CoreMember
@@ -77,7 +85,7 @@ func newCore(t *testing.T, members int, change func(*store.Config)) *core {
 	for i := range members {
 		m := &member{core: c, id: keys.ReplicaID(i + 1), address: list[i].Address}
 		var err error
-		if m.state, err = engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state",
+		if m.state, err = engine.OpenState(engine.Options{FS: fs(), Dir: dir,
 			CacheBytes: 1 << 20, MemTableBytes: 4 << 20}); err != nil {
 			t.Fatal(err)
 		}
@@ -184,11 +192,12 @@ func (c *core) electLocked(leader *member) {
 
 func (c *core) appendLocked(data []byte) { c.addLocked(group.Entry{Data: data}) }
 
-func (c *core) addLocked(e group.Entry) {
-	e.Index, e.Term = uint64(len(c.log)+1), c.term
-	c.log = append(c.log, e)
+func (c *core) addLocked(entry group.Entry) {
+	c.index++
+	entry.Index, entry.Term = c.index, c.term
+	c.changed = append(c.changed, entry.Change)
 	for _, m := range c.members {
-		if err := m.store.Apply(c.log[len(c.log)-1:]); err != nil {
+		if err := m.store.Apply([]group.Entry{entry}); err != nil {
 			c.t.Errorf("apply: %v", err)
 		}
 	}
@@ -247,7 +256,7 @@ func (m *member) propose(term uint64, e group.Entry) error {
 func (m *member) Applied() uint64 {
 	m.core.mu.Lock()
 	defer m.core.mu.Unlock()
-	return uint64(len(m.core.log))
+	return m.core.index
 }
 
 func (m *member) Followers(report func(map[keys.ReplicaID]group.Progress)) {
@@ -261,7 +270,7 @@ func (m *member) Followers(report func(map[keys.ReplicaID]group.Progress)) {
 	all := map[keys.ReplicaID]group.Progress{}
 	for _, x := range m.store.Members().Members {
 		if x.Replica != uint64(m.id) {
-			all[keys.ReplicaID(x.Replica)] = group.Progress{Match: uint64(len(c.log)),
+			all[keys.ReplicaID(x.Replica)] = group.Progress{Match: c.index,
 				Active: !c.silent[x.Replica], Snapshot: c.lagging[x.Replica]}
 		}
 	}

@@ -45,7 +45,7 @@ type Config struct {
 	DefaultGCWindow time.Duration
 	// ClosedTimestampLag is that of new keyspaces. Default 1 s.
 	ClosedTimestampLag time.Duration
-	// MaxKeyspaces and MaxPartitions bound what the cluster has. Defaults 10,000 and 200,000.
+	// MaxKeyspaces and MaxPartitions bound what the cluster has. Defaults 10,000 and 1,000,000.
 	MaxKeyspaces, MaxPartitions int
 	// Planner are the settings of the planner that cannot be, or were not, set by an operator of the
 	// cluster. Zero: its defaults.
@@ -75,7 +75,7 @@ func (c *Config) ensureDefaults() error {
 		c.MaxKeyspaces = 10_000
 	}
 	if c.MaxPartitions <= 0 {
-		c.MaxPartitions = 200_000
+		c.MaxPartitions = 1_000_000
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

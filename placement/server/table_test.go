@@ -292,6 +292,11 @@ func (o *outsider) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpda
 	}
 }
 
+func (o *outsider) SubscribeTo(ctx context.Context, _ []uint32, _ <-chan []uint32, _ int,
+	emit func(*clusterpb.TableUpdate) error) error {
+	return o.Subscribe(ctx, emit)
+}
+
 func TestClusterServiceAnywhere(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		_, stop := c.register(client, 1, "")

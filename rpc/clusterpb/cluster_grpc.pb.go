@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Cluster_Status_FullMethodName          = "/tidemark.cluster.v1.Cluster/Status"
 	Cluster_WatchTable_FullMethodName      = "/tidemark.cluster.v1.Cluster/WatchTable"
+	Cluster_FollowTable_FullMethodName     = "/tidemark.cluster.v1.Cluster/FollowTable"
 	Cluster_ListNodes_FullMethodName       = "/tidemark.cluster.v1.Cluster/ListNodes"
 	Cluster_CreateKeyspace_FullMethodName  = "/tidemark.cluster.v1.Cluster/CreateKeyspace"
 	Cluster_DropKeyspace_FullMethodName    = "/tidemark.cluster.v1.Cluster/DropKeyspace"
@@ -52,6 +53,10 @@ type ClusterClient interface {
 	// Table streams the partition table of one keyspace, or of all: first everything, then changes as they come.
 	// A message with `complete` set ends the first part.
 	WatchTable(ctx context.Context, in *WatchTableRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error)
+	// FollowTable streams the partition table as far as a client needs it: all nodes and keyspaces, and the
+	// partitions and leaders of those keyspaces that the client names, at first and whenever it has need of
+	// others. A server whose table is small, or that cannot tell keyspaces apart, sends all of it.
+	FollowTable(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowTableRequest, TableUpdate], error)
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	CreateKeyspace(ctx context.Context, in *CreateKeyspaceRequest, opts ...grpc.CallOption) (*CreateKeyspaceResponse, error)
 	DropKeyspace(ctx context.Context, in *DropKeyspaceRequest, opts ...grpc.CallOption) (*DropKeyspaceResponse, error)
@@ -120,6 +125,19 @@ func (c *clusterClient) WatchTable(ctx context.Context, in *WatchTableRequest, o
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_WatchTableClient = grpc.ServerStreamingClient[TableUpdate]
+
+func (c *clusterClient) FollowTable(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowTableRequest, TableUpdate], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[1], Cluster_FollowTable_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FollowTableRequest, TableUpdate]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_FollowTableClient = grpc.BidiStreamingClient[FollowTableRequest, TableUpdate]
 
 func (c *clusterClient) ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -283,7 +301,7 @@ func (c *clusterClient) ChangeCore(ctx context.Context, in *ChangeCoreRequest, o
 
 func (c *clusterClient) ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[1], Cluster_ListPartitions_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[2], Cluster_ListPartitions_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -310,6 +328,10 @@ type ClusterServer interface {
 	// Table streams the partition table of one keyspace, or of all: first everything, then changes as they come.
 	// A message with `complete` set ends the first part.
 	WatchTable(*WatchTableRequest, grpc.ServerStreamingServer[TableUpdate]) error
+	// FollowTable streams the partition table as far as a client needs it: all nodes and keyspaces, and the
+	// partitions and leaders of those keyspaces that the client names, at first and whenever it has need of
+	// others. A server whose table is small, or that cannot tell keyspaces apart, sends all of it.
+	FollowTable(grpc.BidiStreamingServer[FollowTableRequest, TableUpdate]) error
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	CreateKeyspace(context.Context, *CreateKeyspaceRequest) (*CreateKeyspaceResponse, error)
 	DropKeyspace(context.Context, *DropKeyspaceRequest) (*DropKeyspaceResponse, error)
@@ -355,6 +377,9 @@ func (UnimplementedClusterServer) Status(context.Context, *StatusRequest) (*Stat
 }
 func (UnimplementedClusterServer) WatchTable(*WatchTableRequest, grpc.ServerStreamingServer[TableUpdate]) error {
 	return status.Error(codes.Unimplemented, "method WatchTable not implemented")
+}
+func (UnimplementedClusterServer) FollowTable(grpc.BidiStreamingServer[FollowTableRequest, TableUpdate]) error {
+	return status.Error(codes.Unimplemented, "method FollowTable not implemented")
 }
 func (UnimplementedClusterServer) ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListNodes not implemented")
@@ -456,6 +481,13 @@ func _Cluster_WatchTable_Handler(srv interface{}, stream grpc.ServerStream) erro
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_WatchTableServer = grpc.ServerStreamingServer[TableUpdate]
+
+func _Cluster_FollowTable_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ClusterServer).FollowTable(&grpc.GenericServerStream[FollowTableRequest, TableUpdate]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_FollowTableServer = grpc.BidiStreamingServer[FollowTableRequest, TableUpdate]
 
 func _Cluster_ListNodes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListNodesRequest)
@@ -837,6 +869,12 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "WatchTable",
 			Handler:       _Cluster_WatchTable_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "FollowTable",
+			Handler:       _Cluster_FollowTable_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 		{
 			StreamName:    "ListPartitions",

@@ -24,6 +24,7 @@ const goroutinesPerServer, goroutinesPerLink = 400, 12
 func (w *World) check(t testing.TB, workloads []driver.Workload, counters *coverage) {
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
+	w.checkRetired(ctx)
 	w.waitReady(ctx)
 	client := w.Client(w.Cluster.Client(t), nil, "")
 	for _, load := range workloads {
