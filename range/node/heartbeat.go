@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -24,6 +25,7 @@ func (n *Node) heartbeats(ctx context.Context) {
 	interval := n.config.Lease / 3
 	failures, missing, answered := 0, false, n.now()
 	for ctx.Err() == nil {
+		n.sampleLoads()
 		batch := n.reports.take()
 		response, err := n.heartbeat(ctx, batch, interval)
 		n.reports.done(batch, err == nil)
@@ -88,15 +90,22 @@ func (n *Node) heartbeat(ctx context.Context, b reportBatch,
 	})
 }
 
+// maxBroken bounds the broken replicas that a heartbeat names; when they are gone, it names others.
+const maxBroken = 1000
+
 func (n *Node) stats() *clusterpb.NodeStats {
+	failed := n.failedReplicas()
 	return &clusterpb.NodeStats{
-		Replicas:       uint64(len(n.replicas.all())),
-		Leaders:        uint64(n.leaders.count()),
-		DiskUsedBytes:  n.config.Log.UsedBytes() + n.config.State.UsedBytes(),
-		DiskFreeBytes:  n.config.State.FreeBytes(),
-		DiskFull:       n.diskFull(),
-		ClockUnhealthy: n.health.clockWrong.Load(),
-		FailedReplicas: n.failedReplicas(),
+		Replicas:        uint64(len(n.replicas.all())),
+		Leaders:         uint64(n.leaders.count()),
+		DiskUsedBytes:   n.config.Log.UsedBytes() + n.config.State.UsedBytes(),
+		DiskFreeBytes:   n.config.State.FreeBytes(),
+		DiskFull:        n.diskFull(),
+		ClockUnhealthy:  n.health.clockWrong.Load(),
+		FailedReplicas:  uint64(len(failed)),
+		Broken:          failed[:min(len(failed), maxBroken)],
+		ProcessorsMicro: uint64(runtime.GOMAXPROCS(0)) * 1_000_000,
+		LoadMicro:       n.processLoad.micro(),
 	}
 }
 

@@ -48,6 +48,7 @@ type hosted struct {
 	moved       atomic.Bool
 	order       atomic.Pointer[order]
 	ordered     atomic.Bool // a goroutine carries one out
+	load        loadMeter
 	settleUntil time.Time
 }
 
@@ -124,9 +125,11 @@ var _ group.StateMachine = machine{}
 
 // Apply runs on an apply worker.
 func (m machine) Apply(entries []group.Entry) error {
+	began := time.Now()
 	if err := m.Replica.Apply(entries); err != nil {
 		return err
 	}
+	m.h.load.applying.Add(int64(time.Since(began)))
 	bytes, effective := int64(0), false
 	for i := range entries {
 		bytes += 64 + int64(len(entries[i].Data))

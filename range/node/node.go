@@ -33,6 +33,8 @@ type Node struct {
 	broken sync.Map
 	tables tables
 
+	processLoad processLoad
+
 	follower    follower
 	reconciler  reconciler
 	orders      orders

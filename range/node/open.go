@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,18 +125,19 @@ func (n *Node) setBroken(id raftlog.Identity, err error) {
 	n.metrics.broken.Inc()
 }
 
-// failedReplicas is how many replicas are on disk and serve nothing.
-func (n *Node) failedReplicas() (count uint64) {
-	n.broken.Range(func(any, any) bool {
-		count++
+// failedReplicas are the partitions of which a replica is on disk and serves nothing, in order.
+func (n *Node) failedReplicas() (failed []uint64) {
+	n.broken.Range(func(id, _ any) bool {
+		failed = append(failed, uint64(id.(keys.PartitionID)))
 		return true
 	})
-	for _, h := range n.replicas.all() {
+	for id, h := range n.replicas.all() {
 		if h.group.Failed() != nil {
-			count++
+			failed = append(failed, uint64(id))
 		}
 	}
-	return count
+	slices.Sort(failed)
+	return failed
 }
 
 // brokenBy is why a replica that is on disk does not open; nil if it does, or there is none.

@@ -80,7 +80,9 @@ func (p *pass) Run() {
 		case part.hosted == nil:
 			p.node.multiGet(part.requests[0])
 		default:
+			began := time.Now()
 			part.hosted.replica.Serve(part.requests)
+			part.hosted.load.serving(began)
 		}
 	}
 }
@@ -107,10 +109,14 @@ func (p *pass) evaluate() {
 		}
 		if p.writes == 1 {
 			part.hosted.replica.Evaluate(nil)
+			part.hosted.load.serving(began)
 			return
 		}
+		evaluating := time.Now()
 		part.hosted.replica.Evaluate(part)
-		if now := time.Now(); now.Sub(began) > mostPass {
+		now := time.Now()
+		part.hosted.load.led.Add(int64(now.Sub(evaluating)))
+		if now.Sub(began) > mostPass {
 			p.step()
 			began = now
 		}

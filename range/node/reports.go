@@ -115,6 +115,8 @@ func (h *hosted) report(told bool) *clusterpb.PartitionReport {
 	}
 	stats := h.replica.Stats()
 	r.LiveKeys, r.SizeBytes = stats.LiveKeys, stats.Bytes
+	r.LeaderLoadMicro, r.FollowerLoadMicro = h.load.leaderMicro.Load(), h.load.followerMicro.Load()
+	r.MeasuredSeconds = h.load.measuredSeconds.Load()
 	if o := h.order.Load(); o != nil {
 		r.WaitsFor = o.waitsFor()
 	}

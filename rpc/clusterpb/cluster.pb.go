@@ -177,6 +177,62 @@ func (KeyspaceState) EnumDescriptor() ([]byte, []int) {
 	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{2}
 }
 
+// NodeStatus is what an operator of the cluster wants of a node. It does not say whether the node answers.
+type NodeStatus int32
+
+const (
+	NodeStatus_NODE_ACTIVE NodeStatus = 0
+	// It keeps its replicas, leads nothing, and is given nothing new.
+	NodeStatus_NODE_DRAINING NodeStatus = 1
+	// It is being decommissioned: its replicas go elsewhere.
+	NodeStatus_NODE_MOVING NodeStatus = 2
+	// No descriptor names it, and its id is refused for good.
+	NodeStatus_NODE_GONE NodeStatus = 3
+)
+
+// Enum value maps for NodeStatus.
+var (
+	NodeStatus_name = map[int32]string{
+		0: "NODE_ACTIVE",
+		1: "NODE_DRAINING",
+		2: "NODE_MOVING",
+		3: "NODE_GONE",
+	}
+	NodeStatus_value = map[string]int32{
+		"NODE_ACTIVE":   0,
+		"NODE_DRAINING": 1,
+		"NODE_MOVING":   2,
+		"NODE_GONE":     3,
+	}
+)
+
+func (x NodeStatus) Enum() *NodeStatus {
+	p := new(NodeStatus)
+	*p = x
+	return p
+}
+
+func (x NodeStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NodeStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_clusterpb_cluster_proto_enumTypes[3].Descriptor()
+}
+
+func (NodeStatus) Type() protoreflect.EnumType {
+	return &file_clusterpb_cluster_proto_enumTypes[3]
+}
+
+func (x NodeStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NodeStatus.Descriptor instead.
+func (NodeStatus) EnumDescriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{3}
+}
+
 // Partition is the descriptor: the truth about span and members at one epoch.
 type Partition struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -446,8 +502,11 @@ type Keyspace struct {
 	// its application may make no call meanwhile. 0: the default of the servers.
 	TxnMaxAgeMillis  uint64 `protobuf:"varint,10,opt,name=txn_max_age_millis,json=txnMaxAgeMillis,proto3" json:"txn_max_age_millis,omitempty"`
 	TxnMaxIdleMillis uint64 `protobuf:"varint,11,opt,name=txn_max_idle_millis,json=txnMaxIdleMillis,proto3" json:"txn_max_idle_millis,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Where its replicas have to be ("region=eu:2,region=us:1") and its leaders should be ("region=eu"). Empty: anywhere.
+	Placement     string `protobuf:"bytes,12,opt,name=placement,proto3" json:"placement,omitempty"`
+	Leaders       string `protobuf:"bytes,13,opt,name=leaders,proto3" json:"leaders,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Keyspace) Reset() {
@@ -557,6 +616,20 @@ func (x *Keyspace) GetTxnMaxIdleMillis() uint64 {
 	return 0
 }
 
+func (x *Keyspace) GetPlacement() string {
+	if x != nil {
+		return x.Placement
+	}
+	return ""
+}
+
+func (x *Keyspace) GetLeaders() string {
+	if x != nil {
+		return x.Leaders
+	}
+	return ""
+}
+
 type Locality struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
@@ -617,9 +690,17 @@ type Node struct {
 	Locality    *Locality              `protobuf:"bytes,4,opt,name=locality,proto3" json:"locality,omitempty"`
 	Version     string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
 	// Not stored: whether its lease is alive.
-	Alive         bool       `protobuf:"varint,6,opt,name=alive,proto3" json:"alive,omitempty"`
-	Stats         *NodeStats `protobuf:"bytes,7,opt,name=stats,proto3" json:"stats,omitempty"`
-	StartedUnix   int64      `protobuf:"varint,8,opt,name=started_unix,json=startedUnix,proto3" json:"started_unix,omitempty"`
+	Alive       bool       `protobuf:"varint,6,opt,name=alive,proto3" json:"alive,omitempty"`
+	Stats       *NodeStats `protobuf:"bytes,7,opt,name=stats,proto3" json:"stats,omitempty"`
+	StartedUnix int64      `protobuf:"varint,8,opt,name=started_unix,json=startedUnix,proto3" json:"started_unix,omitempty"`
+	Status      NodeStatus `protobuf:"varint,9,opt,name=status,proto3,enum=tidemark.cluster.v1.NodeStatus" json:"status,omitempty"`
+	// Since when it has been alive and, if it is silent, since when that, on the core's clock. 0: it is not silent.
+	AliveSinceUnixMs  int64 `protobuf:"varint,10,opt,name=alive_since_unix_ms,json=aliveSinceUnixMs,proto3" json:"alive_since_unix_ms,omitempty"`
+	SilentSinceUnixMs int64 `protobuf:"varint,13,opt,name=silent_since_unix_ms,json=silentSinceUnixMs,proto3" json:"silent_since_unix_ms,omitempty"`
+	// Another directory is at its address: its own is lost, unless it comes back.
+	Displaced bool `protobuf:"varint,11,opt,name=displaced,proto3" json:"displaced,omitempty"`
+	// Further labels, which placement rules can name: "disk=ssd", "gpu".
+	Tags          []string `protobuf:"bytes,12,rep,name=tags,proto3" json:"tags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -710,6 +791,41 @@ func (x *Node) GetStartedUnix() int64 {
 	return 0
 }
 
+func (x *Node) GetStatus() NodeStatus {
+	if x != nil {
+		return x.Status
+	}
+	return NodeStatus_NODE_ACTIVE
+}
+
+func (x *Node) GetAliveSinceUnixMs() int64 {
+	if x != nil {
+		return x.AliveSinceUnixMs
+	}
+	return 0
+}
+
+func (x *Node) GetSilentSinceUnixMs() int64 {
+	if x != nil {
+		return x.SilentSinceUnixMs
+	}
+	return 0
+}
+
+func (x *Node) GetDisplaced() bool {
+	if x != nil {
+		return x.Displaced
+	}
+	return false
+}
+
+func (x *Node) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
 type NodeStats struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Replicas       uint64                 `protobuf:"varint,1,opt,name=replicas,proto3" json:"replicas,omitempty"`
@@ -720,8 +836,13 @@ type NodeStats struct {
 	ClockUnhealthy bool                   `protobuf:"varint,6,opt,name=clock_unhealthy,json=clockUnhealthy,proto3" json:"clock_unhealthy,omitempty"`
 	// Replicas on its disk that are damaged or failed for another reason, and serve nothing.
 	FailedReplicas uint64 `protobuf:"varint,7,opt,name=failed_replicas,json=failedReplicas,proto3" json:"failed_replicas,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The processor time that the node has and that its process uses, in millionths of a processor.
+	ProcessorsMicro uint64 `protobuf:"varint,8,opt,name=processors_micro,json=processorsMicro,proto3" json:"processors_micro,omitempty"`
+	LoadMicro       uint64 `protobuf:"varint,9,opt,name=load_micro,json=loadMicro,proto3" json:"load_micro,omitempty"`
+	// Partitions of which the replica here is damaged or failed, some of them.
+	Broken        []uint64 `protobuf:"varint,10,rep,packed,name=broken,proto3" json:"broken,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeStats) Reset() {
@@ -801,6 +922,27 @@ func (x *NodeStats) GetFailedReplicas() uint64 {
 		return x.FailedReplicas
 	}
 	return 0
+}
+
+func (x *NodeStats) GetProcessorsMicro() uint64 {
+	if x != nil {
+		return x.ProcessorsMicro
+	}
+	return 0
+}
+
+func (x *NodeStats) GetLoadMicro() uint64 {
+	if x != nil {
+		return x.LoadMicro
+	}
+	return 0
+}
+
+func (x *NodeStats) GetBroken() []uint64 {
+	if x != nil {
+		return x.Broken
+	}
+	return nil
 }
 
 type StatusRequest struct {
@@ -1451,6 +1593,8 @@ type CreateKeyspaceRequest struct {
 	// As in Keyspace.
 	TxnMaxAgeMillis  uint64 `protobuf:"varint,9,opt,name=txn_max_age_millis,json=txnMaxAgeMillis,proto3" json:"txn_max_age_millis,omitempty"`
 	TxnMaxIdleMillis uint64 `protobuf:"varint,10,opt,name=txn_max_idle_millis,json=txnMaxIdleMillis,proto3" json:"txn_max_idle_millis,omitempty"`
+	Placement        string `protobuf:"bytes,11,opt,name=placement,proto3" json:"placement,omitempty"`
+	Leaders          string `protobuf:"bytes,12,opt,name=leaders,proto3" json:"leaders,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1555,6 +1699,20 @@ func (x *CreateKeyspaceRequest) GetTxnMaxIdleMillis() uint64 {
 	return 0
 }
 
+func (x *CreateKeyspaceRequest) GetPlacement() string {
+	if x != nil {
+		return x.Placement
+	}
+	return ""
+}
+
+func (x *CreateKeyspaceRequest) GetLeaders() string {
+	if x != nil {
+		return x.Leaders
+	}
+	return ""
+}
+
 type CreateKeyspaceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      *Keyspace              `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
@@ -1604,10 +1762,14 @@ type AlterKeyspaceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// As in Keyspace. 0: it stays as it is.
-	TxnMaxAgeMillis  uint64 `protobuf:"varint,2,opt,name=txn_max_age_millis,json=txnMaxAgeMillis,proto3" json:"txn_max_age_millis,omitempty"`
-	TxnMaxIdleMillis uint64 `protobuf:"varint,3,opt,name=txn_max_idle_millis,json=txnMaxIdleMillis,proto3" json:"txn_max_idle_millis,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	TxnMaxAgeMillis   uint64 `protobuf:"varint,2,opt,name=txn_max_age_millis,json=txnMaxAgeMillis,proto3" json:"txn_max_age_millis,omitempty"`
+	TxnMaxIdleMillis  uint64 `protobuf:"varint,3,opt,name=txn_max_idle_millis,json=txnMaxIdleMillis,proto3" json:"txn_max_idle_millis,omitempty"`
+	ReplicationFactor uint32 `protobuf:"varint,4,opt,name=replication_factor,json=replicationFactor,proto3" json:"replication_factor,omitempty"`
+	// Not there: it stays as it is. Empty: anywhere.
+	Placement     *string `protobuf:"bytes,5,opt,name=placement,proto3,oneof" json:"placement,omitempty"`
+	Leaders       *string `protobuf:"bytes,6,opt,name=leaders,proto3,oneof" json:"leaders,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AlterKeyspaceRequest) Reset() {
@@ -1659,6 +1821,27 @@ func (x *AlterKeyspaceRequest) GetTxnMaxIdleMillis() uint64 {
 		return x.TxnMaxIdleMillis
 	}
 	return 0
+}
+
+func (x *AlterKeyspaceRequest) GetReplicationFactor() uint32 {
+	if x != nil {
+		return x.ReplicationFactor
+	}
+	return 0
+}
+
+func (x *AlterKeyspaceRequest) GetPlacement() string {
+	if x != nil && x.Placement != nil {
+		return *x.Placement
+	}
+	return ""
+}
+
+func (x *AlterKeyspaceRequest) GetLeaders() string {
+	if x != nil && x.Leaders != nil {
+		return *x.Leaders
+	}
+	return ""
 }
 
 type AlterKeyspaceResponse struct {
@@ -2074,6 +2257,7 @@ type RegisterNodeRequest struct {
 	Locality      *Locality `protobuf:"bytes,6,opt,name=locality,proto3" json:"locality,omitempty"`
 	Version       string    `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
 	StartedUnix   int64     `protobuf:"varint,8,opt,name=started_unix,json=startedUnix,proto3" json:"started_unix,omitempty"`
+	Tags          []string  `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2162,6 +2346,13 @@ func (x *RegisterNodeRequest) GetStartedUnix() int64 {
 		return x.StartedUnix
 	}
 	return 0
+}
+
+func (x *RegisterNodeRequest) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
 }
 
 type RegisterNodeResponse struct {
@@ -2323,9 +2514,14 @@ type PartitionReport struct {
 	// The descriptor, if its replicas or its span are not those with which it was founded.
 	Described *Partition `protobuf:"bytes,8,opt,name=described,proto3" json:"described,omitempty"`
 	// What the order that is being carried out waits for, in words; empty: there is none.
-	WaitsFor      string `protobuf:"bytes,9,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	WaitsFor string `protobuf:"bytes,9,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// What the partition costs its leader, and each other replica, in millionths of a processor, over the
+	// last minutes; and for how long this leader has measured that.
+	LeaderLoadMicro   uint64 `protobuf:"varint,10,opt,name=leader_load_micro,json=leaderLoadMicro,proto3" json:"leader_load_micro,omitempty"`
+	FollowerLoadMicro uint64 `protobuf:"varint,11,opt,name=follower_load_micro,json=followerLoadMicro,proto3" json:"follower_load_micro,omitempty"`
+	MeasuredSeconds   uint32 `protobuf:"varint,12,opt,name=measured_seconds,json=measuredSeconds,proto3" json:"measured_seconds,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *PartitionReport) Reset() {
@@ -2419,6 +2615,27 @@ func (x *PartitionReport) GetWaitsFor() string {
 		return x.WaitsFor
 	}
 	return ""
+}
+
+func (x *PartitionReport) GetLeaderLoadMicro() uint64 {
+	if x != nil {
+		return x.LeaderLoadMicro
+	}
+	return 0
+}
+
+func (x *PartitionReport) GetFollowerLoadMicro() uint64 {
+	if x != nil {
+		return x.FollowerLoadMicro
+	}
+	return 0
+}
+
+func (x *PartitionReport) GetMeasuredSeconds() uint32 {
+	if x != nil {
+		return x.MeasuredSeconds
+	}
+	return 0
 }
 
 type HeartbeatResponse struct {
@@ -2760,9 +2977,18 @@ type OperatorInfo struct {
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	CreatedUnixMs int64  `protobuf:"varint,7,opt,name=created_unix_ms,json=createdUnixMs,proto3" json:"created_unix_ms,omitempty"`
 	// What is done next, and what that waits for, in words.
-	Step          string `protobuf:"bytes,8,opt,name=step,proto3" json:"step,omitempty"`
-	WaitsFor      string `protobuf:"bytes,9,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
-	Cancelled     bool   `protobuf:"varint,10,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	Step      string `protobuf:"bytes,8,opt,name=step,proto3" json:"step,omitempty"`
+	WaitsFor  string `protobuf:"bytes,9,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	Cancelled bool   `protobuf:"varint,10,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// What it does ("replace replica"), and the node that is to lead; 0: that stays.
+	Kind     string `protobuf:"bytes,11,opt,name=kind,proto3" json:"kind,omitempty"`
+	LeadNode uint64 `protobuf:"varint,12,opt,name=lead_node,json=leadNode,proto3" json:"lead_node,omitempty"`
+	// What is sent at most.
+	Bytes uint64 `protobuf:"varint,13,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// What the planner expected it to better, and what it did not choose, in words.
+	ScoreBefore   string `protobuf:"bytes,14,opt,name=score_before,json=scoreBefore,proto3" json:"score_before,omitempty"`
+	ScoreAfter    string `protobuf:"bytes,15,opt,name=score_after,json=scoreAfter,proto3" json:"score_after,omitempty"`
+	Rejected      string `protobuf:"bytes,16,opt,name=rejected,proto3" json:"rejected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2867,6 +3093,892 @@ func (x *OperatorInfo) GetCancelled() bool {
 	return false
 }
 
+func (x *OperatorInfo) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *OperatorInfo) GetLeadNode() uint64 {
+	if x != nil {
+		return x.LeadNode
+	}
+	return 0
+}
+
+func (x *OperatorInfo) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *OperatorInfo) GetScoreBefore() string {
+	if x != nil {
+		return x.ScoreBefore
+	}
+	return ""
+}
+
+func (x *OperatorInfo) GetScoreAfter() string {
+	if x != nil {
+		return x.ScoreAfter
+	}
+	return ""
+}
+
+func (x *OperatorInfo) GetRejected() string {
+	if x != nil {
+		return x.Rejected
+	}
+	return ""
+}
+
+type TransferLeaderRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	ToNode        uint64                 `protobuf:"varint,2,opt,name=to_node,json=toNode,proto3" json:"to_node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferLeaderRequest) Reset() {
+	*x = TransferLeaderRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferLeaderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferLeaderRequest) ProtoMessage() {}
+
+func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
+func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *TransferLeaderRequest) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *TransferLeaderRequest) GetToNode() uint64 {
+	if x != nil {
+		return x.ToNode
+	}
+	return 0
+}
+
+type TransferLeaderResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operator      uint64                 `protobuf:"varint,1,opt,name=operator,proto3" json:"operator,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferLeaderResponse) Reset() {
+	*x = TransferLeaderResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferLeaderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferLeaderResponse) ProtoMessage() {}
+
+func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
+func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *TransferLeaderResponse) GetOperator() uint64 {
+	if x != nil {
+		return x.Operator
+	}
+	return 0
+}
+
+type SetNodeStatusRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	// NODE_GONE is not asked for: a node that moves is gone when nothing names it.
+	Status NodeStatus `protobuf:"varint,2,opt,name=status,proto3,enum=tidemark.cluster.v1.NodeStatus" json:"status,omitempty"`
+	// Nothing changes: only the answer is wanted.
+	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNodeStatusRequest) Reset() {
+	*x = SetNodeStatusRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNodeStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNodeStatusRequest) ProtoMessage() {}
+
+func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNodeStatusRequest.ProtoReflect.Descriptor instead.
+func (*SetNodeStatusRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *SetNodeStatusRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *SetNodeStatusRequest) GetStatus() NodeStatus {
+	if x != nil {
+		return x.Status
+	}
+	return NodeStatus_NODE_ACTIVE
+}
+
+func (x *SetNodeStatusRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type SetNodeStatusResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The status before, and now.
+	Before NodeStatus `protobuf:"varint,1,opt,name=before,proto3,enum=tidemark.cluster.v1.NodeStatus" json:"before,omitempty"`
+	Status NodeStatus `protobuf:"varint,2,opt,name=status,proto3,enum=tidemark.cluster.v1.NodeStatus" json:"status,omitempty"`
+	// What is in the way, a sentence each. If there is anything, a decommissioning is refused.
+	Obstacles []string `protobuf:"bytes,3,rep,name=obstacles,proto3" json:"obstacles,omitempty"`
+	// What the node holds and leads, what of it is still to go, and the first thing that keeps some of it.
+	Replicas      uint64 `protobuf:"varint,4,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Leaders       uint64 `protobuf:"varint,5,opt,name=leaders,proto3" json:"leaders,omitempty"`
+	Bytes         uint64 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	ReplicasLeft  uint64 `protobuf:"varint,7,opt,name=replicas_left,json=replicasLeft,proto3" json:"replicas_left,omitempty"`
+	LeadersLeft   uint64 `protobuf:"varint,8,opt,name=leaders_left,json=leadersLeft,proto3" json:"leaders_left,omitempty"`
+	BytesLeft     uint64 `protobuf:"varint,9,opt,name=bytes_left,json=bytesLeft,proto3" json:"bytes_left,omitempty"`
+	InTheWay      string `protobuf:"bytes,10,opt,name=in_the_way,json=inTheWay,proto3" json:"in_the_way,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNodeStatusResponse) Reset() {
+	*x = SetNodeStatusResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNodeStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNodeStatusResponse) ProtoMessage() {}
+
+func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNodeStatusResponse.ProtoReflect.Descriptor instead.
+func (*SetNodeStatusResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *SetNodeStatusResponse) GetBefore() NodeStatus {
+	if x != nil {
+		return x.Before
+	}
+	return NodeStatus_NODE_ACTIVE
+}
+
+func (x *SetNodeStatusResponse) GetStatus() NodeStatus {
+	if x != nil {
+		return x.Status
+	}
+	return NodeStatus_NODE_ACTIVE
+}
+
+func (x *SetNodeStatusResponse) GetObstacles() []string {
+	if x != nil {
+		return x.Obstacles
+	}
+	return nil
+}
+
+func (x *SetNodeStatusResponse) GetReplicas() uint64 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *SetNodeStatusResponse) GetLeaders() uint64 {
+	if x != nil {
+		return x.Leaders
+	}
+	return 0
+}
+
+func (x *SetNodeStatusResponse) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *SetNodeStatusResponse) GetReplicasLeft() uint64 {
+	if x != nil {
+		return x.ReplicasLeft
+	}
+	return 0
+}
+
+func (x *SetNodeStatusResponse) GetLeadersLeft() uint64 {
+	if x != nil {
+		return x.LeadersLeft
+	}
+	return 0
+}
+
+func (x *SetNodeStatusResponse) GetBytesLeft() uint64 {
+	if x != nil {
+		return x.BytesLeft
+	}
+	return 0
+}
+
+func (x *SetNodeStatusResponse) GetInTheWay() string {
+	if x != nil {
+		return x.InTheWay
+	}
+	return ""
+}
+
+type WhyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of them.
+	Partition     uint64 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Node          uint64 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
+	Keyspace      string `protobuf:"bytes,3,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyRequest) Reset() {
+	*x = WhyRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyRequest) ProtoMessage() {}
+
+func (x *WhyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
+func (*WhyRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *WhyRequest) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *WhyRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *WhyRequest) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+type WhyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For people, several lines.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// The same for programs.
+	Json          []byte `protobuf:"bytes,2,opt,name=json,proto3" json:"json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyResponse) Reset() {
+	*x = WhyResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyResponse) ProtoMessage() {}
+
+func (x *WhyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
+func (*WhyResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *WhyResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *WhyResponse) GetJson() []byte {
+	if x != nil {
+		return x.Json
+	}
+	return nil
+}
+
+type ListEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those of one partition or of one node; 0: all.
+	Partition uint64 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Node      uint64 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
+	// At most that many; 0: 1,000.
+	Limit         uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsRequest) Reset() {
+	*x = ListEventsRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsRequest) ProtoMessage() {}
+
+func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
+func (*ListEventsRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ListEventsRequest) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListEventsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsResponse) Reset() {
+	*x = ListEventsResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsResponse) ProtoMessage() {}
+
+func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
+func (*ListEventsResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ListEventsResponse) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+// Event is something that placement did.
+type Event struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	UnixMs int64                  `protobuf:"varint,2,opt,name=unix_ms,json=unixMs,proto3" json:"unix_ms,omitempty"`
+	// What it is: the kind of an operator that ended, or "node" or "keyspace" or "settings".
+	Kind      string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Partition uint64 `protobuf:"varint,4,opt,name=partition,proto3" json:"partition,omitempty"`
+	Keyspace  string `protobuf:"bytes,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// The nodes that got and lost a replica, and that leads then; of an event of a node, that node is to_node.
+	ToNode        uint64 `protobuf:"varint,6,opt,name=to_node,json=toNode,proto3" json:"to_node,omitempty"`
+	FromNode      uint64 `protobuf:"varint,7,opt,name=from_node,json=fromNode,proto3" json:"from_node,omitempty"`
+	LeadNode      uint64 `protobuf:"varint,8,opt,name=lead_node,json=leadNode,proto3" json:"lead_node,omitempty"`
+	Operator      uint64 `protobuf:"varint,9,opt,name=operator,proto3" json:"operator,omitempty"`
+	Reason        string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	Outcome       string `protobuf:"bytes,11,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	TookMillis    uint64 `protobuf:"varint,12,opt,name=took_millis,json=tookMillis,proto3" json:"took_millis,omitempty"`
+	Bytes         uint64 `protobuf:"varint,13,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	ScoreBefore   string `protobuf:"bytes,14,opt,name=score_before,json=scoreBefore,proto3" json:"score_before,omitempty"`
+	ScoreAfter    string `protobuf:"bytes,15,opt,name=score_after,json=scoreAfter,proto3" json:"score_after,omitempty"`
+	Rejected      string `protobuf:"bytes,16,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Event) Reset() {
+	*x = Event{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Event) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Event) ProtoMessage() {}
+
+func (x *Event) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Event.ProtoReflect.Descriptor instead.
+func (*Event) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Event) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Event) GetUnixMs() int64 {
+	if x != nil {
+		return x.UnixMs
+	}
+	return 0
+}
+
+func (x *Event) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Event) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Event) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *Event) GetToNode() uint64 {
+	if x != nil {
+		return x.ToNode
+	}
+	return 0
+}
+
+func (x *Event) GetFromNode() uint64 {
+	if x != nil {
+		return x.FromNode
+	}
+	return 0
+}
+
+func (x *Event) GetLeadNode() uint64 {
+	if x != nil {
+		return x.LeadNode
+	}
+	return 0
+}
+
+func (x *Event) GetOperator() uint64 {
+	if x != nil {
+		return x.Operator
+	}
+	return 0
+}
+
+func (x *Event) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Event) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *Event) GetTookMillis() uint64 {
+	if x != nil {
+		return x.TookMillis
+	}
+	return 0
+}
+
+func (x *Event) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Event) GetScoreBefore() string {
+	if x != nil {
+		return x.ScoreBefore
+	}
+	return ""
+}
+
+func (x *Event) GetScoreAfter() string {
+	if x != nil {
+		return x.ScoreAfter
+	}
+	return ""
+}
+
+func (x *Event) GetRejected() string {
+	if x != nil {
+		return x.Rejected
+	}
+	return ""
+}
+
+type SetPlacementRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Change        *PlacementSettings     `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPlacementRequest) Reset() {
+	*x = SetPlacementRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPlacementRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPlacementRequest) ProtoMessage() {}
+
+func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPlacementRequest.ProtoReflect.Descriptor instead.
+func (*SetPlacementRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *SetPlacementRequest) GetChange() *PlacementSettings {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type SetPlacementResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Complete.
+	Settings      *PlacementSettings `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPlacementResponse) Reset() {
+	*x = SetPlacementResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPlacementResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPlacementResponse) ProtoMessage() {}
+
+func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPlacementResponse.ProtoReflect.Descriptor instead.
+func (*SetPlacementResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *SetPlacementResponse) GetSettings() *PlacementSettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+// PlacementSettings are what placement may do. What is not there stays as it is.
+type PlacementSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nothing new is begun.
+	Paused *bool `protobuf:"varint,1,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
+	// How long a node is silent before its replicas are replaced.
+	RepairDelayMillis *uint64 `protobuf:"varint,2,opt,name=repair_delay_millis,json=repairDelayMillis,proto3,oneof" json:"repair_delay_millis,omitempty"`
+	// How many snapshots a node, and all nodes of a zone, may receive at a time, and send.
+	NodeSnapshots *uint32 `protobuf:"varint,3,opt,name=node_snapshots,json=nodeSnapshots,proto3,oneof" json:"node_snapshots,omitempty"`
+	ZoneSnapshots *uint32 `protobuf:"varint,4,opt,name=zone_snapshots,json=zoneSnapshots,proto3,oneof" json:"zone_snapshots,omitempty"`
+	// How many operators may be under way in all.
+	Operators *uint32 `protobuf:"varint,5,opt,name=operators,proto3,oneof" json:"operators,omitempty"`
+	// How long a partition rests after an operator, but for repairs.
+	PauseMillis   *uint64 `protobuf:"varint,6,opt,name=pause_millis,json=pauseMillis,proto3,oneof" json:"pause_millis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlacementSettings) Reset() {
+	*x = PlacementSettings{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlacementSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlacementSettings) ProtoMessage() {}
+
+func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlacementSettings.ProtoReflect.Descriptor instead.
+func (*PlacementSettings) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *PlacementSettings) GetPaused() bool {
+	if x != nil && x.Paused != nil {
+		return *x.Paused
+	}
+	return false
+}
+
+func (x *PlacementSettings) GetRepairDelayMillis() uint64 {
+	if x != nil && x.RepairDelayMillis != nil {
+		return *x.RepairDelayMillis
+	}
+	return 0
+}
+
+func (x *PlacementSettings) GetNodeSnapshots() uint32 {
+	if x != nil && x.NodeSnapshots != nil {
+		return *x.NodeSnapshots
+	}
+	return 0
+}
+
+func (x *PlacementSettings) GetZoneSnapshots() uint32 {
+	if x != nil && x.ZoneSnapshots != nil {
+		return *x.ZoneSnapshots
+	}
+	return 0
+}
+
+func (x *PlacementSettings) GetOperators() uint32 {
+	if x != nil && x.Operators != nil {
+		return *x.Operators
+	}
+	return 0
+}
+
+func (x *PlacementSettings) GetPauseMillis() uint64 {
+	if x != nil && x.PauseMillis != nil {
+		return *x.PauseMillis
+	}
+	return 0
+}
+
 // Order is one step of an operator, for the leader of a partition.
 type Order struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -2882,7 +3994,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +4006,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +4019,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Order) GetOperator() uint64 {
@@ -2941,7 +4053,7 @@ type CoreHint struct {
 
 func (x *CoreHint) Reset() {
 	*x = CoreHint{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +4065,7 @@ func (x *CoreHint) String() string {
 func (*CoreHint) ProtoMessage() {}
 
 func (x *CoreHint) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +4078,7 @@ func (x *CoreHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreHint.ProtoReflect.Descriptor instead.
 func (*CoreHint) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CoreHint) GetLeader() string {
@@ -2989,7 +4101,7 @@ type CoreTrouble struct {
 
 func (x *CoreTrouble) Reset() {
 	*x = CoreTrouble{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +4113,7 @@ func (x *CoreTrouble) String() string {
 func (*CoreTrouble) ProtoMessage() {}
 
 func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +4126,7 @@ func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreTrouble.ProtoReflect.Descriptor instead.
 func (*CoreTrouble) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CoreTrouble) GetNoQuorum() bool {
@@ -3049,7 +4161,7 @@ type BootstrapHello struct {
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +4173,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +4186,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -3123,7 +4235,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3135,7 +4247,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3148,7 +4260,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -3194,7 +4306,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06Leader\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x04R\x04term\"\xef\x03\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\xa7\x04\n" +
 	"\bKeyspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12E\n" +
@@ -3208,10 +4320,12 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"commitWait\x12+\n" +
 	"\x12txn_max_age_millis\x18\n" +
 	" \x01(\x04R\x0ftxnMaxAgeMillis\x12-\n" +
-	"\x13txn_max_idle_millis\x18\v \x01(\x04R\x10txnMaxIdleMillis\"6\n" +
+	"\x13txn_max_idle_millis\x18\v \x01(\x04R\x10txnMaxIdleMillis\x12\x1c\n" +
+	"\tplacement\x18\f \x01(\tR\tplacement\x12\x18\n" +
+	"\aleaders\x18\r \x01(\tR\aleaders\"6\n" +
 	"\bLocality\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
-	"\x04zone\x18\x02 \x01(\tR\x04zone\"\x97\x02\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\"\xe2\x03\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12!\n" +
@@ -3220,7 +4334,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12\x14\n" +
 	"\x05alive\x18\x06 \x01(\bR\x05alive\x124\n" +
 	"\x05stats\x18\a \x01(\v2\x1e.tidemark.cluster.v1.NodeStatsR\x05stats\x12!\n" +
-	"\fstarted_unix\x18\b \x01(\x03R\vstartedUnix\"\x80\x02\n" +
+	"\fstarted_unix\x18\b \x01(\x03R\vstartedUnix\x127\n" +
+	"\x06status\x18\t \x01(\x0e2\x1f.tidemark.cluster.v1.NodeStatusR\x06status\x12-\n" +
+	"\x13alive_since_unix_ms\x18\n" +
+	" \x01(\x03R\x10aliveSinceUnixMs\x12/\n" +
+	"\x14silent_since_unix_ms\x18\r \x01(\x03R\x11silentSinceUnixMs\x12\x1c\n" +
+	"\tdisplaced\x18\v \x01(\bR\tdisplaced\x12\x12\n" +
+	"\x04tags\x18\f \x03(\tR\x04tags\"\xe2\x02\n" +
 	"\tNodeStats\x12\x1a\n" +
 	"\breplicas\x18\x01 \x01(\x04R\breplicas\x12\x18\n" +
 	"\aleaders\x18\x02 \x01(\x04R\aleaders\x12&\n" +
@@ -3228,7 +4348,12 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0fdisk_free_bytes\x18\x04 \x01(\x04R\rdiskFreeBytes\x12\x1b\n" +
 	"\tdisk_full\x18\x05 \x01(\bR\bdiskFull\x12'\n" +
 	"\x0fclock_unhealthy\x18\x06 \x01(\bR\x0eclockUnhealthy\x12'\n" +
-	"\x0ffailed_replicas\x18\a \x01(\x04R\x0efailedReplicas\"\x0f\n" +
+	"\x0ffailed_replicas\x18\a \x01(\x04R\x0efailedReplicas\x12)\n" +
+	"\x10processors_micro\x18\b \x01(\x04R\x0fprocessorsMicro\x12\x1d\n" +
+	"\n" +
+	"load_micro\x18\t \x01(\x04R\tloadMicro\x12\x16\n" +
+	"\x06broken\x18\n" +
+	" \x03(\x04R\x06broken\"\x0f\n" +
 	"\rStatusRequest\"\xd3\x03\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
@@ -3284,7 +4409,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x03(\v2\x19.tidemark.cluster.v1.NodeR\x05nodes\x129\n" +
 	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\x12\x1f\n" +
 	"\vcore_leader\x18\x03 \x01(\tR\n" +
-	"coreLeader\"\xa4\x03\n" +
+	"coreLeader\"\xdc\x03\n" +
 	"\x15CreateKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12E\n" +
 	"\fpartitioning\x18\x02 \x01(\x0e2!.tidemark.cluster.v1.PartitioningR\fpartitioning\x12'\n" +
@@ -3297,13 +4422,22 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"commitWait\x12+\n" +
 	"\x12txn_max_age_millis\x18\t \x01(\x04R\x0ftxnMaxAgeMillis\x12-\n" +
 	"\x13txn_max_idle_millis\x18\n" +
-	" \x01(\x04R\x10txnMaxIdleMillis\"S\n" +
+	" \x01(\x04R\x10txnMaxIdleMillis\x12\x1c\n" +
+	"\tplacement\x18\v \x01(\tR\tplacement\x12\x18\n" +
+	"\aleaders\x18\f \x01(\tR\aleaders\"S\n" +
 	"\x16CreateKeyspaceResponse\x129\n" +
-	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"\x86\x01\n" +
+	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"\x91\x02\n" +
 	"\x14AlterKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x12txn_max_age_millis\x18\x02 \x01(\x04R\x0ftxnMaxAgeMillis\x12-\n" +
-	"\x13txn_max_idle_millis\x18\x03 \x01(\x04R\x10txnMaxIdleMillis\"R\n" +
+	"\x13txn_max_idle_millis\x18\x03 \x01(\x04R\x10txnMaxIdleMillis\x12-\n" +
+	"\x12replication_factor\x18\x04 \x01(\rR\x11replicationFactor\x12!\n" +
+	"\tplacement\x18\x05 \x01(\tH\x00R\tplacement\x88\x01\x01\x12\x1d\n" +
+	"\aleaders\x18\x06 \x01(\tH\x01R\aleaders\x88\x01\x01B\f\n" +
+	"\n" +
+	"_placementB\n" +
+	"\n" +
+	"\b_leaders\"R\n" +
 	"\x15AlterKeyspaceResponse\x129\n" +
 	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"?\n" +
 	"\x13DropKeyspaceRequest\x12\x12\n" +
@@ -3330,7 +4464,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x1b\n" +
 	"\tlive_keys\x18\x05 \x01(\x04R\bliveKeys\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x06 \x01(\x04R\tsizeBytes\"\x90\x02\n" +
+	"size_bytes\x18\x06 \x01(\x04R\tsizeBytes\"\xa4\x02\n" +
 	"\x13RegisterNodeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
@@ -3339,7 +4473,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\fhttp_address\x18\x05 \x01(\tR\vhttpAddress\x129\n" +
 	"\blocality\x18\x06 \x01(\v2\x1d.tidemark.cluster.v1.LocalityR\blocality\x12\x18\n" +
 	"\aversion\x18\a \x01(\tR\aversion\x12!\n" +
-	"\fstarted_unix\x18\b \x01(\x03R\vstartedUnix\"g\n" +
+	"\fstarted_unix\x18\b \x01(\x03R\vstartedUnix\x12\x12\n" +
+	"\x04tags\x18\t \x03(\tR\x04tags\"g\n" +
 	"\x14RegisterNodeResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12!\n" +
@@ -3350,7 +4485,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06server\x18\x03 \x01(\x06R\x06server\x124\n" +
 	"\x05stats\x18\x04 \x01(\v2\x1e.tidemark.cluster.v1.NodeStatsR\x05stats\x12>\n" +
 	"\areports\x18\x05 \x03(\v2$.tidemark.cluster.v1.PartitionReportR\areports\x12\x12\n" +
-	"\x04full\x18\x06 \x01(\bR\x04full\"\xae\x02\n" +
+	"\x04full\x18\x06 \x01(\bR\x04full\"\xb5\x03\n" +
 	"\x0fPartitionReport\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1e\n" +
@@ -3365,7 +4500,11 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"size_bytes\x18\x06 \x01(\x04R\tsizeBytes\x12\x12\n" +
 	"\x04lost\x18\a \x01(\bR\x04lost\x12<\n" +
 	"\tdescribed\x18\b \x01(\v2\x1e.tidemark.cluster.v1.PartitionR\tdescribed\x12\x1b\n" +
-	"\twaits_for\x18\t \x01(\tR\bwaitsFor\"\x87\x01\n" +
+	"\twaits_for\x18\t \x01(\tR\bwaitsFor\x12*\n" +
+	"\x11leader_load_micro\x18\n" +
+	" \x01(\x04R\x0fleaderLoadMicro\x12.\n" +
+	"\x13follower_load_micro\x18\v \x01(\x04R\x11followerLoadMicro\x12)\n" +
+	"\x10measured_seconds\x18\f \x01(\rR\x0fmeasuredSeconds\"\x87\x01\n" +
 	"\x11HeartbeatResponse\x12\x1b\n" +
 	"\twant_full\x18\x01 \x01(\bR\bwantFull\x12!\n" +
 	"\flease_millis\x18\x02 \x01(\x04R\vleaseMillis\x122\n" +
@@ -3381,7 +4520,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x16CancelOperatorResponse\"\x16\n" +
 	"\x14ListOperatorsRequest\"X\n" +
 	"\x15ListOperatorsResponse\x12?\n" +
-	"\toperators\x18\x01 \x03(\v2!.tidemark.cluster.v1.OperatorInfoR\toperators\"\xa9\x02\n" +
+	"\toperators\x18\x01 \x03(\v2!.tidemark.cluster.v1.OperatorInfoR\toperators\"\xd0\x03\n" +
 	"\fOperatorInfo\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x04R\boperator\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +
@@ -3393,7 +4532,89 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x04step\x18\b \x01(\tR\x04step\x12\x1b\n" +
 	"\twaits_for\x18\t \x01(\tR\bwaitsFor\x12\x1c\n" +
 	"\tcancelled\x18\n" +
-	" \x01(\bR\tcancelled\"|\n" +
+	" \x01(\bR\tcancelled\x12\x12\n" +
+	"\x04kind\x18\v \x01(\tR\x04kind\x12\x1b\n" +
+	"\tlead_node\x18\f \x01(\x04R\bleadNode\x12\x14\n" +
+	"\x05bytes\x18\r \x01(\x04R\x05bytes\x12!\n" +
+	"\fscore_before\x18\x0e \x01(\tR\vscoreBefore\x12\x1f\n" +
+	"\vscore_after\x18\x0f \x01(\tR\n" +
+	"scoreAfter\x12\x1a\n" +
+	"\brejected\x18\x10 \x01(\tR\brejected\"N\n" +
+	"\x15TransferLeaderRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x17\n" +
+	"\ato_node\x18\x02 \x01(\x04R\x06toNode\"4\n" +
+	"\x16TransferLeaderResponse\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\x04R\boperator\"|\n" +
+	"\x14SetNodeStatusRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x127\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x1f.tidemark.cluster.v1.NodeStatusR\x06status\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\xf8\x02\n" +
+	"\x15SetNodeStatusResponse\x127\n" +
+	"\x06before\x18\x01 \x01(\x0e2\x1f.tidemark.cluster.v1.NodeStatusR\x06before\x127\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x1f.tidemark.cluster.v1.NodeStatusR\x06status\x12\x1c\n" +
+	"\tobstacles\x18\x03 \x03(\tR\tobstacles\x12\x1a\n" +
+	"\breplicas\x18\x04 \x01(\x04R\breplicas\x12\x18\n" +
+	"\aleaders\x18\x05 \x01(\x04R\aleaders\x12\x14\n" +
+	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\x12#\n" +
+	"\rreplicas_left\x18\a \x01(\x04R\freplicasLeft\x12!\n" +
+	"\fleaders_left\x18\b \x01(\x04R\vleadersLeft\x12\x1d\n" +
+	"\n" +
+	"bytes_left\x18\t \x01(\x04R\tbytesLeft\x12\x1c\n" +
+	"\n" +
+	"in_the_way\x18\n" +
+	" \x01(\tR\binTheWay\"Z\n" +
+	"\n" +
+	"WhyRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x1a\n" +
+	"\bkeyspace\x18\x03 \x01(\tR\bkeyspace\"5\n" +
+	"\vWhyResponse\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
+	"\x04json\x18\x02 \x01(\fR\x04json\"[\n" +
+	"\x11ListEventsRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"H\n" +
+	"\x12ListEventsResponse\x122\n" +
+	"\x06events\x18\x01 \x03(\v2\x1a.tidemark.cluster.v1.EventR\x06events\"\xbe\x03\n" +
+	"\x05Event\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x17\n" +
+	"\aunix_ms\x18\x02 \x01(\x03R\x06unixMs\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tpartition\x18\x04 \x01(\x04R\tpartition\x12\x1a\n" +
+	"\bkeyspace\x18\x05 \x01(\tR\bkeyspace\x12\x17\n" +
+	"\ato_node\x18\x06 \x01(\x04R\x06toNode\x12\x1b\n" +
+	"\tfrom_node\x18\a \x01(\x04R\bfromNode\x12\x1b\n" +
+	"\tlead_node\x18\b \x01(\x04R\bleadNode\x12\x1a\n" +
+	"\boperator\x18\t \x01(\x04R\boperator\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12\x18\n" +
+	"\aoutcome\x18\v \x01(\tR\aoutcome\x12\x1f\n" +
+	"\vtook_millis\x18\f \x01(\x04R\n" +
+	"tookMillis\x12\x14\n" +
+	"\x05bytes\x18\r \x01(\x04R\x05bytes\x12!\n" +
+	"\fscore_before\x18\x0e \x01(\tR\vscoreBefore\x12\x1f\n" +
+	"\vscore_after\x18\x0f \x01(\tR\n" +
+	"scoreAfter\x12\x1a\n" +
+	"\brejected\x18\x10 \x01(\tR\brejected\"U\n" +
+	"\x13SetPlacementRequest\x12>\n" +
+	"\x06change\x18\x01 \x01(\v2&.tidemark.cluster.v1.PlacementSettingsR\x06change\"Z\n" +
+	"\x14SetPlacementResponse\x12B\n" +
+	"\bsettings\x18\x01 \x01(\v2&.tidemark.cluster.v1.PlacementSettingsR\bsettings\"\xf0\x02\n" +
+	"\x11PlacementSettings\x12\x1b\n" +
+	"\x06paused\x18\x01 \x01(\bH\x00R\x06paused\x88\x01\x01\x123\n" +
+	"\x13repair_delay_millis\x18\x02 \x01(\x04H\x01R\x11repairDelayMillis\x88\x01\x01\x12*\n" +
+	"\x0enode_snapshots\x18\x03 \x01(\rH\x02R\rnodeSnapshots\x88\x01\x01\x12*\n" +
+	"\x0ezone_snapshots\x18\x04 \x01(\rH\x03R\rzoneSnapshots\x88\x01\x01\x12!\n" +
+	"\toperators\x18\x05 \x01(\rH\x04R\toperators\x88\x01\x01\x12&\n" +
+	"\fpause_millis\x18\x06 \x01(\x04H\x05R\vpauseMillis\x88\x01\x01B\t\n" +
+	"\a_pausedB\x16\n" +
+	"\x14_repair_delay_millisB\x11\n" +
+	"\x0f_node_snapshotsB\x11\n" +
+	"\x0f_zone_snapshotsB\f\n" +
+	"\n" +
+	"_operatorsB\x0f\n" +
+	"\r_pause_millis\"|\n" +
 	"\x05Order\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x04R\boperator\x126\n" +
 	"\x06target\x18\x02 \x01(\v2\x1e.tidemark.cluster.v1.PartitionR\x06target\x12\x1f\n" +
@@ -3426,7 +4647,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\bCREATING\x10\x00\x12\n" +
 	"\n" +
 	"\x06ACTIVE\x10\x01\x12\f\n" +
-	"\bDROPPING\x10\x022\xcb\b\n" +
+	"\bDROPPING\x10\x02*P\n" +
+	"\n" +
+	"NodeStatus\x12\x0f\n" +
+	"\vNODE_ACTIVE\x10\x00\x12\x11\n" +
+	"\rNODE_DRAINING\x10\x01\x12\x0f\n" +
+	"\vNODE_MOVING\x10\x02\x12\r\n" +
+	"\tNODE_GONE\x10\x032\xac\f\n" +
 	"\aCluster\x12Q\n" +
 	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\x12X\n" +
 	"\n" +
@@ -3437,7 +4664,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\rAlterKeyspace\x12).tidemark.cluster.v1.AlterKeyspaceRequest\x1a*.tidemark.cluster.v1.AlterKeyspaceResponse\x12`\n" +
 	"\vMoveReplica\x12'.tidemark.cluster.v1.MoveReplicaRequest\x1a(.tidemark.cluster.v1.MoveReplicaResponse\x12i\n" +
 	"\x0eCancelOperator\x12*.tidemark.cluster.v1.CancelOperatorRequest\x1a+.tidemark.cluster.v1.CancelOperatorResponse\x12f\n" +
-	"\rListOperators\x12).tidemark.cluster.v1.ListOperatorsRequest\x1a*.tidemark.cluster.v1.ListOperatorsResponse\x12f\n" +
+	"\rListOperators\x12).tidemark.cluster.v1.ListOperatorsRequest\x1a*.tidemark.cluster.v1.ListOperatorsResponse\x12i\n" +
+	"\x0eTransferLeader\x12*.tidemark.cluster.v1.TransferLeaderRequest\x1a+.tidemark.cluster.v1.TransferLeaderResponse\x12f\n" +
+	"\rSetNodeStatus\x12).tidemark.cluster.v1.SetNodeStatusRequest\x1a*.tidemark.cluster.v1.SetNodeStatusResponse\x12H\n" +
+	"\x03Why\x12\x1f.tidemark.cluster.v1.WhyRequest\x1a .tidemark.cluster.v1.WhyResponse\x12]\n" +
+	"\n" +
+	"ListEvents\x12&.tidemark.cluster.v1.ListEventsRequest\x1a'.tidemark.cluster.v1.ListEventsResponse\x12c\n" +
+	"\fSetPlacement\x12(.tidemark.cluster.v1.SetPlacementRequest\x1a).tidemark.cluster.v1.SetPlacementResponse\x12f\n" +
 	"\rListKeyspaces\x12).tidemark.cluster.v1.ListKeyspacesRequest\x1a*.tidemark.cluster.v1.ListKeyspacesResponse\x12b\n" +
 	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\xa7\x02\n" +
 	"\x04Core\x12c\n" +
@@ -3460,125 +4693,155 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 	return file_clusterpb_cluster_proto_rawDescData
 }
 
-var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),               // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),              // 1: tidemark.cluster.v1.Partitioning
 	(KeyspaceState)(0),             // 2: tidemark.cluster.v1.KeyspaceState
-	(*Partition)(nil),              // 3: tidemark.cluster.v1.Partition
-	(*Replica)(nil),                // 4: tidemark.cluster.v1.Replica
-	(*Leader)(nil),                 // 5: tidemark.cluster.v1.Leader
-	(*Keyspace)(nil),               // 6: tidemark.cluster.v1.Keyspace
-	(*Locality)(nil),               // 7: tidemark.cluster.v1.Locality
-	(*Node)(nil),                   // 8: tidemark.cluster.v1.Node
-	(*NodeStats)(nil),              // 9: tidemark.cluster.v1.NodeStats
-	(*StatusRequest)(nil),          // 10: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),         // 11: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),    // 12: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),             // 13: tidemark.cluster.v1.CoreMember
-	(*WatchTableRequest)(nil),      // 14: tidemark.cluster.v1.WatchTableRequest
-	(*WatchMetadataRequest)(nil),   // 15: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),            // 16: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),       // 17: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 18: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),  // 19: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil), // 20: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),   // 21: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),  // 22: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),    // 23: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),   // 24: tidemark.cluster.v1.DropKeyspaceResponse
-	(*ListKeyspacesRequest)(nil),   // 25: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),  // 26: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),           // 27: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),  // 28: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),          // 29: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),    // 30: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),   // 31: tidemark.cluster.v1.RegisterNodeResponse
-	(*HeartbeatRequest)(nil),       // 32: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),        // 33: tidemark.cluster.v1.PartitionReport
-	(*HeartbeatResponse)(nil),      // 34: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),     // 35: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),    // 36: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),  // 37: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil), // 38: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),   // 39: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),  // 40: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),           // 41: tidemark.cluster.v1.OperatorInfo
-	(*Order)(nil),                  // 42: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),               // 43: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),            // 44: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),         // 45: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),               // 46: tidemark.cluster.v1.Founding
+	(NodeStatus)(0),                // 3: tidemark.cluster.v1.NodeStatus
+	(*Partition)(nil),              // 4: tidemark.cluster.v1.Partition
+	(*Replica)(nil),                // 5: tidemark.cluster.v1.Replica
+	(*Leader)(nil),                 // 6: tidemark.cluster.v1.Leader
+	(*Keyspace)(nil),               // 7: tidemark.cluster.v1.Keyspace
+	(*Locality)(nil),               // 8: tidemark.cluster.v1.Locality
+	(*Node)(nil),                   // 9: tidemark.cluster.v1.Node
+	(*NodeStats)(nil),              // 10: tidemark.cluster.v1.NodeStats
+	(*StatusRequest)(nil),          // 11: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),         // 12: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),    // 13: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),             // 14: tidemark.cluster.v1.CoreMember
+	(*WatchTableRequest)(nil),      // 15: tidemark.cluster.v1.WatchTableRequest
+	(*WatchMetadataRequest)(nil),   // 16: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),            // 17: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),       // 18: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 19: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),  // 20: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil), // 21: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),   // 22: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),  // 23: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),    // 24: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),   // 25: tidemark.cluster.v1.DropKeyspaceResponse
+	(*ListKeyspacesRequest)(nil),   // 26: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),  // 27: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),           // 28: tidemark.cluster.v1.KeyspaceInfo
+	(*ListPartitionsRequest)(nil),  // 29: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),          // 30: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),    // 31: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),   // 32: tidemark.cluster.v1.RegisterNodeResponse
+	(*HeartbeatRequest)(nil),       // 33: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),        // 34: tidemark.cluster.v1.PartitionReport
+	(*HeartbeatResponse)(nil),      // 35: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),     // 36: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),    // 37: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),  // 38: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil), // 39: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),   // 40: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),  // 41: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),           // 42: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),  // 43: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil), // 44: tidemark.cluster.v1.TransferLeaderResponse
+	(*SetNodeStatusRequest)(nil),   // 45: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),  // 46: tidemark.cluster.v1.SetNodeStatusResponse
+	(*WhyRequest)(nil),             // 47: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),            // 48: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),      // 49: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),     // 50: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                  // 51: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),    // 52: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),   // 53: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),      // 54: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                  // 55: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),               // 56: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),            // 57: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),         // 58: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),               // 59: tidemark.cluster.v1.Founding
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
-	4,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
+	5,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
 	0,  // 1: tidemark.cluster.v1.Replica.role:type_name -> tidemark.cluster.v1.ReplicaRole
 	1,  // 2: tidemark.cluster.v1.Keyspace.partitioning:type_name -> tidemark.cluster.v1.Partitioning
 	2,  // 3: tidemark.cluster.v1.Keyspace.state:type_name -> tidemark.cluster.v1.KeyspaceState
-	7,  // 4: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
-	9,  // 5: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
-	13, // 6: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	44, // 7: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
-	12, // 8: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
-	8,  // 9: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
-	6,  // 10: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
-	3,  // 11: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
-	5,  // 12: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
-	8,  // 13: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
-	13, // 14: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	1,  // 15: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
-	6,  // 16: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	6,  // 17: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	27, // 18: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
-	6,  // 19: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	3,  // 20: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
-	7,  // 21: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	9,  // 22: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	33, // 23: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	3,  // 24: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	42, // 25: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	41, // 26: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
-	3,  // 27: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	46, // 28: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	13, // 29: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	10, // 30: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	14, // 31: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	17, // 32: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	19, // 33: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	23, // 34: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	21, // 35: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	35, // 36: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	37, // 37: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	39, // 38: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	25, // 39: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	28, // 40: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	30, // 41: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	32, // 42: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	15, // 43: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	45, // 44: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	46, // 45: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	11, // 46: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	16, // 47: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	18, // 48: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	20, // 49: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	24, // 50: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	22, // 51: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	36, // 52: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	38, // 53: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	40, // 54: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	26, // 55: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	29, // 56: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	31, // 57: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	34, // 58: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	16, // 59: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	45, // 60: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	45, // 61: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	46, // [46:62] is the sub-list for method output_type
-	30, // [30:46] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	8,  // 4: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
+	10, // 5: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
+	3,  // 6: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
+	14, // 7: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	57, // 8: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	13, // 9: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
+	9,  // 10: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
+	7,  // 11: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
+	4,  // 12: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
+	6,  // 13: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
+	9,  // 14: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
+	14, // 15: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	1,  // 16: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
+	7,  // 17: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	7,  // 18: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	28, // 19: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
+	7,  // 20: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	4,  // 21: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
+	8,  // 22: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
+	10, // 23: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	34, // 24: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	4,  // 25: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
+	55, // 26: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	42, // 27: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	3,  // 28: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
+	3,  // 29: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
+	3,  // 30: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
+	51, // 31: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	54, // 32: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	54, // 33: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	4,  // 34: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	59, // 35: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	14, // 36: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	11, // 37: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	15, // 38: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	18, // 39: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	20, // 40: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	24, // 41: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	22, // 42: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	36, // 43: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	38, // 44: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	40, // 45: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	43, // 46: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	45, // 47: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	47, // 48: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	49, // 49: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	52, // 50: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	26, // 51: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	29, // 52: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	31, // 53: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	33, // 54: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	16, // 55: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	58, // 56: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	59, // 57: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	12, // 58: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	17, // 59: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	19, // 60: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	21, // 61: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	25, // 62: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	23, // 63: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	37, // 64: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	39, // 65: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	41, // 66: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	44, // 67: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	46, // 68: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	48, // 69: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	50, // 70: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	53, // 71: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	27, // 72: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	30, // 73: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	32, // 74: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	35, // 75: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	17, // 76: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	58, // 77: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	58, // 78: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	58, // [58:79] is the sub-list for method output_type
+	37, // [37:58] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -3586,13 +4849,15 @@ func file_clusterpb_cluster_proto_init() {
 	if File_clusterpb_cluster_proto != nil {
 		return
 	}
+	file_clusterpb_cluster_proto_msgTypes[18].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   44,
+			NumEnums:      4,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

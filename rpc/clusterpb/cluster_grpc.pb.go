@@ -30,6 +30,11 @@ const (
 	Cluster_MoveReplica_FullMethodName    = "/tidemark.cluster.v1.Cluster/MoveReplica"
 	Cluster_CancelOperator_FullMethodName = "/tidemark.cluster.v1.Cluster/CancelOperator"
 	Cluster_ListOperators_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListOperators"
+	Cluster_TransferLeader_FullMethodName = "/tidemark.cluster.v1.Cluster/TransferLeader"
+	Cluster_SetNodeStatus_FullMethodName  = "/tidemark.cluster.v1.Cluster/SetNodeStatus"
+	Cluster_Why_FullMethodName            = "/tidemark.cluster.v1.Cluster/Why"
+	Cluster_ListEvents_FullMethodName     = "/tidemark.cluster.v1.Cluster/ListEvents"
+	Cluster_SetPlacement_FullMethodName   = "/tidemark.cluster.v1.Cluster/SetPlacement"
 	Cluster_ListKeyspaces_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListKeyspaces"
 	Cluster_ListPartitions_FullMethodName = "/tidemark.cluster.v1.Cluster/ListPartitions"
 )
@@ -53,6 +58,17 @@ type ClusterClient interface {
 	// CancelOperator takes back what is under way in a partition.
 	CancelOperator(ctx context.Context, in *CancelOperatorRequest, opts ...grpc.CallOption) (*CancelOperatorResponse, error)
 	ListOperators(ctx context.Context, in *ListOperatorsRequest, opts ...grpc.CallOption) (*ListOperatorsResponse, error)
+	// TransferLeader begins to hand the lead of a partition to the replica on a node, which is wanted as leader from
+	// then on. It returns when that is recorded.
+	TransferLeader(ctx context.Context, in *TransferLeaderRequest, opts ...grpc.CallOption) (*TransferLeaderResponse, error)
+	// SetNodeStatus says that a node is to be drained or decommissioned, or that it is not. It may be repeated.
+	SetNodeStatus(ctx context.Context, in *SetNodeStatusRequest, opts ...grpc.CallOption) (*SetNodeStatusResponse, error)
+	// Why explains a partition, a node or a keyspace.
+	Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error)
+	// ListEvents lists what placement did, the newest first.
+	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
+	// SetPlacement changes what placement may do, and says what holds then. Without changes it only says that.
+	SetPlacement(ctx context.Context, in *SetPlacementRequest, opts ...grpc.CallOption) (*SetPlacementResponse, error)
 	ListKeyspaces(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error)
@@ -165,6 +181,56 @@ func (c *clusterClient) ListOperators(ctx context.Context, in *ListOperatorsRequ
 	return out, nil
 }
 
+func (c *clusterClient) TransferLeader(ctx context.Context, in *TransferLeaderRequest, opts ...grpc.CallOption) (*TransferLeaderResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TransferLeaderResponse)
+	err := c.cc.Invoke(ctx, Cluster_TransferLeader_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) SetNodeStatus(ctx context.Context, in *SetNodeStatusRequest, opts ...grpc.CallOption) (*SetNodeStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetNodeStatusResponse)
+	err := c.cc.Invoke(ctx, Cluster_SetNodeStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WhyResponse)
+	err := c.cc.Invoke(ctx, Cluster_Why_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListEventsResponse)
+	err := c.cc.Invoke(ctx, Cluster_ListEvents_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) SetPlacement(ctx context.Context, in *SetPlacementRequest, opts ...grpc.CallOption) (*SetPlacementResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetPlacementResponse)
+	err := c.cc.Invoke(ctx, Cluster_SetPlacement_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ListKeyspaces(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListKeyspacesResponse)
@@ -213,6 +279,17 @@ type ClusterServer interface {
 	// CancelOperator takes back what is under way in a partition.
 	CancelOperator(context.Context, *CancelOperatorRequest) (*CancelOperatorResponse, error)
 	ListOperators(context.Context, *ListOperatorsRequest) (*ListOperatorsResponse, error)
+	// TransferLeader begins to hand the lead of a partition to the replica on a node, which is wanted as leader from
+	// then on. It returns when that is recorded.
+	TransferLeader(context.Context, *TransferLeaderRequest) (*TransferLeaderResponse, error)
+	// SetNodeStatus says that a node is to be drained or decommissioned, or that it is not. It may be repeated.
+	SetNodeStatus(context.Context, *SetNodeStatusRequest) (*SetNodeStatusResponse, error)
+	// Why explains a partition, a node or a keyspace.
+	Why(context.Context, *WhyRequest) (*WhyResponse, error)
+	// ListEvents lists what placement did, the newest first.
+	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
+	// SetPlacement changes what placement may do, and says what holds then. Without changes it only says that.
+	SetPlacement(context.Context, *SetPlacementRequest) (*SetPlacementResponse, error)
 	ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error
@@ -252,6 +329,21 @@ func (UnimplementedClusterServer) CancelOperator(context.Context, *CancelOperato
 }
 func (UnimplementedClusterServer) ListOperators(context.Context, *ListOperatorsRequest) (*ListOperatorsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListOperators not implemented")
+}
+func (UnimplementedClusterServer) TransferLeader(context.Context, *TransferLeaderRequest) (*TransferLeaderResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TransferLeader not implemented")
+}
+func (UnimplementedClusterServer) SetNodeStatus(context.Context, *SetNodeStatusRequest) (*SetNodeStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetNodeStatus not implemented")
+}
+func (UnimplementedClusterServer) Why(context.Context, *WhyRequest) (*WhyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Why not implemented")
+}
+func (UnimplementedClusterServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
+}
+func (UnimplementedClusterServer) SetPlacement(context.Context, *SetPlacementRequest) (*SetPlacementResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetPlacement not implemented")
 }
 func (UnimplementedClusterServer) ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListKeyspaces not implemented")
@@ -435,6 +527,96 @@ func _Cluster_ListOperators_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_TransferLeader_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TransferLeaderRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).TransferLeader(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_TransferLeader_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).TransferLeader(ctx, req.(*TransferLeaderRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_SetNodeStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetNodeStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).SetNodeStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_SetNodeStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).SetNodeStatus(ctx, req.(*SetNodeStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_Why_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Why(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Why_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Why(ctx, req.(*WhyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ListEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListEventsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListEvents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListEvents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListEvents(ctx, req.(*ListEventsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_SetPlacement_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetPlacementRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).SetPlacement(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_SetPlacement_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).SetPlacement(ctx, req.(*SetPlacementRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ListKeyspaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListKeyspacesRequest)
 	if err := dec(in); err != nil {
@@ -502,6 +684,26 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListOperators",
 			Handler:    _Cluster_ListOperators_Handler,
+		},
+		{
+			MethodName: "TransferLeader",
+			Handler:    _Cluster_TransferLeader_Handler,
+		},
+		{
+			MethodName: "SetNodeStatus",
+			Handler:    _Cluster_SetNodeStatus_Handler,
+		},
+		{
+			MethodName: "Why",
+			Handler:    _Cluster_Why_Handler,
+		},
+		{
+			MethodName: "ListEvents",
+			Handler:    _Cluster_ListEvents_Handler,
+		},
+		{
+			MethodName: "SetPlacement",
+			Handler:    _Cluster_SetPlacement_Handler,
 		},
 		{
 			MethodName: "ListKeyspaces",

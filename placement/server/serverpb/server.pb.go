@@ -32,6 +32,7 @@ type Ids struct {
 	// Numbers creations and drops, to keep the tokens of the latest.
 	Token         uint64 `protobuf:"varint,4,opt,name=token,proto3" json:"token,omitempty"`
 	Operator      uint64 `protobuf:"varint,5,opt,name=operator,proto3" json:"operator,omitempty"`
+	Event         uint64 `protobuf:"varint,6,opt,name=event,proto3" json:"event,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -101,6 +102,13 @@ func (x *Ids) GetOperator() uint64 {
 	return 0
 }
 
+func (x *Ids) GetEvent() uint64 {
+	if x != nil {
+		return x.Event
+	}
+	return 0
+}
+
 // Operator changes the replicas of a partition, by steps that follow from what they are at the time.
 type Operator struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -118,7 +126,18 @@ type Operator struct {
 	// It is being taken back: a learner is removed, a joint configuration completed.
 	Cancelled bool `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	// The replica that comes is to lead, as the one that goes was.
-	Lead          bool `protobuf:"varint,10,opt,name=lead,proto3" json:"lead,omitempty"`
+	Lead bool `protobuf:"varint,10,opt,name=lead,proto3" json:"lead,omitempty"`
+	// The replica that is there already and is to lead from now on; 0: that stays.
+	LeadReplica uint64 `protobuf:"varint,11,opt,name=lead_replica,json=leadReplica,proto3" json:"lead_replica,omitempty"`
+	// What it does, what a snapshot sends, and what the planner expected of it, for people.
+	Kind        string `protobuf:"bytes,12,opt,name=kind,proto3" json:"kind,omitempty"`
+	Bytes       uint64 `protobuf:"varint,13,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	ScoreBefore string `protobuf:"bytes,14,opt,name=score_before,json=scoreBefore,proto3" json:"score_before,omitempty"`
+	ScoreAfter  string `protobuf:"bytes,15,opt,name=score_after,json=scoreAfter,proto3" json:"score_after,omitempty"`
+	Rejected    string `protobuf:"bytes,16,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	// The node of the replica that goes.
+	RemoveNode    uint64 `protobuf:"varint,17,opt,name=remove_node,json=removeNode,proto3" json:"remove_node,omitempty"`
+	LeadNode      uint64 `protobuf:"varint,18,opt,name=lead_node,json=leadNode,proto3" json:"lead_node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -221,6 +240,62 @@ func (x *Operator) GetLead() bool {
 		return x.Lead
 	}
 	return false
+}
+
+func (x *Operator) GetLeadReplica() uint64 {
+	if x != nil {
+		return x.LeadReplica
+	}
+	return 0
+}
+
+func (x *Operator) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Operator) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Operator) GetScoreBefore() string {
+	if x != nil {
+		return x.ScoreBefore
+	}
+	return ""
+}
+
+func (x *Operator) GetScoreAfter() string {
+	if x != nil {
+		return x.ScoreAfter
+	}
+	return ""
+}
+
+func (x *Operator) GetRejected() string {
+	if x != nil {
+		return x.Rejected
+	}
+	return ""
+}
+
+func (x *Operator) GetRemoveNode() uint64 {
+	if x != nil {
+		return x.RemoveNode
+	}
+	return 0
+}
+
+func (x *Operator) GetLeadNode() uint64 {
+	if x != nil {
+		return x.LeadNode
+	}
+	return 0
 }
 
 // Creation is a keyspace on its way from CREATING to ACTIVE.
@@ -405,13 +480,14 @@ var File_server_serverpb_server_proto protoreflect.FileDescriptor
 
 const file_server_serverpb_server_proto_rawDesc = "" +
 	"\n" +
-	"\x1cserver/serverpb/server.proto\x12\x15tidemark.placement.v1\"\x85\x01\n" +
+	"\x1cserver/serverpb/server.proto\x12\x15tidemark.placement.v1\"\x9b\x01\n" +
 	"\x03Ids\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x1a\n" +
 	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x04R\tpartition\x12\x14\n" +
 	"\x05token\x18\x04 \x01(\x04R\x05token\x12\x1a\n" +
-	"\boperator\x18\x05 \x01(\x04R\boperator\"\xa9\x02\n" +
+	"\boperator\x18\x05 \x01(\x04R\boperator\x12\x14\n" +
+	"\x05event\x18\x06 \x01(\x04R\x05event\"\x94\x04\n" +
 	"\bOperator\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +
@@ -424,7 +500,17 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\x0fcreated_unix_ms\x18\b \x01(\x03R\rcreatedUnixMs\x12\x1c\n" +
 	"\tcancelled\x18\t \x01(\bR\tcancelled\x12\x12\n" +
 	"\x04lead\x18\n" +
-	" \x01(\bR\x04lead\"n\n" +
+	" \x01(\bR\x04lead\x12!\n" +
+	"\flead_replica\x18\v \x01(\x04R\vleadReplica\x12\x12\n" +
+	"\x04kind\x18\f \x01(\tR\x04kind\x12\x14\n" +
+	"\x05bytes\x18\r \x01(\x04R\x05bytes\x12!\n" +
+	"\fscore_before\x18\x0e \x01(\tR\vscoreBefore\x12\x1f\n" +
+	"\vscore_after\x18\x0f \x01(\tR\n" +
+	"scoreAfter\x12\x1a\n" +
+	"\brejected\x18\x10 \x01(\tR\brejected\x12\x1f\n" +
+	"\vremove_node\x18\x11 \x01(\x04R\n" +
+	"removeNode\x12\x1b\n" +
+	"\tlead_node\x18\x12 \x01(\x04R\bleadNode\"n\n" +
 	"\bCreation\x12'\n" +
 	"\x0ffirst_partition\x18\x01 \x01(\x04R\x0efirstPartition\x12\x1e\n" +
 	"\n" +

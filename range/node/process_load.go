@@ -1,0 +1,33 @@
+package node
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// processLoad measures the processor time that the process uses. Its figures are those of the last
+// two calls.
+type processLoad struct {
+	mu   sync.Mutex
+	at   time.Time
+	used time.Duration
+	rate float64
+}
+
+// micro is the average over the last minute, in millionths of a processor; 0 where the system does
+// not say.
+func (p *processLoad) micro() uint64 {
+	used, now := processTime(), time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if passed := now.Sub(p.at); !p.at.IsZero() && passed > 0 {
+		weight := 1 - math.Exp(-float64(passed)/float64(loadWindow))
+		if p.rate == 0 {
+			weight = 1
+		}
+		p.rate += weight * ((used-p.used).Seconds()/passed.Seconds() - p.rate)
+	}
+	p.at, p.used = now, used
+	return uint64(max(0, p.rate) * 1e6)
+}

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package node
+
+import "time"
+
+// processTime is 0: this system does not say.
+func processTime() time.Duration { return 0 }
