@@ -36,9 +36,9 @@ type ClientConfig struct {
 	// Core lists addresses of members of the core. The core tells which members there are, and those
 	// are asked as well.
 	Core []string
-	// Learned, if not nil, is called when the core has told of other members than before. It may be
-	// called by several goroutines at once, and must not block for long.
-	Learned func(addresses []string)
+	// Learned, if not nil, is called when the core has told of other members than before: see Core. It
+	// may be called by several goroutines at once, and must not block for long.
+	Learned func()
 	// Conn gives connections that its owner keeps; rpc.Dialer.Conn fits.
 	Conn func(address string) (*grpc.ClientConn, error)
 	// Unreachable, if not nil, says why a member is known not to answer from other connections to it;

@@ -34,7 +34,7 @@ func (c *Client) Learn(m *clusterpb.CoreMembers) {
 	}
 	c.mu.Unlock()
 	if news && c.config.Learned != nil {
-		c.config.Learned(members)
+		c.config.Learned()
 	}
 }
 

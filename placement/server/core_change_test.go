@@ -235,7 +235,7 @@ func TestClientFollowsTheMembers(t *testing.T) {
 		c.elect(c.members[0])
 		client := c.client("client", "core1:1")
 		var learned []string
-		client.config.Learned = func(addresses []string) { learned = addresses }
+		client.config.Learned = func() { learned = client.Core() }
 		c.mustChange(client, "", "core1:1")
 		if err := ask(client, time.Second); err != nil {
 			t.Fatal(err)
