@@ -364,10 +364,15 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	index, term := sm.Applied()
 	members := g.machineConfiguration()
 	g.setApplied(index, term, &members)
-	g.restarted = !c.New && !members.Quorum(func(r keys.ReplicaID) bool { return r == g.self })
 	if g.storage, err = h.log.OpenGroup(c.Identity, g.appliedState); err != nil {
 		return nil, err
 	}
+	alone, err := g.decidesAlone(&members, index)
+	if err != nil {
+		h.log.CloseGroup(g.storage)
+		return nil, err
+	}
+	g.restarted = !c.New && !alone
 	g.core, err = group.New(group.Config{
 		ID: id, Self: g.self, Storage: g.storage, Applied: index, Configuration: members,
 		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(),

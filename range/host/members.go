@@ -168,3 +168,32 @@ func checkConfiguration(s group.Staged, m *peerpb.RaftMessage) error {
 	}
 	return nil
 }
+
+// changesAtOnce is how many bytes of the log are looked through at a time for changes.
+const changesAtOnce = 1 << 20
+
+// decidesAlone says whether this replica needs no other one to decide, by the configuration of its
+// state and by all that its log holds beyond that. A state may have rolled back behind changes by
+// which it had promised a leader not to vote.
+func (g *Group) decidesAlone(c *group.Configuration, applied uint64) (bool, error) {
+	if !c.Quorum(func(r keys.ReplicaID) bool { return r == g.self }) {
+		return false, nil
+	}
+	last, err := g.storage.LastIndex()
+	for next := applied + 1; err == nil && next <= last; {
+		var entries []*raftpb.Entry
+		if entries, err = g.storage.Entries(next, last+1, changesAtOnce); err != nil {
+			break
+		}
+		for _, e := range entries {
+			if e.GetType() != raftpb.EntryNormal {
+				return false, nil
+			}
+			next = e.GetIndex() + 1
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking through the log of group %s: %w", g.id, err)
+	}
+	return true, nil
+}
