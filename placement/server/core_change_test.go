@@ -252,3 +252,30 @@ func TestClientFollowsTheMembers(t *testing.T) {
 		}
 	})
 }
+
+// TestChangesAreFenced: between any two changes of the members lies an entry that was proposed when
+// the first was applied. A majority has that on disk, and with it that the change is committed:
+// members that were removed while they were down, and one that stayed and knows of nothing, must not
+// elect one of theirs by what was before.
+func TestChangesAreFenced(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *core, client *Client) {
+		c.offers("new:1", 104)
+		c.mustChange(client, "new:1", "core1:1")
+		c.mustChange(client, "", "core3:1")
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		changes := 0
+		for i, e := range c.log {
+			if !e.Change {
+				continue
+			}
+			changes++
+			if i == 0 || c.log[i-1].Change {
+				t.Errorf("entry %d changes the members right behind another change", e.Index)
+			}
+		}
+		if changes != 5 {
+			t.Errorf("%d changes, want 5", changes)
+		}
+	})
+}
