@@ -199,9 +199,10 @@ func (c *Client) AlterKeyspace(ctx context.Context, name string, changes ...Alte
 		return invalid(op, name, nil, "%v", s.bad)
 	}
 	request := &clusterpb.AlterKeyspaceRequest{
-		Name:             name,
-		TxnMaxAgeMillis:  uint64(s.maxAge.Milliseconds()),
-		TxnMaxIdleMillis: uint64(s.maxIdle.Milliseconds()),
+		Name:              name,
+		TxnMaxAgeMillis:   uint64(s.maxAge.Milliseconds()),
+		TxnMaxIdleMillis:  uint64(s.maxIdle.Milliseconds()),
+		ReplicationFactor: uint32(s.replicas), Placement: s.placement, Leaders: s.leaders,
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

@@ -25,7 +25,10 @@ type KeyspaceInfo struct {
 	// left out. A hash keyspace has none. They are the caller's.
 	SplitAt  [][]byte
 	Replicas int
-	GCWindow time.Duration
+	// Placement is where replicas have to be, and Leaders where leaders should be: see PlaceReplicas
+	// and PreferLeaders. Empty: anywhere.
+	Placement, Leaders string
+	GCWindow           time.Duration
 	// CommitWait: every write to it is acknowledged, and seen, only when every clock has passed its
 	// timestamp.
 	CommitWait bool
@@ -59,6 +62,8 @@ func keyspaceInfo(i *clusterpb.KeyspaceInfo, table *route.Table) KeyspaceInfo {
 		GCWindow:   time.Duration(k.GetGcWindowSeconds()) * time.Second,
 		CommitWait: k.GetCommitWait(),
 		WaitingFor: i.WaitingFor,
+		Placement:  k.GetPlacement(),
+		Leaders:    k.GetLeaders(),
 	}
 	limits := txn.LimitsOf(k)
 	info.MaxTransactionAge, info.MaxTransactionIdle = limits.Age, limits.Idle
@@ -89,13 +94,19 @@ type NodeInfo struct {
 	HTTPAddress  string
 	Region, Zone string
 	Version      string
-	Alive        bool
-	Started      time.Time
-	Replicas     int
-	Leaders      int
-	DiskUsed     uint64
-	DiskFree     uint64
-	DiskFull     bool
+	// Tags are further labels, which placement rules can name.
+	Tags  []string
+	Alive bool
+	// SilentSince is since when nothing was heard of it; zero if it is alive.
+	SilentSince time.Time
+	// Status says whether it is drained or decommissioned.
+	Status   NodeStatus
+	Started  time.Time
+	Replicas int
+	Leaders  int
+	DiskUsed uint64
+	DiskFree uint64
+	DiskFull bool
 	// ClockUnhealthy: its clock is off, or has jumped, and it serves nothing.
 	ClockUnhealthy bool
 	// FailedReplicas are replicas on its disk that are damaged or failed for another reason, and
@@ -107,11 +118,15 @@ func nodeInfo(n *clusterpb.Node) NodeInfo {
 	info := NodeInfo{
 		ID: n.Id, Address: n.Address, HTTPAddress: n.HttpAddress,
 		Region: n.GetLocality().GetRegion(), Zone: n.GetLocality().GetZone(),
-		Version: n.Version, Alive: n.Alive,
+		Version: n.Version, Alive: n.Alive, Tags: slices.Clone(n.Tags),
+		Status:   nodeStatusOf(n.Status),
 		Replicas: int(n.GetStats().GetReplicas()), Leaders: int(n.GetStats().GetLeaders()),
 		DiskUsed: n.GetStats().GetDiskUsedBytes(), DiskFree: n.GetStats().GetDiskFreeBytes(),
 		DiskFull: n.GetStats().GetDiskFull(), ClockUnhealthy: n.GetStats().GetClockUnhealthy(),
 		FailedReplicas: n.GetStats().GetFailedReplicas(),
+	}
+	if n.SilentSinceUnixMs > 0 && !n.Alive {
+		info.SilentSince = time.UnixMilli(n.SilentSinceUnixMs)
 	}
 	if n.StartedUnix > 0 {
 		info.Started = time.Unix(n.StartedUnix, 0)

@@ -16,10 +16,11 @@ import (
 const DefaultHashPartitions = 32
 
 // KeyspaceOption is an option of CreateKeyspace and CreateKeyspaceIfMissing: Hash, Range, Replicas,
-// GCWindow, CommitWait, MaxTransactionAge, MaxTransactionIdle.
+// PlaceReplicas, PreferLeaders, GCWindow, CommitWait, MaxTransactionAge, MaxTransactionIdle.
 type KeyspaceOption interface{ create(*keyspaceSettings) }
 
-// AlterOption is an option of AlterKeyspace: MaxTransactionAge, MaxTransactionIdle.
+// AlterOption is an option of AlterKeyspace: Replicas, PlaceReplicas, PreferLeaders,
+// MaxTransactionAge, MaxTransactionIdle.
 type AlterOption interface{ alter(*keyspaceSettings) }
 
 // keyspaceSettings are what the options of a keyspace add up to. What is zero is the cluster's
@@ -32,6 +33,8 @@ type keyspaceSettings struct {
 	gcWindow        time.Duration
 	commitWait      bool
 	maxAge, maxIdle time.Duration
+	// placement and leaders are nil if they are not given.
+	placement, leaders *string
 	// bad is what is wrong with the first option that cannot be.
 	bad error
 }
@@ -59,6 +62,12 @@ func (s *keyspaceSettings) request(name string) *clusterpb.CreateKeyspaceRequest
 		CommitWait:       s.commitWait,
 		TxnMaxAgeMillis:  uint64(s.maxAge.Milliseconds()),
 		TxnMaxIdleMillis: uint64(s.maxIdle.Milliseconds()),
+	}
+	if s.placement != nil {
+		r.Placement = *s.placement
+	}
+	if s.leaders != nil {
+		r.Leaders = *s.leaders
 	}
 	if s.hashPartitions == 0 {
 		r.Partitioning = clusterpb.Partitioning_RANGE
@@ -100,9 +109,37 @@ func Range(splitAt ...[]byte) KeyspaceOption {
 	})
 }
 
+// PlacementOption says how many replicas a keyspace has and where they are, as it is created or
+// altered.
+type PlacementOption func(*keyspaceSettings)
+
+func (o PlacementOption) create(s *keyspaceSettings) { o(s) }
+func (o PlacementOption) alter(s *keyspaceSettings)  { o(s) }
+
+// PlaceReplicas says where replicas have to be. Rules are separated by commas; each names a region, a
+// zone or a tag of nodes, or several joined with "+", and after a colon how many replicas it is for;
+// without a number it is for all:
+//
+//	"region=eu:2,region=us:1"   two in eu and one in us
+//	"disk=ssd"                  all on nodes with that tag
+//	"zone!=z3"                  none in z3
+//
+// Empty: anywhere. A rule with a number gives way to a repair: where no node satisfies it, a replica
+// elsewhere is better than none.
+func PlaceReplicas(rules string) PlacementOption {
+	return func(s *keyspaceSettings) { s.placement = &rules }
+}
+
+// PreferLeaders says where leaders should be, as long as a replica is there that can lead: a region,
+// a zone or a tag of nodes, or several joined with "+", as in "region=eu". Empty: anywhere.
+func PreferLeaders(where string) PlacementOption {
+	return func(s *keyspaceSettings) { s.leaders = &where }
+}
+
 // Replicas is how many copies there are, on as many nodes: 1, 3 or 5. The cluster's default is 3.
-func Replicas(n int) KeyspaceOption {
-	return keyspaceOption(func(s *keyspaceSettings) {
+// Altered, replicas are added or removed afterwards, while the keyspace is used.
+func Replicas(n int) PlacementOption {
+	return PlacementOption(func(s *keyspaceSettings) {
 		if n != 1 && n != 3 && n != 5 {
 			s.refuse("%d replicas: a keyspace has 1, 3 or 5", n)
 		}

@@ -8,12 +8,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// OperatorInfo is a change of a partition's replicas that is under way.
+// OperatorInfo is a change of a partition's replicas or leader that is under way.
 type OperatorInfo struct {
 	ID, Partition uint64
 	Keyspace      string
-	// To is the node that gets a replica, From the one that gives its own up; 0: none does.
-	To, From uint64
+	// Kind is what it does: "replace replica", "add replica", "remove replica", "transfer leader" or
+	// "finish change".
+	Kind string
+	// To is the node that gets a replica, From the one that gives its own up, and Leader the one that
+	// leads at the end; 0: none does, or that stays.
+	To, From, Leader uint64
+	// Bytes is what is sent at most.
+	Bytes uint64
 	// Reason is why, Step what is done next, and WaitsFor what that waits for, in words.
 	Reason, Step, WaitsFor string
 	Began                  time.Time
@@ -57,7 +63,7 @@ func (c *Client) Operators(ctx context.Context) ([]OperatorInfo, error) {
 		all = nil
 		for _, o := range r.GetOperators() {
 			all = append(all, OperatorInfo{ID: o.Operator, Partition: o.Partition, Keyspace: o.Keyspace,
-				To: o.ToNode, From: o.FromNode, Reason: o.Reason, Step: o.Step, WaitsFor: o.WaitsFor,
+				Kind: o.Kind, Leader: o.LeadNode, Bytes: o.Bytes, To: o.ToNode, From: o.FromNode, Reason: o.Reason, Step: o.Step, WaitsFor: o.WaitsFor,
 				Began: time.UnixMilli(o.CreatedUnixMs), Cancelled: o.Cancelled})
 		}
 		return err

@@ -37,7 +37,7 @@ type createFlags struct {
 	argument.Encoding
 	partitions string
 	splitAt    []string
-	replicas   int
+	place      placeFlags
 	window     time.Duration
 	commitWait bool
 	ifMissing  bool
@@ -76,8 +76,7 @@ waits for it.`,
 	flags.StringVar(&f.partitions, "partitions", "", "hash:N or range (required)")
 	flags.StringArrayVar(&f.splitAt, "split-at", nil,
 		"with range: a key that begins a partition; once for each, ascending")
-	flags.IntVar(&f.replicas, "replicas", 0,
-		"copies of each partition: 1, 3 or 5 (default: the cluster's, 3)")
+	f.place.register(cmd, "the cluster's, 3")
 	flags.DurationVar(&f.window, "gc-window", 0,
 		"for how long the past can be read (default: the cluster's, 1h)")
 	flags.BoolVar(&f.commitWait, "commit-wait", false,
@@ -123,12 +122,12 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 		return nil, err
 	}
 	options = append(options, partitioning)
-	switch f.replicas {
-	case 0:
-	case 1, 3, 5:
-		options = append(options, kv.Replicas(f.replicas))
-	default:
-		return nil, exit.Usagef("--replicas %d: a keyspace has 1, 3 or 5", f.replicas)
+	placing, err := f.place.options()
+	if err != nil {
+		return nil, err
+	}
+	for _, option := range placing {
+		options = append(options, option)
 	}
 	switch {
 	case f.window < 0, f.window%time.Second != 0, f.window == 0 && f.limits.flags.Changed("gc-window"):
@@ -255,9 +254,9 @@ func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name stri
 	}
 	list := a.list(slices.Concat(keyspaceColumns, []output.Column{
 		{Name: "without leader", Number: true}, {Name: "keys", Number: true},
-		{Name: "size", Number: true}}, limitColumns)...)
+		{Name: "size", Number: true}}, placeColumns, limitColumns)...)
 	list.Row(slices.Concat(keyspaceCells(info), []any{leaderless, keys, output.Size(size)},
-		limitCells(info))...)
+		placeCells(info), limitCells(info))...)
 	return list.Flush()
 }
 
@@ -313,9 +312,9 @@ func keyspaceCells(info kv.KeyspaceInfo) []any {
 func (a *app) printKeyspaces(keyspaces []kv.KeyspaceInfo) error {
 	columns, cells := keyspaceColumns, keyspaceCells
 	if a.format == output.JSON {
-		columns = slices.Concat(columns, limitColumns)
+		columns = slices.Concat(columns, placeColumns, limitColumns)
 		cells = func(info kv.KeyspaceInfo) []any {
-			return append(keyspaceCells(info), limitCells(info)...)
+			return slices.Concat(keyspaceCells(info), placeCells(info), limitCells(info))
 		}
 	}
 	list := a.list(columns...)

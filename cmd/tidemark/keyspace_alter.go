@@ -54,6 +54,47 @@ func (f *limitFlags) options() (options []kv.LimitOption, err error) {
 	return options, nil
 }
 
+// placeFlags say how many replicas a keyspace has, and where.
+type placeFlags struct {
+	replicas       int
+	place, leaders string
+	flags          *pflag.FlagSet
+}
+
+// register adds the flags; the default number of replicas is said only.
+func (f *placeFlags) register(cmd *cobra.Command, replicas string) {
+	f.flags = cmd.Flags()
+	f.flags.IntVar(&f.replicas, "replicas", 0,
+		"copies of each partition: 1, 3 or 5 (default: "+replicas+")")
+	f.flags.StringVar(&f.place, "place", "", "where they have to be, by region, zone or tag of nodes: "+
+		"region=eu:2,region=us:1, or disk=ssd for all (empty: anywhere)")
+	f.flags.StringVar(&f.leaders, "leaders", "",
+		"where leaders should be, as in region=eu (empty: anywhere)")
+}
+
+// options are those of the flags that were given.
+func (f *placeFlags) options() (options []kv.PlacementOption, err error) {
+	if f.flags.Changed("replicas") {
+		if f.replicas != 1 && f.replicas != 3 && f.replicas != 5 {
+			return nil, exit.Usagef("--replicas %d: a keyspace has 1, 3 or 5", f.replicas)
+		}
+		options = append(options, kv.Replicas(f.replicas))
+	}
+	if f.flags.Changed("place") {
+		options = append(options, kv.PlaceReplicas(f.place))
+	}
+	if f.flags.Changed("leaders") {
+		options = append(options, kv.PreferLeaders(f.leaders))
+	}
+	return options, nil
+}
+
+var placeColumns = []output.Column{{Name: "place"}, {Name: "leaders"}}
+
+func placeCells(info kv.KeyspaceInfo) []any {
+	return []any{orNone(info.Placement), orNone(info.Leaders)}
+}
+
 var limitColumns = []output.Column{{Name: "txn max age"}, {Name: "txn max idle"}}
 
 func limitCells(info kv.KeyspaceInfo) []any {
@@ -62,26 +103,42 @@ func limitCells(info kv.KeyspaceInfo) []any {
 
 func (a *app) keyspaceAlterCommand() *cobra.Command {
 	var f limitFlags
+	var place placeFlags
 	cmd := &cobra.Command{
-		Use:   "alter NAME [--txn-max-age D] [--txn-max-idle D]",
-		Short: "Change the limits of transactions in a keyspace",
-		Long: `Change for how long transactions may hold locks of a keyspace. What is not given stays as
-it is. It counts for open transactions too, as soon as the nodes have heard of it, which takes a
+		Use:   "alter NAME",
+		Short: "Change the replicas of a keyspace, and its limits of transactions",
+		Long: `Change how many replicas a keyspace has and where they are, and for how long transactions
+may hold locks of it. What is not given stays as it is.
+
+Replicas are added, moved and removed afterwards, while the keyspace is used: "tidemark why NAME"
+shows how far that is.
+
+Limits count for open transactions too, as soon as the nodes have heard of them, which takes a
 moment.`,
-		Example:           `  tidemark keyspace alter fruit --txn-max-idle 30s`,
+		Example: `  tidemark keyspace alter fruit --replicas 5
+  tidemark keyspace alter fruit --place region=eu:2,region=us:1 --leaders region=eu
+  tidemark keyspace alter fruit --txn-max-idle 30s`,
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			limits, err := f.options()
-			if err == nil && len(limits) == 0 {
-				err = exit.Usagef("say what to change: --txn-max-age, --txn-max-idle")
-			}
 			if err != nil {
 				return err
 			}
-			changes := make([]kv.AlterOption, len(limits))
-			for i, limit := range limits {
-				changes[i] = limit
+			placing, err := place.options()
+			if err != nil {
+				return err
+			}
+			var changes []kv.AlterOption
+			for _, limit := range limits {
+				changes = append(changes, limit)
+			}
+			for _, option := range placing {
+				changes = append(changes, option)
+			}
+			if len(changes) == 0 {
+				return exit.Usagef("say what to change: --replicas, --place, --leaders, --txn-max-age, " +
+					"--txn-max-idle")
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
 				if err := client.AlterKeyspace(ctx, args[0], changes...); err != nil {
@@ -91,6 +148,7 @@ moment.`,
 			})
 		}),
 	}
+	place.register(cmd, "it stays")
 	f.register(cmd, "it stays", "it stays")
 	return a.client(a.printing(cmd))
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,10 +30,9 @@ interrupt it at any time, and see "tidemark operators". --cancel takes back what
   tidemark move 17 --cancel`,
 		Args: arguments("PARTITION", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			partition, err := strconv.ParseUint(args[0], 10, 64)
+			partition, err := parsePartition(args[0])
 			if err != nil {
-				return exit.Usagef("%q is no partition: give the number that \"tidemark partitions\" "+
-					"shows", args[0])
+				return err
 			}
 			if cancel {
 				return a.withClient(ctx, func(client *kv.Client) error {
@@ -70,9 +68,8 @@ interrupt it at any time, and see "tidemark operators". --cancel takes back what
 	return a.client(a.printing(cmd))
 }
 
-// awaitOperator shows on standard error how a partition's operator goes on, and whether a node has
-// the replica at its end.
-func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, node uint64) error {
+// followOperator shows on standard error how a partition's operator goes on, until it has ended.
+func (a *app) followOperator(ctx context.Context, client *kv.Client, partition uint64) error {
 	before := ""
 	for {
 		operators, err := client.Operators(ctx)
@@ -88,7 +85,7 @@ func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, n
 			}
 		}
 		if text == "" {
-			break
+			return nil
 		}
 		if text != before {
 			a.say("partition %d: %s", partition, text)
@@ -99,6 +96,13 @@ func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, n
 			return context.Cause(ctx)
 		case <-time.After(lookAgain):
 		}
+	}
+}
+
+// awaitOperator follows a partition's operator, and says whether a node has the replica at its end.
+func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, node uint64) error {
+	if err := a.followOperator(ctx, client, partition); err != nil {
+		return err
 	}
 	all, err := client.Partitions(ctx, "")
 	if err != nil {
@@ -134,16 +138,18 @@ to which, why, what is done next, and what that waits for.`,
 					return err
 				}
 				list := a.list(output.Column{Name: "id", Number: true},
-					output.Column{Name: "partition", Number: true}, output.Column{Name: "keyspace"},
-					output.Column{Name: "from", Number: true}, output.Column{Name: "to", Number: true},
-					output.Column{Name: "age"}, output.Column{Name: "why"}, output.Column{Name: "step"},
+					output.Column{Name: "kind"}, output.Column{Name: "partition", Number: true},
+					output.Column{Name: "keyspace"}, output.Column{Name: "from", Number: true},
+					output.Column{Name: "to", Number: true}, output.Column{Name: "leader", Number: true},
+					output.Column{Name: "size", Number: true, Detail: true}, output.Column{Name: "age"}, output.Column{Name: "why"}, output.Column{Name: "step"},
 					output.Column{Name: "waits for"})
 				for _, o := range operators {
 					why := o.Reason
 					if o.Cancelled {
 						why += ", cancelled"
 					}
-					list.Row(o.ID, o.Partition, o.Keyspace, o.From, o.To,
+					list.Row(o.ID, o.Kind, o.Partition, o.Keyspace, orNumber(o.From), orNumber(o.To),
+						orNumber(o.Leader), output.Size(o.Bytes),
 						time.Since(o.Began).Round(time.Second), why, o.Step, o.WaitsFor)
 				}
 				return list.Flush()

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,23 +14,34 @@ import (
 )
 
 func (a *app) nodesCommand() *cobra.Command {
-	return a.printing(a.client(&cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:   "nodes",
 		Short: "List the data nodes",
 		Long: `List the data nodes: whether they are alive, how many replicas they hold, how many
 partitions they lead, and their disks. A node is taken for dead when nothing was heard from it for
-its lease, nine seconds.`,
+its lease, nine seconds. Those that were decommissioned are left out, unless --all is given.`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
-			return a.withClient(ctx, func(client *kv.Client) error { return a.nodes(ctx, client) })
+			return a.withClient(ctx, func(client *kv.Client) error { return a.nodes(ctx, client, all) })
 		}),
-	}))
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also those that were decommissioned")
+	return a.printing(a.client(cmd))
 }
 
-func (a *app) nodes(ctx context.Context, client *kv.Client) error {
+// notGone are the nodes that were not decommissioned.
+func notGone(nodes []kv.NodeInfo) []kv.NodeInfo {
+	return slices.DeleteFunc(nodes, func(n kv.NodeInfo) bool { return n.Status == kv.NodeGone })
+}
+
+func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 	nodes, err := client.Nodes(ctx)
 	if err != nil {
 		return err
+	}
+	if !all {
+		nodes = notGone(nodes)
 	}
 	list := a.list(
 		output.Column{Name: "id", Number: true}, output.Column{Name: "address"},
@@ -36,11 +49,19 @@ func (a *app) nodes(ctx context.Context, client *kv.Client) error {
 		output.Column{Name: "replicas", Number: true}, output.Column{Name: "leaders", Number: true},
 		output.Column{Name: "disk used", Number: true}, output.Column{Name: "disk free", Number: true},
 		output.Column{Name: "region"}, output.Column{Name: "zone"},
+		output.Column{Name: "tags", Detail: true}, output.Column{Name: "status", Programs: true},
 		output.Column{Name: "http", Detail: true},
 		output.Column{Name: "version", Detail: true},
 		output.Column{Name: "notes"})
 	for _, node := range nodes {
 		var notes []string
+		if node.Status != kv.NodeActive {
+			notes = append(notes, string(node.Status))
+		}
+		if !node.SilentSince.IsZero() {
+			notes = append(notes, fmt.Sprintf("silent for %s",
+				time.Since(node.SilentSince).Round(time.Second)))
+		}
 		if node.DiskFull {
 			notes = append(notes, "disk full: writes are refused")
 		}
@@ -53,7 +74,8 @@ func (a *app) nodes(ctx context.Context, client *kv.Client) error {
 		}
 		list.Row(node.ID, node.Address, node.Alive, node.Replicas, node.Leaders,
 			output.Size(node.DiskUsed), output.Size(node.DiskFree),
-			orNone(node.Region), orNone(node.Zone), orNone(node.HTTPAddress), orNone(node.Version),
+			orNone(node.Region), orNone(node.Zone), orNone(strings.Join(node.Tags, ", ")),
+			string(node.Status), orNone(node.HTTPAddress), orNone(node.Version),
 			orNone(strings.Join(notes, "; ")))
 	}
 	return list.Flush()

@@ -17,7 +17,8 @@ func (a *app) partitionsCommand() *cobra.Command {
 		Short: "List partitions, their replicas and leaders",
 		Long: `List the partitions of the keyspace NAME, or of all keyspaces: number or span, epoch
 (generation of the span and version of the membership), the nodes with a replica, the leader's node,
-number of keys and size. Keys and size are what the leader reported last, a few seconds ago.`,
+number of keys and size, and what is being changed, with the reason. Keys and size are what the
+leader reported last, a few seconds ago.`,
 		Example: `  tidemark partitions
   tidemark partitions fruit --output json`,
 		Args:              arguments("at most a NAME", 0, 1),
@@ -39,6 +40,14 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 	if err != nil {
 		return err
 	}
+	operators, err := client.Operators(ctx)
+	if err != nil {
+		return err
+	}
+	changes := make(map[uint64]string, len(operators))
+	for _, o := range operators {
+		changes[o.Partition] = fmt.Sprintf("%s: %s", o.Step, o.Reason)
+	}
 	list := a.list(
 		output.Column{Name: "id", Number: true}, output.Column{Name: "keyspace"},
 		output.Column{Name: "hash", Number: true},
@@ -46,7 +55,7 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 		output.Column{Name: "epoch", Detail: true}, output.Column{Name: "replicas"},
 		output.Column{Name: "learners", Programs: true},
 		output.Column{Name: "leader", Number: true}, output.Column{Name: "keys", Number: true},
-		output.Column{Name: "size", Number: true})
+		output.Column{Name: "size", Number: true}, output.Column{Name: "changes"})
 	for _, p := range partitions {
 		var hash, leader any
 		if p.Hash >= 0 {
@@ -69,7 +78,7 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 		list.Row(p.ID, p.Keyspace, hash, bound(p, p.Start), bound(p, p.End),
 			fmt.Sprintf("%d.%d", p.Generation, p.Membership),
 			output.Cell{People: nodes, Programs: replicas}, learners,
-			leader, p.LiveKeys, output.Size(p.SizeBytes))
+			leader, p.LiveKeys, output.Size(p.SizeBytes), orNone(changes[p.ID]))
 	}
 	return list.Flush()
 }

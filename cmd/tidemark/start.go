@@ -26,7 +26,7 @@ const stopTimeout = 20 * time.Second
 type startFlags struct {
 	dir, listen, advertise, locality, http string
 	httpDebug                              string
-	core, roles                            []string
+	core, roles, tags                      []string
 	tlsCert, tlsKey, tlsCA                 string
 	tlsPeerCA, tlsPeerName, secretFile     string
 	insecure                               bool
@@ -88,6 +88,8 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	flags.StringSliceVar(&f.roles, "roles", nil,
 		"core, node or both (default: node, and core if --core lists this server or it is a member)")
 	flags.StringVar(&f.locality, "locality", "", "where the server stands: region=NAME,zone=NAME")
+	flags.StringSliceVar(&f.tags, "tags", nil,
+		"further labels of the server, for placement rules: disk=ssd,gpu")
 	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
 	flags.StringVar(&f.httpDebug, "http-debug", "local",
 		"who may see profiles and debug pages: local (this machine; with TLS the clients of "+
@@ -187,6 +189,9 @@ func (f *startFlags) check() error {
 	if f.httpDebug != "local" && f.httpDebug != "all" {
 		return exit.Usagef("--http-debug %q: use local or all", f.httpDebug)
 	}
+	if slices.Equal(f.roles, []string{"both"}) {
+		f.roles = []string{"core", "node"}
+	}
 	for _, role := range f.roles {
 		if role != "core" && role != "node" {
 			return exit.Usagef("--roles: %q is not a role; the roles are core and node", role)
@@ -258,7 +263,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	}
 	server, err := embedded.StartServer(ctx, embedded.ServerConfig{
 		Dir: f.dir, Listen: f.listen, Advertise: f.advertise, Core: f.core, Roles: f.roles,
-		Region: region, Zone: zone,
+		Region: region, Zone: zone, Tags: f.tags,
 		HTTP: f.http, HTTPDebugForAll: f.httpDebug == "all", TLSAdmins: f.tlsAdmins,
 		TLSCert: f.tlsCert, TLSKey: f.tlsKey,
 		TLSCA: f.tlsCA, TLSPeerCA: f.tlsPeerCA, TLSPeerName: f.tlsPeerName, SecretFile: f.secretFile,

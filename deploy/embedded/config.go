@@ -39,6 +39,8 @@ type ServerConfig struct {
 	Roles []string
 	// Region and Zone say where the server is; replicas of a partition are spread over them.
 	Region, Zone string
+	// Tags are further labels of the server, which placement rules can name: "disk=ssd", "gpu".
+	Tags []string
 	// HTTP is the address for metrics, health and profiles; empty: none.
 	HTTP string
 	// HTTPDebugForAll opens the debug pages, profiles for one, to every client that reaches HTTP;

@@ -163,6 +163,7 @@ func (s *Server) register(ctx context.Context) (*clusterpb.RegisterNodeResponse,
 		Cluster: uint64(self.Cluster), Node: self.Node, Server: uint64(self.Server),
 		Address: s.config.Advertise, HttpAddress: s.config.HTTP,
 		Locality: &clusterpb.Locality{Region: s.config.Region, Zone: s.config.Zone},
+		Tags:     s.config.Tags,
 		Version:  s.config.Version, StartedUnix: time.Now().Unix(),
 	})
 	if err != nil {

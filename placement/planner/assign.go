@@ -63,12 +63,6 @@ func (r Spread) String() string {
 		r.Replicas, r.Zones, r.OfZones, r.Regions, r.OfRegions, r.Leads, r.LeadsLeast)
 }
 
-// Waits says what a keyspace with that many replicas waits for, in words; empty if it can be placed
-// now.
-func Waits(nodes []Node, replicas int) string {
-	return Spec{Replicas: replicas}.Waits(nodes)
-}
-
 // Waits says what has to happen before anything can be placed, in words; empty if it can be placed
 // now.
 func (s Spec) Waits(nodes []Node) string {

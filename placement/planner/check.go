@@ -121,11 +121,13 @@ func (s *State) checkLeader(p *partition, f *finding) {
 	case 2:
 		f.urgency, f.cause = urgeDrain, NodeDraining
 	case 1:
-		if f.urgency > urgeLeader {
+		returns := p.leads == p.wanted && p.leads != p.leader && s.misled(p, p.leads) == 0
+		switch {
+		case f.urgency <= urgeLeader, returns && s.settings.NodesReturn:
+		case returns:
+			f.urgency, f.cause = urgeLeader, LeaderWanted
+		default:
 			f.urgency, f.cause = urgeLeader, LeaderPreferred
-			if p.leads == p.wanted && p.leads != p.leader && s.misled(p, p.leads) == 0 {
-				f.cause = LeaderWanted
-			}
 		}
 	}
 }
@@ -153,6 +155,8 @@ func (s *State) causeOfBad(r replica) Cause {
 		return BrokenReplica
 	case s.nodes[r.node].info.Status == Gone:
 		return GoneNode
+	case s.nodes[r.node].info.Displaced && !s.nodes[r.node].info.Alive:
+		return WipedDisk
 	}
 	return LostNode
 }

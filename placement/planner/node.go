@@ -67,6 +67,9 @@ type Node struct {
 	// WipedAt is when the node last began with an empty disk under its old id. Its voters that
 	// were there before (Replica.Broken) are lost; it is kept for what the planner says of them.
 	WipedAt time.Time
+	// Displaced: another directory has come to its address, so its own is lost, unless it answers
+	// after all. What it holds is replaced after Settings.DisplacedDelay.
+	Displaced bool
 	// DiskUsed and DiskCapacity are in bytes, as the node reported them. A capacity of 0 is not
 	// known: the disk then has room, and counts as large as any other.
 	DiskUsed, DiskCapacity int64
@@ -115,7 +118,7 @@ func conditionOf(n *Node, now time.Time, s *Settings) condition {
 		if c |= live; c == live && since >= s.Settle {
 			c |= open
 		}
-	case since >= s.RepairDelay:
+	case since >= s.RepairDelay, n.Displaced && since >= s.DisplacedDelay:
 		c |= lost
 	}
 	return c

@@ -164,6 +164,8 @@ func (c *scenario) node(id string, with map[string]string) error {
 			ago, err := time.ParseDuration(v)
 			c.must(err)
 			n.Alive, n.Since = key == "alive", c.now.Add(-ago)
+		case "displaced":
+			n.Displaced = v == "true"
 		case "disk":
 			n.DiskCapacity = number(v)
 		case "used":

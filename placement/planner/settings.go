@@ -9,8 +9,14 @@ import (
 type Settings struct {
 	// Paused: nothing is proposed. Why still tells what would be.
 	Paused bool
+	// NodesReturn: nodes hand leaderships back to where they are wanted by themselves, as soon as that
+	// replica can lead. The planner then does not propose it.
+	NodesReturn bool
 	// RepairDelay is how long a node is silent before its replicas are replaced. 5 min.
 	RepairDelay time.Duration
+	// DisplacedDelay is the same of a displaced node. It is for a directory that was given another
+	// one's address by mistake: the other one answers again soon. 10 s.
+	DisplacedDelay time.Duration
 	// Settle is how long a node has to answer before it is given anything. 30 s.
 	Settle time.Duration
 	// Pause is how long a partition is left alone after an operator on it ended, whether it
@@ -59,6 +65,7 @@ type Settings struct {
 // EnsureDefaults sets what is zero to its default.
 func (s *Settings) EnsureDefaults() {
 	orElse(&s.RepairDelay, 5*time.Minute)
+	orElse(&s.DisplacedDelay, 10*time.Second)
 	orElse(&s.Settle, 30*time.Second)
 	orElse(&s.Pause, 10*time.Minute)
 	orElse(&s.LoadWindow, time.Minute)
@@ -89,7 +96,7 @@ func orElse[T comparable](value *T, otherwise T) {
 // Validate says what of complete settings makes no sense.
 func (s *Settings) Validate() error {
 	switch {
-	case s.RepairDelay < 0 || s.Settle < 0 || s.Pause < 0 || s.LoadWindow < 0 ||
+	case s.RepairDelay < 0 || s.DisplacedDelay < 0 || s.Settle < 0 || s.Pause < 0 || s.LoadWindow < 0 ||
 		s.Rescan < 0:
 		return fmt.Errorf("a delay of the planner is negative")
 	case s.Tolerance <= 0 || s.Tolerance > 1:

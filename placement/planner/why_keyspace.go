@@ -14,13 +14,32 @@ type KeyspaceWhy struct {
 	Replicas int
 	Rules    []RuleWhy `json:",omitempty"`
 	Leaders  Selectors `json:",omitempty"`
-	// Partitions is how many there are; of these, NoQuorum have too few voters that answer, TooFew
-	// and TooMany as many replicas as that, Bad a lost or damaged one, Leaving one on a node that is
-	// being decommissioned, Breaking a rule that is not met, Sharing more in one zone or region than
-	// rules and nodes allow, Misled a leader in the wrong place, and InFlight an operator.
-	Partitions, NoQuorum, TooFew, TooMany, Bad, Leaving, Breaking, Sharing, Misled, InFlight int
+	Counts
 	// Lacks says what the open nodes cannot give, in words.
 	Lacks []Obstacle `json:",omitempty"`
+}
+
+// Counts are of partitions, and of those of which something is to be said.
+type Counts struct {
+	// Partitions is how many there are; of these, NoQuorum have too few voters that answer, TooFew
+	// and TooMany as many replicas as that, Under fewer sound ones than wanted,
+	// Bad a lost or damaged one, Leaving one on a node that is being decommissioned, Breaking a rule
+	// that is not met, Sharing more in one zone or region than rules and nodes allow, Misled a leader
+	// in the wrong place, and InFlight an operator.
+	Partitions, NoQuorum, TooFew, TooMany, Under, Bad, Leaving, Breaking, Sharing, Misled,
+	InFlight int
+}
+
+// Counts looks at each partition of the keyspaces that are known, as of the last step. It takes as
+// long as a full pass.
+func (s *State) Counts() Counts {
+	var c Counts
+	for i := range s.partitions {
+		if p := &s.partitions[i]; p.id != 0 && s.keyspaces[p.keyspace].known {
+			c.count(s, p)
+		}
+	}
+	return c
 }
 
 // RuleWhy is one rule, and the nodes that can satisfy it.
@@ -60,20 +79,20 @@ func (s *State) WhyKeyspace(id keys.KeyspaceID) (*KeyspaceWhy, error) {
 	out.Lacks = s.lacking(ks, left)
 	for i := range s.partitions {
 		if p := &s.partitions[i]; p.id != 0 && p.keyspace == at {
-			out.count(s, p)
+			out.Counts.count(s, p)
 		}
 	}
 	return out, nil
 }
 
-func (w *KeyspaceWhy) count(s *State, p *partition) {
-	x := s.inspect(p)
+func (w *Counts) count(s *State, p *partition) {
+	x, factor := s.inspect(p), s.keyspaces[p.keyspace].info.Replicas
 	for _, c := range []struct {
 		is bool
 		n  *int
 	}{
-		{true, &w.Partitions}, {!x.quorum, &w.NoQuorum}, {x.voters < w.Replicas, &w.TooFew},
-		{x.voters > w.Replicas, &w.TooMany}, {x.good < x.voters, &w.Bad},
+		{true, &w.Partitions}, {!x.quorum, &w.NoQuorum}, {x.voters < factor, &w.TooFew},
+		{x.voters > factor, &w.TooMany}, {x.good < factor, &w.Under}, {x.good < x.voters, &w.Bad},
 		{x.leaving > 0, &w.Leaving}, {x.violations > 0, &w.Breaking},
 		{s.hasSpareSpread(&x) && p.flags&flagStuck == 0, &w.Sharing},
 		{s.misled(p, p.leader) > 0, &w.Misled}, {p.flags&flagFlying != 0, &w.InFlight},

@@ -422,6 +422,46 @@ func (c *Client) ListOperators(
 		clusterpb.ClusterClient.ListOperators)
 }
 
+// TransferLeader passes it on to the leader.
+func (c *Client) TransferLeader(
+	ctx context.Context, r *clusterpb.TransferLeaderRequest,
+) (*clusterpb.TransferLeaderResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.TransferLeader)
+}
+
+// SetNodeStatus passes it on to the leader.
+func (c *Client) SetNodeStatus(
+	ctx context.Context, r *clusterpb.SetNodeStatusRequest,
+) (*clusterpb.SetNodeStatusResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.SetNodeStatus)
+}
+
+// Why asks the leader.
+func (c *Client) Why(
+	ctx context.Context, r *clusterpb.WhyRequest,
+) (*clusterpb.WhyResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.Why)
+}
+
+// ListEvents asks the leader.
+func (c *Client) ListEvents(
+	ctx context.Context, r *clusterpb.ListEventsRequest,
+) (*clusterpb.ListEventsResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.ListEvents)
+}
+
+// SetPlacement passes it on to the leader.
+func (c *Client) SetPlacement(
+	ctx context.Context, r *clusterpb.SetPlacementRequest,
+) (*clusterpb.SetPlacementResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.SetPlacement)
+}
+
 // ListNodes asks the leader.
 func (c *Client) ListNodes(
 	ctx context.Context, r *clusterpb.ListNodesRequest,

@@ -184,19 +184,39 @@ func (s *ClusterService) ListOperators(
 	return answer(ctx, s, r, (*Server).ListOperators, (*Client).ListOperators)
 }
 
-// ListCore implements clusterpb.ClusterServer.
-func (s *ClusterService) ListCore(
-	ctx context.Context, r *clusterpb.ListCoreRequest,
-) (*clusterpb.ListCoreResponse, error) {
-	return answer(ctx, s, r, (*Server).ListCore, (*Client).ListCore)
+// TransferLeader implements clusterpb.ClusterServer. It returns when the transfer is recorded; ListOperators shows how it goes on.
+func (s *ClusterService) TransferLeader(
+	ctx context.Context, r *clusterpb.TransferLeaderRequest,
+) (*clusterpb.TransferLeaderResponse, error) {
+	return answer(ctx, s, r, (*Server).TransferLeader, (*Client).TransferLeader)
 }
 
-// ChangeCore implements clusterpb.ClusterServer. It returns when the change is recorded; ListCore
-// shows how it goes on.
-func (s *ClusterService) ChangeCore(
-	ctx context.Context, r *clusterpb.ChangeCoreRequest,
-) (*clusterpb.ChangeCoreResponse, error) {
-	return answer(ctx, s, r, (*Server).ChangeCore, (*Client).ChangeCore)
+// SetNodeStatus implements clusterpb.ClusterServer. It returns when the change is recorded.
+func (s *ClusterService) SetNodeStatus(
+	ctx context.Context, r *clusterpb.SetNodeStatusRequest,
+) (*clusterpb.SetNodeStatusResponse, error) {
+	return answer(ctx, s, r, (*Server).SetNodeStatus, (*Client).SetNodeStatus)
+}
+
+// Why implements clusterpb.ClusterServer.
+func (s *ClusterService) Why(
+	ctx context.Context, r *clusterpb.WhyRequest,
+) (*clusterpb.WhyResponse, error) {
+	return answer(ctx, s, r, (*Server).Why, (*Client).Why)
+}
+
+// ListEvents implements clusterpb.ClusterServer.
+func (s *ClusterService) ListEvents(
+	ctx context.Context, r *clusterpb.ListEventsRequest,
+) (*clusterpb.ListEventsResponse, error) {
+	return answer(ctx, s, r, (*Server).ListEvents, (*Client).ListEvents)
+}
+
+// SetPlacement implements clusterpb.ClusterServer.
+func (s *ClusterService) SetPlacement(
+	ctx context.Context, r *clusterpb.SetPlacementRequest,
+) (*clusterpb.SetPlacementResponse, error) {
+	return answer(ctx, s, r, (*Server).SetPlacement, (*Client).SetPlacement)
 }
 
 // ListNodes implements clusterpb.ClusterServer.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -52,6 +51,9 @@ func (s *Server) CreateKeyspace(
 	if replicas == 0 {
 		replicas = s.config.DefaultReplicas
 	}
+	if _, _, err := parsePlacement(r.Placement, r.Leaders, int(replicas)); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
 	partitions := partitionCount(r)
 	if err := s.checkRoom(v, r, replicas, partitions); err != nil {
 		return nil, err
@@ -67,6 +69,7 @@ func (s *Server) CreateKeyspace(
 		ClosedTimestampLagMillis: uint64(s.config.ClosedTimestampLag.Milliseconds()),
 		CommitWait:               r.CommitWait,
 		TxnMaxAgeMillis:          r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
+		Placement: r.Placement, Leaders: r.Leaders,
 	}
 	setTransactionDefaults(ks)
 	if ks.GcWindowSeconds == 0 {
@@ -157,10 +160,11 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 		return refuse(
 			"a name has 1 to %d characters, of a-z, 0-9, dot, underscore and hyphen", MaxNameLength)
 	}
-	switch r.ReplicationFactor {
-	case 0, 1, 3, 5:
-	default:
-		return refuse("%d replicas; the replication factor is 1, 3 or 5", r.ReplicationFactor)
+	if err := validateFactor(r.ReplicationFactor); err != nil {
+		return err
+	}
+	if len(r.Placement) > maxTextBytes || len(r.Leaders) > maxTextBytes {
+		return refuse("a placement has at most %d bytes", maxTextBytes)
 	}
 	if r.GcWindowSeconds > maxGCWindow {
 		return refuse("a GC window of %d s; at most %d", r.GcWindowSeconds, maxGCWindow)
@@ -208,6 +212,16 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 		}
 	}
 	return nil
+}
+
+// validateFactor refuses replication factors that are not supported; 0 is the default.
+func validateFactor(factor uint32) error {
+	switch factor {
+	case 0, 1, 3, 5:
+		return nil
+	}
+	return status.Errorf(codes.InvalidArgument, "%d replicas; the replication factor is 1, 3 or 5",
+		factor)
 }
 
 func validName(name string) bool {
@@ -322,8 +336,7 @@ func (s *Server) findToken(v *store.View, token uint64) (*serverpb.Token, error)
 		}
 		t := &serverpb.Token{}
 		if err := t.UnmarshalVT(kv.Value); err != nil {
-			return nil, s.toStatus(fmt.Errorf("the core's record %s is malformed: %w",
-				keys.Pretty(kv.Key), err))
+			return nil, s.toStatus(errMalformed(kv.Key, err))
 		}
 		if t.Token == token {
 			return t, nil

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 
-	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -50,8 +49,11 @@ func (s *Server) ListKeyspaces(
 			return nil, s.toStatus(err)
 		}
 		if ks.State == clusterpb.KeyspaceState_CREATING {
-			if info.WaitingFor = planner.Waits(candidates(nodes),
-				int(ks.ReplicationFactor)); info.WaitingFor == "" {
+			spec, err := specOf(ks.Keyspace)
+			if err != nil {
+				return nil, s.toStatus(err)
+			}
+			if info.WaitingFor = spec.Waits(candidates(nodes)); info.WaitingFor == "" {
 				info.WaitingFor = "its partitions, which are being made"
 			}
 		}

@@ -33,6 +33,9 @@ const (
 	tokenPrefix    = ReservedPrefix + "token/"     // number modulo maxTokens -> serverpb.Token
 	coreGoalKey    = ReservedPrefix + "core"       // serverpb.CoreGoal; absent: nothing is under way
 	operatorPrefix = ReservedPrefix + "operator/"  // partition -> serverpb.Operator
+	eventPrefix    = ReservedPrefix + "event/"     // number -> clusterpb.Event
+	eventsKey      = ReservedPrefix + "events"     // the number of the last event
+	settingsKey    = ReservedPrefix + "settings"   // clusterpb.PlacementSettings
 
 	// maxTokens is how many creations and drops are remembered.
 	maxTokens = 1024
@@ -73,6 +76,8 @@ func partitionKey(ks keys.KeyspaceID, id keys.PartitionID) []byte {
 	return fmt.Appendf(partitionsOf(ks), "%016x", uint64(id))
 }
 
+func eventKey(number uint64) []byte { return fmt.Appendf(nil, "%s%016x", eventPrefix, number) }
+
 // lastID reads the hexadecimal id with which a key of the table ends.
 func lastID(key []byte, digits int) (id uint64, err error) {
 	if len(key) < digits {
@@ -100,13 +105,13 @@ func decodeID(value []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-type record interface {
+type storedRecord interface {
 	MarshalVT() ([]byte, error)
 	UnmarshalVT([]byte) error
 }
 
 // encode cannot fail for the messages that are stored here; if it does, an invariant is broken.
-func encode(r record) []byte {
+func encode(r storedRecord) []byte {
 	value, err := r.MarshalVT()
 	if err != nil {
 		panic(fmt.Sprintf("encode %T: %v", r, err))
@@ -114,14 +119,18 @@ func encode(r record) []byte {
 	return value
 }
 
+func errMalformed(key []byte, err error) error {
+	return fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(key), err)
+}
+
 // load reads a record, and the revision at which it was written; 0 if it is not there.
-func load(v *store.View, key []byte, r record) (revision uint64, err error) {
+func load(v *store.View, key []byte, r storedRecord) (revision uint64, err error) {
 	kv, err := v.Get(key)
 	if err != nil || kv == nil {
 		return 0, err
 	}
 	if err := r.UnmarshalVT(kv.Value); err != nil {
-		return 0, fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(key), err)
+		return 0, errMalformed(key, err)
 	}
 	return kv.ModRevision, nil
 }
@@ -174,7 +183,7 @@ func loadNodes(v *store.View) ([]*clusterpb.Node, error) {
 		}
 		n := &clusterpb.Node{}
 		if err := n.UnmarshalVT(kv.Value); err != nil {
-			return nil, fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(kv.Key), err)
+			return nil, errMalformed(kv.Key, err)
 		}
 		n.Alive = alive[n.Id]
 		nodes = append(nodes, n)
@@ -198,7 +207,7 @@ func loadKeyspaces(v *store.View) ([]storedKeyspace, error) {
 		}
 		k := &clusterpb.Keyspace{}
 		if err := k.UnmarshalVT(kv.Value); err != nil {
-			return nil, fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(kv.Key), err)
+			return nil, errMalformed(kv.Key, err)
 		}
 		all = append(all, storedKeyspace{k, kv.ModRevision})
 	}
@@ -218,7 +227,7 @@ func loadKeyspace(v *store.View, id keys.KeyspaceID) (storedKeyspace, error) {
 func decodePartition(key, value []byte) (*clusterpb.Partition, error) {
 	p := &clusterpb.Partition{}
 	if err := p.UnmarshalVT(value); err != nil {
-		return nil, fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(key), err)
+		return nil, errMalformed(key, err)
 	}
 	return p, nil
 }
@@ -227,8 +236,7 @@ func decodePartition(key, value []byte) (*clusterpb.Partition, error) {
 func candidates(nodes []*clusterpb.Node) []planner.Node {
 	out := make([]planner.Node, len(nodes))
 	for i, n := range nodes {
-		out[i] = planner.Node{ID: keys.NodeID(n.Id), Region: n.Locality.GetRegion(),
-			Zone: n.Locality.GetZone(), Alive: n.Alive}
+		out[i] = plannerNode(n)
 	}
 	return out
 }

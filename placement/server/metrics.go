@@ -14,6 +14,8 @@ type metrics struct {
 
 	registrations, heartbeats, created, dropped, cut, changes prometheus.Counter
 	streams                                                   prometheus.Gauge
+	operators                                                 *prometheus.CounterVec
+	operatorTime                                              *prometheus.HistogramVec
 }
 
 func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
@@ -56,6 +58,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 		Help: "Partitions whose leader is known to this member from heartbeats; " +
 			"0 unless it leads the core.",
 	}, func() float64 { return float64(s.soft.led()) }))
+	m.measureScheduler(s)
 	if registerer == nil {
 		return m, nil
 	}

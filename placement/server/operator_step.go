@@ -19,6 +19,7 @@ import (
 //	                            lead over, if it leads; then let the one come in and the other go
 //	                            out, by a joint configuration
 //	joint                       end that
+//	another replica is to lead  have it wanted as leader, and hand the lead to it
 //	as it should be             done
 //
 // One that is cancelled goes back to where it was from: a learner is removed. A joint configuration
@@ -74,12 +75,15 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 		next.NextReplica = o.AddReplica + 1
 		return step("adds a learner on node %d", o.AddNode)
 	case out == nil && (in == nil || in.Role == clusterpb.ReplicaRole_VOTER):
-		return nextStep{done: true, text: "done"}
+		return transferStep(o, d, next, leader)
 	case out != nil && out.Role == clusterpb.ReplicaRole_LEARNER:
 		remove(next, out.Replica)
 		return step("removes the learner on node %d", out.Node)
 	case out != nil && (keys.NodeID(out.Node) == leader || wanted(d) == out.Replica):
-		to := successor(d, out, alive)
+		to := replicaOf(d, o.LeadReplica)
+		if to == nil || to.Role != clusterpb.ReplicaRole_VOTER || !alive(to.Node) {
+			to = successor(d, out, alive)
+		}
 		if to != nil && wanted(d) == out.Replica {
 			// Or it would be handed back.
 			next.WantedLeader = to.Replica
@@ -94,6 +98,26 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 		setRole(next, out.Replica, clusterpb.ReplicaRole_OUTGOING)
 	}
 	return step("changes the voters")
+}
+
+// transferStep is what is left when the replicas are as they should be: one of them may be wanted as
+// leader. next is the descriptor with its membership raised.
+func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
+	leader keys.NodeID) nextStep {
+	to := replicaOf(d, o.LeadReplica)
+	switch {
+	case o.LeadReplica == 0:
+		return nextStep{done: true, text: "done"}
+	case to == nil || to.Role != clusterpb.ReplicaRole_VOTER:
+		return nextStep{done: true, text: "the replica that was to lead does not vote any more"}
+	case wanted(d) != to.Replica:
+		next.WantedLeader = to.Replica
+		return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: next},
+			text: fmt.Sprintf("has node %d wanted as leader", to.Node)}
+	case leader != keys.NodeID(to.Node):
+		return handOver(o, d, to)
+	}
+	return nextStep{done: true, text: "done"}
 }
 
 // handOver has the lead handed to a replica; nil: there is none that can take it.

@@ -46,6 +46,17 @@ func TestOperatorsModel(t *testing.T) {
 				func(n uint64) bool { return n == out.Node }), to)
 			slices.Sort(after)
 			leader := d.Replicas[rapid.IntRange(0, 2).Draw(t, "leader")].Replica
+			if rapid.IntRange(0, 3).Draw(t, "transfer") == 0 {
+				to := d.Replicas[rapid.IntRange(0, 2).Draw(t, "lead")].Replica
+				o = &serverpb.Operator{Id: uint64(move), LeadReplica: to}
+				if d, _ = carryOut(t, o, d, leader, used); !o.Cancelled && wanted(d) != to {
+					t.Fatalf("replica %d was to lead, and %d is wanted", to, wanted(d))
+				}
+				if now := nodeList(d); !slices.Equal(now, before) {
+					t.Fatalf("a transfer made %v of %v", now, before)
+				}
+				continue
+			}
 			var old []*clusterpb.Order
 			d, old = carryOut(t, o, d, leader, used)
 			switch now := nodeList(d); {

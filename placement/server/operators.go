@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -31,7 +32,7 @@ func loadOperators(v *store.View) (map[keys.PartitionID]*serverpb.Operator, erro
 		}
 		o := &serverpb.Operator{}
 		if err := o.UnmarshalVT(kv.Value); err != nil {
-			return nil, fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(kv.Key), err)
+			return nil, errMalformed(kv.Key, err)
 		}
 		all[keys.PartitionID(o.Partition)] = o
 	}
@@ -79,47 +80,37 @@ func (s *Server) MoveReplica(
 	if err != nil {
 		return nil, err
 	}
+	same := func(o *serverpb.Operator) bool {
+		return o.AddNode == r.ToNode && o.RemoveNode == r.FromNode
+	}
+	if o, err := underWay(v, r.Partition, same); o != nil || err != nil {
+		return &clusterpb.MoveReplicaResponse{Operator: o.GetId()}, s.toStatus(err)
+	}
 	o, err := s.move(v, r)
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	ids, idsRevision, err := loadIDs(v)
-	if err != nil {
+	if err := s.begin(ctx, o, nil); err != nil {
 		return nil, s.toStatus(err)
 	}
-	o.Id = ids.Operator
-	ids.Operator++
-	key := operatorKey(keys.PartitionID(o.Partition))
-	ok, err := s.commit(ctx, []*storepb.Compare{store.Absent(key),
-		store.ModifiedAt([]byte(idsKey), idsRevision)},
-		store.Put(key, encode(o)), store.Put([]byte(idsKey), encode(ids)))
-	if err != nil {
+	return &clusterpb.MoveReplicaResponse{Operator: o.Id}, nil
+}
+
+// underWay is the operator of a partition if it is the one that is asked for, so that a request which
+// comes twice is answered twice; nil if it is not.
+func underWay(v *store.View, partition uint64, same func(*serverpb.Operator) bool,
+) (*serverpb.Operator, error) {
+	o := &serverpb.Operator{}
+	revision, err := load(v, operatorKey(keys.PartitionID(partition)), o)
+	if err != nil || revision == 0 || o.Cancelled || !same(o) {
 		return nil, err
 	}
-	if !ok {
-		return nil, errConflict(fmt.Sprintf("partition %d", o.Partition))
-	}
-	s.config.Logger.Info("operator is recorded", "operator", o.Id, "partition", o.Partition, "from",
-		r.FromNode, "to", r.ToNode, "reason", o.Reason)
-	s.soft.begin(o)
-	s.poke()
-	return &clusterpb.MoveReplicaResponse{Operator: o.Id}, nil
+	return o, nil
 }
 
 // move makes the operator that was asked for, or says why there can be none.
 func (s *Server) move(v *store.View, r *clusterpb.MoveReplicaRequest) (*serverpb.Operator, error) {
-	d, err := findPartition(v, keys.PartitionID(r.Partition))
-	if err != nil {
-		return nil, err
-	}
-	if d == nil {
-		return nil, status.Errorf(codes.NotFound, "there is no partition %d", r.Partition)
-	}
-	ks, err := loadKeyspace(v, keys.KeyspaceID(d.Keyspace))
-	if err != nil {
-		return nil, err
-	}
-	operators, err := loadOperators(v)
+	d, err := s.toChange(v, r.Partition)
 	if err != nil {
 		return nil, err
 	}
@@ -152,23 +143,18 @@ func (s *Server) move(v *store.View, r *clusterpb.MoveReplicaRequest) (*serverpb
 		return nil, status.Errorf(codes.NotFound, "there is no node %d", r.ToNode)
 	case !to.Alive:
 		return nil, status.Errorf(codes.FailedPrecondition, "node %d is not alive", r.ToNode)
-	case ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE:
-		return nil, status.Errorf(codes.FailedPrecondition,
-			"the keyspace of partition %d is being created or dropped", r.Partition)
+	case to.Status != clusterpb.NodeStatus_NODE_ACTIVE:
+		return nil, status.Errorf(codes.FailedPrecondition, "node %d is being taken out: it is %s; "+
+			"`tidemark node undo %d` takes that back", r.ToNode, statusText(to.Status), r.ToNode)
 	case len(d.Replicas) == 1:
 		return nil, status.Errorf(codes.FailedPrecondition, "partition %d has one replica, and those of "+
 			"keyspaces with one replica cannot be moved yet: dump and load its keyspace", r.Partition)
-	case operators[keys.PartitionID(r.Partition)] != nil:
-		return nil, status.Errorf(codes.FailedPrecondition, "operator %d changes partition %d "+
-			"already; wait for it, or cancel it", operators[keys.PartitionID(r.Partition)].Id, r.Partition)
-	case len(operators) >= maxOperators:
-		return nil, status.Errorf(codes.ResourceExhausted,
-			"%d operators are under way, and no more are taken", len(operators))
 	}
-	newest := s.soft.newest(keys.PartitionID(r.Partition), d)
 	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, AddNode: r.ToNode,
-		AddReplica: nextReplica(newest), RemoveReplica: out.Replica, Reason: "asked for",
-		CreatedUnixMs: time.Now().UnixMilli(), Lead: wanted(newest) == out.Replica}, nil
+		AddReplica: nextReplica(d), RemoveReplica: out.Replica, RemoveNode: out.Node,
+		Reason: "asked for", Kind: planner.Replace.String(),
+		Bytes:         s.soft.of(keys.PartitionID(d.Id)).report.GetSizeBytes(),
+		CreatedUnixMs: time.Now().UnixMilli(), Lead: wanted(d) == out.Replica}, nil
 }
 
 // nodesOf names the nodes of a partition's replicas.
@@ -208,7 +194,7 @@ func (s *Server) CancelOperator(
 	if revision == 0 {
 		return nil, status.Errorf(codes.NotFound, "nothing is under way in partition %d", r.Partition)
 	}
-	o.Cancelled = true
+	o.Cancelled, o.Outcome = true, "asked for"
 	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
 		store.Put(key, encode(o)))
 	if err != nil {
@@ -250,13 +236,12 @@ func (s *Server) ListOperators(
 			return nil, s.toStatus(err)
 		}
 		info := &clusterpb.OperatorInfo{Operator: o.Id, Partition: o.Partition,
-			Keyspace: ks.Keyspace.GetName(), ToNode: o.AddNode, Reason: o.Reason,
-			CreatedUnixMs: o.CreatedUnixMs, Cancelled: o.Cancelled}
+			Keyspace: ks.Keyspace.GetName(), ToNode: o.AddNode, FromNode: o.RemoveNode,
+			LeadNode: o.LeadNode, Kind: o.Kind, Reason: o.Reason, CreatedUnixMs: o.CreatedUnixMs,
+			Cancelled: o.Cancelled, Bytes: o.Bytes, ScoreBefore: o.ScoreBefore,
+			ScoreAfter: o.ScoreAfter, Rejected: o.Rejected}
 		if d != nil {
 			newest := s.soft.newest(id, d)
-			if out := replicaOf(newest, o.RemoveReplica); out != nil {
-				info.FromNode = out.Node
-			}
 			leader, waits := s.soft.progress(id)
 			info.Step = stepOf(o, newest, leader, func(n uint64) bool { return alive[n] }).text
 			info.WaitsFor = waits
@@ -408,20 +393,41 @@ func (s *Server) operate(ctx context.Context) error {
 			}
 			text = next.text
 		}
-		revision, err := load(v, operatorKey(id), &serverpb.Operator{})
-		if err != nil {
+		if err := s.finish(ctx, v, o, text); err != nil {
 			return err
-		}
-		ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(operatorKey(id), revision)},
-			store.Delete(operatorKey(id)))
-		if err != nil {
-			return err
-		}
-		if ok {
-			s.soft.end(id)
-			s.config.Logger.Info("operator has ended", "operator", o.Id, "partition", id, "outcome", text,
-				"took", time.Since(time.UnixMilli(o.CreatedUnixMs)).Round(time.Millisecond))
 		}
 	}
+	return nil
+}
+
+// finish ends an operator, and leaves an event of it.
+func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator, text string) error {
+	id := keys.PartitionID(o.Partition)
+	revision, err := load(v, operatorKey(id), &serverpb.Operator{})
+	if err != nil {
+		return err
+	}
+	ks, err := loadKeyspace(v, keys.KeyspaceID(o.Keyspace))
+	if err != nil {
+		return err
+	}
+	if o.Cancelled && o.Outcome != "" {
+		text = "cancelled: " + o.Outcome
+	}
+	took := max(0, time.Since(time.UnixMilli(o.CreatedUnixMs)))
+	e := &clusterpb.Event{Kind: o.Kind, Partition: o.Partition, Keyspace: ks.Keyspace.GetName(),
+		ToNode: o.AddNode, FromNode: o.RemoveNode, LeadNode: o.LeadNode, Operator: o.Id,
+		Reason: o.Reason, Outcome: text, TookMillis: uint64(took.Milliseconds()), Bytes: o.Bytes,
+		ScoreBefore: o.ScoreBefore, ScoreAfter: o.ScoreAfter, Rejected: o.Rejected}
+	ok, err := s.commitEvent(ctx, e,
+		[]*storepb.Compare{store.ModifiedAt(operatorKey(id), revision)},
+		store.Delete(operatorKey(id)))
+	if err != nil || !ok {
+		return err
+	}
+	s.soft.end(id)
+	s.metrics.ended(o, text, took)
+	s.config.Logger.Info("operator has ended", "operator", o.Id, "kind", o.Kind, "partition", id,
+		"outcome", text, "took", took.Round(time.Millisecond))
 	return nil
 }

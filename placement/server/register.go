@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -16,8 +17,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// maxTextBytes bounds addresses, localities and versions.
-const maxTextBytes = 1024
+const (
+	// maxTextBytes bounds addresses, localities, tags and versions, each.
+	maxTextBytes = 1024
+	maxTags      = 64
+)
 
 // RegisterNode implements clusterpb.CoreServer. A directory that asks again gets the node id that
 // it has.
@@ -35,8 +39,12 @@ func (s *Server) RegisterNode(
 		return nil, status.Error(codes.InvalidArgument,
 			"a node registers with the name of its data directory and its address")
 	}
-	for _, text := range []string{r.Address, r.HttpAddress, r.Locality.GetRegion(),
-		r.Locality.GetZone(), r.Version} {
+	if len(r.Tags) > maxTags {
+		return nil, status.Errorf(codes.InvalidArgument, "a node has at most %d tags, not %d", maxTags,
+			len(r.Tags))
+	}
+	for _, text := range append([]string{r.Address, r.HttpAddress, r.Locality.GetRegion(),
+		r.Locality.GetZone(), r.Version}, r.Tags...) {
 		if len(text) > maxTextBytes {
 			return nil, status.Errorf(codes.InvalidArgument,
 				"a node's addresses, locality and version have at most %d bytes each", maxTextBytes)
@@ -90,6 +98,10 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 	case revision == 0:
 		return status.Errorf(codes.FailedPrecondition, "node %s is not known to cluster %016x", id,
 			s.config.Cluster)
+	case s.isGone(v, id):
+		return status.Errorf(codes.FailedPrecondition, "node %s was decommissioned, and its id is "+
+			"refused for good: stop this server. Its data directory can be deleted; with an empty one "+
+			"it joins as a new node", id)
 	case owner.Server != server:
 		return status.Errorf(codes.FailedPrecondition,
 			"node %s has another data directory (its name is %016x, this one's is %016x): "+
@@ -117,6 +129,13 @@ func (s *Server) displace(
 			keys.NodeID(n.Id) == id {
 			continue
 		}
+		if n.Status != clusterpb.NodeStatus_NODE_GONE && !n.Displaced {
+			n.Displaced = true
+			if _, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(kv.Key, kv.ModRevision)},
+				store.Put(kv.Key, encode(&n))); err != nil {
+				return err
+			}
+		}
 		switch _, err := s.store.Do(ctx, store.Revoke(nodeLease(keys.NodeID(n.Id)))); {
 		case err == nil:
 			s.config.Logger.Info("node is gone: another one is at its address",
@@ -131,7 +150,7 @@ func (s *Server) displace(
 func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Node {
 	return &clusterpb.Node{
 		Id: uint64(id), Address: r.Address, HttpAddress: r.HttpAddress, Locality: r.Locality,
-		Version: r.Version, StartedUnix: r.StartedUnix,
+		Version: r.Version, StartedUnix: r.StartedUnix, Tags: r.Tags,
 	}
 }
 
@@ -147,12 +166,14 @@ func (s *Server) addNode(
 		return 0, err
 	}
 	ids.Node++
+	fresh := nodeRecord(id, r)
+	fresh.AliveSinceUnixMs = time.Now().UnixMilli()
 	ok, err := s.commit(ctx,
 		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision), store.Absent(serverKey(r.Server))},
 		store.Put([]byte(idsKey), encode(ids)),
 		store.Put(serverKey(r.Server), encodeID(uint64(id))),
 		store.Put(directoryKey(id), encode(&serverpb.Server{Server: r.Server})),
-		store.Put(nodeKey(id), encode(nodeRecord(id, r))))
+		store.Put(nodeKey(id), encode(fresh)))
 	if err != nil {
 		return 0, err
 	}
@@ -173,6 +194,9 @@ func (s *Server) updateNode(
 	if err != nil {
 		return s.toStatus(err)
 	}
+	// What the core itself says of the node stays.
+	fresh.Status, fresh.Displaced = old.Status, old.Displaced
+	fresh.AliveSinceUnixMs, fresh.SilentSinceUnixMs = old.AliveSinceUnixMs, old.SilentSinceUnixMs
 	if revision != 0 && proto.Equal(old, fresh) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -43,6 +44,9 @@ type Config struct {
 	ClosedTimestampLag time.Duration
 	// MaxKeyspaces and MaxPartitions bound what the cluster has. Defaults 10,000 and 200,000.
 	MaxKeyspaces, MaxPartitions int
+	// Planner are the settings of the planner that cannot be, or were not, set by an operator of the
+	// cluster. Zero: its defaults.
+	Planner planner.Settings
 
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -85,6 +89,8 @@ type Server struct {
 	soft    soft
 	metrics *metrics
 
+	scheduler scheduler
+
 	// turn has room for one: registering, creating and dropping take turns.
 	turn chan struct{}
 	// poked wakes the stepper. Capacity 1.
@@ -109,8 +115,10 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.scheduler.server = s
 	s.running.Go(s.step)
 	s.running.Go(s.stepCore)
+	s.running.Go(s.scheduler.run)
 	return s, nil
 }
 

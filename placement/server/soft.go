@@ -24,6 +24,10 @@ type soft struct {
 		// operators those that are under way, as the stepper has read them last.
 		described map[keys.PartitionID]*clusterpb.Partition
 		operators map[keys.PartitionID]*serverpb.Operator
+		// broken are the nodes whose replica of a partition is; news are the partitions of which
+		// something was said that the planner has not heard.
+		broken map[keys.PartitionID]map[keys.NodeID]bool
+		news   map[keys.PartitionID]struct{}
 	}
 }
 
@@ -37,6 +41,8 @@ type softNode struct {
 	// complete: the node has sent all its reports since this leadership began.
 	complete bool
 	led      map[keys.PartitionID]struct{}
+	// broken are the partitions of which the node's replica is.
+	broken []uint64
 }
 
 func (s *soft) init() { s.resetLocked(0) }
@@ -48,6 +54,8 @@ func (s *soft) resetLocked(term uint64) {
 	s.mu.leaders = map[keys.PartitionID]keys.NodeID{}
 	s.mu.described = map[keys.PartitionID]*clusterpb.Partition{}
 	s.mu.tabled = map[keys.PartitionID]epoch{}
+	s.mu.broken = map[keys.PartitionID]map[keys.NodeID]bool{}
+	s.mu.news = map[keys.PartitionID]struct{}{}
 	if s.mu.operators == nil {
 		s.mu.operators = map[keys.PartitionID]*serverpb.Operator{}
 	}
@@ -59,6 +67,7 @@ func (s *soft) forget(id keys.NodeID) {
 	defer s.mu.Unlock()
 	if n := s.mu.nodes[id]; n != nil {
 		s.unleadLocked(id, n)
+		s.breaksLocked(id, n, nil)
 		delete(s.mu.nodes, id)
 	}
 }
@@ -67,6 +76,7 @@ func (s *soft) unleadLocked(id keys.NodeID, n *softNode) {
 	for p := range n.led {
 		if s.mu.leaders[p] == id {
 			delete(s.mu.leaders, p)
+			s.mu.news[p] = struct{}{}
 		}
 	}
 	n.led = map[keys.PartitionID]struct{}{}
@@ -91,6 +101,7 @@ func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (
 	}
 	if h.Stats != nil {
 		n.stats = h.Stats
+		s.breaksLocked(id, n, h.Stats.Broken)
 	}
 	if h.Full {
 		s.unleadLocked(id, n)
@@ -102,6 +113,7 @@ func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (
 			d.Id == r.Partition && d.Membership == r.Membership && d.Generation == r.Generation &&
 			s.mu.tabled[keys.PartitionID(d.Id)] != epochOf(d) {
 			s.mu.described[keys.PartitionID(d.Id)] = d
+			s.mu.news[keys.PartitionID(d.Id)] = struct{}{}
 			news = true
 		}
 	}
@@ -118,6 +130,7 @@ func (s *soft) reportLocked(id keys.NodeID, n *softNode, r *clusterpb.PartitionR
 	if r.Lost {
 		delete(n.led, p)
 		if s.mu.leaders[p] == id && (old == nil || r.Term >= old.Term) {
+			s.mu.news[p] = struct{}{}
 			delete(s.mu.leaders, p)
 		}
 		return
@@ -134,6 +147,7 @@ func (s *soft) reportLocked(id keys.NodeID, n *softNode, r *clusterpb.PartitionR
 	if before := s.mu.nodes[s.mu.leaders[p]]; before != nil {
 		delete(before.led, p)
 	}
+	s.mu.news[p] = struct{}{}
 	s.mu.partitions[p] = r
 	s.mu.leaders[p] = id
 	n.led[p] = struct{}{}
@@ -152,6 +166,8 @@ func (s *soft) drop(ids []keys.PartitionID) {
 		delete(s.mu.described, p)
 		delete(s.mu.tabled, p)
 		delete(s.mu.operators, p)
+		delete(s.mu.broken, p)
+		delete(s.mu.news, p)
 	}
 }
 

@@ -44,6 +44,20 @@ func (s *soft) operatorsOf(node keys.NodeID) []*serverpb.Operator {
 	return led
 }
 
+// operators are those that are under way, by partition.
+func (s *soft) operators() map[keys.PartitionID]*serverpb.Operator {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.mu.operators)
+}
+
+// membership is the highest membership that the leader of a partition has reported.
+func (s *soft) membership(id keys.PartitionID) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.partitions[id].GetMembership()
+}
+
 // newest is the later one of a descriptor of the table and of what was reported since.
 func (s *soft) newest(id keys.PartitionID, d *clusterpb.Partition) *clusterpb.Partition {
 	s.mu.Lock()

@@ -110,7 +110,11 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 		return err
 	}
 	candidates := candidates(nodes)
-	if waits := planner.Waits(candidates, int(ks.ReplicationFactor)); waits != "" {
+	spec, err := specOf(ks.Keyspace)
+	if err != nil {
+		return err
+	}
+	if waits := spec.Waits(candidates); waits != "" {
 		s.config.Logger.Info("keyspace waits", "keyspace", ks.Name, "for", waits)
 		return nil
 	}
@@ -126,8 +130,8 @@ func (s *Server) create(ctx context.Context, ks storedKeyspace) error {
 	if err != nil {
 		return err
 	}
-	plan, err := planner.Assign(candidates, planner.Spec{Keyspace: ks.id(),
-		Partitions: len(missing), Replicas: int(ks.ReplicationFactor)}, placed)
+	spec.Partitions = len(missing)
+	plan, err := planner.Assign(candidates, spec, placed)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,6 @@ type Ids struct {
 	// Numbers creations and drops, to keep the tokens of the latest.
 	Token         uint64 `protobuf:"varint,4,opt,name=token,proto3" json:"token,omitempty"`
 	Operator      uint64 `protobuf:"varint,5,opt,name=operator,proto3" json:"operator,omitempty"`
-	Event         uint64 `protobuf:"varint,6,opt,name=event,proto3" json:"event,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -102,13 +101,6 @@ func (x *Ids) GetOperator() uint64 {
 	return 0
 }
 
-func (x *Ids) GetEvent() uint64 {
-	if x != nil {
-		return x.Event
-	}
-	return 0
-}
-
 // Operator changes the replicas of a partition, by steps that follow from what they are at the time.
 type Operator struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -136,8 +128,10 @@ type Operator struct {
 	ScoreAfter  string `protobuf:"bytes,15,opt,name=score_after,json=scoreAfter,proto3" json:"score_after,omitempty"`
 	Rejected    string `protobuf:"bytes,16,opt,name=rejected,proto3" json:"rejected,omitempty"`
 	// The node of the replica that goes.
-	RemoveNode    uint64 `protobuf:"varint,17,opt,name=remove_node,json=removeNode,proto3" json:"remove_node,omitempty"`
-	LeadNode      uint64 `protobuf:"varint,18,opt,name=lead_node,json=leadNode,proto3" json:"lead_node,omitempty"`
+	RemoveNode uint64 `protobuf:"varint,17,opt,name=remove_node,json=removeNode,proto3" json:"remove_node,omitempty"`
+	LeadNode   uint64 `protobuf:"varint,18,opt,name=lead_node,json=leadNode,proto3" json:"lead_node,omitempty"`
+	// Why it was cancelled.
+	Outcome       string `protobuf:"bytes,19,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -296,6 +290,13 @@ func (x *Operator) GetLeadNode() uint64 {
 		return x.LeadNode
 	}
 	return 0
+}
+
+func (x *Operator) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
 }
 
 // Creation is a keyspace on its way from CREATING to ACTIVE.
@@ -568,14 +569,13 @@ var File_server_serverpb_server_proto protoreflect.FileDescriptor
 
 const file_server_serverpb_server_proto_rawDesc = "" +
 	"\n" +
-	"\x1cserver/serverpb/server.proto\x12\x15tidemark.placement.v1\"\x9b\x01\n" +
+	"\x1cserver/serverpb/server.proto\x12\x15tidemark.placement.v1\"\x85\x01\n" +
 	"\x03Ids\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x1a\n" +
 	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x04R\tpartition\x12\x14\n" +
 	"\x05token\x18\x04 \x01(\x04R\x05token\x12\x1a\n" +
-	"\boperator\x18\x05 \x01(\x04R\boperator\x12\x14\n" +
-	"\x05event\x18\x06 \x01(\x04R\x05event\"\x94\x04\n" +
+	"\boperator\x18\x05 \x01(\x04R\boperator\"\xae\x04\n" +
 	"\bOperator\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +
@@ -598,7 +598,8 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\brejected\x18\x10 \x01(\tR\brejected\x12\x1f\n" +
 	"\vremove_node\x18\x11 \x01(\x04R\n" +
 	"removeNode\x12\x1b\n" +
-	"\tlead_node\x18\x12 \x01(\x04R\bleadNode\"n\n" +
+	"\tlead_node\x18\x12 \x01(\x04R\bleadNode\x12\x18\n" +
+	"\aoutcome\x18\x13 \x01(\tR\aoutcome\"n\n" +
 	"\bCreation\x12'\n" +
 	"\x0ffirst_partition\x18\x01 \x01(\x04R\x0efirstPartition\x12\x1e\n" +
 	"\n" +

@@ -49,11 +49,6 @@ func (m *Ids) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.Event != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Event))
-		i--
-		dAtA[i] = 0x30
-	}
 	if m.Operator != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Operator))
 		i--
@@ -111,6 +106,15 @@ func (m *Operator) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if len(m.Outcome) > 0 {
+		i -= len(m.Outcome)
+		copy(dAtA[i:], m.Outcome)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Outcome)))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x9a
 	}
 	if m.LeadNode != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.LeadNode))
@@ -472,9 +476,6 @@ func (m *Ids) SizeVT() (n int) {
 	if m.Operator != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Operator))
 	}
-	if m.Event != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Event))
-	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -543,6 +544,10 @@ func (m *Operator) SizeVT() (n int) {
 	}
 	if m.LeadNode != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.LeadNode))
+	}
+	l = len(m.Outcome)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -756,25 +761,6 @@ func (m *Ids) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Operator |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 6:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Event", wireType)
-			}
-			m.Event = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.Event |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -1239,6 +1225,38 @@ func (m *Operator) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 19:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Outcome", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Outcome = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) nodeCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "node",
+		Short: "Drain and decommission data nodes",
+		Long: `Take data nodes out of service, for a while or for good, and take that back.
+
+What is asked for is recorded in the consistent core, and goes on whether the command waits for it
+or not: interrupt it at any time, and give it again to see how far it is.`,
+		Args: onlyCommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(
+		a.nodeStatusCommand("drain", kv.NodeDraining, "Have a node lead nothing",
+			`Have a node lead nothing, and give it nothing new. It keeps its replicas, so that it can
+be stopped for a while without a pause for anybody. "tidemark node undo" takes it back.`),
+		a.nodeStatusCommand("decommission", kv.NodeDecommissioning, "Take a node out for good",
+			`Move everything from a node to other nodes, and then let it go for good: its id is refused
+afterwards, and its directory can be deleted. It is refused if the other nodes have no place for
+what it holds. Until it is done, "tidemark node undo" takes it back; what has moved stays moved.`),
+		a.nodeStatusCommand("undo", kv.NodeActive, "Take a drain or decommissioning back",
+			`Have a node hold replicas and lead again.`))
+	return root
+}
+
+func (a *app) nodeStatusCommand(name string, want kv.NodeStatus, short, long string) *cobra.Command {
+	var dry, background, quiet bool
+	cmd := &cobra.Command{
+		Use:   name + " NODE [--dry-run]",
+		Short: short,
+		Long:  long,
+		Example: fmt.Sprintf(`  tidemark node %s 4 --dry-run
+  tidemark node %s 4`, name, name),
+		Args: arguments("NODE", 1, 1),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			node, err := parseNode(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withClient(ctx, func(client *kv.Client) error {
+				set := client.SetNodeStatus
+				if dry {
+					set = client.CheckNodeStatus
+				}
+				p, err := set(ctx, node, want)
+				if err == nil && !dry && !background {
+					p, err = a.awaitNode(ctx, client, node, want, p, quiet)
+				}
+				if err != nil {
+					return err
+				}
+				return a.printNodeProgress(node, p)
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be moved, and what is in the way")
+	cmd.Flags().BoolVar(&background, "background", false, "do not wait until it is done")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
+	return a.client(a.printing(cmd))
+}
+
+// parseNode reads the number of a node: 3 or n3.
+func parseNode(text string) (uint64, error) {
+	node, err := strconv.ParseUint(strings.TrimPrefix(text, "n"), 10, 64)
+	if err != nil || node == 0 {
+		return 0, exit.Usagef("%q is no node: give the number that \"tidemark nodes\" shows", text)
+	}
+	return node, nil
+}
+
+// sayInTheWay is how long something has to be in the way before it is said: limits are, all the
+// time.
+const sayInTheWay = 10 * time.Second
+
+// awaitNode shows how a node comes to the status that is wanted, until it is there.
+func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, want kv.NodeStatus,
+	p kv.NodeProgress, quiet bool) (kv.NodeProgress, error) {
+	if want == kv.NodeActive {
+		return p, nil
+	}
+	total, unit := p.Leaders, "leaders"
+	if want == kv.NodeDecommissioning {
+		total, unit = p.Replicas, "replicas"
+	}
+	bar := progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Quiet: quiet,
+		What: fmt.Sprintf("node %d", node), Unit: unit, Total: uint64(total)})
+	defer bar.Stop()
+	way, said, since := "", "", time.Now()
+	for {
+		now, err := client.CheckNodeStatus(ctx, node, want)
+		if err != nil {
+			return p, err
+		}
+		now.Before, p = p.Before, now
+		left := p.Leaders
+		if want == kv.NodeDecommissioning {
+			left = p.Replicas
+		}
+		bar.Set(uint64(max(0, total-left)))
+		switch {
+		case p.Status == kv.NodeActive:
+			return p, fmt.Errorf("node %d was made active again meanwhile", node)
+		case want == kv.NodeDraining && (p.Leaders == 0 || p.Leaders <= p.LeadersLeft &&
+			len(p.Obstacles) > 0), p.Status == kv.NodeGone:
+			return p, nil
+		}
+		if p.InTheWay != way {
+			way, since = p.InTheWay, time.Now()
+		}
+		if way != "" && way != said && time.Since(since) >= sayInTheWay && !quiet {
+			said = way
+			a.say("in the way: %s", said)
+		}
+		select {
+		case <-ctx.Done():
+			return p, context.Cause(ctx)
+		case <-time.After(lookAgain):
+		}
+	}
+}
+
+func (a *app) printNodeProgress(node uint64, p kv.NodeProgress) error {
+	list := a.list(output.Column{Name: "node", Number: true}, output.Column{Name: "status"},
+		output.Column{Name: "replicas", Number: true}, output.Column{Name: "leaders", Number: true},
+		output.Column{Name: "size", Number: true}, output.Column{Name: "in the way"})
+	way := p.Obstacles
+	if len(way) == 0 && p.InTheWay != "" {
+		way = []string{p.InTheWay}
+	}
+	list.Row(node, string(p.Status), p.Replicas, p.Leaders, output.Size(p.Bytes),
+		orNone(strings.Join(way, "; ")))
+	if err := list.Flush(); err != nil {
+		return err
+	}
+	if p.Status == kv.NodeGone {
+		a.say("node %d is gone for good: stop its server; its directory can be deleted", node)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// numbered is a partition or a node, as explanations name them.
+var numbered = regexp.MustCompile(`^([pn]?)([0-9]+)$`)
+
+func (a *app) whyCommand() *cobra.Command {
+	var keyspace string
+	cmd := &cobra.Command{
+		Use:   "why PARTITION | nNODE | KEYSPACE",
+		Short: "Explain where replicas and leaders are",
+		Long: `Explain a partition (17 or p17), a node (n3) or a keyspace (its name).
+
+Of a partition: what is wrong and what is done about it; for each replica its node, the placement
+rule that it satisfies, what it shares with the others, and the best place that it could be moved to
+with what decided against that; which leader is wanted; what is under way and what that waits for;
+and the last changes, with what they bettered. Of a node: how far it is from its share of everything
+that is balanced, and what is in the way of a drain or a decommissioning. Of a keyspace: how many
+partitions lack something.`,
+		Example: `  tidemark why 17
+  tidemark why n3
+  tidemark why fruit --output json
+  tidemark why --keyspace n3`,
+		Args: arguments("PARTITION, nNODE or KEYSPACE", 0, 1),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			if (len(args) == 1) == (keyspace != "") {
+				return exit.Usagef("say what is to be explained: a partition (17), a node (n3) or a " +
+					"keyspace (its name)")
+			}
+			return a.withClient(ctx, func(client *kv.Client) error {
+				why, err := explain(ctx, client, strings.Join(args, ""), keyspace)
+				if err != nil {
+					return err
+				}
+				if a.format == output.JSON {
+					_, err = fmt.Fprintf(a.out, "%s\n", why.JSON)
+				} else {
+					_, err = fmt.Fprint(a.out, output.Plain(why.Text))
+				}
+				return err
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&keyspace, "keyspace", "",
+		"the keyspace, if its name looks like a partition or a node")
+	return a.client(a.printing(cmd))
+}
+
+// explain asks for what the argument names.
+func explain(ctx context.Context, client *kv.Client, text, keyspace string) (kv.Explanation, error) {
+	found := numbered.FindStringSubmatch(text)
+	switch {
+	case keyspace != "":
+		return client.WhyKeyspace(ctx, keyspace)
+	case found == nil:
+		return client.WhyKeyspace(ctx, text)
+	case found[1] == "n":
+		node, err := parseNode(text)
+		if err != nil {
+			return kv.Explanation{}, err
+		}
+		return client.WhyNode(ctx, node)
+	}
+	partition, err := parsePartition(text)
+	if err != nil {
+		return kv.Explanation{}, err
+	}
+	return client.WhyPartition(ctx, partition)
+}

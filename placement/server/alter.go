@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// AlterKeyspace changes settings of a keyspace. It returns when that is recorded; replicas come, go
+// and move afterwards. Only the leader does it.
+func (s *Server) AlterKeyspace(
+	ctx context.Context, r *clusterpb.AlterKeyspaceRequest,
+) (*clusterpb.AlterKeyspaceResponse, error) {
+	if err := validateTransactionLimits(r.TxnMaxAgeMillis, r.TxnMaxIdleMillis); err != nil {
+		return nil, err
+	}
+	if err := validateFactor(r.ReplicationFactor); err != nil {
+		return nil, err
+	}
+	if len(r.GetPlacement()) > maxTextBytes || len(r.GetLeaders()) > maxTextBytes {
+		return nil, status.Errorf(codes.InvalidArgument, "a placement has at most %d bytes",
+			maxTextBytes)
+	}
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ks, err := s.keyspaceByName(v, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	before := proto.Clone(ks.Keyspace).(*clusterpb.Keyspace)
+	if r.TxnMaxAgeMillis != 0 {
+		ks.TxnMaxAgeMillis = r.TxnMaxAgeMillis
+	}
+	if r.TxnMaxIdleMillis != 0 {
+		ks.TxnMaxIdleMillis = r.TxnMaxIdleMillis
+	}
+	if r.ReplicationFactor != 0 {
+		ks.ReplicationFactor = r.ReplicationFactor
+	}
+	if r.Placement != nil {
+		ks.Placement = *r.Placement
+	}
+	if r.Leaders != nil {
+		ks.Leaders = *r.Leaders
+	}
+	if err := s.checkPlacement(v, before, ks.Keyspace); err != nil {
+		return nil, err
+	}
+	if proto.Equal(before, ks.Keyspace) {
+		return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
+	}
+	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "keyspace", Keyspace: ks.Name,
+		Reason: "asked for", Outcome: placementText(ks.Keyspace)},
+		[]*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)},
+		store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errConflict("keyspace " + r.Name)
+	}
+	s.config.Logger.Info("keyspace is altered", "keyspace", r.Name, "id", ks.id(),
+		"txn_max_age_ms", ks.TxnMaxAgeMillis, "txn_max_idle_ms", ks.TxnMaxIdleMillis, "replicas",
+		ks.ReplicationFactor, "placement", ks.Placement, "leaders", ks.Leaders)
+	return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
+}
+
+// checkPlacement refuses a change of where replicas are that the nodes cannot satisfy, or that comes
+// before the keyspace is there.
+func (s *Server) checkPlacement(v *store.View, before, after *clusterpb.Keyspace) error {
+	if before.ReplicationFactor == after.ReplicationFactor && before.Placement == after.Placement &&
+		before.Leaders == after.Leaders {
+		return nil
+	}
+	if before.State != clusterpb.KeyspaceState_ACTIVE {
+		return status.Errorf(codes.FailedPrecondition, "its partitions are being made; "+
+			"`tidemark keyspace list` shows what it waits for")
+	}
+	spec, err := specOf(after)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	nodes, err := loadNodes(v)
+	if err != nil {
+		return s.toStatus(err)
+	}
+	if waits := spec.Waits(candidates(nodes)); waits != "" {
+		return status.Errorf(codes.FailedPrecondition, "the nodes do not suffice: it needs %s", waits)
+	}
+	return nil
+}
+
+// placementText says where the replicas of a keyspace are to be.
+func placementText(k *clusterpb.Keyspace) string {
+	text := fmt.Sprintf("%d replicas", k.ReplicationFactor)
+	if k.ReplicationFactor == 1 {
+		text = "1 replica"
+	}
+	if k.Placement != "" {
+		text += ", placed " + k.Placement
+	}
+	if k.Leaders != "" {
+		text += ", leaders " + k.Leaders
+	}
+	return text
+}

@@ -1,0 +1,382 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// fleet is data nodes that have no data: they send heartbeats, and carry out orders on the
+// descriptors of partitions as their leaders would.
+type fleet struct {
+	t      *testing.T
+	core   *core
+	client *Client
+
+	mu    sync.Mutex
+	nodes map[uint64]*fleetNode
+	parts map[uint64]*fleetPartition
+}
+
+type fleetNode struct {
+	id, server uint64
+	broken     []uint64
+	full       bool // it sends everything
+	reported   map[uint64]uint64
+	stop       func()
+	// refused is what the last heartbeat was refused with.
+	refused error
+}
+
+// fleetPartition is a partition as it is, whatever the core believes.
+type fleetPartition struct {
+	d      *clusterpb.Partition
+	leader uint64 // node
+	term   uint64
+	bytes  uint64
+	load   uint64
+	// usedIDs are replica ids that were ever given out.
+	usedIDs map[uint64]bool
+}
+
+func newFleet(t *testing.T, c *core, client *Client) *fleet {
+	return &fleet{t: t, core: c, client: client, nodes: map[uint64]*fleetNode{},
+		parts: map[uint64]*fleetPartition{}}
+}
+
+// add starts a node in a zone.
+func (f *fleet) add(zone string) uint64 {
+	f.t.Helper()
+	f.mu.Lock()
+	server := uint64(1000 + len(f.nodes))
+	f.mu.Unlock()
+	return f.register(server, fmt.Sprintf("node%d:1", server), zone)
+}
+
+func (f *fleet) register(server uint64, address, zone string) uint64 {
+	f.t.Helper()
+	r, err := f.client.Register(f.t.Context(), &clusterpb.RegisterNodeRequest{Server: server,
+		Address: address, Locality: &clusterpb.Locality{Zone: zone}})
+	if err != nil {
+		f.t.Fatalf("register %s: %v", address, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := &fleetNode{id: r.Node, server: server}
+	f.nodes[r.Node] = n
+	f.startLocked(n)
+	return r.Node
+}
+
+func (f *fleet) startLocked(n *fleetNode) {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	n.reported, n.full = map[uint64]uint64{}, true
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		for ctx.Err() == nil {
+			f.beat(ctx, n)
+			select {
+			case <-ctx.Done():
+			case <-time.After(3 * time.Second): // virtual
+			}
+		}
+	})
+	n.stop = func() { cancel(); beating.Wait() }
+}
+
+// kill stops a node; its partitions elect other leaders.
+func (f *fleet) kill(id uint64) {
+	f.mu.Lock()
+	n := f.nodes[id]
+	stop := n.stop
+	n.stop = nil
+	f.mu.Unlock()
+	stop()
+}
+
+func (f *fleet) restart(id uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.startLocked(f.nodes[id])
+}
+
+func (f *fleet) close() {
+	f.mu.Lock()
+	var stops []func()
+	for _, n := range f.nodes {
+		if n.stop != nil {
+			stops = append(stops, n.stop)
+		}
+	}
+	f.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+}
+
+// create makes a keyspace, and its partitions in the fleet.
+func (f *fleet) create(r *clusterpb.CreateKeyspaceRequest) {
+	f.t.Helper()
+	create(f.t, f.core, f.client, r)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, info := range partitionsIn(f.t, f.client, r.Name) {
+		p := &fleetPartition{d: proto.Clone(info.Partition).(*clusterpb.Partition), term: 1,
+			bytes: 64 << 20, usedIDs: map[uint64]bool{}}
+		for _, replica := range p.d.Replicas {
+			p.usedIDs[replica.Replica] = true
+		}
+		p.leader = p.d.Replicas[0].Node
+		f.parts[p.d.Id] = p
+	}
+}
+
+func (f *fleet) aliveLocked(node uint64) bool {
+	n := f.nodes[node]
+	return n != nil && n.stop != nil
+}
+
+// answersLocked says whether a replica takes part.
+func (f *fleet) answersLocked(p *fleetPartition, r *clusterpb.Replica) bool {
+	return f.aliveLocked(r.Node) && !slices.Contains(f.nodes[r.Node].broken, p.d.Id)
+}
+
+// electLocked gives a partition another leader if its own is gone and a quorum answers.
+func (f *fleet) electLocked(p *fleetPartition) {
+	at := replicaAt(p.d, keys.NodeID(p.leader))
+	if at != nil && at.Role != clusterpb.ReplicaRole_LEARNER && f.answersLocked(p, at) {
+		return
+	}
+	p.leader = 0
+	members := group.ConfigurationOf(p.d)
+	if !members.Quorum(func(id keys.ReplicaID) bool {
+		return f.answersLocked(p, replicaOf(p.d, uint64(id)))
+	}) {
+		return
+	}
+	for _, r := range p.d.Replicas {
+		if r.Role != clusterpb.ReplicaRole_LEARNER && f.answersLocked(p, r) {
+			p.leader = r.Node
+			p.term++
+			return
+		}
+	}
+}
+
+// beat is one heartbeat: what the node leads, and what is to be done about it.
+func (f *fleet) beat(ctx context.Context, n *fleetNode) {
+	h := &clusterpb.HeartbeatRequest{Cluster: testCluster, Node: n.id, Server: n.server,
+		Stats: &clusterpb.NodeStats{DiskFreeBytes: 1 << 40, ProcessorsMicro: 4_000_000}}
+	f.mu.Lock()
+	n.broken = slices.DeleteFunc(n.broken, func(id uint64) bool {
+		return replicaAt(f.parts[id].d, keys.NodeID(n.id)) == nil // it was destroyed
+	})
+	h.Stats.Broken = slices.Clone(n.broken)
+	h.Full, n.full = n.full, false
+	for id, p := range f.parts {
+		f.electLocked(p)
+		for _, r := range p.d.Replicas {
+			if r.Node == n.id {
+				h.Stats.Replicas++
+				h.Stats.DiskUsedBytes += p.bytes
+			}
+		}
+		if p.leader != n.id {
+			if n.reported[id] != 0 {
+				h.Reports = append(h.Reports, &clusterpb.PartitionReport{Partition: id, Term: p.term,
+					Lost: true})
+				delete(n.reported, id)
+			}
+			continue
+		}
+		report := &clusterpb.PartitionReport{Partition: id, Term: p.term, Generation: p.d.Generation,
+			Membership: p.d.Membership, SizeBytes: p.bytes, LeaderLoadMicro: p.load,
+			FollowerLoadMicro: p.load / 4, MeasuredSeconds: 600}
+		if p.d.Membership > group.FoundingMembership {
+			report.Described = proto.Clone(p.d).(*clusterpb.Partition)
+		}
+		h.Reports = append(h.Reports, report)
+		n.reported[id] = p.term
+	}
+	slices.SortFunc(h.Reports, func(a, b *clusterpb.PartitionReport) int {
+		return cmp.Compare(a.Partition, b.Partition)
+	})
+	f.mu.Unlock()
+	r, err := f.client.Heartbeat(ctx, h)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n.refused = err; err != nil {
+		n.full = n.full || h.Full
+		return
+	}
+	n.full = r.WantFull
+	for _, o := range r.Orders {
+		f.carryOutLocked(n.id, o)
+	}
+}
+
+// carryOutLocked does what a leader does with an order.
+func (f *fleet) carryOutLocked(node uint64, o *clusterpb.Order) {
+	p := f.parts[o.Target.Id]
+	if p == nil || p.leader != node {
+		return
+	}
+	if o.TransferTo != 0 {
+		to := replicaOf(p.d, o.TransferTo)
+		if o.Target.Membership == p.d.Membership && to != nil && f.answersLocked(p, to) {
+			p.leader = to.Node
+			p.term++
+		}
+		return
+	}
+	if o.Target.Membership != p.d.Membership+1 {
+		return
+	}
+	from, to := group.ConfigurationOf(p.d), group.ConfigurationOf(o.Target)
+	if err := from.CanBecome(&to); err != nil && !from.Equal(&to) {
+		f.t.Errorf("partition %d: an order that is refused: %v", p.d.Id, err)
+		return
+	}
+	quorum := to.Quorum(func(id keys.ReplicaID) bool {
+		return f.answersLocked(p, replicaOf(o.Target, uint64(id)))
+	})
+	if !quorum && to.Joint() {
+		return // it waits
+	}
+	for _, r := range o.Target.Replicas {
+		before := replicaOf(p.d, r.Replica)
+		if r.Role == clusterpb.ReplicaRole_INCOMING && before.GetRole() == clusterpb.ReplicaRole_LEARNER &&
+			!f.answersLocked(p, r) {
+			return // a newcomer that does not answer does not come to vote
+		}
+	}
+	for _, r := range o.Target.Replicas {
+		if replicaOf(p.d, r.Replica) == nil {
+			if p.usedIDs[r.Replica] {
+				f.t.Errorf("partition %d: replica id %d comes again", p.d.Id, r.Replica)
+			}
+			p.usedIDs[r.Replica] = true
+		}
+	}
+	p.d = proto.Clone(o.Target).(*clusterpb.Partition)
+}
+
+// where are the nodes with a voter of each partition, as things are.
+func (f *fleet) where() map[uint64][]uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[uint64][]uint64{}
+	for id, p := range f.parts {
+		for _, r := range p.d.Replicas {
+			if r.Role == clusterpb.ReplicaRole_VOTER {
+				out[id] = append(out[id], r.Node)
+			}
+		}
+		slices.Sort(out[id])
+	}
+	return out
+}
+
+// holds is how many replicas, of any role, each node has.
+func (f *fleet) holds() map[uint64]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[uint64]int{}
+	for _, p := range f.parts {
+		for _, r := range p.d.Replicas {
+			out[r.Node]++
+		}
+	}
+	return out
+}
+
+// leads is how many partitions each node leads.
+func (f *fleet) leads() map[uint64]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[uint64]int{}
+	for _, p := range f.parts {
+		out[p.leader]++
+	}
+	return out
+}
+
+// idle says whether the core has nothing under way.
+func (f *fleet) idle() bool {
+	r, err := f.client.ListOperators(f.t.Context(), &clusterpb.ListOperatorsRequest{})
+	return err == nil && len(r.Operators) == 0
+}
+
+// await waits, in virtual time, for at most a while.
+func (f *fleet) await(atMost time.Duration, what string, holds func() bool) {
+	f.t.Helper()
+	began := time.Now()
+	for time.Since(began) < atMost {
+		synctest.Wait()
+		if holds() {
+			return
+		}
+		time.Sleep(time.Second) // virtual
+	}
+	for id := range f.where() {
+		if r, err := f.client.Why(f.t.Context(), &clusterpb.WhyRequest{Partition: id}); err != nil {
+			f.t.Logf("why %d: %v", id, err)
+		} else {
+			f.t.Log(r.Text)
+		}
+	}
+	f.t.Fatalf("after %s: %s; replicas %v, leaders %v", atMost, what, f.holds(), f.leads())
+}
+
+// sound says whether every partition has that many voters, on live nodes, and nothing else.
+func (f *fleet) sound(factor int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.parts {
+		if len(p.d.Replicas) != factor || p.leader == 0 {
+			return false
+		}
+		for _, r := range p.d.Replicas {
+			if r.Role != clusterpb.ReplicaRole_VOTER || !f.answersLocked(p, r) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// inFleet runs a test with a core of three and nodes in zones.
+func inFleet(t *testing.T, zones []string, run func(*testing.T, *core, *fleet)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T, c *core, client *Client) {
+		f := newFleet(t, c, client)
+		defer f.close()
+		for _, zone := range zones {
+			f.add(zone)
+		}
+		run(t, c, f)
+	})
+}
+
+func events(t *testing.T, f *fleet) []*clusterpb.Event {
+	t.Helper()
+	r, err := f.client.ListEvents(t.Context(), &clusterpb.ListEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Events
+}
+
+func sameWhere(a, b map[uint64][]uint64) bool { return maps.EqualFunc(a, b, slices.Equal) }

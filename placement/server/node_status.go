@@ -1,0 +1,134 @@
+package server
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// statusText is a status for people.
+func statusText(s clusterpb.NodeStatus) string {
+	switch s {
+	case clusterpb.NodeStatus_NODE_ACTIVE:
+		return "active"
+	case clusterpb.NodeStatus_NODE_DRAINING:
+		return "draining"
+	case clusterpb.NodeStatus_NODE_MOVING:
+		return "being decommissioned"
+	case clusterpb.NodeStatus_NODE_GONE:
+		return "gone"
+	}
+	return s.String()
+}
+
+// SetNodeStatus has a node drained or decommissioned, or takes that back, and says how far that is.
+// Asking for the status that the node has changes nothing, so it is also the way to look. Only the
+// leader does it.
+func (s *Server) SetNodeStatus(
+	ctx context.Context, r *clusterpb.SetNodeStatusRequest,
+) (*clusterpb.SetNodeStatusResponse, error) {
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, n := keys.NodeID(r.Node), &clusterpb.Node{}
+	revision, err := load(v, nodeKey(id), n)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	switch {
+	case revision == 0:
+		return nil, status.Errorf(codes.NotFound,
+			"there is no node %d; `tidemark nodes` shows those there are", r.Node)
+	case r.Status != clusterpb.NodeStatus_NODE_ACTIVE &&
+		r.Status != clusterpb.NodeStatus_NODE_DRAINING &&
+		r.Status != clusterpb.NodeStatus_NODE_MOVING:
+		return nil, status.Errorf(codes.InvalidArgument, "a node is made active, draining or moving, "+
+			"not %s", r.Status)
+	case n.Status == clusterpb.NodeStatus_NODE_GONE:
+		if r.Status == clusterpb.NodeStatus_NODE_MOVING {
+			return &clusterpb.SetNodeStatusResponse{Before: n.Status, Status: n.Status}, nil
+		}
+		return nil, status.Errorf(codes.FailedPrecondition, "node %d was decommissioned, which is for "+
+			"good: start a server with an empty directory, which joins as a new node", r.Node)
+	}
+	out, err := s.scheduler.progressOf(id, r.Status)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	out.Before, out.Status = n.Status, n.Status
+	if r.Status == n.Status {
+		return out, nil
+	}
+	if r.DryRun {
+		return out, nil
+	}
+	if r.Status == clusterpb.NodeStatus_NODE_MOVING && len(out.Obstacles) > 0 {
+		return nil, status.Errorf(codes.FailedPrecondition, "node %d cannot be decommissioned: %s",
+			r.Node, strings.Join(out.Obstacles, "; "))
+	}
+	n.Status = r.Status
+	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: r.Node, Reason: "asked for",
+		Outcome: "is " + statusText(r.Status) + " now"},
+		[]*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)},
+		store.Put(nodeKey(id), encode(n)))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errConflict("node " + id.String())
+	}
+	s.config.Logger.Info("node changes its status", "node", id, "before", statusText(out.Before),
+		"status", statusText(n.Status))
+	out.Status = n.Status
+	return out, nil
+}
+
+// progressOf says what a node holds, what of that is still to go, and what is in the way of a status.
+func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus,
+) (*clusterpb.SetNodeStatusResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.planned {
+		return nil, errPlanning()
+	}
+	why, err := c.state.WhyNode(id)
+	if err != nil {
+		return nil, err
+	}
+	out := &clusterpb.SetNodeStatusResponse{Replicas: uint64(c.state.Holds(id)),
+		Leaders: uint64(c.state.Leads(id)), Bytes: uint64(max(0, why.Bytes)),
+		ReplicasLeft: uint64(why.ReplicasLeft), LeadersLeft: uint64(why.LeadersLeft),
+		InTheWay: why.InTheWay}
+	if out.ReplicasLeft > 0 {
+		out.BytesLeft = uint64(c.state.HeldBytes(id))
+	}
+	switch want {
+	case clusterpb.NodeStatus_NODE_MOVING:
+		for _, o := range c.state.CanRemove(id) {
+			out.Obstacles = append(out.Obstacles, o.Text)
+		}
+	case clusterpb.NodeStatus_NODE_DRAINING:
+		for _, o := range c.state.CanDrain(id) {
+			out.Obstacles = append(out.Obstacles, o.Text)
+		}
+	}
+	return out, nil
+}
+
+// errPlanning says that the leader of the core has not read the table yet.
+func errPlanning() error {
+	return withHint(codes.Unavailable, "the leader of the core is new, and still reads the table", "")
+}

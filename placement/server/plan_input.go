@@ -1,0 +1,122 @@
+package server
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// What the planner is told of nodes, keyspaces and partitions, made of what the core has of them.
+
+// plannerNode is what the planner is told of a node, without what the node itself reports.
+func plannerNode(n *clusterpb.Node) planner.Node {
+	out := planner.Node{ID: keys.NodeID(n.Id), Region: n.Locality.GetRegion(),
+		Zone: n.Locality.GetZone(), Tags: n.Tags, Status: planner.Status(n.Status), Alive: n.Alive,
+		Displaced: n.Displaced, Since: time.UnixMilli(n.AliveSinceUnixMs)}
+	if !n.Alive && n.SilentSinceUnixMs != 0 {
+		out.Since = time.UnixMilli(n.SilentSinceUnixMs)
+	}
+	return out
+}
+
+// withStats adds what the node reports; nil: nothing was reported yet.
+func withStats(n planner.Node, stats *clusterpb.NodeStats) planner.Node {
+	if stats == nil {
+		return n
+	}
+	used, free := limited(stats.DiskUsedBytes), limited(stats.DiskFreeBytes)
+	n.DiskUsed, n.DiskCapacity = used, used+free
+	if stats.DiskFull {
+		n.DiskCapacity = used
+	}
+	n.Processors = planner.Cores(limited(stats.ProcessorsMicro))
+	n.Load = planner.Cores(limited(stats.LoadMicro))
+	return n
+}
+
+// limited is a figure that a node reports, bounded so that sums of them fit.
+func limited(figure uint64) int64 { return int64(min(figure, 1<<52)) }
+
+// plannerKeyspace is what the planner is told of a keyspace.
+func plannerKeyspace(k *clusterpb.Keyspace) (planner.Keyspace, error) {
+	out := planner.Keyspace{ID: keys.KeyspaceID(k.Id), Name: k.Name,
+		Replicas: int(k.ReplicationFactor)}
+	var err error
+	out.Rules, out.Leaders, err = parsePlacement(k.Placement, k.Leaders, out.Replicas)
+	return out, err
+}
+
+// specOf is what has to be placed of a new keyspace, but for its number of partitions.
+func specOf(k *clusterpb.Keyspace) (planner.Spec, error) {
+	ks, err := plannerKeyspace(k)
+	return planner.Spec{Keyspace: ks.ID, Replicas: ks.Replicas, Rules: ks.Rules,
+		Leaders: ks.Leaders}, err
+}
+
+// parsePlacement reads the placement of a keyspace, and where its leaders should be.
+func parsePlacement(
+	placement, leaders string, replicas int,
+) (planner.Rules, planner.Selectors, error) {
+	rules, err := planner.ParseRules(placement)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := rules.Validate(replicas); err != nil {
+		return nil, nil, err
+	}
+	if leaders == "" {
+		return rules, nil, nil
+	}
+	prefer, err := planner.ParseSelectors(leaders)
+	if err != nil {
+		return nil, nil, fmt.Errorf("preferred leaders: %w", err)
+	}
+	return rules, prefer, nil
+}
+
+// roles are the planner's for those of the descriptor.
+var roles = map[clusterpb.ReplicaRole]planner.Role{
+	clusterpb.ReplicaRole_VOTER:    planner.Voter,
+	clusterpb.ReplicaRole_LEARNER:  planner.Learner,
+	clusterpb.ReplicaRole_INCOMING: planner.Incoming,
+	clusterpb.ReplicaRole_OUTGOING: planner.Outgoing,
+	clusterpb.ReplicaRole_DEMOTED:  planner.Outgoing,
+}
+
+// plannerPartition is what the planner is told of a partition: the newest descriptor there is, and
+// what the leader and the nodes report.
+func plannerPartition(d *clusterpb.Partition, seen reported, ended time.Time) planner.Partition {
+	p := planner.Partition{ID: keys.PartitionID(d.Id), Keyspace: keys.KeyspaceID(d.Keyspace),
+		Epoch:  planner.Epoch{Generation: d.Generation, Membership: d.Membership},
+		Leader: seen.leader, Ended: ended,
+		Replicas: make([]planner.Replica, 0, len(d.Replicas))}
+	lead := wanted(d)
+	for _, r := range d.Replicas {
+		one := planner.Replica{Node: keys.NodeID(r.Node), Role: roles[r.Role]}
+		if seen.broken[one.Node] {
+			one.Damage = planner.Broken
+		}
+		if r.Replica == lead {
+			p.Wanted = one.Node
+		}
+		p.Replicas = append(p.Replicas, one)
+	}
+	if r := seen.report; r != nil {
+		p.Bytes = limited(r.SizeBytes)
+		p.LeaderLoad = planner.Cores(limited(r.LeaderLoadMicro))
+		p.FollowerLoad = planner.Cores(limited(r.FollowerLoadMicro))
+		p.Measured = time.Duration(r.MeasuredSeconds) * time.Second
+	}
+	return p
+}
+
+// isGone says whether a node was decommissioned.
+func (s *Server) isGone(v *store.View, id keys.NodeID) bool {
+	n := &clusterpb.Node{}
+	revision, err := load(v, nodeKey(id), n)
+	return err == nil && revision != 0 && n.Status == clusterpb.NodeStatus_NODE_GONE
+}

@@ -1,0 +1,239 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// scheduleInterval is how often the scheduler looks.
+	scheduleInterval = time.Second
+	// reportsMissing is for how many leases of a node the scheduler waits for the reports of nodes
+	// that are alive, before it plans without them.
+	reportsMissing = 3
+	// countInterval is how often all partitions are looked at for the gauges.
+	countInterval = 15 * time.Second
+)
+
+// scheduler has the planner's State follow the table and the reports while this member leads the
+// core, and records the operators that the planner proposes. What it remembers beside that is for
+// the pace only; the next leader begins anew from what is stored.
+//
+// Two goroutines work at it, from New to Close, while this member leads: one follows the table, the
+// other looks every scheduleInterval. Both hold mu while they touch the State.
+type scheduler struct {
+	server *Server
+
+	mu sync.Mutex
+	// state is nil unless this member leads; complete: everything in the table was taken in.
+	state    *planner.State
+	complete bool
+	// planned: the State was stepped since it is complete, so it can be asked.
+	planned bool
+	// began is when this leadership did.
+	began time.Time
+	// keyspaceOf are the partitions that the State knows, nodes the nodes as the table has them.
+	keyspaceOf map[keys.PartitionID]keys.KeyspaceID
+	nodes      map[keys.NodeID]*clusterpb.Node
+	stats      map[keys.NodeID]*clusterpb.NodeStats
+	// ended is when the last operator of a partition did. attempts are those that failed lately.
+	ended    map[keys.PartitionID]time.Time
+	attempts map[keys.PartitionID]*attempt
+	// seen is how the operators went on.
+	seen map[keys.PartitionID]*advance
+	// flying are the operators that the State was told of.
+	flying map[keys.PartitionID]*serverpb.Operator
+	// proposal is what the last step proposed, counts what is wrong with how many partitions.
+	proposal planner.Proposal
+	counts   planner.Counts
+	counted  time.Time
+}
+
+// attempt is a change that failed: the next one waits.
+type attempt struct {
+	failures int
+	until    time.Time
+}
+
+// advance is when an operator last came nearer to its end.
+type advance struct {
+	operator   uint64
+	membership uint64
+	waits      string
+	at         time.Time
+}
+
+// run is the scheduler's goroutine.
+func (c *scheduler) run() {
+	s := c.server
+	for s.ctx.Err() == nil {
+		l, changed := s.store.Leadership()
+		if l.Serving {
+			c.lead(l.Term, changed)
+			continue
+		}
+		select {
+		case <-s.ctx.Done():
+		case <-changed:
+		}
+	}
+}
+
+// lead schedules until the leadership of a term is over.
+func (c *scheduler) lead(term uint64, changed <-chan struct{}) {
+	s := c.server
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	if err := c.begin(); err != nil {
+		s.config.Logger.Error("placement cannot be planned; it will be tried again", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-time.After(scheduleInterval):
+		}
+		return
+	}
+	defer c.end()
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer cancel()
+	broken := make(chan error, 1)
+	following.Go(func() { broken <- s.subscribe(ctx, 0, c.follow) })
+	ticker := time.NewTicker(scheduleInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			var l store.Leadership
+			if l, changed = s.store.Leadership(); !l.Serving || l.Term != term {
+				return
+			}
+		case err := <-broken:
+			if ctx.Err() == nil {
+				s.config.Logger.Warn("planning begins anew", "error", err)
+			}
+			return
+		case <-ticker.C:
+			if err := c.look(ctx); err != nil && ctx.Err() == nil {
+				if _, refused, _ := hintOf(err); !refused {
+					s.config.Logger.Warn("planning is interrupted", "error", err)
+				}
+			}
+		}
+	}
+}
+
+func (c *scheduler) begin() error {
+	s := c.server
+	settings, err := loadSettings(s.store.Stale())
+	if err != nil {
+		return err
+	}
+	state, err := planner.NewState(settings.planner(s.config.Planner))
+	if err != nil {
+		return err
+	}
+	ended, err := lastEnded(s.store.Stale())
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state, c.complete, c.planned, c.began = state, false, false, time.Now()
+	c.keyspaceOf = map[keys.PartitionID]keys.KeyspaceID{}
+	c.nodes = map[keys.NodeID]*clusterpb.Node{}
+	c.stats = map[keys.NodeID]*clusterpb.NodeStats{}
+	c.ended, c.attempts = ended, map[keys.PartitionID]*attempt{}
+	c.seen = map[keys.PartitionID]*advance{}
+	c.flying = map[keys.PartitionID]*serverpb.Operator{}
+	c.counted = time.Time{}
+	return nil
+}
+
+func (c *scheduler) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state, c.complete, c.planned = nil, false, false
+	c.proposal, c.counts = planner.Proposal{}, planner.Counts{}
+}
+
+// follow takes an update of the table in.
+func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if u.Reset_ {
+		return errors.New("the table was compacted")
+	}
+	var errs []error
+	note := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, n := range u.Nodes {
+		id := keys.NodeID(n.Id)
+		c.nodes[id] = n
+		note(c.state.SetNode(withStats(plannerNode(n), c.stats[id])))
+	}
+	for _, k := range u.Keyspaces {
+		if k.State != clusterpb.KeyspaceState_ACTIVE {
+			c.state.RemoveKeyspace(keys.KeyspaceID(k.Id))
+			continue
+		}
+		ks, err := plannerKeyspace(k)
+		if err == nil {
+			err = c.state.SetKeyspace(ks)
+		}
+		note(err)
+	}
+	for _, id := range u.RemovedKeyspaces {
+		c.state.RemoveKeyspace(keys.KeyspaceID(id))
+	}
+	for _, p := range u.Partitions {
+		c.keyspaceOf[keys.PartitionID(p.Id)] = keys.KeyspaceID(p.Keyspace)
+		note(c.set(p))
+	}
+	for _, id := range u.RemovedPartitions {
+		id := keys.PartitionID(id)
+		c.state.RemovePartition(id)
+		delete(c.keyspaceOf, id)
+		delete(c.ended, id)
+		delete(c.attempts, id)
+	}
+	c.complete = c.complete || u.Complete
+	if err := errors.Join(errs...); err != nil {
+		// What cannot be planned for is left as it is; the rest goes on.
+		c.server.config.Logger.Error("the planner refuses what the table says", "error", err)
+	}
+	return nil
+}
+
+// set tells the State what is known of a partition, given its descriptor in the table.
+func (c *scheduler) set(d *clusterpb.Partition) error {
+	id := keys.PartitionID(d.Id)
+	soft := &c.server.soft
+	return c.state.SetPartition(plannerPartition(soft.newest(id, d), soft.of(id), c.ended[id]))
+}
+
+// renew tells the State of a partition anew.
+func (c *scheduler) renew(id keys.PartitionID) error {
+	keyspace, known := c.keyspaceOf[id]
+	if !known {
+		return nil
+	}
+	d, _, err := loadPartition(c.server.store.Stale(), keyspace, id)
+	if err != nil || d == nil {
+		return err
+	}
+	return c.set(d)
+}

@@ -1,0 +1,87 @@
+package server
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+)
+
+// measureScheduler adds what operators of the cluster ask about replicas and their changes. All of
+// it is 0 on a member that does not lead the core.
+func (m *metrics) measureScheduler(s *Server) {
+	m.operators = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tidemark_placement_operators_ended_total",
+		Help: "Changes of partitions' replicas and leaders that have ended, by what they did and " +
+			"whether they were done or cancelled.",
+	}, []string{"kind", "outcome"})
+	m.operatorTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "tidemark_placement_operator_duration_seconds",
+		Help:    "How long changes of partitions' replicas and leaders took, from record to end.",
+		Buckets: prometheus.ExponentialBuckets(0.25, 2, 14),
+	}, []string{"kind"})
+	m.collectors = append(m.collectors, m.operators, m.operatorTime)
+	gauge := func(name, help string, value func(*scheduler) float64) {
+		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "tidemark_placement_" + name, Help: help}, func() float64 {
+				c := &s.scheduler
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				return value(c)
+			}))
+	}
+	for _, g := range []struct {
+		name, help string
+		of         func(*planner.Counts) int
+	}{
+		{"partitions_unavailable", "Partitions of which too few voters answer for a quorum.",
+			func(c *planner.Counts) int { return c.NoQuorum }},
+		{"partitions_under_replicated",
+			"Partitions with fewer sound replicas, on nodes that are not lost, than their keyspace wants.",
+			func(c *planner.Counts) int { return c.Under }},
+		{"partitions_over_replicated", "Partitions with more replicas than their keyspace wants.",
+			func(c *planner.Counts) int { return c.TooMany }},
+		{"partitions_misplaced", "Partitions with a replica where the placement rules, the spread " +
+			"over zones or a decommissioning do not want it.",
+			func(c *planner.Counts) int { return c.Breaking + c.Sharing + c.Leaving }},
+		{"leaders_misplaced", "Partitions whose leader is on a drained node, or not where its " +
+			"keyspace prefers leaders.", func(c *planner.Counts) int { return c.Misled }},
+	} {
+		gauge(g.name, g.help, func(c *scheduler) float64 { return float64(g.of(&c.counts)) })
+	}
+	gauge("operators_waiting", "Partitions that wait for a limit, a pause or room to be changed.",
+		func(c *scheduler) float64 { return float64(c.proposal.Waiting) })
+	gauge("partitions_blocked", "Partitions about which nothing can be done although something is "+
+		"wrong.", func(c *scheduler) float64 { return float64(c.proposal.Blocked) })
+	gauge("operator_oldest_age_seconds", "The age of the oldest change that is under way.",
+		func(c *scheduler) float64 {
+			var oldest time.Duration
+			for _, o := range c.flying {
+				oldest = max(oldest, time.Since(time.UnixMilli(o.CreatedUnixMs)))
+			}
+			return oldest.Seconds()
+		})
+	gauge("operator_bytes", "What the snapshots of the changes that are under way send at most.",
+		func(c *scheduler) (bytes float64) {
+			for _, o := range c.flying {
+				bytes += float64(o.Bytes)
+			}
+			return bytes
+		})
+}
+
+// ended counts an operator that has ended.
+func (m *metrics) ended(o *serverpb.Operator, outcome string, took time.Duration) {
+	if outcome != "done" {
+		outcome = "other"
+	}
+	if o.Cancelled {
+		outcome = "cancelled"
+	}
+	kind := strings.ReplaceAll(o.Kind, " ", "_")
+	m.operators.WithLabelValues(kind, outcome).Inc()
+	m.operatorTime.WithLabelValues(kind).Observe(took.Seconds())
+}

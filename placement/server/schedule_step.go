@@ -1,0 +1,325 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// beginsPerLook bounds the operators that are recorded each time the scheduler looks.
+	beginsPerLook = 64
+	// stalled is after how long without an advance an operator is cancelled, and targetSilent after
+	// how long without an answer of the node that gets a replica, or the lead.
+	stalled      = 10 * time.Minute
+	targetSilent = 30 * time.Second
+	// A partition whose operator was cancelled is left alone for firstBackoff, which doubles with
+	// each failure up to maxBackoff.
+	firstBackoff = 10 * time.Second
+	maxBackoff   = 10 * time.Minute
+)
+
+// look is one round of the scheduler.
+func (c *scheduler) look(ctx context.Context) error {
+	now := time.Now()
+	if err := c.watchNodes(ctx, now); err != nil {
+		return err
+	}
+	flights := c.takeIn(now)
+	if len(flights) > 0 {
+		c.server.poke() // one may have ended by a change of leaders, which is no change of the table
+	}
+	late := c.late(flights, now)
+	var errs []error
+	for _, l := range late {
+		if err := c.server.giveUp(ctx, l.operator, l.why); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	proposed := c.plan(now)
+	errs = append(errs, c.server.start(ctx, proposed), c.retire(ctx))
+	return errors.Join(errs...)
+}
+
+// takeIn brings the State up to what was reported and to the operators that there are.
+func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operator {
+	news, stats := c.server.soft.takeNews()
+	operators := c.server.soft.operators()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, s := range stats {
+		if n := c.nodes[id]; n != nil && c.stats[id] != s {
+			c.stats[id] = s
+			c.refused(c.state.SetNode(withStats(plannerNode(n), s)))
+		}
+	}
+	for id, o := range c.flying {
+		if operators[id] == nil || operators[id].Id != o.Id {
+			// It ended, and the State hears of how before it is not in flight any more.
+			c.ended[id] = now
+			c.refused(c.renew(id))
+			delete(c.seen, id)
+		}
+	}
+	for _, id := range news {
+		c.refused(c.renew(id))
+	}
+	c.flying = operators
+	for id, a := range c.attempts {
+		if now.Sub(a.until) > maxBackoff {
+			delete(c.attempts, id)
+		}
+	}
+	for id, at := range c.ended {
+		if now.Sub(at) > time.Hour {
+			delete(c.ended, id)
+		}
+	}
+	return operators
+}
+
+func (c *scheduler) refused(err error) {
+	if err != nil {
+		c.server.config.Logger.Error("the planner refuses what was reported", "error", err)
+	}
+}
+
+// lateOperator is one that is to be cancelled.
+type lateOperator struct {
+	operator *serverpb.Operator
+	why      string
+}
+
+// late finds the operators that do not come nearer to their ends, or cannot.
+func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
+	now time.Time) (late []lateOperator) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, o := range operators {
+		_, waits := c.server.soft.progress(id)
+		membership := c.server.soft.membership(id)
+		a := c.seen[id]
+		if a == nil || a.operator != o.Id || a.membership != membership || a.waits != waits {
+			a = &advance{o.Id, membership, waits, now}
+			c.seen[id] = a
+		}
+		if o.Cancelled {
+			continue
+		}
+		why := c.unfit(o.AddNode, "which was to get a replica", now)
+		if why == "" && o.AddNode == 0 {
+			why = c.unfit(o.LeadNode, "which was to lead", now)
+		}
+		if now.Sub(a.at) >= stalled {
+			why = fmt.Sprintf("it has not advanced for %s", now.Sub(a.at).Round(time.Second))
+			if waits != "" {
+				why += ": " + waits
+			}
+		}
+		if why == "" {
+			continue
+		}
+		late = append(late, lateOperator{o, why})
+		f := c.attempts[id]
+		if f == nil {
+			f = &attempt{}
+			c.attempts[id] = f
+		}
+		f.failures++
+		f.until = now.Add(min(maxBackoff, firstBackoff<<min(f.failures-1, 10)))
+	}
+	return late
+}
+
+// unfit says why a node cannot be given what it was to get; empty: it can, or it is none.
+func (c *scheduler) unfit(id uint64, what string, now time.Time) string {
+	n := c.nodes[keys.NodeID(id)]
+	if n == nil {
+		return ""
+	}
+	silent := now.Sub(time.UnixMilli(n.SilentSinceUnixMs))
+	switch {
+	case n.Status != clusterpb.NodeStatus_NODE_ACTIVE:
+		return fmt.Sprintf("node %d, %s, is being taken out", id, what)
+	case n.SilentSinceUnixMs != 0 && silent >= targetSilent:
+		return fmt.Sprintf("node %d, %s, has not answered for %s", id, what,
+			silent.Round(time.Second))
+	}
+	return ""
+}
+
+// plan has the planner propose. It proposes nothing until the table is complete and the nodes that
+// are alive have reported what they lead, or have had time to.
+func (c *scheduler) plan(now time.Time) []planner.Operator {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.complete {
+		return nil
+	}
+	var flights []planner.Flight
+	for id, o := range c.flying {
+		f := planner.Flight{Partition: id}
+		if !o.Cancelled {
+			f.Add, f.Remove = keys.NodeID(o.AddNode), keys.NodeID(o.RemoveNode)
+			if f.Lead = keys.NodeID(o.LeadNode); o.Lead {
+				f.Lead = f.Add
+			}
+		}
+		flights = append(flights, f)
+	}
+	c.proposal, c.planned = c.state.Step(now, flights), true
+	if now.Sub(c.counted) >= countInterval {
+		c.counts, c.counted = c.state.Counts(), now
+	}
+	if !c.informed(now) {
+		return nil
+	}
+	var begin []planner.Operator
+	for _, o := range c.proposal.Operators {
+		if a := c.attempts[o.Partition]; a != nil && now.Before(a.until) {
+			continue
+		}
+		if begin = append(begin, o); len(begin) == beginsPerLook {
+			break
+		}
+	}
+	return begin
+}
+
+// informed says whether the nodes that are alive have reported, or have had time to.
+func (c *scheduler) informed(now time.Time) bool {
+	if now.Sub(c.began) >= reportsMissing*c.server.config.NodeLease {
+		return true
+	}
+	for id, n := range c.nodes {
+		if n.Alive && !c.server.soft.complete(id) {
+			return false
+		}
+	}
+	return true
+}
+
+// start records operators that the planner proposes, if their partitions are still as it knew them.
+func (s *Server) start(ctx context.Context, proposed []planner.Operator) error {
+	if len(proposed) == 0 {
+		return nil
+	}
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var errs []error
+	for i := range proposed {
+		o, conditions, err := s.operatorOf(s.store.Stale(), &proposed[i])
+		if err == nil && o != nil {
+			err = s.begin(ctx, o, conditions)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("partition %s: %w", proposed[i].Partition, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// operatorOf makes an operator of what the planner proposes; nil if that does not fit any more. The
+// conditions say when it still does.
+func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
+	*serverpb.Operator, []*storepb.Compare, error) {
+	stored, revision, err := loadPartition(v, p.Keyspace, p.Partition)
+	if err != nil || stored == nil || len(p.Steps) == 0 {
+		return nil, nil, err
+	}
+	d := s.soft.newest(p.Partition, stored)
+	if e := p.Steps[0].Epoch; d.Generation != e.Generation || d.Membership != e.Membership {
+		return nil, nil, nil
+	}
+	o := &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, Reason: p.Reason.String(),
+		Kind: p.Kind.String(), Bytes: uint64(p.Bytes), CreatedUnixMs: time.Now().UnixMilli(),
+		ScoreBefore: p.Before.String(), ScoreAfter: p.After.String()}
+	if p.Rejected != nil {
+		o.Rejected = p.Rejected.String()
+	}
+	if p.Add != 0 {
+		o.AddNode, o.AddReplica = uint64(p.Add), nextReplica(d)
+		if there := replicaAt(d, p.Add); there != nil {
+			o.AddReplica = there.Replica // a learner that is left there is used
+		}
+	}
+	if p.Remove != 0 {
+		there := replicaAt(d, p.Remove)
+		if there == nil {
+			return nil, nil, nil
+		}
+		o.RemoveNode, o.RemoveReplica = uint64(p.Remove), there.Replica
+	}
+	switch {
+	case p.Lead == 0:
+	case p.Lead == p.Add:
+		o.Lead = true
+	default:
+		there := replicaAt(d, p.Lead)
+		if there == nil {
+			return nil, nil, nil
+		}
+		o.LeadNode, o.LeadReplica = uint64(p.Lead), there.Replica
+	}
+	return o, []*storepb.Compare{store.ModifiedAt(partitionKey(p.Keyspace, p.Partition), revision)},
+		nil
+}
+
+// begin records an operator, if its partition has none and the conditions hold. The caller has the
+// turn.
+func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
+	conditions []*storepb.Compare) error {
+	ids, revision, err := loadIDs(s.store.Stale())
+	if err != nil {
+		return err
+	}
+	o.Id = ids.Operator
+	ids.Operator++
+	key := operatorKey(keys.PartitionID(o.Partition))
+	ok, err := s.commit(ctx, append(conditions, store.Absent(key),
+		store.ModifiedAt([]byte(idsKey), revision)),
+		store.Put(key, encode(o)), store.Put([]byte(idsKey), encode(ids)))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return errConflict(fmt.Sprintf("partition %d", o.Partition))
+	}
+	s.config.Logger.Info("operator begins", "operator", o.Id, "kind", o.Kind, "partition",
+		o.Partition, "to", o.AddNode, "from", o.RemoveNode, "leader", o.LeadNode, "because", o.Reason)
+	s.soft.begin(o)
+	s.poke()
+	return nil
+}
+
+// giveUp has an operator taken back, if it is still there.
+func (s *Server) giveUp(ctx context.Context, o *serverpb.Operator, why string) error {
+	key := operatorKey(keys.PartitionID(o.Partition))
+	now := &serverpb.Operator{}
+	revision, err := load(s.store.Stale(), key, now)
+	if err != nil || revision == 0 || now.Id != o.Id || now.Cancelled {
+		return err
+	}
+	now.Cancelled, now.Outcome = true, why
+	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
+		store.Put(key, encode(now)))
+	if err != nil || !ok {
+		return err
+	}
+	s.config.Logger.Warn("operator is cancelled", "operator", o.Id, "partition", o.Partition, "because",
+		why)
+	s.soft.begin(now)
+	s.poke()
+	return nil
+}

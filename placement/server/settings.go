@@ -1,0 +1,157 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Bounds of what can be set.
+const (
+	minDelay, maxDelay = time.Second, 30 * 24 * time.Hour
+	maxSnapshots       = 1000
+)
+
+// placementSettings are what an operator of the cluster has set; what is not there was not.
+type placementSettings struct{ *clusterpb.PlacementSettings }
+
+func loadSettings(v *store.View) (placementSettings, error) {
+	set := &clusterpb.PlacementSettings{}
+	_, err := load(v, []byte(settingsKey), set)
+	return placementSettings{set}, err
+}
+
+// planner gives the planner's settings; what is not set is as in otherwise.
+func (p placementSettings) planner(otherwise planner.Settings) planner.Settings {
+	out := otherwise
+	out.Paused, out.NodesReturn = p.GetPaused(), true
+	for _, d := range []struct {
+		set *uint64
+		to  *time.Duration
+	}{{p.RepairDelayMillis, &out.RepairDelay}, {p.PauseMillis, &out.Pause}} {
+		if d.set != nil {
+			*d.to = time.Duration(*d.set) * time.Millisecond
+		}
+	}
+	for _, n := range []struct {
+		set *uint32
+		to  *int
+	}{{p.NodeSnapshots, &out.NodeInFlight}, {p.ZoneSnapshots, &out.ZoneInFlight},
+		{p.Operators, &out.MaxOperators}} {
+		if n.set != nil {
+			*n.to = int(*n.set)
+		}
+	}
+	out.EnsureDefaults()
+	return out
+}
+
+// complete says what holds.
+func (p placementSettings) complete(otherwise planner.Settings) *clusterpb.PlacementSettings {
+	s := p.planner(otherwise)
+	return &clusterpb.PlacementSettings{Paused: proto.Bool(s.Paused),
+		RepairDelayMillis: proto.Uint64(uint64(s.RepairDelay.Milliseconds())),
+		NodeSnapshots:     proto.Uint32(uint32(s.NodeInFlight)),
+		ZoneSnapshots:     proto.Uint32(uint32(s.ZoneInFlight)),
+		Operators:         proto.Uint32(uint32(s.MaxOperators)),
+		PauseMillis:       proto.Uint64(uint64(s.Pause.Milliseconds()))}
+}
+
+func validateSettings(c *clusterpb.PlacementSettings) error {
+	for _, d := range []struct {
+		name string
+		set  *uint64
+	}{{"repair delay", c.RepairDelayMillis}, {"pause", c.PauseMillis}} {
+		if d.set == nil {
+			continue
+		}
+		// Before it becomes a duration, which a large number would overflow.
+		if *d.set < uint64(minDelay.Milliseconds()) || *d.set > uint64(maxDelay.Milliseconds()) {
+			return status.Errorf(codes.InvalidArgument, "the %s is %d ms; want %s to %s", d.name, *d.set,
+				minDelay, maxDelay)
+		}
+	}
+	for _, n := range []struct {
+		name string
+		set  *uint32
+		most uint32
+	}{{"number of snapshots for each node", c.NodeSnapshots, maxSnapshots},
+		{"number of snapshots for each zone", c.ZoneSnapshots, maxSnapshots},
+		{"number of operators", c.Operators, maxOperators}} {
+		if n.set != nil && (*n.set < 1 || *n.set > n.most) {
+			return status.Errorf(codes.InvalidArgument, "the %s is %d; want 1 to %d", n.name, *n.set,
+				n.most)
+		}
+	}
+	return nil
+}
+
+// SetPlacement changes what placement may do, and says what holds then. Only the leader does it.
+func (s *Server) SetPlacement(
+	ctx context.Context, r *clusterpb.SetPlacementRequest,
+) (*clusterpb.SetPlacementResponse, error) {
+	change := r.Change
+	if change == nil {
+		change = &clusterpb.PlacementSettings{}
+	}
+	if err := validateSettings(change); err != nil {
+		return nil, err
+	}
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := placementSettings{&clusterpb.PlacementSettings{}}
+	revision, err := load(v, []byte(settingsKey), now.PlacementSettings)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	before := now.complete(s.config.Planner)
+	proto.Merge(now.PlacementSettings, change)
+	after := now.complete(s.config.Planner)
+	if !proto.Equal(before, after) {
+		text := "placement is paused"
+		switch {
+		case before.GetPaused() == after.GetPaused():
+			text = "limits: " + after.String()
+		case !after.GetPaused():
+			text = "placement goes on"
+		}
+		ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "settings", Reason: "asked for",
+			Outcome: text}, []*storepb.Compare{store.ModifiedAt([]byte(settingsKey), revision)},
+			store.Put([]byte(settingsKey), encode(now.PlacementSettings)))
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, errConflict("placement's settings")
+		}
+		s.config.Logger.Info("placement's settings change", "settings", after.String())
+		if err := s.scheduler.setSettings(now); err != nil {
+			return nil, s.toStatus(err)
+		}
+	}
+	return &clusterpb.SetPlacementResponse{Settings: after}, nil
+}
+
+func (c *scheduler) setSettings(p placementSettings) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == nil {
+		return nil
+	}
+	return c.state.SetSettings(p.planner(c.server.config.Planner))
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// reported is what nodes have said of a partition.
+type reported struct {
+	leader keys.NodeID
+	// report is the leader's; nil: there is none. It must not be changed.
+	report *clusterpb.PartitionReport
+	// broken are the nodes whose replica is.
+	broken map[keys.NodeID]bool
+}
+
+// of is what nodes have said of a partition.
+func (s *soft) of(id keys.PartitionID) reported {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return reported{s.mu.leaders[id], s.mu.partitions[id], maps.Clone(s.mu.broken[id])}
+}
+
+// takeNews gives the partitions of which something was said since the last call, in order, and the
+// nodes' newest figures.
+func (s *soft) takeNews() ([]keys.PartitionID, map[keys.NodeID]*clusterpb.NodeStats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news := slices.Sorted(maps.Keys(s.mu.news))
+	clear(s.mu.news)
+	stats := make(map[keys.NodeID]*clusterpb.NodeStats, len(s.mu.nodes))
+	for id, n := range s.mu.nodes {
+		if n.stats != nil {
+			stats[id] = n.stats
+		}
+	}
+	return news, stats
+}
+
+// complete says whether a node has sent all its reports since this leadership began.
+func (s *soft) complete(id keys.NodeID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.mu.nodes[id]
+	return n != nil && n.complete
+}
+
+// breaksLocked takes note of which replicas of a node are broken.
+func (s *soft) breaksLocked(id keys.NodeID, n *softNode, broken []uint64) {
+	if slices.Equal(n.broken, broken) {
+		return
+	}
+	for _, p := range n.broken {
+		p := keys.PartitionID(p)
+		delete(s.mu.broken[p], id)
+		if len(s.mu.broken[p]) == 0 {
+			delete(s.mu.broken, p)
+		}
+		s.mu.news[p] = struct{}{}
+	}
+	n.broken = broken[:min(len(broken), maxBrokenReports)]
+	for _, p := range n.broken {
+		p := keys.PartitionID(p)
+		if s.mu.broken[p] == nil {
+			s.mu.broken[p] = map[keys.NodeID]bool{}
+		}
+		s.mu.broken[p][id] = true
+		s.mu.news[p] = struct{}{}
+	}
+}
+
+// maxBrokenReports bounds the broken replicas that are known of a node.
+const maxBrokenReports = 10_000

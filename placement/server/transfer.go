@@ -1,0 +1,113 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// TransferLeader records an operator that has another replica wanted as leader, and the lead handed
+// to it. Only the leader does it.
+func (s *Server) TransferLeader(
+	ctx context.Context, r *clusterpb.TransferLeaderRequest,
+) (*clusterpb.TransferLeaderResponse, error) {
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	same := func(o *serverpb.Operator) bool { return o.LeadNode == r.ToNode && o.AddNode == 0 }
+	if o, err := underWay(v, r.Partition, same); o != nil || err != nil {
+		return &clusterpb.TransferLeaderResponse{Operator: o.GetId()}, s.toStatus(err)
+	}
+	o, err := s.transfer(v, r)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	if err := s.begin(ctx, o, nil); err != nil {
+		return nil, s.toStatus(err)
+	}
+	return &clusterpb.TransferLeaderResponse{Operator: o.Id}, nil
+}
+
+// transfer makes the operator that was asked for, or says why there can be none.
+func (s *Server) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
+) (*serverpb.Operator, error) {
+	d, err := s.toChange(v, r.Partition)
+	if err != nil {
+		return nil, err
+	}
+	to := replicaAt(d, keys.NodeID(r.ToNode))
+	switch {
+	case to == nil:
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"node %d has no replica of partition %d: its replicas are on %s", r.ToNode, r.Partition,
+			nodesOf(d))
+	case to.Role != clusterpb.ReplicaRole_VOTER:
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"the replica of partition %d on node %d does not vote yet, so it cannot lead", r.Partition,
+			r.ToNode)
+	}
+	n := &clusterpb.Node{}
+	if _, err := load(v, nodeKey(keys.NodeID(r.ToNode)), n); err != nil {
+		return nil, err
+	}
+	alive, err := v.Get(aliveKey(keys.NodeID(r.ToNode)))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case alive == nil:
+		return nil, status.Errorf(codes.FailedPrecondition, "node %d is not alive", r.ToNode)
+	case n.Status != clusterpb.NodeStatus_NODE_ACTIVE:
+		return nil, status.Errorf(codes.FailedPrecondition, "node %d is to lead nothing: it is %s",
+			r.ToNode, statusText(n.Status))
+	}
+	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, Reason: "asked for",
+		Kind: planner.Transfer.String(), CreatedUnixMs: time.Now().UnixMilli(),
+		LeadNode: to.Node, LeadReplica: to.Replica}, nil
+}
+
+// toChange is the newest descriptor of a partition that is to be changed, or why it cannot be.
+func (s *Server) toChange(v *store.View, partition uint64) (*clusterpb.Partition, error) {
+	id := keys.PartitionID(partition)
+	d, err := findPartition(v, id)
+	if err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, status.Errorf(codes.NotFound, "there is no partition %d", partition)
+	}
+	ks, err := loadKeyspace(v, keys.KeyspaceID(d.Keyspace))
+	if err != nil {
+		return nil, err
+	}
+	operators, err := loadOperators(v)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE:
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"the keyspace of partition %d is being created or dropped", partition)
+	case operators[id] != nil:
+		return nil, status.Errorf(codes.FailedPrecondition, "operator %d changes partition %d "+
+			"already; wait for it, or cancel it", operators[id].Id, partition)
+	case len(operators) >= maxOperators:
+		return nil, status.Errorf(codes.ResourceExhausted,
+			"%d operators are under way, and no more are taken", len(operators))
+	}
+	return s.soft.newest(id, d), nil
+}

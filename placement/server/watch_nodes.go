@@ -1,0 +1,133 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// watchNodes stores since when nodes have been silent, and since when they have answered again. It
+// is stored so that another leader of the core goes on counting where this one was.
+func (c *scheduler) watchNodes(ctx context.Context, now time.Time) error {
+	c.mu.Lock()
+	var changed []keys.NodeID
+	for id, n := range c.nodes {
+		if n.Alive == (n.SilentSinceUnixMs != 0) {
+			changed = append(changed, id)
+		}
+	}
+	c.mu.Unlock()
+	for _, id := range changed {
+		if err := c.server.noteNode(ctx, id, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) noteNode(ctx context.Context, id keys.NodeID, now time.Time) error {
+	v := s.store.Stale()
+	n := &clusterpb.Node{}
+	revision, err := load(v, nodeKey(id), n)
+	if err != nil || revision == 0 {
+		return err
+	}
+	alive, err := v.Get(aliveKey(id))
+	if err != nil {
+		return err
+	}
+	text := "answers again"
+	switch {
+	case alive != nil && n.SilentSinceUnixMs != 0:
+		if gone := now.Sub(time.UnixMilli(n.SilentSinceUnixMs)); gone > 0 {
+			text += fmt.Sprintf(", after %s", gone.Round(time.Second))
+		}
+		n.SilentSinceUnixMs, n.AliveSinceUnixMs, n.Displaced = 0, now.UnixMilli(), false
+	case alive == nil && n.SilentSinceUnixMs == 0:
+		n.SilentSinceUnixMs, text = now.UnixMilli(), "does not answer any more"
+		if n.Displaced {
+			text += ", and another directory is at its address"
+		}
+	default:
+		return nil
+	}
+	conditions := []*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)}
+	_, err = s.commitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id), Outcome: text},
+		conditions, store.Put(nodeKey(id), encode(n)))
+	return err
+}
+
+// retire lets nodes go that are being decommissioned and that nothing names any more.
+func (c *scheduler) retire(ctx context.Context) error {
+	c.mu.Lock()
+	var empty []keys.NodeID
+	for id, n := range c.nodes {
+		if c.complete && n.Status == clusterpb.NodeStatus_NODE_MOVING && c.state.Holds(id) == 0 {
+			empty = append(empty, id)
+		}
+	}
+	c.mu.Unlock()
+	for _, id := range empty {
+		if err := c.server.retire(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retire makes a node GONE if no descriptor and no operator names it.
+//
+// INVARIANT: no descriptor can come to name it later. A replica comes to a node only by an operator
+// that is recorded; one that has ended is in the table, or has given its replica id up; and none is
+// recorded for a node that is being decommissioned: recording takes turns with this.
+func (s *Server) retire(ctx context.Context, id keys.NodeID) error {
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return err
+	}
+	n := &clusterpb.Node{}
+	revision, err := load(v, nodeKey(id), n)
+	if err != nil || revision == 0 || n.Status != clusterpb.NodeStatus_NODE_MOVING {
+		return err
+	}
+	operators, err := loadOperators(v)
+	if err != nil {
+		return err
+	}
+	for _, o := range operators {
+		if keys.NodeID(o.AddNode) == id {
+			return nil
+		}
+	}
+	for kv, err := range v.All([]byte(partitionPrefix)) {
+		if err != nil {
+			return err
+		}
+		p, err := decodePartition(kv.Key, kv.Value)
+		if err != nil {
+			return err
+		}
+		if replicaAt(p, id) != nil {
+			return nil
+		}
+	}
+	n.Status = clusterpb.NodeStatus_NODE_GONE
+	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id),
+		Outcome: "decommissioned: it holds nothing any more, and is refused from now on"},
+		[]*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)},
+		store.Put(nodeKey(id), encode(n)))
+	if ok {
+		s.config.Logger.Info("node is decommissioned; its directory can be deleted", "node", id)
+	}
+	return err
+}

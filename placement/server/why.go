@@ -1,0 +1,157 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// whyEvents is how many events an explanation has.
+const whyEvents = 16
+
+// explanation is what Why answers with, as JSON.
+type explanation struct {
+	Partition any `json:"partition,omitempty"`
+	Node      any `json:"node,omitempty"`
+	Keyspace  any `json:"keyspace,omitempty"`
+	// UnderWay is the operator of the partition, or are those that name the node.
+	UnderWay []*clusterpb.OperatorInfo `json:"under_way,omitempty"`
+	// Events are the last that name it, the newest first.
+	Events []*clusterpb.Event `json:"events,omitempty"`
+}
+
+// Why explains a partition, a node or a keyspace, as the planner sees it. Only the leader does it.
+func (s *Server) Why(ctx context.Context, r *clusterpb.WhyRequest) (*clusterpb.WhyResponse, error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, text, err := s.explain(v, r)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	all, err := s.ListOperators(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range all.Operators {
+		if r.Partition != 0 && o.Partition == r.Partition || r.Node != 0 && (o.ToNode == r.Node ||
+			o.FromNode == r.Node || o.LeadNode == r.Node) {
+			out.UnderWay = append(out.UnderWay, o)
+			text += "  under way: " + operatorText(o) + "\n"
+		}
+	}
+	if r.Keyspace == "" {
+		events, err := s.ListEvents(ctx, &clusterpb.ListEventsRequest{Partition: r.Partition,
+			Node: r.Node, Limit: whyEvents})
+		if err != nil {
+			return nil, err
+		}
+		out.Events = events.Events
+		for _, e := range events.Events {
+			text += "  " + eventText(e) + "\n"
+		}
+	}
+	encoded, err := json.Marshal(out)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	return &clusterpb.WhyResponse{Text: text, Json: encoded}, nil
+}
+
+// explain asks the planner.
+func (s *Server) explain(v *store.View, r *clusterpb.WhyRequest) (*explanation, string, error) {
+	var keyspace keys.KeyspaceID
+	if r.Keyspace != "" {
+		ks, err := s.keyspaceByName(v, r.Keyspace)
+		if err != nil {
+			return nil, "", err
+		}
+		if keyspace = ks.id(); ks.State != clusterpb.KeyspaceState_ACTIVE {
+			return nil, "", status.Errorf(codes.FailedPrecondition, "keyspace %s is being created or "+
+				"dropped; `tidemark keyspace list` shows what it waits for", ks.Name)
+		}
+	}
+	c := &s.scheduler
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.planned {
+		return nil, "", errPlanning()
+	}
+	notFound := func(err error) error { return status.Error(codes.NotFound, err.Error()) }
+	switch {
+	case r.Partition != 0:
+		why, err := c.state.WhyPartition(keys.PartitionID(r.Partition))
+		if err != nil {
+			return nil, "", notFound(err)
+		}
+		return &explanation{Partition: why}, why.String(), nil
+	case r.Node != 0:
+		why, err := c.state.WhyNode(keys.NodeID(r.Node))
+		if err != nil {
+			return nil, "", notFound(err)
+		}
+		return &explanation{Node: why}, why.String(), nil
+	case r.Keyspace != "":
+		why, err := c.state.WhyKeyspace(keyspace)
+		if err != nil {
+			return nil, "", notFound(err)
+		}
+		return &explanation{Keyspace: why}, why.String(), nil
+	}
+	return nil, "", status.Error(codes.InvalidArgument,
+		"say of which partition, node or keyspace something is to be explained")
+}
+
+// operatorText is an operator that is under way, in a line.
+func operatorText(o *clusterpb.OperatorInfo) string {
+	text := fmt.Sprintf("%s%s of partition %d, for %s, because: %s; %s", o.Kind, nodesText(o.FromNode,
+		o.ToNode, o.LeadNode), o.Partition,
+		time.Since(time.UnixMilli(o.CreatedUnixMs)).Round(time.Second), o.Reason, o.Step)
+	if o.WaitsFor != "" {
+		text += ", waits: " + o.WaitsFor
+	}
+	return text
+}
+
+// eventText is an event in a line.
+func eventText(e *clusterpb.Event) string {
+	at := time.UnixMilli(e.UnixMs).UTC().Format(time.RFC3339)
+	if e.Operator == 0 {
+		if e.Keyspace != "" {
+			return fmt.Sprintf("%s: keyspace %s: %s", at, e.Keyspace, e.Outcome)
+		}
+		return fmt.Sprintf("%s: node %d %s", at, e.ToNode, e.Outcome)
+	}
+	text := fmt.Sprintf("%s: %s%s of partition %d in %s: %s, because: %s", at, e.Kind,
+		nodesText(e.FromNode, e.ToNode, e.LeadNode), e.Partition,
+		time.Duration(e.TookMillis)*time.Millisecond, e.Outcome, e.Reason)
+	if e.ScoreBefore != "" {
+		text += fmt.Sprintf(" (score %s -> %s)", e.ScoreBefore, e.ScoreAfter)
+	}
+	return text
+}
+
+// nodesText says from where to where.
+func nodesText(from, to, lead uint64) string {
+	var b strings.Builder
+	if from != 0 {
+		fmt.Fprintf(&b, " from node %d", from)
+	}
+	if to != 0 {
+		fmt.Fprintf(&b, " to node %d", to)
+	}
+	if lead != 0 {
+		fmt.Fprintf(&b, " leader to node %d", lead)
+	}
+	return b.String()
+}
