@@ -152,6 +152,13 @@ func (a *app) coreChanging(cmd *cobra.Command, background *bool) *cobra.Command 
 
 // changeCore has the members changed, and shows how it goes on until it is done.
 func (a *app) changeCore(ctx context.Context, add, remove string, background bool) error {
+	for _, name := range []string{add, remove} {
+		if _, err := strconv.ParseUint(name, 10, 64); name != "" && err != nil {
+			if err := argument.CheckAddress("address", name, false); err != nil {
+				return err
+			}
+		}
+	}
 	return a.withClient(ctx, func(client *kv.Client) error {
 		add, err := coreAddress(ctx, client, add)
 		if err != nil {
@@ -186,11 +193,8 @@ func (a *app) changeCore(ctx context.Context, add, remove string, background boo
 // member whose address it is at.
 func coreAddress(ctx context.Context, client *kv.Client, name string) (string, error) {
 	id, err := strconv.ParseUint(name, 10, 64)
-	if name == "" {
-		return "", nil
-	}
 	if err != nil {
-		return name, argument.CheckAddress("address", name, false)
+		return name, nil
 	}
 	core, err := client.Core(ctx)
 	if err != nil {

@@ -150,6 +150,10 @@ func TestCoreGrowsAndShrinks(t *testing.T) {
 		if err := c.Restart(5); err != nil {
 			t.Fatal(err)
 		}
+		waitFor(t, "a server whose only seed is gone finds the core", func() bool {
+			ok, _ := c.Process(5).Ready()
+			return ok
+		})
 		changeCore(t, client, "", at[2])
 		awaitMembers(t, c, client, 3, 4)
 		changeCore(t, client, "", at[3])
@@ -345,5 +349,78 @@ func TestCoreAddRefusesASilentServer(t *testing.T) {
 			t.Error(none)
 		}
 		awaitMembers(t, c, client, 0, 2)
+	})
+}
+
+// TestOnlyCoreMemberIsReplaced has another server take the place of the only member.
+func TestOnlyCoreMemberIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := growing(t, 3)
+		client := c.Client(t)
+		stop := coreLoad(t, client)
+		changeCore(t, client, c.Endpoints()[1], c.Endpoints()[0])
+		awaitMembers(t, c, client, 1)
+		stop()
+	})
+}
+
+// TestCoreMembersMove gives members other addresses, one while the others run, and then all at once:
+// each is an update of its record, and nothing else is to be done.
+func TestCoreMembersMove(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		port := 7400
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Separate: true, Latency: latency,
+			Configure: func(i int, c *embedded.ServerConfig) {
+				if i < 3 && port != 7400 {
+					c.Listen = fmt.Sprintf("server-%d:%d", i, port)
+					c.Core = []string{"server-0:7500", "server-1:7500", "server-2:7500"}
+				}
+			}})
+		client := c.Client(t)
+		moved := func(want ...string) {
+			t.Helper()
+			waitFor(t, "the members are at "+strings.Join(want, ", "), func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				core, err := client.Core(ctx)
+				for i, m := range core.Members {
+					if m.Address != want[i] || m.ID != uint64(i+1) || m.Role != "voter" || !m.Answers {
+						return false
+					}
+				}
+				return err == nil && len(core.Members) == 3
+			})
+		}
+		port = 7500
+		if err := c.Restart(1); err != nil {
+			t.Fatal(err)
+		}
+		moved("server-0:7400", "server-1:7500", "server-2:7400")
+		create(t, client, "one", kv.Hash(1), kv.Replicas(3))
+		time.Sleep(5 * time.Second) // virtual; the data nodes hear of it with a heartbeat
+		for i := range 3 {
+			if err := c.Stop(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 3 {
+			if err := c.Run(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		moved("server-0:7500", "server-1:7500", "server-2:7500")
+		create(t, client, "all", kv.Hash(1), kv.Replicas(3))
+		// The data nodes, which were started with the former addresses, know one that is right, and find
+		// the others by it, at the next start too.
+		for i := 3; i < 6; i++ {
+			if err := c.Restart(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waitFor(t, "the nodes are back", func() bool {
+			ok, _ := c.Process(3).Ready()
+			return ok
+		})
+		create(t, client, "again", kv.Hash(1), kv.Replicas(3))
 	})
 }
