@@ -57,7 +57,9 @@ func (a *app) printEvents(events []kv.Event) error {
 		if e.Operator != 0 {
 			took, size = e.Took.Round(time.Millisecond), output.Size(e.Bytes)
 		}
-		list.Row(e.At.UTC().Format(time.RFC3339), e.Kind, orNumber(e.Partition), orNone(e.Keyspace),
+		at := output.Cell{People: e.At.Local().Format(time.DateTime),
+			Programs: e.At.UTC().Format(time.RFC3339Nano)}
+		list.Row(at, e.Kind, orNumber(e.Partition), orNone(e.Keyspace),
 			orNumber(e.From), orNumber(e.To), orNumber(e.Leader), took, size, e.Outcome,
 			orNone(e.Reason), orNone(e.ScoreBefore), orNone(e.ScoreAfter), orNone(e.Rejected))
 	}

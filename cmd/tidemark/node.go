@@ -84,6 +84,10 @@ func parseNode(text string) (uint64, error) {
 	return node, nil
 }
 
+// sayInTheWay is how long something has to be in the way before it is said: limits are, all the
+// time.
+const sayInTheWay = 10 * time.Second
+
 // awaitNode shows how a node comes to the status that is wanted, until it is there.
 func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, want kv.NodeStatus,
 	p kv.NodeProgress, quiet bool) (kv.NodeProgress, error) {
@@ -97,7 +101,7 @@ func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, wan
 	bar := progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Quiet: quiet,
 		What: fmt.Sprintf("node %d", node), Unit: unit, Total: uint64(total)})
 	defer bar.Stop()
-	said := ""
+	way, said, since := "", "", time.Now()
 	for {
 		now, err := client.CheckNodeStatus(ctx, node, want)
 		if err != nil {
@@ -116,8 +120,11 @@ func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, wan
 			len(p.Obstacles) > 0), p.Status == kv.NodeGone:
 			return p, nil
 		}
-		if p.InTheWay != "" && p.InTheWay != said && !quiet {
-			said = p.InTheWay
+		if p.InTheWay != way {
+			way, since = p.InTheWay, time.Now()
+		}
+		if way != "" && way != said && time.Since(since) >= sayInTheWay && !quiet {
+			said = way
 			a.say("in the way: %s", said)
 		}
 		select {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,23 +14,34 @@ import (
 )
 
 func (a *app) nodesCommand() *cobra.Command {
-	return a.printing(a.client(&cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:   "nodes",
 		Short: "List the data nodes",
 		Long: `List the data nodes: whether they are alive, how many replicas they hold, how many
 partitions they lead, and their disks. A node is taken for dead when nothing was heard from it for
-its lease, nine seconds.`,
+its lease, nine seconds. Those that were decommissioned are left out, unless --all is given.`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
-			return a.withClient(ctx, func(client *kv.Client) error { return a.nodes(ctx, client) })
+			return a.withClient(ctx, func(client *kv.Client) error { return a.nodes(ctx, client, all) })
 		}),
-	}))
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also those that were decommissioned")
+	return a.printing(a.client(cmd))
 }
 
-func (a *app) nodes(ctx context.Context, client *kv.Client) error {
+// notGone are the nodes that were not decommissioned.
+func notGone(nodes []kv.NodeInfo) []kv.NodeInfo {
+	return slices.DeleteFunc(nodes, func(n kv.NodeInfo) bool { return n.Status == kv.NodeGone })
+}
+
+func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 	nodes, err := client.Nodes(ctx)
 	if err != nil {
 		return err
+	}
+	if !all {
+		nodes = notGone(nodes)
 	}
 	list := a.list(
 		output.Column{Name: "id", Number: true}, output.Column{Name: "address"},

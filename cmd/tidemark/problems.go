@@ -156,6 +156,14 @@ func judge(nodes []kv.NodeInfo, partitions []kv.PartitionInfo) (p problems, agai
 		p.unavailable.add("partition %d of %s: %s", x.ID, x.Keyspace, noLeader(down, "are down"))
 	}
 	for _, node := range nodes {
+		if node.Status == kv.NodeGone {
+			continue
+		}
+		if !node.Alive && lost[node.ID] == 0 {
+			p.unhealthy.add("node %d (%s) is down, and holds nothing: \"tidemark node decommission %d\" "+
+				"lets it go", node.ID, node.Address, node.ID)
+			continue
+		}
 		if !node.Alive {
 			how := "is down"
 			if other := at[node.Address]; other != 0 {

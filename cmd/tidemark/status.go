@@ -69,6 +69,7 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 	}
 	var nodes, nodesAlive, keyspaces, partitions any
 	nodeList, err := client.Nodes(ctx)
+	nodeList = notGone(nodeList)
 	if err == nil {
 		nodesAlive = alive(nodeList)
 		nodes = output.Cell{People: fmt.Sprintf("%d of %d", nodesAlive, len(nodeList)),
@@ -197,7 +198,7 @@ func (a *app) checkReady(ctx context.Context, client *kv.Client, want int) error
 	if err != nil {
 		return err
 	}
-	if have := alive(nodes); have < want {
+	if have := alive(notGone(nodes)); have < want {
 		return fmt.Errorf("the cluster has %d of %d nodes", have, want)
 	}
 	return nil

@@ -33,7 +33,7 @@ partitions lack something.`,
   tidemark why n3
   tidemark why fruit --output json
   tidemark why --keyspace n3`,
-		Args: arguments("a partition, node or keyspace", 0, 1),
+		Args: arguments("PARTITION, nNODE or KEYSPACE", 0, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			if (len(args) == 1) == (keyspace != "") {
 				return exit.Usagef("say what is to be explained: a partition (17), a node (n3) or a " +

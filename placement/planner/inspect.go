@@ -128,6 +128,6 @@ func leastPairs(replicas, places int) int {
 
 // hasSpareSpread says whether a partition could be spread better if rules and nodes allowed it.
 func (s *State) hasSpareSpread(x *inspection) bool {
-	return x.spread.zones > leastPairs(x.good, s.openZones) ||
-		x.spread.regions > leastPairs(x.good, s.openRegions)
+	return s.openZones > 0 && (x.spread.zones > leastPairs(x.good, s.openZones) ||
+		x.spread.regions > leastPairs(x.good, s.openRegions))
 }

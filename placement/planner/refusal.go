@@ -1,6 +1,9 @@
 package planner
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Refusal is why a node cannot be given a replica or a leadership.
 type Refusal uint8
@@ -111,7 +114,7 @@ func (s *State) refusalText(p *partition, n uint16, why Refusal) string {
 	case RuleForbids:
 		return fmt.Sprintf("the placement %q forbids it", s.keyspaces[p.keyspace].info.Rules)
 	case NotSettled:
-		return fmt.Sprintf("has answered for %s only", s.now.Sub(node.info.Since))
+		return fmt.Sprintf("has answered for %s only", s.now.Sub(node.info.Since).Round(time.Second))
 	case NodeOut:
 		return "is " + node.info.Status.String()
 	case NotAnswering:

@@ -218,8 +218,7 @@ func TestClientFindsTheLeader(t *testing.T) {
 			}
 		}
 		// A client that knows only one member follows its hints.
-		one := c.client("one")
-		one.core = []string{"core1:1"}
+		one := c.client("one", "core1:1")
 		if err := list(one, time.Second); err != nil || one.Leader() != "core3:1" {
 			t.Errorf("with one address: %v", err)
 		}

@@ -37,6 +37,8 @@ const (
 	Cluster_SetPlacement_FullMethodName    = "/tidemark.cluster.v1.Cluster/SetPlacement"
 	Cluster_ConfirmRecovery_FullMethodName = "/tidemark.cluster.v1.Cluster/ConfirmRecovery"
 	Cluster_ListKeyspaces_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListKeyspaces"
+	Cluster_ListCore_FullMethodName        = "/tidemark.cluster.v1.Cluster/ListCore"
+	Cluster_ChangeCore_FullMethodName      = "/tidemark.cluster.v1.Cluster/ChangeCore"
 	Cluster_ListPartitions_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListPartitions"
 )
 
@@ -73,6 +75,11 @@ type ClusterClient interface {
 	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may be repeated.
 	ConfirmRecovery(ctx context.Context, in *ConfirmRecoveryRequest, opts ...grpc.CallOption) (*ConfirmRecoveryResponse, error)
 	ListKeyspaces(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error)
+	// ListCore lists the members of the core, the servers that offer themselves, and the change under way.
+	ListCore(ctx context.Context, in *ListCoreRequest, opts ...grpc.CallOption) (*ListCoreResponse, error)
+	// ChangeCore begins to add a member to the core, to remove one, or both at once. It returns when that is recorded,
+	// or was done before.
+	ChangeCore(ctx context.Context, in *ChangeCoreRequest, opts ...grpc.CallOption) (*ChangeCoreResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error)
 }
@@ -254,6 +261,26 @@ func (c *clusterClient) ListKeyspaces(ctx context.Context, in *ListKeyspacesRequ
 	return out, nil
 }
 
+func (c *clusterClient) ListCore(ctx context.Context, in *ListCoreRequest, opts ...grpc.CallOption) (*ListCoreResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListCoreResponse)
+	err := c.cc.Invoke(ctx, Cluster_ListCore_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ChangeCore(ctx context.Context, in *ChangeCoreRequest, opts ...grpc.CallOption) (*ChangeCoreResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangeCoreResponse)
+	err := c.cc.Invoke(ctx, Cluster_ChangeCore_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[1], Cluster_ListPartitions_FullMethodName, cOpts...)
@@ -306,6 +333,11 @@ type ClusterServer interface {
 	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may be repeated.
 	ConfirmRecovery(context.Context, *ConfirmRecoveryRequest) (*ConfirmRecoveryResponse, error)
 	ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error)
+	// ListCore lists the members of the core, the servers that offer themselves, and the change under way.
+	ListCore(context.Context, *ListCoreRequest) (*ListCoreResponse, error)
+	// ChangeCore begins to add a member to the core, to remove one, or both at once. It returns when that is recorded,
+	// or was done before.
+	ChangeCore(context.Context, *ChangeCoreRequest) (*ChangeCoreResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error
 	mustEmbedUnimplementedClusterServer()
@@ -365,6 +397,12 @@ func (UnimplementedClusterServer) ConfirmRecovery(context.Context, *ConfirmRecov
 }
 func (UnimplementedClusterServer) ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListKeyspaces not implemented")
+}
+func (UnimplementedClusterServer) ListCore(context.Context, *ListCoreRequest) (*ListCoreResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListCore not implemented")
+}
+func (UnimplementedClusterServer) ChangeCore(context.Context, *ChangeCoreRequest) (*ChangeCoreResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeCore not implemented")
 }
 func (UnimplementedClusterServer) ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error {
 	return status.Error(codes.Unimplemented, "method ListPartitions not implemented")
@@ -671,6 +709,42 @@ func _Cluster_ListKeyspaces_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_ListCore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListCoreRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListCore(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListCore_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListCore(ctx, req.(*ListCoreRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ChangeCore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeCoreRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ChangeCore(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ChangeCore_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ChangeCore(ctx, req.(*ChangeCoreRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ListPartitions_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ListPartitionsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -749,6 +823,14 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListKeyspaces",
 			Handler:    _Cluster_ListKeyspaces_Handler,
 		},
+		{
+			MethodName: "ListCore",
+			Handler:    _Cluster_ListCore_Handler,
+		},
+		{
+			MethodName: "ChangeCore",
+			Handler:    _Cluster_ChangeCore_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -768,6 +850,7 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 const (
 	Core_RegisterNode_FullMethodName  = "/tidemark.cluster.v1.Core/RegisterNode"
 	Core_Heartbeat_FullMethodName     = "/tidemark.cluster.v1.Core/Heartbeat"
+	Core_Announce_FullMethodName      = "/tidemark.cluster.v1.Core/Announce"
 	Core_WatchMetadata_FullMethodName = "/tidemark.cluster.v1.Core/WatchMetadata"
 )
 
@@ -780,6 +863,8 @@ const (
 type CoreClient interface {
 	RegisterNode(ctx context.Context, in *RegisterNodeRequest, opts ...grpc.CallOption) (*RegisterNodeResponse, error)
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
+	// Announce tells of a server that is a member of the core, or offers itself as one, and where it is.
+	Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(ctx context.Context, in *WatchMetadataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error)
 }
@@ -806,6 +891,16 @@ func (c *coreClient) Heartbeat(ctx context.Context, in *HeartbeatRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(HeartbeatResponse)
 	err := c.cc.Invoke(ctx, Core_Heartbeat_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coreClient) Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnnounceResponse)
+	err := c.cc.Invoke(ctx, Core_Announce_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -840,6 +935,8 @@ type Core_WatchMetadataClient = grpc.ServerStreamingClient[TableUpdate]
 type CoreServer interface {
 	RegisterNode(context.Context, *RegisterNodeRequest) (*RegisterNodeResponse, error)
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
+	// Announce tells of a server that is a member of the core, or offers itself as one, and where it is.
+	Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error
 	mustEmbedUnimplementedCoreServer()
@@ -857,6 +954,9 @@ func (UnimplementedCoreServer) RegisterNode(context.Context, *RegisterNodeReques
 }
 func (UnimplementedCoreServer) Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Heartbeat not implemented")
+}
+func (UnimplementedCoreServer) Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Announce not implemented")
 }
 func (UnimplementedCoreServer) WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error {
 	return status.Error(codes.Unimplemented, "method WatchMetadata not implemented")
@@ -918,6 +1018,24 @@ func _Core_Heartbeat_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Core_Announce_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnnounceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoreServer).Announce(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Core_Announce_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoreServer).Announce(ctx, req.(*AnnounceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Core_WatchMetadata_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchMetadataRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -943,6 +1061,10 @@ var Core_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Heartbeat",
 			Handler:    _Core_Heartbeat_Handler,
+		},
+		{
+			MethodName: "Announce",
+			Handler:    _Core_Announce_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

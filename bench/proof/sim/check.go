@@ -35,6 +35,7 @@ func (w *World) check(t testing.TB, workloads []driver.Workload, counters *cover
 		w.checkHealthy(i)
 	}
 	w.checkMoves(ctx)
+	w.checkMembers(ctx)
 	w.checkReplicas(ctx)
 	counters.checkGauges(w)
 	counters.checkLocks(w)
@@ -49,20 +50,16 @@ func (w *World) check(t testing.TB, workloads []driver.Workload, counters *cover
 	}
 }
 
-// waitReady waits until all servers are ready, but a member of the core that lost its disk: that
-// says so, and stays out.
+// waitReady waits until all servers are ready, but those that are no member of the core, and nothing
+// else: one that lost its disk, or was removed, says so, and stays out.
 func (w *World) waitReady(ctx context.Context) {
 	for i := range w.Cluster.Servers() {
 		p := w.Cluster.Process(i)
 		if p == nil {
 			continue
 		}
-		if i < w.cores && w.isWiped(i) {
-			if ready, why := p.Ready(); ready || !strings.Contains(why, "wiped") &&
-				!strings.Contains(why, "forming") {
-				w.Violation("server %d, whose disk was wiped, does not say that it stays out of "+
-					"the core: ready %v, %s", i, ready, why)
-			}
+		if _, why := p.Ready(); w.mayBeOutside(i) && (strings.Contains(why, "offers itself") ||
+			strings.Contains(why, "removed from the core")) {
 			continue
 		}
 		if err := p.WaitReady(ctx); err != nil {
@@ -80,9 +77,7 @@ func (w *World) checkHealthy(server int) {
 		return
 	}
 	excused := func(err error) bool {
-		return w.isExcused(server) && errors.Is(err, kvtest.ErrDisk) ||
-			// A member of the core that lost its disk says so, and ends.
-			w.isWiped(server) && server < w.cores && strings.Contains(err.Error(), "wiped")
+		return w.isExcused(server) && errors.Is(err, kvtest.ErrDisk)
 	}
 	if err := p.Err(); err != nil && !excused(err) {
 		w.Violation("server %d failed: %v", server, err)

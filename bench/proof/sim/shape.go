@@ -73,6 +73,9 @@ func shapeOf(seed uint64, transactions bool) *shape {
 	o.Configure = func(_ int, c *embedded.ServerConfig) {
 		c.RetainLogBytes, c.MemTableBytes, c.SleepAfter, c.Tick = retain, memTable, sleepAfter, tick
 		c.ElectionTicks = electionTicks
+		if !slices.Contains(c.Roles, embedded.RoleCore) {
+			c.Roles = append(c.Roles, embedded.RoleCore) // it offers itself
+		}
 	}
 	s.options = o
 	for range 8 {

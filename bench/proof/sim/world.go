@@ -38,6 +38,8 @@ type World struct {
 		// down are the servers that did not start because of their disk.
 		down  map[int]bool
 		wiped map[int]bool
+		// membersChanged: the core's members are, or may be, no longer those that it was founded with.
+		membersChanged bool
 	}
 }
 
@@ -112,11 +114,19 @@ func (w *World) isKeptDown(server int) bool {
 func (w *World) mayWipe(server int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.mu.wiped) > 0 || server < w.cores && w.cores == 1 {
+	if len(w.mu.wiped) > 0 || server < w.cores && w.cores == 1 || w.mu.membersChanged {
 		return false
 	}
 	w.mu.wiped[server] = true
 	return true
+}
+
+// mayBeOutside says whether a server that has nothing but a member of the core may have none: its
+// disk was lost, or members have come and gone.
+func (w *World) mayBeOutside(server int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.wiped[server] || w.mu.membersChanged
 }
 
 func (w *World) isWiped(server int) bool {
