@@ -57,6 +57,8 @@ type Server struct {
 
 	// members are where the core's members are.
 	members coreAddresses
+	// wasMember: the directory was that of a member of the core when the server started.
+	wasMember bool
 	// coreState is what this server is to the core.
 	coreState atomic.Int32
 	// coreBroken is why the core's member is left alone, if it is.
