@@ -96,6 +96,15 @@ func (s *Server) helloTo(ctx context.Context, address string) (*clusterpb.Bootst
 	return bootstrap.GRPCPeers{Conn: s.dialer.Conn}.Hello(ctx, address, &clusterpb.BootstrapHello{})
 }
 
+// informOf tells the server at an address who makes up the core.
+func (s *Server) informOf(ctx context.Context, address string, m *clusterpb.CoreMembers) error {
+	conn, err := s.dialer.Conn(address)
+	if err == nil {
+		_, err = clusterpb.NewCoreClient(conn).Inform(ctx, m)
+	}
+	return err
+}
+
 // beCore is this server's part in the core, from its beginning until the server ends: it forms it, or
 // waits until it is added to it, runs its member, and stops that when it is removed.
 func (s *Server) beCore(ctx context.Context) error {

@@ -4524,6 +4524,42 @@ func (x *AnnounceResponse) GetMembers() *CoreMembers {
 	return nil
 }
 
+type InformResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InformResponse) Reset() {
+	*x = InformResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InformResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InformResponse) ProtoMessage() {}
+
+func (x *InformResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InformResponse.ProtoReflect.Descriptor instead.
+func (*InformResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
+}
+
 type ListCoreRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4532,7 +4568,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4580,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +4593,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 type ListCoreResponse struct {
@@ -4577,7 +4613,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4589,7 +4625,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4602,7 +4638,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -4654,7 +4690,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4666,7 +4702,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4679,7 +4715,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -4728,7 +4764,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4740,7 +4776,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4753,7 +4789,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -4795,7 +4831,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4807,7 +4843,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4820,7 +4856,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -4884,7 +4920,7 @@ type ChangeCoreRequest struct {
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4896,7 +4932,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4909,7 +4945,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -4936,7 +4972,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4948,7 +4984,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4961,7 +4997,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -5346,7 +5382,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\x04R\areplica\x12\x18\n" +
 	"\aremoved\x18\x03 \x01(\bR\aremoved\x12:\n" +
-	"\amembers\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\"\x11\n" +
+	"\amembers\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\"\x10\n" +
+	"\x0eInformResponse\"\x11\n" +
 	"\x0fListCoreRequest\"\xc4\x02\n" +
 	"\x10ListCoreResponse\x12:\n" +
 	"\amembers\x18\x01 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\x12<\n" +
@@ -5421,11 +5458,12 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\bListCore\x12$.tidemark.cluster.v1.ListCoreRequest\x1a%.tidemark.cluster.v1.ListCoreResponse\x12]\n" +
 	"\n" +
 	"ChangeCore\x12&.tidemark.cluster.v1.ChangeCoreRequest\x1a'.tidemark.cluster.v1.ChangeCoreResponse\x12b\n" +
-	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\x80\x03\n" +
+	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\xd1\x03\n" +
 	"\x04Core\x12c\n" +
 	"\fRegisterNode\x12(.tidemark.cluster.v1.RegisterNodeRequest\x1a).tidemark.cluster.v1.RegisterNodeResponse\x12Z\n" +
 	"\tHeartbeat\x12%.tidemark.cluster.v1.HeartbeatRequest\x1a&.tidemark.cluster.v1.HeartbeatResponse\x12W\n" +
-	"\bAnnounce\x12$.tidemark.cluster.v1.AnnounceRequest\x1a%.tidemark.cluster.v1.AnnounceResponse\x12^\n" +
+	"\bAnnounce\x12$.tidemark.cluster.v1.AnnounceRequest\x1a%.tidemark.cluster.v1.AnnounceResponse\x12O\n" +
+	"\x06Inform\x12 .tidemark.cluster.v1.CoreMembers\x1a#.tidemark.cluster.v1.InformResponse\x12^\n" +
 	"\rWatchMetadata\x12).tidemark.cluster.v1.WatchMetadataRequest\x1a .tidemark.cluster.v1.TableUpdate0\x012\xac\x01\n" +
 	"\tBootstrap\x12Q\n" +
 	"\x05Hello\x12#.tidemark.cluster.v1.BootstrapHello\x1a#.tidemark.cluster.v1.BootstrapHello\x12L\n" +
@@ -5444,7 +5482,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),               // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),              // 1: tidemark.cluster.v1.Partitioning
@@ -5509,13 +5547,14 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*Founding)(nil),               // 60: tidemark.cluster.v1.Founding
 	(*AnnounceRequest)(nil),        // 61: tidemark.cluster.v1.AnnounceRequest
 	(*AnnounceResponse)(nil),       // 62: tidemark.cluster.v1.AnnounceResponse
-	(*ListCoreRequest)(nil),        // 63: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),       // 64: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),        // 65: tidemark.cluster.v1.CoreMemberState
-	(*CoreCandidate)(nil),          // 66: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),             // 67: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),      // 68: tidemark.cluster.v1.ChangeCoreRequest
-	(*ChangeCoreResponse)(nil),     // 69: tidemark.cluster.v1.ChangeCoreResponse
+	(*InformResponse)(nil),         // 63: tidemark.cluster.v1.InformResponse
+	(*ListCoreRequest)(nil),        // 64: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),       // 65: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),        // 66: tidemark.cluster.v1.CoreMemberState
+	(*CoreCandidate)(nil),          // 67: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),             // 68: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),      // 69: tidemark.cluster.v1.ChangeCoreRequest
+	(*ChangeCoreResponse)(nil),     // 70: tidemark.cluster.v1.ChangeCoreResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	5,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -5561,9 +5600,9 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	14, // 40: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
 	15, // 41: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
 	15, // 42: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	65, // 43: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	66, // 44: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	67, // 45: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	66, // 43: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	67, // 44: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	68, // 45: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
 	14, // 46: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
 	11, // 47: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
 	16, // 48: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
@@ -5580,41 +5619,43 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	50, // 59: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
 	53, // 60: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
 	27, // 61: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	63, // 62: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	68, // 63: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	64, // 62: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	69, // 63: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
 	30, // 64: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
 	32, // 65: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
 	34, // 66: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
 	61, // 67: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	17, // 68: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	59, // 69: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	60, // 70: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	12, // 71: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	18, // 72: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	20, // 73: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	22, // 74: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	26, // 75: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	24, // 76: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	38, // 77: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	40, // 78: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	42, // 79: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	45, // 80: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	47, // 81: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	49, // 82: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	51, // 83: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	54, // 84: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	28, // 85: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	64, // 86: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	69, // 87: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	31, // 88: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	33, // 89: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	36, // 90: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	62, // 91: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	18, // 92: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	59, // 93: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	59, // 94: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	71, // [71:95] is the sub-list for method output_type
-	47, // [47:71] is the sub-list for method input_type
+	15, // 68: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	17, // 69: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	59, // 70: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	60, // 71: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	12, // 72: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	18, // 73: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	20, // 74: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	22, // 75: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	26, // 76: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	24, // 77: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	38, // 78: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	40, // 79: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	42, // 80: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	45, // 81: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	47, // 82: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	49, // 83: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	51, // 84: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	54, // 85: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	28, // 86: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	65, // 87: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	70, // 88: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	31, // 89: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	33, // 90: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	36, // 91: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	62, // 92: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	63, // 93: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	18, // 94: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	59, // 95: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	59, // 96: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	72, // [72:97] is the sub-list for method output_type
+	47, // [47:72] is the sub-list for method input_type
 	47, // [47:47] is the sub-list for extension type_name
 	47, // [47:47] is the sub-list for extension extendee
 	0,  // [0:47] is the sub-list for field type_name
@@ -5633,7 +5674,7 @@ func file_clusterpb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   66,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
