@@ -230,7 +230,7 @@ func (a *app) awaitCore(ctx context.Context, client *kv.Client) (kv.Core, error)
 		}
 		select {
 		case <-ctx.Done():
-			return core, fmt.Errorf("%w; the change goes on: see \"tidemark core list\"",
+			return core, fmt.Errorf("interrupted, and the change goes on (see \"tidemark core list\"): %w",
 				context.Cause(ctx))
 		case <-time.After(lookAgain):
 		}

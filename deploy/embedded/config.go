@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/range/alarm"
 )
 
@@ -95,6 +96,10 @@ type ServerConfig struct {
 	SnapshotBytesPerSecond int64
 	// GCInterval is how often old versions are looked for. Default 1 min.
 	GCInterval time.Duration
+
+	// Planner bounds what placement does, where no operator of the cluster has set it. Zero: its
+	// defaults.
+	Planner planner.Settings
 
 	// For tests and embedding: where the outside world comes in.
 	FS        vfs.FS

@@ -36,15 +36,13 @@ const (
 // chooseRoles adds the role of a core member to a server that was given no roles and whose directory
 // is one.
 func (s *Server) chooseRoles() error {
-	if !s.config.anyRole || s.config.has(RoleCore) {
-		return nil
-	}
 	state, err := s.bootstrapDisk().Load()
 	if err != nil {
 		return err
 	}
-	if s.directory.promised(RoleCore) && !state.GetRemoved() ||
-		!state.GetRemoved() && (state.GetFounded() || state.GetJoined() != nil) {
+	s.wasMember = !state.GetRemoved() && (state.GetFounded() || state.GetJoined() != nil)
+	if s.config.anyRole && !s.config.has(RoleCore) && !state.GetRemoved() &&
+		(s.wasMember || s.directory.promised(RoleCore)) {
 		s.config.Roles = append(slices.Clone(s.config.Roles), RoleCore)
 	}
 	return nil
@@ -58,7 +56,11 @@ func (s *Server) bootstrapDisk() bootstrap.FileDisk {
 func (s *Server) seeds() []string {
 	list := slices.Clone(s.config.Core)
 	id := s.directory.identity()
-	for _, address := range id.members() {
+	known := id.members()
+	if s.wasMember && s.config.has(RoleCore) {
+		known = append(known, s.config.Advertise) // it may have moved, and be the only one
+	}
+	for _, address := range known {
 		if !slices.Contains(list, address) {
 			list = append(list, address)
 		}
@@ -92,6 +94,15 @@ func (s *Server) openBootstrap() (err error) {
 // helloTo asks the server at an address which one it is.
 func (s *Server) helloTo(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
 	return bootstrap.GRPCPeers{Conn: s.dialer.Conn}.Hello(ctx, address, &clusterpb.BootstrapHello{})
+}
+
+// informOf tells the server at an address who makes up the core.
+func (s *Server) informOf(ctx context.Context, address string, m *clusterpb.CoreMembers) error {
+	conn, err := s.dialer.Conn(address)
+	if err == nil {
+		_, err = clusterpb.NewCoreClient(conn).Inform(ctx, m)
+	}
+	return err
 }
 
 // beCore is this server's part in the core, from its beginning until the server ends: it forms it, or

@@ -296,6 +296,7 @@ func (c *stoppedCore) recover(plan *CoreRecovery) error {
 		}
 	}
 	if c.identity.Replica != keys.ReplicaID(plan.Replica) {
+		c.log.CloseGroup(c.group)
 		if err := c.log.Rewrite(raftlog.Rewrite{
 			Identity: raftlog.Identity{Group: coreGroup, Replica: keys.ReplicaID(plan.Replica)},
 			Index:    last, Term: term, HardTerm: hardTerm + 1}); err != nil {

@@ -57,6 +57,8 @@ type Server struct {
 
 	// members are where the core's members are.
 	members coreAddresses
+	// wasMember: the directory was that of a member of the core when the server started.
+	wasMember bool
 	// coreState is what this server is to the core.
 	coreState atomic.Int32
 	// coreBroken is why the core's member is left alone, if it is.
@@ -195,6 +197,7 @@ func (s *Server) run(start func(context.Context) error) {
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server = s
+	s.services.core.inform = s.core.Learn
 	s.pace = rpc.NewPace()
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
 		Registry: prom.Registry(s.config.Registry)})

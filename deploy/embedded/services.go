@@ -51,6 +51,8 @@ func (s *services) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 type coreSwitch struct {
 	clusterpb.UnimplementedCoreServer
 	server atomic.Pointer[server.Server]
+	// inform takes what the core's leader says of the members. It is set before anything is served.
+	inform func(*clusterpb.CoreMembers)
 }
 
 func (c *coreSwitch) RegisterNode(ctx context.Context,
@@ -75,6 +77,13 @@ func (c *coreSwitch) Announce(ctx context.Context,
 		return s.Announce(ctx, r)
 	}
 	return nil, errNoMember
+}
+
+// Inform is answered by any server.
+func (c *coreSwitch) Inform(_ context.Context,
+	m *clusterpb.CoreMembers) (*clusterpb.InformResponse, error) {
+	c.inform(m)
+	return &clusterpb.InformResponse{}, nil
 }
 
 func (c *coreSwitch) WatchMetadata(r *clusterpb.WatchMetadataRequest,

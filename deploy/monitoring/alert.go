@@ -41,6 +41,7 @@ var Groups = []Group{
 	{"tidemark-servers", serverAlerts},
 	{"tidemark-core", coreAlerts},
 	{"tidemark-partitions", partitionAlerts},
+	{"tidemark-placement", placementAlerts},
 	{"tidemark-disks", diskAlerts},
 	{"tidemark-clocks", clockAlerts},
 	{"tidemark-peers", peerAlerts},

@@ -21,6 +21,30 @@ var partitions = Dashboard{
 					perServer + " handed over"},
 			}},
 		}},
+		{"Placement", []Panel{
+			{Title: "Partitions that lack something", Unit: "short", Queries: []Query{
+				{`max(tidemark_placement_partitions_unavailable)`, "unavailable"},
+				{`max(tidemark_placement_partitions_under_replicated)`, "under replicated"},
+				{`max(tidemark_placement_partitions_over_replicated)`, "over replicated"},
+				{`max(tidemark_placement_partitions_misplaced)`, "misplaced"},
+				{`max(tidemark_placement_leaders_misplaced)`, "leader misplaced"},
+				{`max(tidemark_placement_partitions_blocked)`, "nothing can be done"},
+			}},
+			{Title: "Changes of replicas and leaders", Unit: "short", Queries: []Query{
+				{`max(tidemark_placement_operators)`, "under way"},
+				{`max(tidemark_placement_operators_waiting)`, "waiting"},
+			}},
+			{Title: "Bytes of the changes under way", Unit: "bytes", Queries: []Query{
+				{`max(tidemark_placement_operator_bytes)`, "at most"},
+			}},
+			rateBy("kind", "Changes that ended", "ops", "",
+				`tidemark_placement_operators_ended_total`),
+			quantiles("Time of a change", "From its record to its end.",
+				"tidemark_placement_operator_duration_seconds", ""),
+			{Title: "Age of the oldest change", Unit: "s", Queries: []Query{
+				{`max(tidemark_placement_operator_oldest_age_seconds)`, "age"},
+			}},
+		}},
 		{"Reads and writes", []Panel{
 			rateBy("command", "Commands done", "reqps", "", `tidemark_replica_commands_total`+
 				`{outcome="ok"}`),

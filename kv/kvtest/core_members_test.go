@@ -424,3 +424,44 @@ func TestCoreMembersMove(t *testing.T) {
 		create(t, client, "again", kv.Hash(1), kv.Replicas(3))
 	})
 }
+
+// TestOnlyCoreMemberMoves gives the only member of the core another address: the data nodes, which
+// know none but the former, are told.
+func TestOnlyCoreMemberMoves(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		moved := false
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 1, Separate: true, Latency: latency,
+			Configure: func(i int, c *embedded.ServerConfig) {
+				if i == 0 && moved {
+					c.Listen = "server-0:7500"
+				}
+			}})
+		client := c.Client(t)
+		moved = true
+		if err := c.Restart(0); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the nodes find the core", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			core, err := client.Core(ctx)
+			if err != nil || core.Members[0].Address != "server-0:7500" {
+				return false
+			}
+			nodes, err := client.Nodes(ctx)
+			alive := 0
+			for _, n := range nodes {
+				if n.Alive {
+					alive++
+				}
+			}
+			return err == nil && alive == 3
+		})
+		for i := 1; i < 4; i++ {
+			if err := c.Restart(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		create(t, client, "after", kv.Hash(1), kv.Replicas(3))
+	})
+}

@@ -303,7 +303,8 @@ func (s *Server) ListCore(
 	r := &clusterpb.ListCoreResponse{Members: s.current(),
 		Removed: publicMembers(members.GetRemoved()),
 		Candidates: s.core.offering(func(server uint64) bool {
-			return memberByServer(members, server) != nil
+			return memberByServer(members, server) != nil ||
+				memberByServer(&storepb.Members{Members: members.GetRemoved()}, server) != nil
 		})}
 	for _, m := range r.Members.Members {
 		state := &clusterpb.CoreMemberState{Replica: m.Replica, Leader: keys.ReplicaID(m.Replica) == l.Leader}

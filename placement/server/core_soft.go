@@ -46,6 +46,10 @@ type coreChanges struct {
 	// fenced is the term, and the version of the members, that a later entry is known to be committed
 	// of. Of the stepper alone.
 	fenced [2]uint64
+	// informed is when silent nodes were told last of the members, and from which on next. Of the stepper
+	// alone.
+	informed time.Time
+	next     int
 	// said is what the log was told last of a change. Of the stepper alone.
 	said string
 }
@@ -85,7 +89,7 @@ func (c *coreChanges) expireLocked() {
 	}
 }
 
-// offering lists the servers that offer themselves and are not members.
+// offering lists the servers that offer themselves, but those that are, or were, members.
 func (c *coreChanges) offering(member func(server uint64) bool) []*clusterpb.CoreCandidate {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -95,7 +95,7 @@ func coreStepOf(g *serverpb.CoreGoal, v *coreView) coreStep {
 func (v *coreView) comeIn(in, out *storepb.Member, next *storepb.Members) coreStep {
 	if !v.answers(in.Replica) {
 		return coreStep{text: fmt.Sprintf("sends %s the state", in.Address),
-			waits: "it does not answer"}
+			waits: "it does not answer yet"}
 	}
 	if behind := v.behind(in.Replica); behind != "" {
 		return coreStep{text: fmt.Sprintf("sends %s the state", in.Address), waits: behind}

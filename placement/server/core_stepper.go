@@ -15,7 +15,7 @@ const (
 	// coreStepAgain is how often a change that waits is looked at, coreLook how often a leader looks
 	// whether there is one.
 	coreStepAgain = 200 * time.Millisecond
-	coreLook      = 10 * time.Second
+	coreLook      = 5 * time.Second
 	// coreStepTimeout bounds one step.
 	coreStepTimeout = 10 * time.Second
 )
@@ -29,6 +29,7 @@ func (s *Server) stepCore() {
 		l, changed := s.store.Leadership()
 		if l.Serving && s.config.Group != nil {
 			wait := coreLook
+			s.informNodes(l)
 			ctx, cancel := context.WithTimeout(s.ctx, coreStepTimeout)
 			underWay, err := s.changeCore(ctx, l)
 			cancel()

@@ -58,7 +58,7 @@ func (s *Server) SetNodeStatus(
 		return nil, status.Errorf(codes.InvalidArgument, "a node is made active, draining or moving, "+
 			"not %s", r.Status)
 	case n.Status == clusterpb.NodeStatus_NODE_GONE:
-		if r.Status == clusterpb.NodeStatus_NODE_MOVING {
+		if r.DryRun || r.Status == clusterpb.NodeStatus_NODE_MOVING {
 			return &clusterpb.SetNodeStatusResponse{Before: n.Status, Status: n.Status}, nil
 		}
 		return nil, status.Errorf(codes.FailedPrecondition, "node %d was decommissioned, which is for "+

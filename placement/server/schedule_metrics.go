@@ -23,6 +23,12 @@ func (m *metrics) measureScheduler(s *Server) {
 		Help:    "How long changes of partitions' replicas and leaders took, from record to end.",
 		Buckets: prometheus.ExponentialBuckets(0.25, 2, 14),
 	}, []string{"kind"})
+	for kind := planner.Replace; kind <= planner.Finish; kind++ {
+		for _, outcome := range []string{"done", "cancelled", "other"} {
+			m.operators.WithLabelValues(label(kind.String()), outcome)
+		}
+		m.operatorTime.WithLabelValues(label(kind.String()))
+	}
 	m.collectors = append(m.collectors, m.operators, m.operatorTime)
 	gauge := func(name, help string, value func(*scheduler) float64) {
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(
@@ -73,6 +79,9 @@ func (m *metrics) measureScheduler(s *Server) {
 		})
 }
 
+// label is the kind of an operator as a label.
+func label(kind string) string { return strings.ReplaceAll(kind, " ", "_") }
+
 // ended counts an operator that has ended.
 func (m *metrics) ended(o *serverpb.Operator, outcome string, took time.Duration) {
 	if outcome != "done" {
@@ -81,7 +90,7 @@ func (m *metrics) ended(o *serverpb.Operator, outcome string, took time.Duration
 	if o.Cancelled {
 		outcome = "cancelled"
 	}
-	kind := strings.ReplaceAll(o.Kind, " ", "_")
+	kind := label(o.Kind)
 	m.operators.WithLabelValues(kind, outcome).Inc()
 	m.operatorTime.WithLabelValues(kind).Observe(took.Seconds())
 }

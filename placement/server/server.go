@@ -34,6 +34,9 @@ type Config struct {
 	// known.
 	Silent func(replica uint64) bool
 
+	// Inform tells the server at an address who makes up the core. nil: none is told.
+	Inform func(ctx context.Context, address string, m *clusterpb.CoreMembers) error
+
 	// NodeLease is how long a node counts as alive after its last heartbeat. Default 9 s.
 	NodeLease time.Duration
 	// DefaultReplicas is how many replicas a keyspace has that does not say. Default 3.

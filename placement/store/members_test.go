@@ -205,6 +205,9 @@ func TestSnapshotHasItsMembers(t *testing.T) {
 	if was != "1:voter@1" || is != "1:voter@1 2:learner@2" {
 		t.Fatal(was, is)
 	}
+	if c := old.(group.Configured).Configuration(); c.String() != was {
+		t.Fatalf("it became %s", &c)
+	}
 	for _, x := range []struct {
 		snapshot group.Snapshot
 		founding func(*Config)

@@ -12,8 +12,9 @@ import (
 type Log struct {
 	*store
 
-	// order is full while a batch takes its number and its place in the WAL, not while it is
-	// synced. Capacity 1. A channel and not a mutex, as the holder may wait for room on the disk:
+	// order is full while a batch takes its number and its place in the WAL, and while a flush begins
+	// another WAL: Pebble syncs the one before under a lock that commits need. It is not full while a
+	// batch is synced. Capacity 1. A channel and not a mutex, as the holder may wait for the disk:
 	// virtual time goes on while goroutines wait for a channel.
 	order chan struct{}
 	// sequence is the number of the last batch. Guarded by order.
@@ -72,6 +73,15 @@ func (l *Log) Commit(b *LogBatch, sync bool) error {
 		return err
 	}
 	return l.awaitSync(b)
+}
+
+// Flush makes everything that was committed before durable in tables, and waits for that.
+func (l *Log) Flush() error { return l.store.flushInTurn(l.order) }
+
+// AsyncFlush starts a Flush; Options.FlushEnd tells when it is done.
+func (l *Log) AsyncFlush() error {
+	_, err := l.store.startFlush(l.order)
+	return err
 }
 
 // enqueue gives the batch its number and its place.

@@ -256,15 +256,15 @@ func (s *store) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 }
 
 // Flush makes everything that was committed before durable in tables, and waits for that.
-func (s *store) Flush() error {
-	if err := s.check(); err != nil {
-		return err
-	}
+func (s *store) Flush() error { return s.flushInTurn(nil) }
+
+// flushInTurn is Flush; turn, if not nil, has room for one while it begins.
+func (s *store) flushInTurn(turn chan struct{}) error {
 	s.g.awaited.Add(1)
 	defer s.g.awaited.Add(-1)
-	done, err := s.db.AsyncFlush()
+	done, err := s.startFlush(turn)
 	if err != nil {
-		return fmt.Errorf("flush %s engine in %s: %w", s.kind, s.dir, err)
+		return err
 	}
 	select {
 	case <-done:
@@ -275,13 +275,23 @@ func (s *store) Flush() error {
 
 // AsyncFlush starts a Flush; Options.FlushEnd tells when it is done.
 func (s *store) AsyncFlush() error {
+	_, err := s.startFlush(nil)
+	return err
+}
+
+// startFlush starts a flush; turn, if not nil, has room for one meanwhile.
+func (s *store) startFlush(turn chan struct{}) (done <-chan struct{}, err error) {
 	if err := s.check(); err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := s.db.AsyncFlush(); err != nil {
-		return fmt.Errorf("flush %s engine in %s: %w", s.kind, s.dir, err)
+	if turn != nil {
+		turn <- struct{}{}
+		defer func() { <-turn }()
 	}
-	return nil
+	if done, err = s.db.AsyncFlush(); err != nil {
+		return nil, fmt.Errorf("flush %s engine in %s: %w", s.kind, s.dir, err)
+	}
+	return done, nil
 }
 
 // close shuts down. All iterators, snapshots and batches must be closed, and no call may run.

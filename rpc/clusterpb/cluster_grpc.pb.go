@@ -851,6 +851,7 @@ const (
 	Core_RegisterNode_FullMethodName  = "/tidemark.cluster.v1.Core/RegisterNode"
 	Core_Heartbeat_FullMethodName     = "/tidemark.cluster.v1.Core/Heartbeat"
 	Core_Announce_FullMethodName      = "/tidemark.cluster.v1.Core/Announce"
+	Core_Inform_FullMethodName        = "/tidemark.cluster.v1.Core/Inform"
 	Core_WatchMetadata_FullMethodName = "/tidemark.cluster.v1.Core/WatchMetadata"
 )
 
@@ -865,6 +866,9 @@ type CoreClient interface {
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
 	// Announce tells of a server that is a member of the core, or offers itself as one, and where it is.
 	Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceResponse, error)
+	// Inform tells a server who makes up the core. Any server takes it: those of a data node that has lost sight of a
+	// core whose members have moved.
+	Inform(ctx context.Context, in *CoreMembers, opts ...grpc.CallOption) (*InformResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(ctx context.Context, in *WatchMetadataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error)
 }
@@ -907,6 +911,16 @@ func (c *coreClient) Announce(ctx context.Context, in *AnnounceRequest, opts ...
 	return out, nil
 }
 
+func (c *coreClient) Inform(ctx context.Context, in *CoreMembers, opts ...grpc.CallOption) (*InformResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InformResponse)
+	err := c.cc.Invoke(ctx, Core_Inform_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *coreClient) WatchMetadata(ctx context.Context, in *WatchMetadataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Core_ServiceDesc.Streams[0], Core_WatchMetadata_FullMethodName, cOpts...)
@@ -937,6 +951,9 @@ type CoreServer interface {
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
 	// Announce tells of a server that is a member of the core, or offers itself as one, and where it is.
 	Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error)
+	// Inform tells a server who makes up the core. Any server takes it: those of a data node that has lost sight of a
+	// core whose members have moved.
+	Inform(context.Context, *CoreMembers) (*InformResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error
 	mustEmbedUnimplementedCoreServer()
@@ -957,6 +974,9 @@ func (UnimplementedCoreServer) Heartbeat(context.Context, *HeartbeatRequest) (*H
 }
 func (UnimplementedCoreServer) Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Announce not implemented")
+}
+func (UnimplementedCoreServer) Inform(context.Context, *CoreMembers) (*InformResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Inform not implemented")
 }
 func (UnimplementedCoreServer) WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error {
 	return status.Error(codes.Unimplemented, "method WatchMetadata not implemented")
@@ -1036,6 +1056,24 @@ func _Core_Announce_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Core_Inform_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CoreMembers)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoreServer).Inform(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Core_Inform_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoreServer).Inform(ctx, req.(*CoreMembers))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Core_WatchMetadata_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchMetadataRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1065,6 +1103,10 @@ var Core_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Announce",
 			Handler:    _Core_Announce_Handler,
+		},
+		{
+			MethodName: "Inform",
+			Handler:    _Core_Inform_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

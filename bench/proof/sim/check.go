@@ -77,7 +77,7 @@ func (w *World) checkHealthy(server int) {
 		return
 	}
 	excused := func(err error) bool {
-		return w.isExcused(server) && errors.Is(err, kvtest.ErrDisk)
+		return w.isExcused(server) && errors.Is(err, kvtest.ErrDisk) || isRetired(err)
 	}
 	if err := p.Err(); err != nil && !excused(err) {
 		w.Violation("server %d failed: %v", server, err)

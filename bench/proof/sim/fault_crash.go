@@ -119,7 +119,7 @@ func (w *World) start(server int) {
 	err := w.Cluster.Run(server)
 	refused := errors.Is(err, kvtest.ErrDisk) && w.isExcused(server)
 	w.keepDown(server, refused)
-	if err != nil && !refused {
+	if err != nil && !refused && !isRetired(err) {
 		w.Violation("server %d does not start: %v", server, err)
 	}
 }

@@ -31,6 +31,9 @@ func themesFor(d *Dice) []theme {
 	if d.Hasty {
 		themes = append(themes, theme{"deposed", 60, deposed})
 	}
+	if d.Servers > d.Cores {
+		themes = append(themes, theme{"migration", 25, migration})
+	}
 	if d.Transactions {
 		themes = append(themes, theme{"undecided", 20, undecided})
 	}
@@ -81,6 +84,39 @@ func turnover(d *Dice, at time.Duration) (faults []Fault) {
 	for range d.Of(1, 2, 4) {
 		faults = append(faults, fault(at+d.Between(0, time.Second), 0, transfer{d.IntN(100),
 			d.Of(2, 4, 8), d.Between(100*time.Millisecond, 900*time.Millisecond)}))
+	}
+	return faults
+}
+
+// migration is nodes that are emptied and replicas that move, while servers fail that have to do with
+// it: the core's leader, those that lead, and those that receive.
+func migration(d *Dice, at time.Duration) (faults []Fault) {
+	for range d.Of(1, 1, 2) {
+		r := kinds["retire"].at(d, at+d.Between(0, 2*time.Second))
+		effect := r.Effect.(retire)
+		effect.Server = d.Cores + d.IntN(d.Servers-d.Cores)
+		effect.Drain = d.IntN(6) == 0
+		r.Effect = effect
+		faults = append(faults, r)
+	}
+	for range d.Of(0, 1, 2) {
+		faults = append(faults, kinds["move"].at(d, at+d.Between(0, 4*time.Second)))
+	}
+	for range d.Of(1, 2, 3) {
+		when, target := at+d.Between(0, 15*time.Second), d.Server()
+		if d.IntN(3) == 0 {
+			target = "core"
+		}
+		switch d.IntN(4) {
+		case 0:
+			faults = append(faults, fault(when, d.Between(20*time.Millisecond, 4*time.Second),
+				stop{target}))
+		case 1:
+			faults = append(faults, kinds["cut"].at(d, when), kinds["slow-disk"].at(d, when))
+		default:
+			faults = append(faults, fault(when, d.Between(20*time.Millisecond, 6*time.Second),
+				crash{target, d.Of(0, 50, 100)}))
+		}
 	}
 	return faults
 }

@@ -26,6 +26,8 @@ var settles = map[string]calm.Kind{
 	"clock": calm.Clocks, "clock-drift": calm.Clocks, "clock-wrong": calm.Clocks,
 	"pause": calm.Clocks,
 
+	"retire": calm.Links,
+
 	"disk-low": calm.Room,
 }
 

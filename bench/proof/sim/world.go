@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -13,6 +14,8 @@ type World struct {
 	*driver.Run
 	Cluster *kvtest.Cluster
 	cores   int
+	// members: those of the core change.
+	members bool
 	// electionTimeout is the shortest.
 	electionTimeout time.Duration
 	// lasting ends the storms of faults that last until everything is healed.
@@ -40,6 +43,8 @@ type World struct {
 		wiped map[int]bool
 		// membersChanged: the core's members are, or may be, no longer those that it was founded with.
 		membersChanged bool
+		// replaced are the nodes that were decommissioned, and whose servers began anew.
+		replaced map[uint64]bool
 	}
 }
 
@@ -47,6 +52,7 @@ func newWorld(cluster *kvtest.Cluster, cores int, electionTimeout time.Duration)
 	w := &World{Cluster: cluster, cores: cores, electionTimeout: electionTimeout,
 		done: make(chan struct{}), power: make(chan struct{}, 1)}
 	w.mu.waiting = make(map[uint64][]chan<- granted)
+	w.mu.replaced = make(map[uint64]bool)
 	w.mu.counts, w.mu.excused, w.mu.down, w.mu.wiped = make(map[string]int), make(map[int]bool),
 		make(map[int]bool), make(map[int]bool)
 	w.Run = driver.NewRun(cluster.Open)
@@ -113,10 +119,18 @@ func (w *World) isKeptDown(server int) bool {
 // mayWipe says whether this server may lose its disk, and takes it that it does.
 func (w *World) mayWipe(server int) bool {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.mu.wiped) > 0 || server < w.cores && w.cores == 1 || w.mu.membersChanged {
+	wipedBefore, wipedCore := len(w.mu.wiped) > 0, false
+	for other := range w.mu.wiped {
+		wipedCore = wipedCore || other < w.cores
+	}
+	changed := w.mu.membersChanged
+	w.mu.Unlock()
+	if server < w.cores && (w.cores == 1 || wipedCore) || wipedBefore && !w.isWhole() ||
+		changed {
 		return false
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.mu.wiped[server] = true
 	return true
 }
@@ -127,6 +141,54 @@ func (w *World) mayBeOutside(server int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mu.wiped[server] || w.mu.membersChanged
+}
+
+// isWhole says whether the core answers, every partition has the replicas that it is to have, on
+// nodes that are alive, and nothing is under way.
+func (w *World) isWhole() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	client, err := w.Cluster.Open(ctx)
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	operators, err := client.Operators(ctx)
+	if err != nil || len(operators) > 0 {
+		return false
+	}
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return false
+	}
+	alive := map[uint64]bool{}
+	for _, n := range nodes {
+		alive[n.ID] = n.Alive
+	}
+	keyspaces, err := client.Keyspaces(ctx)
+	if err != nil {
+		return false
+	}
+	factor := map[string]int{}
+	for _, k := range keyspaces {
+		factor[k.Name] = k.Replicas
+	}
+	partitions, err := client.Partitions(ctx, "")
+	if err != nil {
+		return false
+	}
+	for _, p := range partitions {
+		voters := 0
+		for _, r := range p.Replicas {
+			if !r.Learner && alive[r.Node] {
+				voters++
+			}
+		}
+		if voters < factor[p.Keyspace] {
+			return false
+		}
+	}
+	return true
 }
 
 func (w *World) isWiped(server int) bool {

@@ -1,0 +1,37 @@
+package monitoring
+
+import "time"
+
+var placementAlerts = []Alert{
+	{
+		Name: "TidemarkPartitionsUnavailable",
+		Expr: `
+			max by (job) (tidemark_placement_partitions_unavailable) > 0`,
+		For:      time.Minute,
+		Severity: Critical,
+		Summary:  "{{ $value }} partitions of {{ $labels.job }} have fewer replicas than a majority.",
+		Description: `Nothing is done about them by itself. tidemark why PARTITION names the nodes that
+			are needed: start those.`,
+	},
+	{
+		Name: "TidemarkPartitionsUnderReplicated",
+		Expr: `
+			max by (job) (tidemark_placement_partitions_under_replicated) > 0`,
+		For:      30 * time.Minute,
+		Severity: Warning,
+		Summary: "{{ $value }} partitions of {{ $labels.job }} have had fewer replicas than they " +
+			"should for half an hour.",
+		Description: `Lost replicas are replaced by themselves, if a node can take them. tidemark why
+			PARTITION says what that waits for: room, limits, more nodes, or a pause of placement.`,
+	},
+	{
+		Name: "TidemarkPlacementStuck",
+		Expr: `
+			max by (job) (tidemark_placement_operator_oldest_age_seconds) > 3600`,
+		For:      time.Minute,
+		Severity: Warning,
+		Summary:  "A change of replicas of {{ $labels.job }} has been under way for more than an hour.",
+		Description: `tidemark operators says what it waits for. tidemark move PARTITION --cancel takes
+			it back.`,
+	},
+}
