@@ -43,6 +43,15 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 	if !all {
 		nodes = notGone(nodes)
 	}
+	operators, err := client.Operators(ctx)
+	if err != nil {
+		return err
+	}
+	gets, gives := map[uint64]int{}, map[uint64]int{}
+	for _, o := range operators {
+		gets[o.To]++
+		gives[o.From]++
+	}
 	list := a.list(
 		output.Column{Name: "id", Number: true}, output.Column{Name: "address"},
 		output.Column{Name: "alive"},
@@ -57,6 +66,12 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 		var notes []string
 		if node.Status != kv.NodeActive {
 			notes = append(notes, string(node.Status))
+		}
+		if n := gets[node.ID]; n > 0 {
+			notes = append(notes, "gets "+plural(n, "replica"))
+		}
+		if n := gives[node.ID]; n > 0 {
+			notes = append(notes, "gives "+plural(n, "replica")+" away")
 		}
 		if !node.SilentSince.IsZero() {
 			notes = append(notes, fmt.Sprintf("silent for %s",

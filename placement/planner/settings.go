@@ -36,7 +36,7 @@ type Settings struct {
 	// its share by a tenth of a partition is not worth moving the partition. 0.25, below 1.
 	LeastGain float64
 	// LeastBytes, LeastLoad and LeastCount are differences from the mean that are never worth a
-	// move, however small the mean is. 1 GiB, a twentieth of a core, 1.5 replicas or leaders.
+	// move, however small the mean is. 128 MiB, a twentieth of a core, 1.5 replicas or leaders.
 	LeastBytes int64
 	LeastLoad  Cores
 	LeastCount float64
@@ -44,7 +44,7 @@ type Settings struct {
 	// are moved to it for balance; DiskFull the part up to which a repair may fill it. 0.85, 0.95.
 	DiskHigh, DiskFull float64
 	// NodeInFlight is how many snapshots a node may receive at a time, and how many it may send.
-	// ZoneInFlight is the same for all nodes of a zone together. 4 and 64.
+	// ZoneInFlight is the same for all nodes of a zone together. 8 and 64.
 	NodeInFlight, ZoneInFlight int
 	// TransfersInFlight is how many leaderships may be on their way to a node at a time. 16.
 	TransfersInFlight int
@@ -72,12 +72,12 @@ func (s *Settings) EnsureDefaults() {
 	orElse(&s.Tolerance, 0.1)
 	orElse(&s.CountTolerance, 0.2)
 	orElse(&s.LeastGain, 0.25)
-	orElse(&s.LeastBytes, 1<<30)
+	orElse(&s.LeastBytes, 128<<20)
 	orElse(&s.LeastLoad, Core/20)
 	orElse(&s.LeastCount, 1.5)
 	orElse(&s.DiskHigh, 0.85)
 	orElse(&s.DiskFull, 0.95)
-	orElse(&s.NodeInFlight, 4)
+	orElse(&s.NodeInFlight, 8)
 	orElse(&s.ZoneInFlight, 64)
 	orElse(&s.TransfersInFlight, 16)
 	orElse(&s.MaxOperators, 1024)

@@ -257,7 +257,7 @@ func (s *Server) checkRoom(
 		return status.Errorf(codes.AlreadyExists,
 			"it exists already; choose another name, or drop it first")
 	}
-	nodes, err := count(v, nodePrefix)
+	nodes, err := countNodes(v)
 	if err != nil {
 		return s.toStatus(err)
 	}

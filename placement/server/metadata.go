@@ -196,6 +196,17 @@ func loadNodes(v *store.View) ([]*clusterpb.Node, error) {
 	return nodes, nil
 }
 
+// countNodes counts the nodes that were not decommissioned.
+func countNodes(v *store.View) (n uint64, err error) {
+	nodes, err := loadNodes(v)
+	for _, node := range nodes {
+		if node.Status != clusterpb.NodeStatus_NODE_GONE {
+			n++
+		}
+	}
+	return n, err
+}
+
 // storedKeyspace is a keyspace, and the revision of its record.
 type storedKeyspace struct {
 	*clusterpb.Keyspace

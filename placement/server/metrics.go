@@ -48,7 +48,16 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 				return float64(n)
 			}))
 	}
-	counted("nodes", "Nodes that are registered.", nodePrefix)
+	m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tidemark_placement_nodes",
+		Help: "Nodes that are registered, and were not decommissioned.",
+	}, func() float64 {
+		n, err := countNodes(s.store.Stale())
+		if err != nil {
+			return 0
+		}
+		return float64(n)
+	}))
 	counted("nodes_alive", "Nodes whose lease is alive.", alivePrefix)
 	counted("keyspaces", "Keyspaces, whatever their state.", keyspacePrefix)
 	counted("operators", "Changes of partitions' replicas that are under way.", operatorPrefix)

@@ -64,8 +64,11 @@ func (s *Server) RegisterNode(
 		return nil, s.toStatus(err)
 	}
 	id := keys.NodeID(known)
-	if r.Node != 0 {
-		if err := s.checkDirectory(v, keys.NodeID(r.Node), r.Server); err != nil {
+	for _, claimed := range []keys.NodeID{keys.NodeID(r.Node), id} {
+		if claimed == 0 {
+			continue
+		}
+		if err := s.checkDirectory(v, claimed, r.Server); err != nil {
 			return nil, err
 		}
 	}

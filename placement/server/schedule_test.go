@@ -132,6 +132,12 @@ func TestDecommission(t *testing.T) {
 		if _, err := set(1, clusterpb.NodeStatus_NODE_ACTIVE, false); err == nil {
 			t.Error("a node that is gone was made active")
 		}
+		// Its directory may have forgotten the node's id.
+		if _, err := f.client.Register(t.Context(), &clusterpb.RegisterNodeRequest{
+			Server: f.nodes[1].server, Address: "node1000:1"}); err == nil ||
+			!strings.Contains(err.Error(), "decommissioned") {
+			t.Errorf("a node that is gone registers: %v", err)
+		}
 	})
 }
 

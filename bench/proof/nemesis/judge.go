@@ -17,6 +17,8 @@ type effect struct {
 	// side says which servers reach one another if the servers are split: only those with the same
 	// number. nil if they are not.
 	side map[int]int
+	// moving: replicas move, and servers are killed meanwhile. What serves is not judged.
+	moving bool
 }
 
 // join is the effect of several faults. Splits do not add up: a server is where the last of them
@@ -24,6 +26,7 @@ type effect struct {
 func join(effects []effect) effect {
 	sum := effect{gone: make(map[int]bool), apart: make(map[int]bool), side: make(map[int]int)}
 	for _, e := range effects {
+		sum.moving = sum.moving || e.moving
 		for s := range e.gone {
 			sum.gone[s] = true
 		}
@@ -40,6 +43,9 @@ func join(effects []effect) effect {
 // serves says whether a partition with these replicas can serve clients all the while: a majority
 // of them can work together, and clients reach every server that might lead.
 func (e effect) serves(voters []int) bool {
+	if e.moving {
+		return false
+	}
 	working := make(map[int]int)
 	for _, s := range voters {
 		if e.apart[s] {

@@ -129,6 +129,9 @@ func (n *nemesis) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := n.limitPlacement(); err != nil {
+		return errors.Join(err, client.Close())
+	}
 	for _, load := range n.workloads {
 		if err := load.Setup(ctx, n.proof); err != nil {
 			return errors.Join(fmt.Errorf("setting %s up: %w", load.Name(), err), client.Close())

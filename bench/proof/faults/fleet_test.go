@@ -1,0 +1,466 @@
+package faults
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+var (
+	fleetBytes = flag.Int64("faults.fleet-bytes", 1<<30, "how much TestFleet writes, of one copy")
+	fleetDelay = flag.Duration("faults.fleet-delay", 30*time.Second,
+		"the repair delay that TestFleet sets")
+	fleetQuiet = flag.Duration("faults.fleet-quiet", 10*time.Minute,
+		"for how long TestFleet sees that nothing moves")
+)
+
+const (
+	fleetPartitions = 64
+	fleetValue      = 4 << 10
+	fleetClients    = 24
+	fleetAccounts   = 200
+	fleetBalance    = 1000
+)
+
+// TestFleet takes six data nodes with 64 partitions through what they have to go through in their
+// lives, under gets, puts and transfers between accounts at half of what they can do: one is lost
+// for good, two are added, two are decommissioned. No operation fails, no money is lost, and what
+// each step took is reported.
+func TestFleet(t *testing.T) {
+	e := newEnvironment(t, 90*time.Minute, Layout{Cores: 1, Nodes: 8})
+	for _, s := range append(e.cluster.Cores, e.cluster.Nodes[:6]...) {
+		e.must(s.Start(), "start %s", s.Name)
+	}
+	for _, s := range e.cluster.Nodes[:6] {
+		e.must(s.WaitReady(e.ctx), "wait for %s", s.Name)
+	}
+	client, err := kv.Open(e.ctx, e.cluster.Endpoints()[:1])
+	e.must(err, "open a client")
+	defer client.Close()
+	f := &fleet{environment: e, client: client}
+	f.fill()
+	f.run()
+	capacity := f.capacity()
+	f.interval.Store(int64(2 * float64(time.Second) / capacity))
+	f.settle(2*time.Minute, nil)
+	before := f.measure("at rest", 20*time.Second)
+
+	settings, err := client.LimitPlacement(e.ctx, kv.PlacementSettings{RepairDelay: *fleetDelay})
+	e.must(err, "set the repair delay")
+	lost := e.cluster.Nodes[2]
+	id := f.nodeOf(lost)
+	held := f.bytesOn(id)
+	e.must(lost.Kill(), "kill %s", lost.Name)
+	e.must(os.RemoveAll(lost.Dir), "remove the directory of %s", lost.Name)
+	began := time.Now()
+	// Until the core takes it for dead its lease runs out.
+	wanted := settings.RepairDelay + 10*time.Second + 30*time.Second +
+		time.Duration(float64(held)/(64<<20)*float64(time.Second))
+	during := f.measureUntil("with a node lost, until all replicas are there again", func() bool {
+		return f.whole(map[uint64]bool{id: true})
+	})
+	f.report("%s lost with %d MiB: all replicas there again after %v, wanted %v", lost.Name, held>>20,
+		time.Since(began).Round(time.Second), wanted.Round(time.Second))
+	f.compare(before, during)
+
+	began = time.Now()
+	for _, s := range e.cluster.Nodes[6:8] {
+		e.must(s.Start(), "start %s", s.Name)
+		e.must(s.WaitReady(e.ctx), "wait for %s", s.Name)
+	}
+	during = f.measureUntil("two nodes added, until nothing moves", f.still(90*time.Second))
+	f.report("two nodes added: nothing moves any more after %v; %s",
+		(time.Since(began) - 90*time.Second).Round(time.Second), f.spread())
+	f.compare(before, during)
+	newest := f.newest()
+	f.measure("nothing is to move", *fleetQuiet)
+	if after := f.newest(); after != newest {
+		e.Errorf("%d changes in %v in which nothing was to move", after-newest, *fleetQuiet)
+	}
+
+	for _, s := range e.cluster.Nodes[:2] {
+		id := f.nodeOf(s)
+		_, err := client.SetNodeStatus(e.ctx, id, kv.NodeDecommissioning)
+		e.must(err, "decommission %s", s.Name)
+	}
+	began = time.Now()
+	during = f.measureUntil("two nodes decommissioned", func() bool {
+		return f.gone(e.cluster.Nodes[0]) && f.gone(e.cluster.Nodes[1])
+	})
+	f.report("two nodes decommissioned after %v", time.Since(began).Round(time.Second))
+	f.compare(before, during)
+	for _, s := range e.cluster.Nodes[:2] {
+		e.must(s.Stop(20*time.Second), "stop %s", s.Name)
+		e.must(os.RemoveAll(s.Dir), "remove the directory of %s", s.Name)
+	}
+	f.measure("without them", 10*time.Second)
+	f.end()
+}
+
+// fleet is the load, and what is known of the cluster.
+type fleet struct {
+	*environment
+	client     *kv.Client
+	rows, bank *kv.Keyspace
+	keys       int
+	// interval is between two operations, of all clients together, in nanoseconds; 0: none.
+	interval      atomic.Int64
+	next          time.Time // guarded by mu
+	stop          context.CancelFunc
+	running       sync.WaitGroup
+	done, failed  atomic.Int64
+	lastErr       atomic.Pointer[error]
+	mu            sync.Mutex
+	reads, writes *hdrhistogram.Histogram
+}
+
+func (f *fleet) report(format string, arguments ...any) { f.Helper(); f.result(format, arguments...) }
+
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3)
+}
+
+func rowKey(i int) []byte { return fmt.Appendf(nil, "row-%08d", i) }
+
+func accountKey(i int) []byte { return fmt.Appendf(nil, "account-%04d", i) }
+
+// fill makes the keyspaces and their contents.
+func (f *fleet) fill() {
+	var err error
+	f.rows, err = f.client.CreateKeyspace(f.ctx, "rows", kv.Hash(fleetPartitions))
+	f.must(err, "create a keyspace")
+	f.bank, err = f.client.CreateKeyspace(f.ctx, "bank", kv.Hash(8))
+	f.must(err, "create a keyspace")
+	f.keys = int(*fleetBytes / fleetValue)
+	began := time.Now()
+	var group errgroup.Group
+	group.SetLimit(64)
+	for i := range f.keys {
+		group.Go(func() error {
+			_, err := f.rows.Put(f.ctx, rowKey(i), randomValue())
+			return err
+		})
+	}
+	for i := range fleetAccounts {
+		group.Go(func() error {
+			_, err := f.bank.Put(f.ctx, accountKey(i), balance(fleetBalance))
+			return err
+		})
+	}
+	f.must(group.Wait(), "fill the keyspaces")
+	f.report("filled %d MiB in %v", *fleetBytes>>20, time.Since(began).Round(time.Second))
+}
+
+func randomValue() []byte {
+	value := make([]byte, fleetValue)
+	for i := 0; i < len(value); i += 8 {
+		binary.LittleEndian.PutUint64(value[i:], rand.Uint64())
+	}
+	return value
+}
+
+func balance(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+// run starts the load.
+func (f *fleet) run() {
+	ctx, cancel := context.WithCancel(f.ctx)
+	f.stop = cancel
+	f.reads, f.writes = newHistogram(), newHistogram()
+	for range fleetClients {
+		f.running.Go(func() {
+			for ctx.Err() == nil {
+				f.await(ctx)
+				f.one(ctx)
+			}
+		})
+	}
+}
+
+// await waits for the time of the next operation.
+func (f *fleet) await(ctx context.Context) {
+	interval := time.Duration(f.interval.Load())
+	if interval == 0 {
+		return
+	}
+	f.mu.Lock()
+	at := f.next
+	if behind := time.Now().Add(-time.Second); at.Before(behind) {
+		at = behind // what was missed for longer is not made up for
+	}
+	f.next = at.Add(interval)
+	f.mu.Unlock()
+	select {
+	case <-time.After(time.Until(at)):
+	case <-ctx.Done():
+	}
+}
+
+func (f *fleet) one(ctx context.Context) {
+	began := time.Now()
+	var err error
+	read := false
+	switch n := rand.IntN(20); {
+	case n < 10:
+		read = true
+		_, err = f.rows.Get(ctx, rowKey(rand.IntN(f.keys)))
+	case n < 19:
+		_, err = f.rows.Put(ctx, rowKey(rand.IntN(f.keys)), randomValue())
+	default:
+		f.note(ctx, f.transfer(ctx))
+		return
+	}
+	took := max(1, int64(time.Since(began)/time.Microsecond))
+	f.mu.Lock()
+	if read {
+		_ = f.reads.RecordValue(took)
+	} else {
+		_ = f.writes.RecordValue(took)
+	}
+	f.mu.Unlock()
+	f.note(ctx, err)
+}
+
+func (f *fleet) note(ctx context.Context, err error) {
+	f.done.Add(1)
+	if err != nil && ctx.Err() == nil {
+		f.failed.Add(1)
+		f.lastErr.Store(&err)
+	}
+}
+
+// transfer moves money from one account to another.
+func (f *fleet) transfer(ctx context.Context) error {
+	from, to := rand.IntN(fleetAccounts), rand.IntN(fleetAccounts)
+	if from == to {
+		return nil
+	}
+	_, err := f.client.Update(ctx, func(tx *kv.Txn) error {
+		a, err := tx.Get(ctx, f.bank, accountKey(from))
+		if err != nil {
+			return err
+		}
+		b, err := tx.Get(ctx, f.bank, accountKey(to))
+		if err != nil {
+			return err
+		}
+		x, y := int64(binary.BigEndian.Uint64(a.Value)), int64(binary.BigEndian.Uint64(b.Value))
+		if x == 0 {
+			return nil
+		}
+		return errors.Join(tx.Put(f.bank, accountKey(from), balance(x-1)),
+			tx.Put(f.bank, accountKey(to), balance(y+1)))
+	})
+	return err
+}
+
+// capacity is how many operations a second the cluster does for as many clients as there are.
+func (f *fleet) capacity() float64 {
+	f.pass(5 * time.Second)
+	before, began := f.done.Load(), time.Now()
+	f.pass(15 * time.Second)
+	capacity := float64(f.done.Load()-before) / time.Since(began).Seconds()
+	f.report("capacity: %.0f operations a second", capacity)
+	return capacity
+}
+
+// latencies are 99th percentiles.
+type latencies struct{ read, write time.Duration }
+
+func (f *fleet) measure(what string, d time.Duration) latencies {
+	f.Helper()
+	began := time.Now()
+	return f.measureUntil(what, func() bool { return time.Since(began) >= d })
+}
+
+// measureUntil measures until something is so.
+func (f *fleet) measureUntil(what string, over func() bool) latencies {
+	f.Helper()
+	f.mu.Lock()
+	f.reads, f.writes = newHistogram(), newHistogram()
+	f.mu.Unlock()
+	done, failed, began := f.done.Load(), f.failed.Load(), time.Now()
+	for !over() {
+		if f.ctx.Err() != nil {
+			f.Fatalf("%s: it took too long", what)
+		}
+		f.pass(500 * time.Millisecond)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p99 := func(h *hdrhistogram.Histogram) time.Duration {
+		return time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
+	}
+	l := latencies{p99(f.reads), p99(f.writes)}
+	f.report("%s: %.0f operations a second for %v, p99 of reads %v and of writes %v (longest %v and %v)",
+		what, float64(f.done.Load()-done)/time.Since(began).Seconds(),
+		time.Since(began).Round(time.Second), l.read, l.write,
+		time.Duration(f.reads.Max())*time.Microsecond, time.Duration(f.writes.Max())*time.Microsecond)
+	if n := f.failed.Load() - failed; n > 0 {
+		f.Errorf("%s: %d operations failed, the last with %v", what, n, *f.lastErr.Load())
+	}
+	return l
+}
+
+func (f *fleet) compare(before, during latencies) {
+	f.report("p99 beside that at rest: reads %.1f times, writes %.1f times",
+		float64(during.read)/float64(before.read), float64(during.write)/float64(before.write))
+}
+
+func (f *fleet) nodeOf(s *Server) uint64 {
+	nodes, err := f.client.Nodes(f.ctx)
+	f.must(err, "list the nodes")
+	for _, n := range nodes {
+		if n.Address == s.Address() {
+			return n.ID
+		}
+	}
+	f.Fatalf("%s is no node", s.Name)
+	return 0
+}
+
+func (f *fleet) bytesOn(node uint64) (bytes uint64) {
+	partitions, err := f.client.Partitions(f.ctx, "")
+	f.must(err, "list the partitions")
+	for _, p := range partitions {
+		for _, r := range p.Replicas {
+			if r.Node == node {
+				bytes += p.SizeBytes
+			}
+		}
+	}
+	return bytes
+}
+
+// whole says whether every partition has three voters on nodes that are alive.
+func (f *fleet) whole(gone map[uint64]bool) bool {
+	nodes, err := f.client.Nodes(f.ctx)
+	f.must(err, "list the nodes")
+	alive := map[uint64]bool{}
+	for _, n := range nodes {
+		alive[n.ID] = n.Alive && !gone[n.ID]
+	}
+	partitions, err := f.client.Partitions(f.ctx, "")
+	f.must(err, "list the partitions")
+	for _, p := range partitions {
+		if len(p.Replicas) != 3 {
+			return false
+		}
+		for _, r := range p.Replicas {
+			if r.Learner || !alive[r.Node] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// newest is the number of the newest event of a change.
+func (f *fleet) newest() uint64 {
+	events, err := f.client.Events(f.ctx, 0, 0, 100)
+	f.must(err, "list the events")
+	for _, event := range events {
+		if event.Operator != 0 {
+			return event.Number
+		}
+	}
+	return 0
+}
+
+// still says whether nothing has changed, and nothing was under way, for a while.
+func (f *fleet) still(d time.Duration) func() bool {
+	newest, since := f.newest(), time.Now()
+	return func() bool {
+		operators, err := f.client.Operators(f.ctx)
+		f.must(err, "list the operators")
+		if now := f.newest(); now != newest || len(operators) > 0 {
+			newest, since = now, time.Now()
+		}
+		return time.Since(since) >= d
+	}
+}
+
+func (f *fleet) settle(limit time.Duration, gone map[uint64]bool) {
+	still := f.still(15 * time.Second)
+	f.wait(limit, "nothing moves", func(context.Context) error {
+		if !still() || !f.whole(gone) {
+			return errors.New("replicas still move")
+		}
+		return nil
+	})
+}
+
+// spread says how even the nodes are.
+func (f *fleet) spread() string {
+	partitions, err := f.client.Partitions(f.ctx, "")
+	f.must(err, "list the partitions")
+	replicas, leaders, bytes := map[uint64]float64{}, map[uint64]float64{}, map[uint64]float64{}
+	nodes, err := f.client.Nodes(f.ctx)
+	f.must(err, "list the nodes")
+	for _, n := range nodes {
+		if n.Alive && n.Status == kv.NodeActive {
+			replicas[n.ID], leaders[n.ID], bytes[n.ID] = 0, 0, 0
+		}
+	}
+	for _, p := range partitions {
+		leaders[p.Leader]++
+		for _, r := range p.Replicas {
+			replicas[r.Node]++
+			bytes[r.Node] += float64(p.SizeBytes)
+		}
+	}
+	off := func(of map[uint64]float64) string {
+		sum, least, most := 0.0, 1e300, 0.0
+		for _, n := range of {
+			sum, least, most = sum+n, min(least, n), max(most, n)
+		}
+		mean := sum / float64(len(of))
+		return fmt.Sprintf("%+.0f to %+.0f %%", 100*(least/mean-1), 100*(most/mean-1))
+	}
+	return fmt.Sprintf("from even: replicas %s, bytes %s, leaders %s", off(replicas), off(bytes),
+		off(leaders))
+}
+
+func (f *fleet) gone(s *Server) bool {
+	nodes, err := f.client.Nodes(f.ctx)
+	f.must(err, "list the nodes")
+	for _, n := range nodes {
+		if n.Address == s.Address() {
+			return n.Status == kv.NodeGone
+		}
+	}
+	return false
+}
+
+// end ends the load, and counts the money.
+func (f *fleet) end() {
+	f.stop()
+	f.running.Wait()
+	sum := int64(0)
+	for i := range fleetAccounts {
+		v, err := f.bank.Get(f.ctx, accountKey(i))
+		f.must(err, "read an account")
+		sum += int64(binary.BigEndian.Uint64(v.Value))
+	}
+	if sum != fleetAccounts*fleetBalance {
+		f.Errorf("the accounts have %d, want %d", sum, fleetAccounts*fleetBalance)
+	}
+	n, err := f.rows.Count(f.ctx)
+	f.must(err, "count the rows")
+	if n != uint64(f.keys) {
+		f.Errorf("there are %d rows, want %d", n, f.keys)
+	}
+	f.report("%d operations, %d failed", f.done.Load(), f.failed.Load())
+}

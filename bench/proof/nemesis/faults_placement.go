@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// Placement is paused but for the faults in this file, so that the other steps know where replicas
+// are, and can say what has to go on. In a step of theirs servers are killed besides; what serves
+// then is not judged, what is served is.
+
+const (
+	// placementPatience bounds a call to the core, and migrationPatience how long a change of
+	// placement may take when everything is whole.
+	placementPatience = 20 * time.Second
+	migrationPatience = 2 * time.Minute
+	// repairDelay is longer than the longest time for which a server is down.
+	repairDelay = 20 * time.Second
+)
+
+// placementClient is for what the faults ask of the core.
+func (w *world) ask(what string, do func(context.Context, *kv.Client) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), placementPatience)
+	defer cancel()
+	client, err := kv.Open(ctx, w.cluster.Endpoints())
+	if err == nil {
+		defer client.Close()
+		err = do(ctx, client)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// limitPlacement makes placement as quick as a run is short, and pauses it.
+func (w *world) limitPlacement() error {
+	return w.ask("set placement up", func(ctx context.Context, c *kv.Client) error {
+		_, err := c.LimitPlacement(ctx, kv.PlacementSettings{RepairDelay: repairDelay,
+			Pause: 5 * time.Second})
+		if err == nil {
+			_, err = c.PausePlacement(ctx, true)
+		}
+		return err
+	})
+}
+
+// migration is a fault during which replicas move. done says whether what was asked for has come
+// about. Servers but spared are killed meanwhile: one whose node is gone would not start again.
+func (w *world) migration(what string, spared int, random *rand.Rand,
+	begin func(context.Context, *kv.Client) error,
+	done func(context.Context, *kv.Client) (bool, error)) (*fault, error) {
+	err := w.ask(what, func(ctx context.Context, c *kv.Client) error {
+		if _, err := c.PausePlacement(ctx, false); err != nil {
+			return err
+		}
+		return begin(ctx, c)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &fault{what: what, effect: effect{moving: true}, next: between(random, 500*ms, 4*time.Second),
+		again: func() (time.Duration, error) {
+			server := anyServer(random)
+			if server == spared {
+				server = anyCore(random)
+			}
+			w.journal.note("meanwhile killed %s", w.names([]int{server}))
+			if err := w.kill([]int{server}); err != nil {
+				return 0, err
+			}
+			return between(random, 2*time.Second, 8*time.Second), w.startAll([]int{server})
+		},
+		end: func() error { return w.settlePlacement(what, done) }}, nil
+}
+
+// settlePlacement waits until a migration is over, and pauses placement.
+func (w *world) settlePlacement(what string,
+	done func(context.Context, *kv.Client) (bool, error)) error {
+	deadline := time.Now().Add(migrationPatience)
+	var last error
+	for quiet := 0; quiet < 3; {
+		err := w.ask(what, func(ctx context.Context, c *kv.Client) error {
+			over, err := done(ctx, c)
+			if err != nil || !over {
+				quiet = 0
+				return err
+			}
+			operators, err := c.Operators(ctx)
+			if quiet++; err != nil || len(operators) > 0 {
+				quiet = 0
+				last = fmt.Errorf("under way: %+v", operators)
+			}
+			return err
+		})
+		if err != nil {
+			last, quiet = err, 0
+		}
+		if time.Now().After(deadline) {
+			w.proof.Violation("%s: not over %v after everything was whole: %v", what, migrationPatience,
+				last)
+			return nil
+		}
+		time.Sleep(500 * ms)
+	}
+	return w.ask("pause placement", func(ctx context.Context, c *kv.Client) error {
+		_, err := c.PausePlacement(ctx, true)
+		return err
+	})
+}
+
+// nodeOf is the node that a server is now.
+func (w *world) nodeOf(ctx context.Context, c *kv.Client, server int) (uint64, error) {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range slices.Backward(nodes) {
+		if n.Address == w.servers[server].Address() && n.Status != kv.NodeGone {
+			return n.ID, nil
+		}
+	}
+	return 0, fmt.Errorf("no node is at %s", w.servers[server].Address())
+}
+
+// whole says whether every partition has three voters, on nodes that are alive.
+func whole(ctx context.Context, c *kv.Client) (bool, error) {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return false, err
+	}
+	alive := map[uint64]bool{}
+	for _, n := range nodes {
+		alive[n.ID] = n.Alive
+	}
+	partitions, err := c.Partitions(ctx, "")
+	if err != nil {
+		return false, err
+	}
+	for _, p := range partitions {
+		voters := 0
+		for _, r := range p.Replicas {
+			if !r.Learner && alive[r.Node] {
+				voters++
+			}
+		}
+		if voters != len(p.Replicas) || voters < 3 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// moveReplicas moves replicas of several partitions to other nodes.
+func moveReplicas(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
+	moves := 0
+	return w.migration("replicas move", -1, random, func(ctx context.Context, c *kv.Client) error {
+		partitions, err := c.Partitions(ctx, "")
+		if err != nil {
+			return err
+		}
+		nodes, err := c.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		for range 2 + random.IntN(6) {
+			p := partitions[random.IntN(len(partitions))]
+			for _, n := range nodes {
+				if n.Alive && n.Status == kv.NodeActive && !slices.ContainsFunc(p.Replicas,
+					func(r kv.ReplicaInfo) bool { return r.Node == n.ID }) {
+					from := p.Replicas[random.IntN(len(p.Replicas))].Node
+					// One that is refused, as there is another under way, is no harm.
+					if c.MoveReplica(ctx, p.ID, from, n.ID) == nil {
+						moves++
+					}
+					break
+				}
+			}
+		}
+		w.journal.note("%d replicas begin to move", moves)
+		return nil
+	}, whole)
+}
+
+// drainNode has a node lead nothing for a while.
+func drainNode(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
+	server, node := anyNode(random), uint64(0)
+	return w.migration("drain of "+w.servers[server].Name, -1, random,
+		func(ctx context.Context, c *kv.Client) (err error) {
+			if node, err = w.nodeOf(ctx, c, server); err == nil {
+				_, err = c.SetNodeStatus(ctx, node, kv.NodeDraining)
+			}
+			return err
+		}, func(ctx context.Context, c *kv.Client) (bool, error) {
+			if _, err := c.SetNodeStatus(ctx, node, kv.NodeActive); err != nil {
+				return false, err
+			}
+			return whole(ctx, c)
+		})
+}
+
+// retireNode decommissions a node. Its server begins anew, with an empty directory.
+func retireNode(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
+	server, node, replaced := anyNode(random), uint64(0), false
+	return w.migration("decommissioning of "+w.servers[server].Name, server, random,
+		func(ctx context.Context, c *kv.Client) (err error) {
+			if node, err = w.nodeOf(ctx, c, server); err == nil {
+				_, err = c.SetNodeStatus(ctx, node, kv.NodeDecommissioning)
+			}
+			return err
+		}, func(ctx context.Context, c *kv.Client) (bool, error) {
+			if !replaced {
+				p, err := c.CheckNodeStatus(ctx, node, kv.NodeDecommissioning)
+				if err != nil || p.Status != kv.NodeGone {
+					return false, err
+				}
+				replaced = true
+				if err := w.beginAnew(server); err != nil {
+					return false, err
+				}
+			}
+			return whole(ctx, c)
+		})
+}
+
+// loseDirectory takes a data node's directory away. Its server comes back as another node, and what
+// it held is replaced.
+func loseDirectory(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
+	server := anyNode(random)
+	return w.migration("loss of the directory of "+w.servers[server].Name, -1, random,
+		func(context.Context, *kv.Client) error { return w.beginAnew(server) }, whole)
+}
+
+// beginAnew gives a server an empty directory.
+func (w *world) beginAnew(server int) error {
+	if err := w.kill([]int{server}); err != nil {
+		return err
+	}
+	if err := removeContents(w.servers[server].Dir); err != nil {
+		return err
+	}
+	return w.startAll([]int{server})
+}
