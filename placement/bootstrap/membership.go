@@ -45,6 +45,14 @@ func (m *machine) membership() *Membership {
 	return nil
 }
 
+// MembershipOf is which member a server is, by what it keeps on disk; nil if it is none.
+func MembershipOf(state *bootstrappb.State) *Membership {
+	if state == nil {
+		return nil
+	}
+	return (&machine{disk: state}).membership()
+}
+
 // Membership is which member this server is; nil if it is none.
 func (m *Member) Membership() *Membership {
 	m.mu.Lock()
