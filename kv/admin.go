@@ -81,35 +81,72 @@ func (c *Client) DropKeyspace(ctx context.Context, name string) error {
 
 // Keyspaces lists the keyspaces.
 func (c *Client) Keyspaces(ctx context.Context) ([]KeyspaceInfo, error) {
+	const op = "list keyspaces"
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
+	listed, err := c.listKeyspaces(ctx)
+	if err == nil {
+		err = c.learnSplits(ctx, listed)
+	}
+	if err != nil {
+		return nil, wrapAdmin(op, "", err)
+	}
 	var all []KeyspaceInfo
-	err := c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
+	for _, info := range listed {
+		all = append(all, keyspaceInfo(info, c.sender.Table()))
+	}
+	return all, nil
+}
+
+// listKeyspaces asks the core for the keyspaces.
+func (c *Client) listKeyspaces(ctx context.Context) (all []*clusterpb.KeyspaceInfo, err error) {
+	err = c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
 		r, err := cluster.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
-		all = nil
-		for _, info := range r.GetKeyspaces() {
-			all = append(all, keyspaceInfo(info, c.sender.Table()))
-		}
+		all = r.GetKeyspaces()
 		return err
 	})
-	return all, wrapAdmin("list keyspaces", "", err)
+	return all, err
+}
+
+// learnSplits has the table show the partitions of range keyspaces, where they are split.
+func (c *Client) learnSplits(ctx context.Context, listed []*clusterpb.KeyspaceInfo) error {
+	var asked []*route.Keyspace
+	table := c.sender.Table()
+	for _, info := range listed {
+		ks := table.KeyspaceByID(keys.KeyspaceID(info.GetKeyspace().GetId()))
+		if ks != nil && !ks.Hashed() && !ks.Followed() && info.Partitions > 1 &&
+			info.GetKeyspace().GetState() == clusterpb.KeyspaceState_ACTIVE {
+			c.sender.Want(ks)
+			asked = append(asked, ks)
+		}
+	}
+	for _, ks := range asked {
+		_, err := c.sender.PartitionsOf(ctx, ks.ID, keys.Span{})
+		if err != nil && !errors.Is(err, route.ErrNoKeyspace) { // dropped meanwhile
+			return err
+		}
+	}
+	return nil
 }
 
 // Describe returns what the cluster knows about the keyspace.
 func (k *Keyspace) Describe(ctx context.Context) (KeyspaceInfo, error) {
 	const op = "describe keyspace"
-	all, err := k.client.Keyspaces(ctx)
+	c := k.client
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	all, err := c.listKeyspaces(ctx)
 	if err != nil {
-		var e *Error
-		if errors.As(err, &e) {
-			e.Op, e.Keyspace = op, k.name
-		}
-		return KeyspaceInfo{}, err
+		return KeyspaceInfo{}, wrapAdmin(op, k.name, err)
 	}
-	for _, info := range all {
-		if info.Name == k.name {
-			return info, nil
+	for i, info := range all {
+		if info.GetKeyspace().GetName() != k.name {
+			continue
 		}
+		if err := c.learnSplits(ctx, all[i:i+1]); err != nil {
+			return KeyspaceInfo{}, wrapAdmin(op, k.name, err)
+		}
+		return keyspaceInfo(info, c.sender.Table()), nil
 	}
 	return KeyspaceInfo{}, wrap(op, k.name, nil, &route.Error{Cause: route.ErrNoKeyspace})
 }

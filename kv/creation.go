@@ -33,7 +33,10 @@ func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name str
 	for {
 		table := c.sender.Table()
 		ks := table.KeyspaceByID(id)
-		advanced := ks != nil && w.heard(len(ks.Partitions()))
+		advanced := ks != nil && w.heard(ks.Len())
+		if ks != nil {
+			c.sender.Want(ks)
+		}
 		if ks != nil && ks.Info.State == clusterpb.KeyspaceState_ACTIVE && ks.Complete() {
 			return nil
 		}

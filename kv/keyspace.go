@@ -23,7 +23,13 @@ type Keyspace struct {
 
 // Keyspace returns a handle. Whether the keyspace exists shows with the first call
 // (ErrKeyspaceNotFound), or with Describe.
-func (c *Client) Keyspace(name string) *Keyspace { return &Keyspace{client: c, name: name} }
+func (c *Client) Keyspace(name string) *Keyspace {
+	// So that its partitions are likely to be known at the first call.
+	if ks := c.sender.Table().KeyspaceByName(name); ks != nil {
+		c.sender.Want(ks)
+	}
+	return &Keyspace{client: c, name: name}
+}
 
 // Name is the keyspace's name.
 func (k *Keyspace) Name() string { return k.name }
@@ -121,6 +127,7 @@ const resolvePause = 100 * time.Millisecond
 func (k *Keyspace) resolve(ctx context.Context, op string) (*route.Keyspace, error) {
 	s := k.client.sender
 	if ks := s.Table().KeyspaceByName(k.name); ks != nil {
+		s.Want(ks)
 		return ks, nil
 	}
 	if k.name == "" {
@@ -129,6 +136,7 @@ func (k *Keyspace) resolve(ctx context.Context, op string) (*route.Keyspace, err
 	for {
 		table := s.Table()
 		if ks := table.KeyspaceByName(k.name); ks != nil {
+			s.Want(ks)
 			return ks, nil
 		}
 		exists := false

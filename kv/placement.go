@@ -41,8 +41,8 @@ func (c *Client) MoveReplica(ctx context.Context, partition, from, to uint64) er
 		}))
 }
 
-// CancelOperator takes back what is under way in a partition. A replica that is being copied is
-// removed again; one that has begun to vote stays.
+// CancelOperator takes back what is under way in a partition. A replica that was added is removed
+// again, unless the one in whose place it comes is on its way out: then that is completed.
 func (c *Client) CancelOperator(ctx context.Context, partition uint64) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

@@ -39,6 +39,8 @@ func (f *fakeSender) open() (Sender, error) {
 	return f, nil
 }
 
+func (f *fakeSender) Want(*route.Keyspace) {}
+
 func (f *fakeSender) AwaitTable(context.Context) (*route.Table, error) {
 	return &route.Table{}, f.table
 }

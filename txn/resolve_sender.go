@@ -22,6 +22,9 @@ const (
 	// wait for it again and again.
 	resolveTimeout = 5 * time.Second
 	resolveRest    = 20 * time.Second
+	// resolveLearn is how long Resolve waits for the partitions of keyspaces that it has met for the
+	// first time.
+	resolveLearn = 2 * time.Second
 )
 
 // resting are the partitions that did not answer a while ago, until when. Each addition takes out
@@ -75,6 +78,7 @@ func (s *PushSender) Resolve(ctx context.Context, all []Committed) (settled []bo
 	if err != nil {
 		return settled
 	}
+	table = awaitParticipants(ctx, sender, table, all)
 	var mu sync.Mutex // guards settled from here on
 	batches := s.resolveBatches(table, all, settled)
 	slots := make(chan struct{}, resolveParallel)
@@ -95,6 +99,40 @@ func (s *PushSender) Resolve(ctx context.Context, all []Committed) (settled []bo
 	}
 	requests.Wait()
 	return settled
+}
+
+// awaitParticipants has the table show the partitions of all keyspaces that participants are in, and
+// returns one that does, or the one that there is after a while.
+func awaitParticipants(ctx context.Context, sender Sender, table *route.Table,
+	all []Committed) *route.Table {
+	timer := time.NewTimer(resolveLearn)
+	defer timer.Stop()
+	for {
+		missing := false
+		for i := range all {
+			for _, p := range all[i].Participants {
+				if k := table.KeyspaceByID(p.Keyspace); k != nil && !k.Followed() {
+					sender.Want(k)
+					missing = true
+				}
+			}
+		}
+		if !missing {
+			return table
+		}
+		select {
+		case <-table.Changed():
+		case <-timer.C:
+			return table
+		case <-ctx.Done():
+			return table
+		}
+		next, err := sender.AwaitTable(ctx)
+		if err != nil {
+			return table
+		}
+		table = next
+	}
 }
 
 // resolveBatches sorts what is asked for by partition. It leaves settled[i] true for those whose

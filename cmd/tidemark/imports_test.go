@@ -30,6 +30,7 @@ var may = []struct {
 	{"range/alarm", nil},
 	{"range/clockhealth", []string{"hlc"}},
 	{"range/admission", nil},
+	{"range/tree", nil},
 
 	// One tier: the wire, and the parts of a node that know one partition's bytes. Which may use
 	// which inside it is below.
@@ -87,7 +88,7 @@ var may = []struct {
 var ground = []string{
 	"hlc", "metric", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog",
 	"range/group", "range/host/...", "range/alarm",
-	"range/clockhealth", "range/admission",
+	"range/clockhealth", "range/admission", "range/tree",
 }
 
 func matches(pattern, path string) bool {

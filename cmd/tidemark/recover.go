@@ -37,7 +37,7 @@ docs/operations.md, "When a majority is lost", has it step by step.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(a.recoverSurveyCommand(), a.recoverPlanCommand(), a.recoverApplyCommand(),
-		a.recoverConfirmCommand())
+		a.recoverConfirmCommand(), a.recoverCoreCommand())
 	return root
 }
 

@@ -38,7 +38,7 @@ func TestTheProcedureWhenAMajorityIsLost(t *testing.T) {
 		t.Skip("it waits for leases of real servers")
 	}
 	steps := documented(t, "When a majority is lost", "tidemark recover ")
-	if len(steps) != 4 {
+	if len(steps) != 6 {
 		t.Fatalf("the manual has the steps %q", steps)
 	}
 	dir := t.TempDir()
@@ -99,6 +99,12 @@ func TestTheProcedureWhenAMajorityIsLost(t *testing.T) {
 	}
 	do(steps[0], 1)
 	do(steps[0], 2)
+	// The core has its only member.
+	args := strings.Fields(strings.ReplaceAll(steps[4], "/var/lib/tidemark", filepath.Join(dir, "server-1")))
+	if got := command(t, "", nil, args[1:]...); got.code == exit.OK ||
+		!strings.Contains(got.err, "decides alone") {
+		t.Errorf("%s: %+v", steps[4], got)
+	}
 	if got := command(t, "", nil, "recover", "plan", "--lost", "3", "--to", filepath.Join(dir, "x"),
 		filepath.Join(dir, "node-1.json"), filepath.Join(dir, "node-2.json")); got.code == exit.OK ||
 		!strings.Contains(got.err, "nodes [4] are not lost") {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -51,11 +50,14 @@ func (a *app) startCommand() *cobra.Command {
 		Long: `Run one server of a cluster, until Ctrl-C or SIGTERM. SIGHUP has it read its TLS files
 again, which it also does by itself when they have changed.
 
-Every server of a cluster is given the same --core list: the addresses of the servers that form the
-consistent core (1, 3 or 5). A server whose own address is in the list is a member of the core and,
-unless --roles says otherwise, a data node as well; any other server is a data node. A new core
-forms by itself once all servers in the list see each other; there is no other set-up step, and no
-way to form two clusters by mistake.
+--core names members of the consistent core: seeds, of which one has to answer. To found a cluster,
+start the servers that form its core (1, 3 or 5), all with the same list, which names all of them.
+The core forms by itself once they see each other; there is no other set-up step, and no way to form
+two clusters by mistake. Later the list may name any of the members that the core has by then.
+
+A server whose own address is in the list is a member of the core and, unless --roles says
+otherwise, a data node as well; any other server is a data node. With --roles core,node a server
+offers itself to a core that is there already: "tidemark core add" makes it a member.
 
 The server says one line when it is ready. Logs go to stderr: warnings and errors, unless
 --log-level asks for more.`,
@@ -66,7 +68,11 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
   tidemark start --dir /tmp/t3 --listen 127.0.0.1:7503 --core $core
 
   # one more data node
-  tidemark start --dir /tmp/t4 --listen 127.0.0.1:7504 --core $core`,
+  tidemark start --dir /tmp/t4 --listen 127.0.0.1:7504 --core $core
+
+  # one that is to become a member of the core too
+  tidemark start --dir /tmp/t5 --listen 127.0.0.1:7505 --core $core --roles core,node
+  tidemark core add 127.0.0.1:7505`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error { return a.start(ctx, f) }),
 	}
@@ -78,9 +84,9 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	flags.StringVar(&f.advertise, "advertise", "",
 		"address by which others reach this server (default --listen)")
 	flags.StringSliceVar(&f.core, "core", nil,
-		"addresses of the core servers, the same list on every server (required)")
+		"addresses of core servers; of all, and the same everywhere, when they found a cluster (required)")
 	flags.StringSliceVar(&f.roles, "roles", nil,
-		"core, node or both (default: what --core makes of this server)")
+		"core, node or both (default: node, and core if --core lists this server or it is a member)")
 	flags.StringVar(&f.locality, "locality", "", "where the server stands: region=NAME,zone=NAME")
 	flags.StringSliceVar(&f.tags, "tags", nil,
 		"further labels of the server, for placement rules: disk=ssd,gpu")
@@ -150,8 +156,8 @@ func (f *startFlags) check() error {
 	case f.dir == "":
 		return exit.Usagef("give --dir, the directory of this server's data")
 	case len(f.core) == 0:
-		return exit.Usagef("give --core, the addresses of the core servers: the same list on " +
-			"every server; for a cluster of one server, its own address")
+		return exit.Usagef("give --core, the addresses of core servers: of all that found a " +
+			"cluster, or of some that are there; for a cluster of one server, its own address")
 	}
 	if err := argument.CheckAddress("--listen", f.listen, true); err != nil {
 		return err
@@ -175,9 +181,6 @@ func (f *startFlags) check() error {
 			return exit.Usagef("--core: %s is listed twice", member)
 		}
 	}
-	if n := len(f.core); n != 1 && n != 3 && n != 5 {
-		return exit.Usagef("--core lists %d servers; a core has 1, 3 or 5", n)
-	}
 	if f.http != "" {
 		if err := argument.CheckAddress("--http", f.http, true); err != nil {
 			return err
@@ -189,20 +192,10 @@ func (f *startFlags) check() error {
 	if slices.Equal(f.roles, []string{"both"}) {
 		f.roles = []string{"core", "node"}
 	}
-	listed := slices.Contains(f.core, f.advertise)
 	for _, role := range f.roles {
-		switch {
-		case role != "core" && role != "node":
+		if role != "core" && role != "node" {
 			return exit.Usagef("--roles: %q is not a role; the roles are core and node", role)
-		case role == "core" && !listed:
-			return exit.Usagef("--roles core: this server's address %s is not in the --core list",
-				f.advertise)
 		}
-	}
-	if len(f.roles) > 0 && listed && !slices.Contains(f.roles, "core") {
-		return exit.Usagef("--roles %s: this server's address %s is in the --core list, so it "+
-			"must have the role core",
-			strings.Join(f.roles, ","), f.advertise)
 	}
 	switch {
 	case f.maxOffset < 0, f.tick < 0, f.gcInterval < 0:

@@ -31,12 +31,16 @@ type ServerConfig struct {
 	Dir string
 	// Listen is the address for gRPC. Advertise is how the others reach it; default: Listen.
 	Listen, Advertise string
-	// Core lists the addresses of the consistent core's members: 1, 3 or 5, the same list for every
-	// server of a cluster.
+	// Core lists addresses of members of the consistent core: seeds, of which one has to answer. The
+	// members of a core that is to be formed are 1, 3 or 5, and all have the same list.
 	Core []string
-	// Roles are RoleCore and RoleNode. By default a server whose address is in Core is both, any
-	// other a data node.
+	// Roles are RoleCore and RoleNode. By default a server whose address is in Core, or whose
+	// directory is a member of the core, is both, any other a data node. One with RoleCore that is not
+	// in Core, or finds a core that is there already, offers itself as a member.
 	Roles []string
+	// SmallTable is up to how many partitions clients are sent the whole partition table, rather than
+	// that of the keyspaces that they use; default 1,000, negative: never.
+	SmallTable int
 	// Region and Zone say where the server is; replicas of a partition are spread over them.
 	Region, Zone string
 	// Tags are further labels of the server, which placement rules can name: "disk=ssd", "gpu".
@@ -118,6 +122,8 @@ type ServerConfig struct {
 	// awake is the monotonic clock that the physical one is compared with. It may stand still with
 	// the machine.
 	awake hlc.Monotonic
+	// anyRole: no roles were given.
+	anyRole bool
 }
 
 func (c *ServerConfig) ensureDefaults() error {
@@ -128,9 +134,6 @@ func (c *ServerConfig) ensureDefaults() error {
 	if c.Advertise == "" {
 		c.Advertise = c.Listen
 	}
-	if n := len(c.Core); n != 1 && n != 3 && n != 5 {
-		return fmt.Errorf("a core has 1, 3 or 5 members; the list names %d: %v", n, c.Core)
-	}
 	sorted := slices.Sorted(slices.Values(c.Core))
 	for i := 1; i < len(sorted); i++ {
 		if sorted[i] == sorted[i-1] {
@@ -139,6 +142,7 @@ func (c *ServerConfig) ensureDefaults() error {
 	}
 	listed := slices.Contains(c.Core, c.Advertise)
 	if len(c.Roles) == 0 {
+		c.anyRole = true
 		c.Roles = []string{RoleNode}
 		if listed {
 			c.Roles = append(c.Roles, RoleCore)
@@ -148,14 +152,6 @@ func (c *ServerConfig) ensureDefaults() error {
 		if r != RoleCore && r != RoleNode {
 			return fmt.Errorf("unknown role %q; the roles are %s and %s", r, RoleCore, RoleNode)
 		}
-	}
-	if c.has(RoleCore) != listed {
-		if listed {
-			return fmt.Errorf("%s is in the core's list, so it needs the role %s", c.Advertise,
-				RoleCore)
-		}
-		return fmt.Errorf("the role %s is only for addresses in the core's list; %s is not in %v",
-			RoleCore, c.Advertise, c.Core)
 	}
 	if c.Version == "" {
 		c.Version = version()

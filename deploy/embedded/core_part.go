@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,14 +8,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/metric/prom"
+	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // coreGroup is the id of the core's own Raft group, in a realm of its own.
@@ -34,30 +34,23 @@ type corePart struct {
 	server    *server.Server
 }
 
-// startCore starts the member of a core that is founded.
-func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error) {
-	if err := s.directory.join(founding.GetCluster()); err != nil {
+// startCore starts this server's member of the core.
+func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
+	if err := s.directory.join(m.Cluster); err != nil {
 		return nil, err
 	}
-	self, identity, hosts, addresses := keys.ReplicaID(
-		0,
-	), raftlog.Identity{
-		Group: coreGroup,
-	}, map[keys.ReplicaID]uint64{}, map[uint64]string{}
-	for _, m := range founding.GetMembers() {
-		id := keys.ReplicaID(m.GetReplica())
-		identity.Voters = append(identity.Voters, id)
-		hosts[id], addresses[m.GetReplica()] = m.GetReplica(), m.GetAddress()
-		if m.GetAddress() == s.config.Advertise {
-			self = id
+	self := keys.ReplicaID(m.Replica)
+	identity := raftlog.Identity{Group: coreGroup, Replica: self}
+	// INVARIANT: only the members with which the core was founded know voters before they have a state.
+	// Another one that did, and had nothing, would vote.
+	var founding *storepb.Members
+	if m.Founding != nil {
+		founding = server.StoredMembers(m.Founding)
+		for _, x := range m.Founding {
+			identity.Voters = append(identity.Voters, keys.ReplicaID(x.Replica))
 		}
 	}
-	if self == 0 {
-		return nil, fmt.Errorf("the core of this cluster was founded without %s",
-			s.config.Advertise)
-	}
-	identity.Replica = self
-	s.cluster.Store(founding.GetCluster())
+	s.cluster.Store(m.Cluster)
 
 	p := &corePart{}
 	defer func() {
@@ -75,7 +68,7 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 		return nil, err
 	}
 	p.store, err = store.New(store.Config{
-		State: p.databases.state, Random: randomReader(s.config.Random),
+		State: p.databases.state, Founding: founding, Random: randomReader(s.config.Random),
 		Monotonic: s.config.Monotonic, Logger: s.config.Logger, Registerer: registerer,
 	})
 	if err != nil {
@@ -96,10 +89,11 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	if err != nil {
 		return nil, err
 	}
-	resolve := func(h uint64) (string, bool) { a, ok := addresses[h]; return a, ok }
+	s.members.begin(p.store, m.Known)
+	resolve := s.members.resolve
 	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
 		Realm: realmCore, Self: uint64(self),
-		Cluster: func() uint64 { return founding.GetCluster() },
+		Cluster: func() uint64 { return m.Cluster },
 		Resolve: resolve, Dialer: s.dialer, Handler: p.host,
 		Logger: s.config.Logger, Registry: prom.Registry(registerer),
 	})
@@ -110,7 +104,7 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	if err := p.host.Log().Create(identity); err != nil {
 		return nil, err
 	}
-	g, err := p.host.Open(host.GroupConfig{Identity: identity, Hosts: hosts, New: len(known) == 0,
+	g, err := p.host.Open(host.GroupConfig{Identity: identity, New: len(known) == 0,
 		Open: func(g *host.Group) (group.StateMachine, error) {
 			p.store.SetGroup(g)
 			return p.store, nil
@@ -121,7 +115,8 @@ func (s *Server) startCore(founding *clusterpb.Founding) (_ *corePart, err error
 	p.host.Start(s.config.filtered(realmCore, p.transport, resolve))
 	g.Wake()
 	p.server, err = server.New(server.Config{
-		Store: p.store, Cluster: founding.GetCluster(), Members: founding.GetMembers(),
+		Store: p.store, Cluster: m.Cluster, Members: m.Known, Group: g, Hello: s.helloTo,
+		Inform: s.informOf,
 		Silent: p.host.PeerDown, Planner: s.config.Planner,
 		Logger: s.config.Logger, Registerer: registerer,
 	})
@@ -162,33 +157,4 @@ func (r randomReader) Read(b []byte) (int, error) {
 		copy(b[i:], word[:])
 	}
 	return len(b), nil
-}
-
-// formCore waits until the core that this server is listed in is founded, and starts its member.
-func (s *Server) formCore(ctx context.Context) error {
-	again := s.bootstrap.Founded() != nil
-	founding, err := s.bootstrap.Run(ctx)
-	if err != nil {
-		return err
-	}
-	p, err := s.startCore(founding)
-	if errors.Is(err, group.ErrImplausible) {
-		// To start again would not change it, and the server may hold a node that serves.
-		s.config.Logger.Error("THE CONSISTENT CORE'S MEMBER DOES NOT OPEN and is left alone",
-			"error", err)
-		s.coreBroken.Store(&err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	s.parts.Lock()
-	s.parts.core = p
-	s.parts.Unlock()
-	s.services.setCore(p.server)
-	if again {
-		s.config.Logger.Info("takes part in the core again", "cluster",
-			hexID(founding.GetCluster()), "members", s.config.Core)
-	}
-	return nil
 }

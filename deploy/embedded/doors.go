@@ -76,7 +76,9 @@ func readable(path string) bool {
 }
 
 // foundsAlone says that the server is all of the core, and so founds a cluster by itself.
-func (c *ServerConfig) foundsAlone() bool { return len(c.Core) == 1 && c.has(RoleCore) }
+func (c *ServerConfig) foundsAlone() bool {
+	return len(c.Core) == 1 && c.Core[0] == c.Advertise && c.has(RoleCore)
+}
 
 // loopback says that an address is of this machine alone.
 func loopback(address string) bool {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -36,6 +37,17 @@ type identity struct {
 	// Core is set once the databases of the core's member are there, before it has promised
 	// anything. Earlier versions did not.
 	Core bool `json:"core,omitempty"`
+	// Members are the addresses of the core's members, as the core told last, with commas between
+	// them: they are asked beside those of --core, which may be outdated.
+	Members string `json:"members,omitempty"`
+}
+
+// members lists the addresses of the core's members that were known last.
+func (id *identity) members() []string {
+	if id.Members == "" {
+		return nil
+	}
+	return strings.Split(id.Members, ",")
 }
 
 // hexID is printed as hexadecimal digits: JSON's numbers do not hold 64 bits.
@@ -236,6 +248,18 @@ func (d *directory) becomeCore() error {
 		return nil
 	}
 	d.id.Core = true
+	return d.save()
+}
+
+// knowsMembers notes the addresses of the core's members.
+func (d *directory) knowsMembers(addresses []string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	text := strings.Join(addresses, ",")
+	if d.id.Members == text {
+		return nil
+	}
+	d.id.Members = text
 	return d.save()
 }
 

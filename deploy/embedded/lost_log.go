@@ -25,8 +25,12 @@ func (d *directory) mustHaveLogs(c *ServerConfig) error {
 			"node, and serves keyspaces that are created from then on"
 		switch {
 		case part == RoleCore:
-			next = "keep the directory as it is: a member of the core cannot be replaced yet, " +
-				"and the core goes on while a majority of its members is left"
+			next = "start a server with an empty directory and --roles core, and have it take this " +
+				"member's place: `tidemark core replace`; the core goes on while a majority of its members " +
+				"is left"
+			if c.has(RoleNode) {
+				next += "; with --roles node this server goes on as a data node meanwhile"
+			}
 		case c.has(RoleCore):
 			next = "start with --roles core: the server goes on as a member of the core, without " +
 				"its node"

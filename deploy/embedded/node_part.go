@@ -138,7 +138,7 @@ func (p *nodePart) closeAlarms() {
 // partition table of any server that answers, itself first.
 func (s *Server) openPushes() (txn.Sender, error) {
 	endpoints := []string{s.config.Advertise}
-	for _, address := range s.config.Core {
+	for _, address := range s.core.Core() {
 		if address != s.config.Advertise {
 			endpoints = append(endpoints, address)
 		}

@@ -113,9 +113,12 @@ func (d *directory) mustBeRecovered(logger *slog.Logger) error {
 		return err
 	}
 	if r.Begun != nil {
-		return fmt.Errorf("%w: plan %s of `tidemark recover apply` was begun in %s, and is not done: give "+
-			"that command with the same plan again, and then start the server", ErrDirectory, r.Begun.Plan,
-			d.path)
+		command := "tidemark recover apply"
+		if r.Begun.Core {
+			command = "tidemark recover core apply"
+		}
+		return fmt.Errorf("%w: plan %s of `%s` was begun in %s, and is not done: give that command with "+
+			"the same plan again, and then start the server", ErrDirectory, r.Begun.Plan, command, d.path)
 	}
 	for _, x := range r.Done {
 		logger.Warn("THIS DIRECTORY WAS RECOVERED after the loss of a majority; acknowledged writes may be "+

@@ -55,6 +55,12 @@ type Server struct {
 		node *nodePart
 	}
 
+	// members are where the core's members are.
+	members coreAddresses
+	// wasMember: the directory was that of a member of the core when the server started.
+	wasMember bool
+	// coreState is what this server is to the core.
+	coreState atomic.Int32
 	// coreBroken is why the core's member is left alone, if it is.
 	coreBroken atomic.Pointer[error]
 	// stopping: Stop has begun.
@@ -98,7 +104,10 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if s.directory, err = openDirectory(config.FS, config.Dir, config.Random); err != nil {
 		return nil, err
 	}
-	if err := s.directory.mustHaveLogs(&config); err != nil {
+	if err := s.chooseRoles(); err != nil {
+		return nil, err
+	}
+	if err := s.directory.mustHaveLogs(&s.config); err != nil {
 		return nil, err
 	}
 	if err := s.directory.mustBeRecovered(config.Logger); err != nil {
@@ -113,7 +122,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLSNow: clientTLS,
 		Secret: peers.Secret, Logger: config.Logger})
 	s.core = server.NewClient(server.ClientConfig{
-		Core: config.Core, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random,
+		Core: s.seeds(), Learned: s.learnedMembers, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random,
 		Unreachable: s.dialer.Unreachable, Logger: config.Logger,
 	})
 	// Before the member of the core has its address in the directory: a start that fails because
@@ -121,24 +130,14 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if s.listener, err = config.NewListener(config.Listen); err != nil {
 		return nil, cannotListen(config.Listen, err)
 	}
-	if config.has(RoleCore) {
-		if err := makeDir(config.FS, s.directory.sub("core")); err != nil {
-			return nil, err
-		}
-		s.bootstrap, err = bootstrap.Open(bootstrap.Config{
-			Disk: bootstrap.FileDisk{FS: config.FS, Dir: s.directory.sub("core")},
-			Self: config.Advertise, Core: config.Core,
-			Server: uint64(s.directory.identity().Server),
-			Peers:  bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Random: randomReader(config.Random),
-			Logger: config.Logger,
-		})
-		if err != nil {
+	if s.config.has(RoleCore) {
+		if err := s.openBootstrap(); err != nil {
 			return nil, err
 		}
 	}
 	s.serve(serverTLS, peers)
 	s.config.Logger.Info("listening", "address", s.listener.Addr(), "advertise", config.Advertise,
-		"roles", config.Roles)
+		"roles", s.config.Roles)
 	if config.HTTP != "" {
 		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages,
 			administrators{config.HTTPDebugForAll, s.tls != nil, config.TLSAdmins}, s.pace)
@@ -148,7 +147,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		}
 	}
 	if s.bootstrap != nil {
-		s.running.Go(func() { s.run(s.formCore) })
+		s.running.Go(func() { s.run(s.beCore) })
 	}
 	if config.has(RoleNode) {
 		s.running.Go(func() { s.run(s.joinAsNode) })
@@ -198,6 +197,7 @@ func (s *Server) run(start func(context.Context) error) {
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server = s
+	s.services.core.inform = s.core.Learn
 	s.pace = rpc.NewPace()
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
 		Registry: prom.Registry(s.config.Registry)})

@@ -19,8 +19,8 @@ import (
 // that a node is registering) before all of its parts exist. The types here are registered at once
 // and pass on to what is there by then.
 
-var errStarting = status.Error(codes.Unavailable, "this server is starting: it has not joined "+
-	"its cluster yet")
+var errNoMember = status.Error(codes.Unavailable, "this server is not a member of the core at "+
+	"present: it is starting, or was removed, or offers itself")
 
 // services are those whose parts come later.
 type services struct {
@@ -51,6 +51,8 @@ func (s *services) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.R
 type coreSwitch struct {
 	clusterpb.UnimplementedCoreServer
 	server atomic.Pointer[server.Server]
+	// inform takes what the core's leader says of the members. It is set before anything is served.
+	inform func(*clusterpb.CoreMembers)
 }
 
 func (c *coreSwitch) RegisterNode(ctx context.Context,
@@ -58,7 +60,7 @@ func (c *coreSwitch) RegisterNode(ctx context.Context,
 	if s := c.server.Load(); s != nil {
 		return s.RegisterNode(ctx, r)
 	}
-	return nil, errStarting
+	return nil, errNoMember
 }
 
 func (c *coreSwitch) Heartbeat(ctx context.Context,
@@ -66,7 +68,22 @@ func (c *coreSwitch) Heartbeat(ctx context.Context,
 	if s := c.server.Load(); s != nil {
 		return s.Heartbeat(ctx, r)
 	}
-	return nil, errStarting
+	return nil, errNoMember
+}
+
+func (c *coreSwitch) Announce(ctx context.Context,
+	r *clusterpb.AnnounceRequest) (*clusterpb.AnnounceResponse, error) {
+	if s := c.server.Load(); s != nil {
+		return s.Announce(ctx, r)
+	}
+	return nil, errNoMember
+}
+
+// Inform is answered by any server.
+func (c *coreSwitch) Inform(_ context.Context,
+	m *clusterpb.CoreMembers) (*clusterpb.InformResponse, error) {
+	c.inform(m)
+	return &clusterpb.InformResponse{}, nil
 }
 
 func (c *coreSwitch) WatchMetadata(r *clusterpb.WatchMetadataRequest,
@@ -74,5 +91,5 @@ func (c *coreSwitch) WatchMetadata(r *clusterpb.WatchMetadataRequest,
 	if s := c.server.Load(); s != nil {
 		return s.WatchMetadata(r, stream)
 	}
-	return errStarting
+	return errNoMember
 }

@@ -13,6 +13,7 @@ import (
 func (s *Server) clusterService() *server.ClusterService {
 	return server.NewClusterService(server.ClusterConfig{
 		MaxClockOffset: s.config.clock().MaxAhead(),
+		SmallTable:     s.config.SmallTable,
 
 		Client: s.core,
 		Core: func() *server.Server {
@@ -92,7 +93,15 @@ func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.Core
 			return false, "the consistent core's member on this server does not open: " +
 				(*broken).Error(), nil
 		}
-		if core == nil {
+		state := s.coreState.Load()
+		switch {
+		case state == coreOffering && !s.config.has(RoleNode):
+			return false, "it offers itself as a member of the core, and waits to be added: `tidemark core " +
+				"add " + s.config.Advertise + "`", nil
+		case state == coreRemoved && !s.config.has(RoleNode):
+			return false, "it was removed from the core, and has nothing else to do: stop it", nil
+		}
+		if core == nil && (state == coreLooking || state == coreMember) {
 			why := s.bootstrap.WaitingFor()
 			if why == "" {
 				return false, "the consistent core's member is starting" + s.lackOfRoom(), nil
@@ -102,7 +111,7 @@ func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.Core
 				Silent:   s.bootstrap.Silent(),
 			}
 		}
-		if core.server.LeaderAddress() == "" {
+		if core != nil && core.server.LeaderAddress() == "" {
 			if e := core.server.Trouble(); e != nil {
 				return false, e.Error(), e.Trouble()
 			}

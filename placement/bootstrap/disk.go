@@ -131,6 +131,10 @@ func decodeState(data []byte) (*bootstrappb.State, error) {
 	if s.Server == 0 || (s.Founded && s.Accepted == nil) {
 		return nil, fmt.Errorf("%w: it has no server, or a founded core without members", ErrState)
 	}
+	if (s.Joined != nil) != (s.Replica != 0) || s.Joined != nil && s.Joined.Cluster == 0 {
+		return nil, fmt.Errorf("%w: it was added to a core as member %d of cluster %016x", ErrState,
+			s.Replica, s.Joined.GetCluster())
+	}
 	for _, f := range []*bootstrappb.Founding{s.Proposed, s.Accepted} {
 		if f == nil {
 			continue

@@ -22,7 +22,12 @@
 // server whose disk was replaced has another name: it is not a member of what its predecessor
 // accepted, can neither complete nor join it, and says so. So it never votes as its former self.
 //
-// What cannot be resolved by waiting is a NotMemberError or a ListChangedError, which end Run.
+// # A core that is there
+//
+// The list of a core that is founded says only where to look for it. A server that finds one of
+// which it is no member, or is in no list, offers itself: Run ends with ErrNotMember, and when the
+// core has added the server, Join keeps that on disk. Leave keeps that it was removed, for good.
+//
 // Differing lists, silent peers and a founding that was accepted by a server whose disk is gone are
 // told by WaitingFor and in the log, and Run goes on: the server that has to be corrected is
 // usually another one.

@@ -13,8 +13,12 @@ import (
 // disk before anything that follows from it is said, and adopt makes that state the machine's own.
 type machine struct {
 	self string
-	core []string // sorted, self among them
+	core []string // sorted
 	disk *bootstrappb.State
+	// exists is the core that was there already when this server looked for one to form.
+	exists *NotMemberError
+	// late: it takes no part in forming a core, and offers itself to one that is there.
+	late bool
 	// heard is the latest hello of each listed peer, by address. Those of servers that are not
 	// listed are not kept.
 	heard map[string]*clusterpb.BootstrapHello
@@ -29,23 +33,10 @@ func newMachine(self string, core []string, disk *bootstrappb.State) (*machine, 
 			return nil, fmt.Errorf("the --core list %q has an empty or a repeated address", core)
 		}
 	}
-	switch len(m.core) {
-	case 1, 3, 5:
-	default:
-		return nil, fmt.Errorf(
-			"the --core list has %d addresses; a core has 1, 3 or 5 members", len(m.core))
-	}
-	if !slices.Contains(m.core, self) {
-		return nil, fmt.Errorf("this server's address %s is not in the --core list %s", self,
-			strings.Join(m.core, ", "))
-	}
-	if disk.Address != "" && disk.Address != self {
-		return nil, fmt.Errorf("this data directory belongs to the core member at "+
+	if disk.Address != "" && disk.Address != self && disk.Accepted != nil && !disk.Founded {
+		return nil, fmt.Errorf("this data directory has agreed to form a core as "+
 			"%s, and the server was started as %s; start it as %s, or with a directory of its own",
 			disk.Address, self, disk.Address)
-	}
-	if f := m.founded(); f != nil && !slices.Equal(memberAddresses(f), m.core) {
-		return nil, &ListChangedError{Self: self, Core: m.core, Founding: f}
 	}
 	return m, nil
 }
@@ -53,9 +44,29 @@ func newMachine(self string, core []string, disk *bootstrappb.State) (*machine, 
 // hello is what this server says of itself.
 func (m *machine) hello() *clusterpb.BootstrapHello {
 	return &clusterpb.BootstrapHello{
-		Server: m.disk.Server, Address: m.self, Core: m.core, Accepted: fromDisk(m.disk.Accepted),
-		Founded: m.disk.Founded,
+		Server: m.disk.Server, Address: m.self, Core: m.core, Accepted: fromDisk(m.belongs()),
+		Founded: m.disk.Founded || m.disk.Joined != nil, Offers: m.offers(), Removed: m.disk.Removed,
+		Changes: true,
 	}
+}
+
+// belongs is the core of which this server is, or was, or may become, a member; nil: of none.
+func (m *machine) belongs() *bootstrappb.Founding {
+	if m.disk.Joined != nil {
+		return m.disk.Joined
+	}
+	return m.disk.Accepted
+}
+
+// offers says whether this server can be added to a core as a member.
+func (m *machine) offers() bool {
+	return (m.late || m.exists != nil) && m.belongs() == nil && !m.disk.Removed
+}
+
+// canForm says whether the list is one of a core that can be formed, with this server in it.
+func (m *machine) canForm() bool {
+	n := len(m.core)
+	return (n == 1 || n == 3 || n == 5) && slices.Contains(m.core, m.self)
 }
 
 // founded is the core to which this server belongs; nil if there is none yet.
@@ -77,7 +88,7 @@ func (m *machine) hear(h *clusterpb.BootstrapHello) (next *bootstrappb.State, er
 
 // conclude finds out whether the core is founded: a peer says so, or all members have accepted.
 func (m *machine) conclude() (next *bootstrappb.State, err error) {
-	if m.disk.Founded {
+	if m.disk.Founded || m.disk.Joined != nil || m.late {
 		return nil, nil
 	}
 	for _, address := range m.core {
@@ -87,16 +98,14 @@ func (m *machine) conclude() (next *bootstrappb.State, err error) {
 		}
 		f := h.Accepted
 		if !m.names(f) {
-			return nil, &NotMemberError{Self: m.self, Peer: h.Address, Server: m.disk.Server, Founding: f}
+			m.exists = &NotMemberError{Self: m.self, Peer: h.Address, Server: m.disk.Server, Founding: f}
+			return nil, nil
 		}
 		if m.disk.Accepted != nil && !equal(fromDisk(m.disk.Accepted), f) {
 			// Impossible as long as disks keep what was synced.
 			return nil, fmt.Errorf("%w: it has accepted cluster %016x, and %s belongs to cluster "+
 				"%016x, which names it as a member",
 				ErrState, m.disk.Accepted.Cluster, h.Address, f.Cluster)
-		}
-		if !slices.Equal(memberAddresses(f), m.core) {
-			return nil, &ListChangedError{Self: m.self, Core: m.core, Founding: f}
 		}
 		return m.with(func(s *bootstrappb.State) { s.Accepted, s.Founded = toDisk(f), true }), nil
 	}
@@ -113,9 +122,6 @@ func (m *machine) conclude() (next *bootstrappb.State, err error) {
 			return nil, nil
 		}
 	}
-	if !slices.Equal(memberAddresses(mine), m.core) {
-		return nil, &ListChangedError{Self: m.self, Core: m.core, Founding: mine}
-	}
 	return m.with(func(s *bootstrappb.State) { s.Founded = true }), nil
 }
 
@@ -123,6 +129,10 @@ func (m *machine) conclude() (next *bootstrappb.State, err error) {
 func (m *machine) accept(f *clusterpb.Founding) (next *bootstrappb.State, err error) {
 	if err := validate(f); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if m.late || m.exists != nil || m.disk.Joined != nil || m.disk.Removed {
+		return nil, fmt.Errorf("%w: %s forms no core: it is, or was, or offers itself as, a member of "+
+			"one that exists", ErrRefused, m.self)
 	}
 	if mine := fromDisk(m.disk.Accepted); mine != nil {
 		if !equal(mine, f) {
@@ -143,7 +153,8 @@ func (m *machine) accept(f *clusterpb.Founding) (next *bootstrappb.State, err er
 // propose returns the founding that this server proposes, if it is the one to do so and everything
 // is as it should be. random is the id of the cluster, if a new founding is made.
 func (m *machine) propose(random uint64) (f *clusterpb.Founding, next *bootstrappb.State) {
-	if m.disk.Founded || m.core[0] != m.self {
+	if m.disk.Founded || m.late || m.exists != nil || m.disk.Joined != nil || m.disk.Removed ||
+		!m.canForm() || m.core[0] != m.self {
 		return nil, nil
 	}
 	if m.disk.Proposed != nil {
@@ -171,6 +182,10 @@ func (m *machine) propose(random uint64) (f *clusterpb.Founding, next *bootstrap
 // obstacle says in words what keeps the core from being formed; empty: nothing that this server can
 // see.
 func (m *machine) obstacle() string {
+	if !m.canForm() {
+		return fmt.Sprintf("none of %s has answered that it is a member of a core; and a new core has 1, "+
+			"3 or 5 members, which are all in its --core list", strings.Join(m.core, ", "))
+	}
 	if f := fromDisk(m.disk.Accepted); f != nil && !slices.Equal(memberAddresses(f), m.core) {
 		return fmt.Sprintf("%s has agreed to form a core of %s: %s; start all servers with "+
 			"that list, or empty all their data directories (that core holds no data yet)", m.self,
@@ -240,6 +255,7 @@ func (m *machine) with(change func(*bootstrappb.State)) *bootstrappb.State {
 	next := &bootstrappb.State{
 		Server: m.disk.Server, Address: m.self,
 		Proposed: m.disk.Proposed, Accepted: m.disk.Accepted, Founded: m.disk.Founded,
+		Joined: m.disk.Joined, Replica: m.disk.Replica, Removed: m.disk.Removed,
 	}
 	change(next)
 	return next

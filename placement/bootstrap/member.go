@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,11 +31,16 @@ type Peers interface {
 // Config is what a Member is made of. Disk, Self, Core and Peers must be set.
 type Config struct {
 	Disk Disk
-	// Self is the address of this server as it stands in Core.
+	// Self is the address of this server.
 	Self string
-	// Core lists the addresses of all members, in any order. 1, 3 or 5.
+	// Core lists addresses of members of a core, in any order. If there is none yet, they form it: 1, 3
+	// or 5, all with the same list.
 	Core  []string
 	Peers Peers
+	// Late: the server does not form a core, and offers itself to one that is there.
+	Late bool
+	// Heard, if not nil, is called with what other servers say of themselves. It must not block.
+	Heard func(*clusterpb.BootstrapHello)
 	// Server is the random name that the data directory has already. 0: it is made up here, and
 	// kept on the Disk.
 	Server uint64
@@ -68,6 +74,9 @@ type Member struct {
 
 // Open reads the server's state, or gives the server its name and writes the first one.
 func Open(config Config) (*Member, error) {
+	if config.Heard == nil {
+		config.Heard = func(*clusterpb.BootstrapHello) {}
+	}
 	if config.Disk == nil || config.Peers == nil {
 		return nil, errors.New("form the core: Disk and Peers must be set")
 	}
@@ -106,6 +115,7 @@ func Open(config Config) (*Member, error) {
 	if m.mu.machine, err = newMachine(config.Self, config.Core, state); err != nil {
 		return nil, err
 	}
+	m.mu.machine.late = state.Accepted == nil && (config.Late || !slices.Contains(config.Core, config.Self))
 	if fresh {
 		if err := config.Disk.Store(state); err != nil {
 			return nil, fmt.Errorf("form the core: %w", err)
@@ -134,13 +144,6 @@ func (m *Member) Server() uint64 {
 	return m.mu.machine.disk.Server
 }
 
-// Founded returns the core to which this server belongs; nil while there is none.
-func (m *Member) Founded() *clusterpb.Founding {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.mu.machine.founded()
-}
-
 // WaitingFor says in words why the core is not formed yet; empty if it is.
 func (m *Member) WaitingFor() string {
 	m.mu.Lock()
@@ -148,8 +151,12 @@ func (m *Member) WaitingFor() string {
 	switch {
 	case m.mu.failed != nil:
 		return m.mu.failed.Error()
-	case m.mu.machine.disk.Founded:
+	case m.mu.machine.membership() != nil:
 		return ""
+	case m.mu.machine.disk.Removed:
+		return "this server was removed from the core"
+	case m.mu.machine.exists != nil:
+		return m.mu.machine.exists.Error()
 	}
 	if s := m.mu.machine.obstacle(); s != "" {
 		for _, address := range m.mu.machine.core {
@@ -179,15 +186,17 @@ func (m *Member) Silent() []string {
 // started one after the other.
 const quietStart = 10 * time.Second
 
-// Run returns when the core is formed: at once if the disk knows it. It ends with an error if this
-// server cannot be part of the core, whatever happens, or if ctx ends.
-func (m *Member) Run(ctx context.Context) (*clusterpb.Founding, error) {
+// Run returns when this server knows which member of the core it is: at once if the disk knows it.
+// ErrNotMember says that there is a core already, of which it is none, and that it offers itself from
+// now on: see Join. Another error says that it cannot be part of a core, whatever happens, or that
+// ctx has ended.
+func (m *Member) Run(ctx context.Context) (*Membership, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	told, began := "", time.Now()
 	for {
-		if f, err := m.result(); f != nil || err != nil {
-			return f, err
+		if found, err := m.result(); found != nil || err != nil {
+			return found, err
 		}
 		if s := m.WaitingFor(); s != told && time.Since(began) >= quietStart {
 			m.config.Logger.Info("the core is not formed yet", "self", m.config.Self, "reason", s)
@@ -205,10 +214,22 @@ func (m *Member) Run(ctx context.Context) (*clusterpb.Founding, error) {
 	}
 }
 
-func (m *Member) result() (*clusterpb.Founding, error) {
+func (m *Member) result() (*Membership, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.machine.founded(), m.mu.failed
+	machine := m.mu.machine
+	found := machine.membership()
+	switch {
+	case found != nil || m.mu.failed != nil:
+		return found, m.mu.failed
+	case machine.disk.Removed:
+		return nil, ErrRemoved
+	case machine.exists != nil:
+		return nil, machine.exists
+	case machine.late:
+		return nil, ErrNotMember
+	}
+	return nil, nil
 }
 
 // round says hello to all peers, and proposes if it is time to.
@@ -256,6 +277,9 @@ func (m *Member) exchange(
 					"--advertise %s", address, hello.GetAddress(), address)
 			}
 			m.mu.Lock()
+			if err == nil {
+				m.config.Heard(hello)
+			}
 			if m.mu.unreachable[address] = err; err == nil {
 				m.stepLocked(func(machine *machine) (*bootstrappb.State, error) { return machine.hear(hello) })
 			}
@@ -314,8 +338,9 @@ func (m *Member) keepLocked(next *bootstrappb.State) bool {
 		m.wake()
 		return false
 	}
+	formed := next.Founded && !m.mu.machine.disk.Founded
 	m.mu.machine.adopt(next)
-	if next.Founded {
+	if formed {
 		m.config.Logger.Info("the core is formed", "cluster", fmt.Sprintf("%016x", next.Accepted.Cluster),
 			"members", memberAddresses(fromDisk(next.Accepted)))
 	}
@@ -334,6 +359,9 @@ func (m *Member) wake() {
 func (m *Member) Hello(
 	_ context.Context, h *clusterpb.BootstrapHello,
 ) (*clusterpb.BootstrapHello, error) {
+	if h.GetServer() != 0 {
+		m.config.Heard(h)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stepLocked(func(machine *machine) (*bootstrappb.State, error) { return machine.hear(h) })

@@ -13,6 +13,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -219,7 +221,7 @@ func (w *world) form(addresses ...string) map[string]*clusterpb.Founding {
 					return
 				}
 				mu.Lock()
-				formed[address] = f
+				formed[address] = &clusterpb.Founding{Cluster: f.Cluster, Members: f.Founding}
 				mu.Unlock()
 				return
 			}
@@ -295,9 +297,86 @@ func TestRestart(t *testing.T) {
 		if !equal(again["b"], f) || !time.Now().Equal(started) {
 			t.Errorf("started alone as %v after %s", again["b"], time.Since(started))
 		}
-		w.core = []string{"a", "b", "d"}
-		if _, err := w.start("b"); !errors.Is(err, ErrListChanged) {
-			t.Errorf("with another list: %v", err)
+		// The list names seeds, once the core is there.
+		w.core = []string{"x", "y"}
+		p, err := w.start("b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := p.member.Run(t.Context()); err != nil || m.Replica != 2 || m.Cluster != f.Cluster {
+			t.Errorf("with another list: %v, %v", m, err)
+		}
+	})
+}
+
+// A server joins a core that is there, and leaves it for good; it says of itself what it is.
+func TestJoinAndLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		f := w.check(w.form("a"))
+		w.wipe("d")
+		open := func() (*proc, *clusterpb.BootstrapHello) {
+			p, err := w.start("d")
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := p.member.Hello(t.Context(), &clusterpb.BootstrapHello{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p, h
+		}
+		p, h := open()
+		if _, err := p.member.Run(t.Context()); !errors.Is(err, ErrNotMember) || !h.Offers || h.Founded {
+			t.Fatalf("%v: %v", err, h)
+		}
+		if _, err := p.member.Accept(t.Context(), f); status.Code(err) != codes.FailedPrecondition {
+			t.Fatalf("it forms a core: %v", err)
+		}
+		if _, err := p.member.Join(f.Cluster, 2, f.Members); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.member.Join(f.Cluster, 3, f.Members); !errors.Is(err, ErrRefused) {
+			t.Fatalf("it joined twice: %v", err)
+		}
+		p, h = open()
+		m, err := p.member.Run(t.Context())
+		if err != nil || m.Replica != 2 || m.Founding != nil || len(m.Known) != 1 {
+			t.Fatalf("%v, %v", m, err)
+		}
+		if h.Offers || !h.Founded || h.Accepted.Cluster != f.Cluster {
+			t.Fatalf("%v", h)
+		}
+		if err := p.member.Leave(); err != nil {
+			t.Fatal(err)
+		}
+		p, h = open()
+		if _, err := p.member.Run(t.Context()); !errors.Is(err, ErrRemoved) || h.Offers || !h.Removed {
+			t.Fatalf("%v: %v", err, h)
+		}
+		if _, err := p.member.Join(f.Cluster, 4, f.Members); !errors.Is(err, ErrRefused) {
+			t.Fatalf("it came back: %v", err)
+		}
+	})
+}
+
+// A server that finds a core while it looks for one to form offers itself: that another server
+// takes the place of a member whose disk is lost needs no other list.
+func TestNewDirectoryOffersItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b", "c")
+		f := w.check(w.form("a", "b", "c"))
+		w.wipe("b")
+		p, err := w.start("b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.member.Run(t.Context())
+		if !errors.Is(err, ErrNotMember) || !strings.Contains(err.Error(), "core replace b b") {
+			t.Fatal(err)
+		}
+		if _, err := p.member.Join(f.Cluster, 4, f.Members); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -33,8 +33,12 @@ const warnAfter = 10 * time.Second
 
 // ClientConfig is what a Client is made of. Core and Conn must be set.
 type ClientConfig struct {
-	// Core lists the addresses of the core's members.
+	// Core lists addresses of members of the core. The core tells which members there are, and those
+	// are asked as well.
 	Core []string
+	// Learned, if not nil, is called when the core has told of other members than before: see Core. It
+	// may be called by several goroutines at once, and must not block for long.
+	Learned func()
 	// Conn gives connections that its owner keeps; rpc.Dialer.Conn fits.
 	Conn func(address string) (*grpc.ClientConn, error)
 	// Unreachable, if not nil, says why a member is known not to answer from other connections to it;
@@ -60,7 +64,7 @@ type ClientConfig struct {
 // harm. It is safe for concurrent use.
 type Client struct {
 	config ClientConfig
-	core   []string
+	seeds  []string
 	ctx    context.Context
 	cancel context.CancelFunc
 	words  words
@@ -73,6 +77,11 @@ type Client struct {
 		leader string
 		// next is where to go on if no leader is known, and watch where the next stream goes.
 		next, watch int
+		// core are the addresses to ask: the members as of version, then the seeds that are none. It is
+		// not changed. members counts the former; 0: the core has told of none yet.
+		core    []string
+		members int
+		version uint64
 	}
 }
 
@@ -96,10 +105,11 @@ func NewClient(config ClientConfig) *Client {
 	if config.Cluster == nil {
 		config.Cluster = func() uint64 { return 0 }
 	}
-	c := &Client{config: config, core: slices.Clone(config.Core)}
+	c := &Client{config: config, seeds: slices.Clone(config.Core)}
+	c.mu.core = c.seeds
 	c.words.unreachable = config.Unreachable
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.mu.next = int(config.Random() % uint64(max(1, len(c.core))))
+	c.mu.next = int(config.Random() % uint64(max(1, len(c.seeds))))
 	c.mu.watch = c.mu.next
 	return c
 }
@@ -135,9 +145,6 @@ func (c *Client) Leader() string {
 	return c.mu.leader
 }
 
-// Core lists the members as they were given.
-func (c *Client) Core() []string { return slices.Clone(c.core) }
-
 // target is whom to ask next.
 func (c *Client) target() string {
 	c.mu.Lock()
@@ -145,7 +152,7 @@ func (c *Client) target() string {
 	if c.mu.leader != "" {
 		return c.mu.leader
 	}
-	address := c.core[c.mu.next%len(c.core)]
+	address := c.mu.core[c.mu.next%len(c.mu.core)]
 	c.mu.next++
 	return address
 }
@@ -188,14 +195,14 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 		cancel() // AfterFunc takes its time
 	}
 	var a attempts
-	if len(c.core) == 0 {
+	if len(c.list()) == 0 {
 		return &CoreUnavailableError{}
 	}
 	pause := c.config.MinPause
 	began, warned := time.Now(), false
 	for {
 		if ctx.Err() != nil {
-			return c.words.trouble(c.core, a.reason(), ctx.Err())
+			return c.words.trouble(c.Core(), a.reason(), ctx.Err())
 		}
 		address := c.target()
 		hinted, err := c.attempt(ctx, address, &a, f)
@@ -208,15 +215,16 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 			a.last, a.refused = fmt.Errorf("%s: %s", address, rpc.Reason(err)), refused
 		}
 		a.tried++
-		c.setTrouble(c.words.trouble(c.core, a.reason(), nil))
+		c.setTrouble(c.words.trouble(c.Core(), a.reason(), nil))
 		// A hint is followed at once, unless members send one another's hints round and round.
-		if (hinted && a.tried%(len(c.core)+1) != 0) || (!hinted && a.tried%len(c.core) != 0) {
+		n := len(c.list())
+		if (hinted && a.tried%(n+1) != 0) || (!hinted && a.tried%n != 0) {
 			continue
 		}
 		if !warned && time.Since(began) >= warnAfter {
 			warned = true
 			c.config.Logger.Warn("the core does not answer",
-				"error", c.words.trouble(c.core, a.reason(), nil))
+				"error", c.words.trouble(c.Core(), a.reason(), nil))
 		}
 		timer := time.NewTimer(pause/2 + time.Duration(c.config.Random()%uint64(pause/2+1)))
 		select {
@@ -241,7 +249,7 @@ func (c *Client) attempt(
 	}
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx,
-		min(maxAttempt, c.config.Attempt<<min(a.tried/len(c.core), 10)))
+		min(maxAttempt, c.config.Attempt<<min(a.tried/len(c.list()), 10)))
 	defer cancel()
 	err = f(limited, conn)
 	if err == nil {
@@ -255,6 +263,7 @@ func (c *Client) attempt(
 	}
 	if leader, refused, ok := hintOf(err); ok {
 		c.words.heard(address, refused && leader == "")
+		c.Learn(membersOf(err))
 		if refused {
 			c.learn(address, leader)
 			return leader != "" && leader != address, err
@@ -302,8 +311,10 @@ func (c *Client) Register(
 func (c *Client) Heartbeat(
 	ctx context.Context, r *clusterpb.HeartbeatRequest,
 ) (*clusterpb.HeartbeatResponse, error) {
-	return unary(ctx, c, r, clusterpb.NewCoreClient,
+	response, err := unary(ctx, c, r, clusterpb.NewCoreClient,
 		clusterpb.CoreClient.Heartbeat)
+	c.Learn(response.GetCore())
+	return response, err
 }
 
 // Watch reads one stream of the table from one member: from a revision on, or everything if it is
@@ -312,11 +323,11 @@ func (c *Client) Heartbeat(
 func (c *Client) Watch(
 	ctx context.Context, after uint64, take func(*clusterpb.TableUpdate) error,
 ) error {
-	if len(c.core) == 0 {
+	if len(c.list()) == 0 {
 		return &CoreUnavailableError{}
 	}
 	c.mu.Lock()
-	address := c.core[c.mu.watch%len(c.core)]
+	address := c.mu.core[c.mu.watch%len(c.mu.core)]
 	c.mu.watch++
 	c.mu.Unlock()
 	conn, err := c.config.Conn(address)

@@ -37,6 +37,9 @@ type ClusterConfig struct {
 	// MaxClockOffset is how far the timestamps of one server may be ahead of another's clock
 	// (hlc.Clock.MaxAhead); clients are told. Zero: they are not.
 	MaxClockOffset time.Duration
+	// SmallTable is up to how many partitions a client is sent the whole table, also if it asks for
+	// less; default 1,000, negative: never.
+	SmallTable int
 	// Registerer takes the service's metrics; nil: they are not shown.
 	Registerer prometheus.Registerer
 }
@@ -50,6 +53,9 @@ type ClusterService struct {
 
 // NewClusterService makes a ClusterService.
 func NewClusterService(config ClusterConfig) *ClusterService {
+	if config.SmallTable == 0 {
+		config.SmallTable = 1000
+	}
 	s := &ClusterService{config: config}
 	s.cut = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tidemark_cluster_table_streams_cut_total",
@@ -279,11 +285,8 @@ func (s *ClusterService) watch(
 	send func(*clusterpb.TableUpdate) error,
 ) error {
 	if keyspace == "" {
-		if d := s.config.MaxClockOffset; d > 0 {
-			if err := send(&clusterpb.TableUpdate{
-				MaxClockOffsetMicros: uint64(d.Microseconds())}); err != nil {
-				return err
-			}
+		if err := s.sendClockOffset(send); err != nil {
+			return err
 		}
 		return source.Subscribe(ctx, func(u *clusterpb.TableUpdate) error { return sendPieces(u, send) })
 	}
@@ -293,6 +296,15 @@ func (s *ClusterService) watch(
 			return err
 		}
 	}
+}
+
+// sendClockOffset sends the first message of a stream.
+func (s *ClusterService) sendClockOffset(send func(*clusterpb.TableUpdate) error) error {
+	d := s.config.MaxClockOffset
+	if d <= 0 {
+		return nil
+	}
+	return send(&clusterpb.TableUpdate{MaxClockOffsetMicros: uint64(d.Microseconds())})
 }
 
 // errArrived says that a keyspace has come that this server had not heard of: everything about it
@@ -411,6 +423,7 @@ func sendPieces(u *clusterpb.TableUpdate, send func(*clusterpb.TableUpdate) erro
 			RemovedNodes: u.RemovedNodes, RemovedKeyspaces: u.RemovedKeyspaces,
 			RemovedPartitions: u.RemovedPartitions,
 			Revision:          u.Revision, Complete: u.Complete, Cluster: u.Cluster,
+			Followed: u.Followed, FollowsAll: u.FollowsAll,
 		}
 		if err := send(piece); err != nil {
 			return err

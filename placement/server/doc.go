@@ -40,6 +40,14 @@
 // Requests that create or drop carry a token. The latest maxTokens of them are kept with what was
 // asked and what came of it, so that a repeated request is answered and not done again.
 //
+// # Members of the core
+//
+// The record of members lies in the store beside the keys. A change of them is a goal (CoreGoal),
+// one at a time; what is done next follows from the members as they are (core_step.go), so that the
+// next leader goes on with it. Members, and servers that offer themselves, announce themselves: an
+// address that has changed is an update of the record. All answers to clients of the core carry, in
+// hints or in themselves, the members, which Clients follow.
+//
 // # Turns
 //
 // Registering, creating and dropping read, decide and write. They take turns within a leader

@@ -20,13 +20,18 @@ func (s *Server) refused(leader keys.ReplicaID) error {
 	if address != "" {
 		text = "this member does not lead the core; " + address + " does"
 	}
-	return withHint(codes.FailedPrecondition, text, address)
+	return hinted(codes.FailedPrecondition, text,
+		&clusterpb.CoreHint{Leader: address, Members: s.current()})
 }
 
 // withHint is an error that a member of the core has given itself: the hint tells it from one that
 // the network made.
 func withHint(code codes.Code, text, leader string) error {
-	st, err := status.New(code, text).WithDetails(&clusterpb.CoreHint{Leader: leader})
+	return hinted(code, text, &clusterpb.CoreHint{Leader: leader})
+}
+
+func hinted(code codes.Code, text string, hint *clusterpb.CoreHint) error {
+	st, err := status.New(code, text).WithDetails(hint)
 	if err != nil {
 		return status.Error(codes.Internal, err.Error())
 	}

@@ -33,14 +33,14 @@ const testCluster = 0xc1
 // At one numbered proposal the leader can lose its leadership, before the proposal or right after
 // it.
 type core struct {
-	t       *testing.T
+	t       testing.TB
 	network *memnet.Network
 	dialers []*rpc.Dialer
 
 	mu       sync.Mutex
 	term     uint64
 	leader   *member
-	log      []group.Entry
+	index    uint64 // of the last entry
 	members  []*member
 	proposed int
 	crashAt  int  // 0: never
@@ -49,6 +49,14 @@ type core struct {
 	// holds: the proposals that it says true of are not made until release.
 	holds func(data []byte) bool
 	held  []func()
+
+	// silent are the members that do not answer, lagging those that lack the newest state, hellos what
+	// servers say of themselves, by address.
+	silent, lagging map[uint64]bool
+	hellos          map[string]*clusterpb.BootstrapHello
+	transfers       int
+	// changed says of each entry of the log, in order, whether it is a change of the configuration.
+	changed []bool
 }
 
 type member struct {
@@ -62,8 +70,15 @@ type member struct {
 	serving sync.WaitGroup
 }
 
-func newCore(t *testing.T, members int, change func(*store.Config)) *core {
-	c := &core{t: t, term: 1, network: memnet.New()}
+func newCore(t testing.TB, members int, change func(*store.Config)) *core {
+	return newCoreOn(t, func() vfs.FS { return vfs.NewMem() }, "state", members, change)
+}
+
+// newCoreOn makes a core whose members keep their state in a directory of a filesystem each.
+func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
+	change func(*store.Config)) *core {
+	c := &core{t: t, term: 1, network: memnet.New(), silent: map[uint64]bool{},
+		lagging: map[uint64]bool{}, hellos: map[string]*clusterpb.BootstrapHello{}}
 	var list []*clusterpb.CoreMember
 	for i := range members {
 		list = append(list, &clusterpb.CoreMember{Address: fmt.Sprintf("core%d:1", i+1),
@@ -76,11 +91,14 @@ func newCore(t *testing.T, members int, change func(*store.Config)) *core {
 	for i := range members {
 		m := &member{core: c, id: keys.ReplicaID(i + 1), address: list[i].Address}
 		var err error
-		if m.state, err = engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state",
+		if m.state, err = engine.OpenState(engine.Options{FS: fs(), Dir: dir,
 			CacheBytes: 1 << 20, MemTableBytes: 4 << 20}); err != nil {
 			t.Fatal(err)
 		}
-		config := store.Config{State: m.state, Group: m, Random: rand.Reader, Logger: logger}
+		c.hellos[m.address] = &clusterpb.BootstrapHello{Server: uint64(i + 1), Address: m.address,
+			Founded: true, Changes: true}
+		config := store.Config{State: m.state, Group: m, Random: rand.Reader, Logger: logger,
+			Founding: StoredMembers(list)}
 		if change != nil {
 			change(&config)
 		}
@@ -88,6 +106,7 @@ func newCore(t *testing.T, members int, change func(*store.Config)) *core {
 			t.Fatal(err)
 		}
 		m.server, err = New(Config{Store: m.store, Cluster: testCluster, Members: list,
+			Group: m, Hello: c.hello,
 			Logger: logger.With("member", m.address)})
 		if err != nil {
 			t.Fatal(err)
@@ -125,11 +144,14 @@ func (c *core) addresses() []string {
 	return list
 }
 
-// client makes a Client on some host of the network.
-func (c *core) client(from string) *Client {
+// client makes a Client on some host of the network, which knows these addresses, or all.
+func (c *core) client(from string, seeds ...string) *Client {
+	if len(seeds) == 0 {
+		seeds = c.addresses()
+	}
 	d := rpc.NewDialer(rpc.DialerConfig{Dial: c.network.Dialer(from)})
 	c.dialers = append(c.dialers, d)
-	return NewClient(ClientConfig{Core: c.addresses(), Conn: d.Conn})
+	return NewClient(ClientConfig{Core: seeds, Conn: d.Conn})
 }
 
 func (c *core) close() {
@@ -174,29 +196,55 @@ func (c *core) electLocked(leader *member) {
 	}
 }
 
-func (c *core) appendLocked(data []byte) {
-	c.log = append(c.log, group.Entry{Index: uint64(len(c.log) + 1), Term: c.term, Data: data})
+func (c *core) appendLocked(data []byte) { c.addLocked(group.Entry{Data: data}) }
+
+func (c *core) addLocked(entry group.Entry) {
+	c.index++
+	entry.Index, entry.Term = c.index, c.term
+	c.changed = append(c.changed, entry.Change)
 	for _, m := range c.members {
-		if err := m.store.Apply(c.log[len(c.log)-1:]); err != nil {
+		if err := m.store.Apply([]group.Entry{entry}); err != nil {
 			c.t.Errorf("apply: %v", err)
 		}
 	}
 }
 
 func (m *member) Propose(term uint64, data []byte) error {
+	return m.propose(term, group.Entry{Data: data})
+}
+
+func (m *member) ProposeChange(term uint64, data []byte, next group.Configuration) error {
+	if !next.Electable(m.id) {
+		m.core.t.Errorf("member %s proposes to leave the core while it leads: %s", m.id, &next)
+	}
+	return m.propose(term, group.Entry{Data: data, Change: true})
+}
+
+// successorLocked is a voter beside a member.
+func (c *core) successorLocked(m *member) *member {
+	for i := range c.members {
+		next := c.members[(int(m.id)+i)%len(c.members)]
+		if now := m.store.Configuration(); next != m && now.Electable(next.id) {
+			return next
+		}
+	}
+	return m
+}
+
+func (m *member) propose(term uint64, e group.Entry) error {
 	c := m.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.leader != m || c.term != term {
 		return nil
 	}
-	if c.holds != nil && c.holds(data) {
-		c.held = append(c.held, func() { _ = m.Propose(term, data) })
+	if c.holds != nil && c.holds(e.Data) {
+		c.held = append(c.held, func() { _ = m.propose(term, e) })
 		return nil
 	}
 	c.proposed++
 	falls := c.proposed == c.crashAt
-	next := c.members[int(m.id)%len(c.members)]
+	next := c.successorLocked(m)
 	if falls && !c.applied {
 		c.electLocked(next)
 		return nil
@@ -208,11 +256,59 @@ func (m *member) Propose(term uint64, data []byte) error {
 			m.store.LeadershipChanged(group.Leadership{Term: c.term})
 		}
 	}
-	c.appendLocked(data)
+	c.addLocked(e)
 	if falls {
 		c.electLocked(next)
 	}
 	return nil
+}
+
+func (m *member) Applied() uint64 {
+	m.core.mu.Lock()
+	defer m.core.mu.Unlock()
+	return m.core.index
+}
+
+func (m *member) Followers(report func(map[keys.ReplicaID]group.Progress)) {
+	c := m.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leader != m {
+		report(nil)
+		return
+	}
+	all := map[keys.ReplicaID]group.Progress{}
+	for _, x := range m.store.Members().Members {
+		if x.Replica != uint64(m.id) {
+			all[keys.ReplicaID(x.Replica)] = group.Progress{Match: c.index,
+				Active: !c.silent[x.Replica], Snapshot: c.lagging[x.Replica]}
+		}
+	}
+	report(all)
+}
+
+func (m *member) TransferLeader(term uint64, to keys.ReplicaID) {
+	c := m.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leader != m || c.term != term {
+		return
+	}
+	c.transfers++
+	for _, next := range c.members {
+		if next.id == to {
+			c.electLocked(next)
+		}
+	}
+}
+
+func (c *core) hello(_ context.Context, address string) (*clusterpb.BootstrapHello, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.hellos[address]; h != nil {
+		return h, nil
+	}
+	return nil, errors.New("connection refused")
 }
 
 func (m *member) ReadIndex(done func(error)) {

@@ -61,6 +61,6 @@ func (s *Server) Heartbeat(
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	return &clusterpb.HeartbeatResponse{WantFull: wantFull, Orders: orders,
+	return &clusterpb.HeartbeatResponse{WantFull: wantFull, Orders: orders, Core: s.current(),
 		LeaseMillis: uint64(s.config.NodeLease.Milliseconds())}, nil
 }

@@ -31,6 +31,7 @@ const (
 	namePrefix     = ReservedPrefix + "name/"      // name of a keyspace -> its id
 	creationPrefix = ReservedPrefix + "creation/"  // keyspace -> serverpb.Creation
 	tokenPrefix    = ReservedPrefix + "token/"     // number modulo maxTokens -> serverpb.Token
+	coreGoalKey    = ReservedPrefix + "core"       // serverpb.CoreGoal; absent: nothing is under way
 	operatorPrefix = ReservedPrefix + "operator/"  // partition -> serverpb.Operator
 	recoveryPrefix = ReservedPrefix + "recovery/"  // partition -> clusterpb.RecoveredPartition
 	eventPrefix    = ReservedPrefix + "event/"     // number -> clusterpb.Event

@@ -50,23 +50,6 @@ func loadPartition(v *store.View, ks keys.KeyspaceID, id keys.PartitionID,
 	return p, revision, nil
 }
 
-// findPartition finds a partition of any keyspace; nil if there is none.
-func findPartition(v *store.View, id keys.PartitionID) (*clusterpb.Partition, error) {
-	for kv, err := range v.All([]byte(partitionPrefix)) {
-		if err != nil {
-			return nil, err
-		}
-		if found, err := lastID(kv.Key, 16); err != nil || keys.PartitionID(found) != id {
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		return decodePartition(kv.Key, kv.Value)
-	}
-	return nil, nil
-}
-
 // MoveReplica records an operator that moves a replica. Only the leader does it.
 func (s *Server) MoveReplica(
 	ctx context.Context, r *clusterpb.MoveReplicaRequest,
@@ -304,46 +287,6 @@ func (s *Server) ordersFor(node keys.NodeID) ([]*clusterpb.Order, error) {
 		}
 	}
 	return orders, nil
-}
-
-// followReports puts into the table what the partitions' leaders say of them. A leader says what is
-// applied, so it is true, and the highest epoch is the latest.
-func (s *Server) followReports(ctx context.Context) error {
-	v := s.store.Stale()
-	for _, d := range s.soft.reported() {
-		id := keys.PartitionID(d.Id)
-		p, revision, err := loadPartition(v, keys.KeyspaceID(d.Keyspace), id)
-		if err != nil {
-			return err
-		}
-		if p == nil || !newer(d, p) {
-			s.soft.inTable(d)
-			continue
-		}
-		recovered, err := loadRecovery(v, id)
-		if err != nil {
-			return err
-		}
-		if err := plausible(d, p, recovered); err != nil {
-			s.soft.refuse(d)
-			s.config.Logger.Error("the leader of a partition reports a descriptor that cannot be",
-				"partition", id, "error", err)
-			continue
-		}
-		key := partitionKey(keys.KeyspaceID(d.Keyspace), id)
-		ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
-			store.Put(key, encode(d)))
-		if err != nil {
-			return err
-		}
-		if ok {
-			s.metrics.changes.Inc()
-			s.config.Logger.Info("the replicas of a partition have changed", "partition", id, "membership",
-				d.Membership, "replicas", nodesOf(d))
-			s.soft.inTable(d)
-		}
-	}
-	return nil
 }
 
 // newer says whether a's epoch is above b's.

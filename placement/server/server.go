@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,11 +24,18 @@ type Config struct {
 	// Store is this member's. The Server does not close it.
 	Store   *store.Store
 	Cluster uint64
-	// Members are the members of the core, as they were founded.
+	// Members are the members of the core, as they are known while the store has none.
 	Members []*clusterpb.CoreMember
+	// Group is the Raft group of the store. nil: members cannot be changed.
+	Group CoreGroup
+	// Hello asks the server at an address which one it is. nil: members cannot be changed.
+	Hello func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error)
 	// Silent says that nothing has been heard of another member for an election timeout; nil: not
 	// known.
 	Silent func(replica uint64) bool
+
+	// Inform tells the server at an address who makes up the core. nil: none is told.
+	Inform func(ctx context.Context, address string, m *clusterpb.CoreMembers) error
 
 	// NodeLease is how long a node counts as alive after its last heartbeat. Default 9 s.
 	NodeLease time.Duration
@@ -39,7 +45,7 @@ type Config struct {
 	DefaultGCWindow time.Duration
 	// ClosedTimestampLag is that of new keyspaces. Default 1 s.
 	ClosedTimestampLag time.Duration
-	// MaxKeyspaces and MaxPartitions bound what the cluster has. Defaults 10,000 and 200,000.
+	// MaxKeyspaces and MaxPartitions bound what the cluster has. Defaults 10,000 and 1,000,000.
 	MaxKeyspaces, MaxPartitions int
 	// Planner are the settings of the planner that cannot be, or were not, set by an operator of the
 	// cluster. Zero: its defaults.
@@ -69,7 +75,7 @@ func (c *Config) ensureDefaults() error {
 		c.MaxKeyspaces = 10_000
 	}
 	if c.MaxPartitions <= 0 {
-		c.MaxPartitions = 200_000
+		c.MaxPartitions = 1_000_000
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -92,6 +98,7 @@ type Server struct {
 	turn chan struct{}
 	// poked wakes the stepper. Capacity 1.
 	poked   chan struct{}
+	core    coreChanges
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -105,6 +112,7 @@ func New(config Config) (*Server, error) {
 	s := &Server{config: config, store: config.Store, turn: make(chan struct{}, 1),
 		poked: make(chan struct{}, 1)}
 	s.soft.init()
+	s.core.init()
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
 		return nil, err
@@ -112,6 +120,7 @@ func New(config Config) (*Server, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.scheduler.server = s
 	s.running.Go(s.step)
+	s.running.Go(s.stepCore)
 	s.running.Go(s.scheduler.run)
 	return s, nil
 }
@@ -126,7 +135,7 @@ func (s *Server) Close() {
 
 // address is where a member is; empty if it is not one.
 func (s *Server) address(id keys.ReplicaID) string {
-	for _, m := range s.config.Members {
+	for _, m := range s.Members() {
 		if m.Replica == uint64(id) {
 			return m.Address
 		}
@@ -140,14 +149,14 @@ func (s *Server) LeaderAddress() string {
 	return s.address(l.Leader)
 }
 
-// Members returns the members of the core.
-func (s *Server) Members() []*clusterpb.CoreMember { return slices.Clone(s.config.Members) }
-
 // Trouble is what keeps this member from a leader with a quorum, as far as it can tell: nil if it
 // knows a leader and hears enough of the members.
 func (s *Server) Trouble() *CoreUnavailableError {
 	e := &CoreUnavailableError{Leaderless: s.LeaderAddress() == ""}
-	for _, m := range s.config.Members {
+	for _, m := range s.Members() {
+		if m.Role == clusterpb.ReplicaRole_LEARNER {
+			continue // it decides nothing
+		}
 		e.Core = append(e.Core, m.Address)
 		if s.config.Silent != nil && s.config.Silent(m.Replica) {
 			e.Silent, e.Reasons = append(e.Silent, m.Address), append(e.Reasons, errNothingHeard)

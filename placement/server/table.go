@@ -31,11 +31,26 @@ type TableSource interface {
 	// then with what changes, until ctx ends or emit returns an error. An update with Reset begins
 	// with everything anew.
 	Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error
+	// SubscribeTo is Subscribe for a receiver that wants the partitions and leaders of some keyspaces
+	// only: those of first, and those that come from more. Which keyspaces it has now been told of
+	// is in Followed. A table of no more than small partitions may be sent as a whole (FollowsAll).
+	SubscribeTo(ctx context.Context, first []uint32, more <-chan []uint32, small int,
+		emit func(*clusterpb.TableUpdate) error) error
 }
 
 // Subscribe implements TableSource from this member's store: as of what this member has applied.
 func (s *Server) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error {
 	return s.subscribe(ctx, 0, emit)
+}
+
+// SubscribeTo implements TableSource. The store has no order of changes by keyspace, so this sends
+// everything.
+func (s *Server) SubscribeTo(ctx context.Context, _ []uint32, _ <-chan []uint32, _ int,
+	emit func(*clusterpb.TableUpdate) error) error {
+	return s.Subscribe(ctx, func(u *clusterpb.TableUpdate) error {
+		u.FollowsAll = u.Complete
+		return emit(u)
+	})
 }
 
 // subscribe goes on after a revision; 0: from the beginning.

@@ -218,8 +218,7 @@ func TestClientFindsTheLeader(t *testing.T) {
 			}
 		}
 		// A client that knows only one member follows its hints.
-		one := c.client("one")
-		one.core = []string{"core1:1"}
+		one := c.client("one", "core1:1")
 		if err := list(one, time.Second); err != nil || one.Leader() != "core3:1" {
 			t.Errorf("with one address: %v", err)
 		}
@@ -291,6 +290,11 @@ func (o *outsider) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpda
 			return ctx.Err()
 		}
 	}
+}
+
+func (o *outsider) SubscribeTo(ctx context.Context, _ []uint32, _ <-chan []uint32, _ int,
+	emit func(*clusterpb.TableUpdate) error) error {
+	return o.Subscribe(ctx, emit)
 }
 
 func TestClusterServiceAnywhere(t *testing.T) {

@@ -83,7 +83,7 @@ func (s *Server) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
 // toChange is the newest descriptor of a partition that is to be changed, or why it cannot be.
 func (s *Server) toChange(v *store.View, partition uint64) (*clusterpb.Partition, error) {
 	id := keys.PartitionID(partition)
-	d, err := findPartition(v, id)
+	d, err := s.findPartition(v, id)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,10 @@ type application struct {
 	// index is that of the entry at hand, and format that of its command.
 	index  uint64
 	format byte
+	// change: its entry was proposed as a change of the configuration.
+	change bool
+	// members are what the entries have made of the core's; nil if they change nothing.
+	members *storepb.Members
 	// unheard: no caller gets the answer of the command at hand, and it is not kept. So it need not
 	// be made.
 	unheard bool
@@ -74,7 +78,11 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 			return fmt.Errorf("entry %d of the core's log: %w", e.Index, err)
 		}
 		a.format, a.unheard = format, command.Origin != s.origin && command.Session == 0
+		a.change = e.Change
 		result, err := a.once(command)
+		if _, is := command.Op.(*storepb.Command_ChangeMembers); e.Change && !is {
+			err = errors.Join(err, errors.New("it changes the configuration, and says no members"))
+		}
 		if err != nil {
 			return fmt.Errorf("apply entry %d of the core's log: %w", e.Index, err)
 		}
@@ -91,6 +99,9 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		return fmt.Errorf("commit entries up to %d of the core's log: %w", last.Index, err)
 	}
 	s.machine.index, s.machine.term = last.Index, last.Term
+	if a.members != nil {
+		s.members.Store(a.members)
+	}
 	s.publish(a, last.Term)
 	return nil
 }
@@ -135,6 +146,8 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		err = a.openSession(result)
 	case *storepb.Command_SessionClose:
 		err = a.closeSession(c.Session)
+	case *storepb.Command_ChangeMembers:
+		err = a.changeMembers(op.ChangeMembers, result)
 	default:
 		err = fmt.Errorf("command %T is not known to this version", op)
 	}

@@ -18,6 +18,10 @@ const (
 	// keys is made as etcd makes it (see compare); in the format before it always held, and what is
 	// in a log of that format keeps its meaning.
 	etcdCompareFormat = 2
+	// membersFormat is for commands that change the core's members.
+	membersFormat = 3
+
+	newestFormat = membersFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
@@ -93,6 +97,9 @@ func encodeCommand(c *storepb.Command) ([]byte, error) {
 	if txn, ok := c.Op.(*storepb.Command_Txn); ok && comparesRange(txn.Txn) {
 		data[0] = etcdCompareFormat
 	}
+	if _, ok := c.Op.(*storepb.Command_ChangeMembers); ok {
+		data[0] = membersFormat
+	}
 	if _, err := c.MarshalToSizedBufferVT(data[1:]); err != nil {
 		return nil, fmt.Errorf("encode command: %w", err)
 	}
@@ -121,10 +128,10 @@ func decodeCommand(data []byte) (c *storepb.Command, format byte, err error) {
 	if len(data) == 0 {
 		return nil, 0, errors.New("command is empty")
 	}
-	if format = data[0]; format < commandFormat || format > etcdCompareFormat {
+	if format = data[0]; format < commandFormat || format > newestFormat {
 		return nil, 0, fmt.Errorf(
 			"command has format %d, this version knows %d to %d: a newer version wrote it",
-			format, commandFormat, etcdCompareFormat)
+			format, commandFormat, newestFormat)
 	}
 	c = &storepb.Command{}
 	if err := c.UnmarshalVT(data[1:]); err != nil {
@@ -147,6 +154,8 @@ func validateCommand(c *storepb.Command) error {
 		if op.LeaseGrant == nil || op.LeaseGrant.Id <= 0 || op.LeaseGrant.TtlMillis == 0 {
 			return fmt.Errorf("%w: a lease needs a positive id and a term", ErrInvalid)
 		}
+	case *storepb.Command_ChangeMembers:
+		return validateMembers(op.ChangeMembers.GetNext())
 	case *storepb.Command_SessionClose:
 		if c.Session == 0 {
 			return fmt.Errorf("%w: no session to close", ErrInvalid)

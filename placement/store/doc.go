@@ -19,6 +19,11 @@
 // Everything lives in the span keys.LocalSpan(keys.CorePartition) of the state database; layout.go
 // has the tables.
 //
+// # Members
+//
+// The state says who makes up the core, and the configuration of the Raft group is made of it
+// (members.go). Without a record of members it is that of the founding.
+//
 // # Revisions
 //
 // The store's revision counts the commands that changed a key; an empty store has revision 1. Every

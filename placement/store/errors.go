@@ -37,6 +37,8 @@ var (
 	ErrOverloaded = errors.New("the core has too much to do")
 	// ErrSession says that the session cannot tell whether the command was applied before.
 	ErrSession = errors.New("the session cannot take the command")
+	// ErrMembersChanged says that the core's members are not those that a command was made for.
+	ErrMembersChanged = errors.New("the core's members have changed meanwhile")
 	// ErrTooManyWatchers says that Config.MaxWatchers is reached.
 	ErrTooManyWatchers = errors.New("too many watchers")
 )
@@ -90,6 +92,8 @@ func resultError(r *storepb.Result) error {
 		base = ErrTooLarge
 	case storepb.Code_SESSION_UNKNOWN, storepb.Code_SESSION_FORGOTTEN, storepb.Code_SESSION_FULL:
 		base = ErrSession
+	case storepb.Code_MEMBERS_CHANGED:
+		base = ErrMembersChanged
 	default:
 		base = ErrInvalid
 	}

@@ -44,6 +44,8 @@ type core struct {
 	hold    func(*storepb.Command) <-chan struct{}
 	log     []group.Entry
 	members []*member
+	// changes are the configurations that were proposed.
+	changes []string
 }
 
 // member is a store on its own database. It implements Group.
@@ -125,8 +127,11 @@ func (c *core) elect(leader *member) {
 	}
 }
 
-func (c *core) appendLocked(data []byte) {
-	c.log = append(c.log, group.Entry{Index: uint64(len(c.log) + 1), Term: c.term, Data: data})
+func (c *core) appendLocked(data []byte) { c.addLocked(group.Entry{Data: data}) }
+
+func (c *core) addLocked(e group.Entry) {
+	e.Index, e.Term = uint64(len(c.log)+1), c.term
+	c.log = append(c.log, e)
 	if !c.cut {
 		c.leader.applyLocked(len(c.log))
 	}
@@ -195,6 +200,17 @@ func (m *member) Propose(term uint64, data []byte) error {
 		}
 	}
 	return m.append(term, data)
+}
+
+func (m *member) ProposeChange(term uint64, data []byte, next group.Configuration) error {
+	c := m.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leader == m && c.term == term {
+		c.changes = append(c.changes, next.String())
+		c.addLocked(group.Entry{Data: data, Change: true})
+	}
+	return nil
 }
 
 func (m *member) append(term uint64, data []byte) error {

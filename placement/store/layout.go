@@ -16,6 +16,7 @@ const (
 	tableVersion  = 'k' // key, versioned by revision -> VersionRecord
 	tableLease    = 'l' // lease -> LeaseRecord
 	tableAttached = 'L' // lease, key -> nothing
+	tableMembers  = 'c' // -> Members; absent while they are those of the founding
 	tableMeta     = 'm' // -> MetaRecord
 	tableSession  = 's' // session -> SessionRecord
 	tableAnswer   = 'S' // session, sequence -> Result
@@ -34,6 +35,7 @@ var (
 	storeSpan  = keys.LocalSpan(keys.CorePartition)
 	appliedKey = keys.LocalKey(keys.CorePartition, keys.SuffixApplied)
 	metaKey    = tableKey(tableMeta)
+	membersKey = tableKey(tableMembers)
 )
 
 // tableKey is an unversioned engine key.

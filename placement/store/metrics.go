@@ -101,6 +101,8 @@ func (m *metrics) applied(c *storepb.Command, r *storepb.Result) {
 		kind = "lease_revoke"
 	case *storepb.Command_SessionOpen, *storepb.Command_SessionClose:
 		kind = "session"
+	case *storepb.Command_ChangeMembers:
+		kind = "members"
 	}
 	outcome := "ok"
 	switch {

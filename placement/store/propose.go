@@ -151,6 +151,10 @@ func (s *Store) Do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 		if err := s.checkWork(op.Txn); err != nil {
 			return nil, err
 		}
+	case *storepb.Command_ChangeMembers:
+		if err := s.checkMembers(op.ChangeMembers); err != nil {
+			return nil, err
+		}
 	case *storepb.Command_Compact:
 		// A long way is done in steps, so that none stops the log for long.
 		to := op.Compact.GetRevision()
@@ -192,7 +196,7 @@ func (s *Store) do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 		s.room.leave(p.size)
 		return nil, err
 	}
-	if err := handle.Propose(p.term, data); err != nil {
+	if err := s.propose(handle, p.term, c, data); err != nil {
 		s.unregister(request)
 		return nil, fmt.Errorf("propose to the core: %w", err)
 	}

@@ -45,6 +45,7 @@ type snapshot struct {
 	store       *Store
 	it          *pebble.Iterator
 	index, term uint64
+	members     *storepb.Members
 }
 
 // Snapshot implements group.StateMachine. It may run beside Apply.
@@ -58,11 +59,18 @@ func (s *Store) Snapshot() (group.Snapshot, error) {
 	if err == nil && index == 0 {
 		err = errors.New("nothing was applied to the core's store yet: there is nothing to send")
 	}
+	var members *storepb.Members
+	if err == nil {
+		members, err = r.members()
+	}
 	if err != nil {
 		s.done(r)
 		return nil, fmt.Errorf("snapshot of the core's store: %w", err)
 	}
-	return &snapshot{store: s, it: r.it, index: index, term: term}, nil
+	if members == nil {
+		members = s.founding()
+	}
+	return &snapshot{store: s, it: r.it, index: index, term: term, members: members}, nil
 }
 
 func (p *snapshot) Index() uint64 { return p.index }
@@ -145,6 +153,8 @@ type snapshotReader struct {
 	content       []byte
 	blocks, pairs uint64
 	last          []byte
+	// members are those of the founding until it has said which they are.
+	members *storepb.Members
 }
 
 func (s *snapshotReader) header() (index, term uint64, err error) {
@@ -240,8 +250,9 @@ func noEOF(err error) error {
 
 // staged is a verified snapshot in a table of its own. It implements group.Staged.
 type staged struct {
-	store *Store
-	paths []string
+	store   *Store
+	paths   []string
+	members *storepb.Members
 }
 
 // StageSnapshot implements group.StateMachine.
@@ -253,14 +264,15 @@ func (s *Store) StageSnapshot(
 		return nil, err
 	}
 	defer w.Abort()
-	if err := verify(ctx, w, index, term, &snapshotReader{r: r}); err != nil {
+	in := &snapshotReader{r: r, members: s.founding()}
+	if err := verify(ctx, w, index, term, in); err != nil {
 		return nil, err
 	}
 	path, err := w.Finish()
 	if err != nil {
 		return nil, err
 	}
-	return &staged{store: s, paths: []string{path}}, nil
+	return &staged{store: s, paths: []string{path}, members: in.members}, nil
 }
 
 // pairWriter is what a verified snapshot is written to; engine.TableWriter is one.
@@ -294,6 +306,11 @@ func verify(ctx context.Context, w pairWriter, index, term uint64, in *snapshotR
 		if bytes.Equal(full, appliedKey) {
 			hasApplied = bytes.Equal(value, encodeApplied(index, term))
 		}
+		if bytes.Equal(full, membersKey) {
+			if in.members, err = decodeMembers(value); err != nil {
+				return fmt.Errorf("%w: %w", ErrSnapshot, err)
+			}
+		}
 		in.last = full
 		if err := w.Set(full, value); err != nil {
 			return err
@@ -325,6 +342,8 @@ func verifyPair(key, value, last []byte) (err error) {
 		_, _, err = decodeEventKey(key)
 	case table == tableMeta:
 		record = &storepb.MetaRecord{}
+	case bytes.Equal(key, membersKey):
+		record = &storepb.Members{}
 	case table == tableLease:
 		_, _, err = decodeNumberKey(key)
 		record = &storepb.LeaseRecord{}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -23,6 +24,9 @@ type Group interface {
 	// Propose appends data to the log if this replica still leads at term when its turn comes;
 	// otherwise LeadershipChanged tells. It does not block, and it takes over data.
 	Propose(term uint64, data []byte) error
+	// ProposeChange is Propose for an entry that changes the configuration, which is next when it is
+	// applied. One that is not a step away, or would leave the leader out, ends the leadership.
+	ProposeChange(term uint64, data []byte, next group.Configuration) error
 	// ReadIndex calls done(nil) once the local state has everything that was committed anywhere
 	// before the call.
 	ReadIndex(done func(error))
@@ -37,6 +41,9 @@ type Config struct {
 	State *engine.State
 	// Group can be given later, with SetGroup.
 	Group Group
+	// Founding are the members with which the core was founded. They count until the state has a
+	// record of members. nil for a member that was added later, and is filled by a snapshot.
+	Founding *storepb.Members
 
 	// History is how many revisions the leader keeps when it compacts. Default 10,000.
 	History uint64
@@ -95,6 +102,8 @@ type Store struct {
 	machine machine
 
 	revision, compacted atomic.Uint64
+	// members are as of what is applied. They are not changed.
+	members atomic.Pointer[storepb.Members]
 	// requests numbers the commands of this process.
 	requests atomic.Uint64
 
@@ -119,7 +128,10 @@ type Store struct {
 	}
 }
 
-var _ group.StateMachine = (*Store)(nil)
+var (
+	_ group.StateMachine = (*Store)(nil)
+	_ group.Configured   = (*Store)(nil)
+)
 
 // New opens the store on what the database has.
 func New(config Config) (*Store, error) {
@@ -173,6 +185,14 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
+		members, err := r.members()
+		if err != nil {
+			return err
+		}
+		if members == nil {
+			members = s.founding()
+		}
+		s.members.Store(members)
 		s.lessor.replace(leases, attached)
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)

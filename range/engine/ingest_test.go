@@ -230,6 +230,100 @@ func TestWritesAfterIngest(t *testing.T) {
 	}
 }
 
+// TestIngestBesideWrites: a partition that has nothing in memory enters without a flush of what
+// others have written, and survives a crash at once, though that does not.
+func TestIngestBesideWrites(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	s := openTestState(t, Options{FS: fs})
+	fillPartition(t, s, 101, "other", 50)
+	before := s.Metrics().Flush.Count
+	if err := s.IngestAndExcise(context.Background(), snapshotTables(t, s, 100, "new", 30),
+		partitionSpan(100)); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Metrics().Flush.Count - before; n > 0 {
+		t.Errorf("%d flushes", n)
+	}
+	checkPartition(t, s, 101, "other", 50)
+	s = openTestState(t, Options{FS: fs.CrashClone(vfs.CrashCloneCfg{})})
+	checkPartition(t, s, 100, "new", 30)
+	checkPartition(t, s, 101, "", 0)
+	// With something in memory it takes one, and all that was written is durable.
+	fillPartition(t, s, 100, "old", 5)
+	before = s.Metrics().Flush.Count
+	if err := s.IngestAndExcise(context.Background(), snapshotTables(t, s, 100, "newer", 20),
+		partitionSpan(100)); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Metrics().Flush.Count - before; n == 0 {
+		t.Error("no flush")
+	}
+	checkPartition(t, s, 100, "newer", 20)
+}
+
+// TestExciseAll: any number of spans go with a few flushes, whether their contents are in memory, in
+// tables or in both; nothing of them comes back after a crash, and nothing between them goes.
+func TestExciseAll(t *testing.T) {
+	const all = 120
+	for _, flushed := range []string{"memtable", "tables", "both"} {
+		t.Run(flushed, func(t *testing.T) {
+			fs := vfs.NewCrashableMem()
+			s := openTestState(t, Options{FS: fs})
+			fill := func() {
+				for i := range all {
+					fillPartition(t, s, keys.PartitionID(100+i), "old", 3)
+				}
+			}
+			fill()
+			if flushed != "memtable" {
+				if err := s.Flush(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if flushed == "both" {
+				fill()
+			}
+			local, err := s.NewTableWriter()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer local.Abort()
+			var spans []keys.Span
+			for i := 0; i < all; i += 2 {
+				id := keys.PartitionID(100 + i)
+				spans = append(spans, partitionSpan(id))
+				if err := local.DeleteRange(keys.LocalSpan(id).Start, keys.LocalSpan(id).End); err != nil {
+					t.Fatal(err)
+				}
+			}
+			path, err := local.Finish()
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := s.Metrics().Flush.Count
+			if err := s.ExciseAll(context.Background(), []string{path}, spans); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.Metrics().Flush.Count - before; n > 4 {
+				t.Errorf("%d flushes for %d spans", n, len(spans))
+			}
+			for _, s := range []*State{s, openTestState(t,
+				Options{FS: fs.CrashClone(vfs.CrashCloneCfg{})})} {
+				for i := range all {
+					if i%2 == 0 {
+						checkPartition(t, s, keys.PartitionID(100+i), "", 0)
+					} else {
+						checkPartition(t, s, keys.PartitionID(100+i), "old", 3)
+					}
+				}
+			}
+			if names, _ := fs.List("/data/state/" + ingestDirName); len(names) > 0 {
+				t.Errorf("left over: %v", names)
+			}
+		})
+	}
+}
+
 // TestIngestNothing: without tables it only removes.
 func TestIngestNothing(t *testing.T) {
 	s := openTestState(t, Options{FS: vfs.NewMem()})

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"time"
@@ -125,23 +124,6 @@ func getByIter(i *pebble.Iterator, key []byte) (value []byte, found bool, err er
 	}
 	value, err = i.ValueAndErr()
 	return value, err == nil, err
-}
-
-// IngestAndExcise replaces the contents of a state span, and adds tables, in one step: what was in
-// the span is gone, and what stands in the tables, which NewTableWriter made, is there, in the span
-// or outside it. Tables must not overlap. It takes the files, also on an error. When it returns nil
-// the change is visible and durable, and so is all that was committed before.
-func (s *State) IngestAndExcise(ctx context.Context, paths []string, span keys.Span) error {
-	defer s.tables.remove(paths)
-	if err := s.check(); err != nil {
-		return err
-	}
-	excise := pebble.KeyRange{Start: span.Start, End: span.End}
-	if _, err := s.db.IngestAndExcise(ctx, paths, nil, nil, excise); err != nil {
-		return s.explain(fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err))
-	}
-	// Pebble may have queued the tables behind the memtables that they overlap.
-	return s.Flush()
 }
 
 // Close flushes what can be flushed, so that the next start has little to replay, and ends the

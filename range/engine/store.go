@@ -30,7 +30,8 @@ type store struct {
 	// stalls counts how often writes had to wait for flushes or compactions.
 	stalls atomic.Int64
 
-	stall stall
+	stall     stall
+	ingestion ingestion
 
 	// flushed wakes the event goroutine after a flush. Capacity 1: flushes that it has not seen yet
 	// are one event.
@@ -170,6 +171,7 @@ func (s *store) listener() *pebble.EventListener {
 			default:
 			}
 		},
+		TableIngested: s.ingestion.ingested,
 		CompactionEnd: func(info pebble.CompactionInfo) {
 			s.compactions.ended(info.Err)
 			s.stall.kick()

@@ -2,7 +2,7 @@
 //
 // # Data flow
 //
-//	metadata stream ─► table (immutable, copied on write) ─► reconciler: create, remove replicas
+//	metadata stream ─► table (immutable, persistent trees) ─► reconciler: create, remove replicas
 //	                        └► clients that watch the table from this node
 //	clients ─► Submit ─► a pass: Take, Evaluate, Serve of each replica ─► one step of range/host
 //	host ─► leadership, applied entries ─► elections, leader preference, reports, garbage collection
@@ -22,7 +22,9 @@
 // empty answers remove nothing.
 //
 // A removal is announced on disk before it begins (removal.go), so that a crash in its middle does
-// not leave half a replica to be opened.
+// not leave half a replica to be opened. A replica that is to be removed is closed at once. From the
+// disk it goes together with what else is to be removed within two seconds (removal_pace.go), so
+// that thousands of replicas that move away one by one cost a flush of the memtables now and then.
 //
 // # Which replica leads
 //

@@ -32,8 +32,11 @@ type hosted struct {
 	leading atomic.Bool
 	// reportDue and awaiting say that it is in the list of that name, so that it is put there once.
 	reportDue atomic.Bool
-	awaiting  atomic.Bool
-	garbage   atomic.Bool
+	// reported is the report that the core has heard last; nil if it has heard none since it asked
+	// for all. Of the heartbeats' goroutine.
+	reported *clusterpb.PartitionReport
+	awaiting atomic.Bool
+	garbage  atomic.Bool
 	// yielding is until when the leadership is not given away again because of the disk, of
 	// Node.now. Of the health goroutine.
 	yielding int64

@@ -40,7 +40,8 @@ type reconciler struct {
 		// busy is how many are being worked on.
 		busy int
 	}
-	disk diskWork
+	disk     diskWork
+	removals removalPace
 	// refused are partitions that can never be created here, because a replica of that id was
 	// removed.
 	refused map[keys.PartitionID]keys.ReplicaID
@@ -50,6 +51,7 @@ func (r *reconciler) init(n *Node) {
 	r.node, r.disk.node = n, n
 	r.wake = make(chan struct{}, 1)
 	r.mu.due = make(map[keys.PartitionID]struct{})
+	r.removals.init()
 	r.refused = make(map[keys.PartitionID]keys.ReplicaID)
 }
 
@@ -108,6 +110,7 @@ func (r *reconciler) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.wake:
+		case <-r.removals.timer.C:
 		}
 		for more := true; more; {
 			failed := false
@@ -121,6 +124,7 @@ func (r *reconciler) run(ctx context.Context) {
 // step does what is due; more says that something is left to do, failed that it is because it
 // failed.
 func (r *reconciler) step(ctx context.Context) (more, failed bool) {
+	r.wakeRested()
 	create, remove, broken := r.take()
 	if len(create)+len(remove)+len(broken) > 0 {
 		r.node.log.Info("replicas change", "create", len(create), "remove", len(remove),
@@ -132,6 +136,10 @@ func (r *reconciler) step(ctx context.Context) (more, failed bool) {
 		create = create[n:]
 		r.worked(n)
 	}
+	remove, err := r.pace(ctx, remove)
+	if err != nil && ctx.Err() == nil {
+		r.node.log.Error("closing replicas that are to be removed takes long", "error", err)
+	}
 	now, later := remove[:min(len(remove), removeBatch)], remove[min(len(remove), removeBatch):]
 	if len(now) > 0 && ctx.Err() == nil {
 		var postponed []*hosted // which the piece may still be writing to if it is not over
@@ -140,6 +148,7 @@ func (r *reconciler) step(ctx context.Context) (more, failed bool) {
 			return err
 		})
 		if err == nil {
+			r.removals.removed(time.Now())
 			later, failed = append(later, postponed...), failed || len(postponed) > 0
 		} else {
 			if ctx.Err() == nil {
@@ -227,7 +236,7 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 		}
 	}
 	if all {
-		for _, p := range t.Partitions() {
+		for _, p := range t.partitions.All() {
 			look(keys.PartitionID(p.Id), p)
 		}
 		for id := range held {

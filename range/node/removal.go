@@ -89,6 +89,14 @@ func (n *Node) markedForRemoval() (map[keys.PartitionID]bool, error) {
 // remove removes replicas that are open here. Those that are postponed have more to tell, and are
 // to be removed a little later.
 func (n *Node) remove(ctx context.Context, gone []*hosted) (postponed []*hosted, err error) {
+	n.retire(gone)
+	gone, postponed = n.settle(ctx, gone)
+	return postponed, n.destroy(ctx, gone)
+}
+
+// retire closes replicas that are to be removed. From here on they answer nothing, and vote for
+// nobody.
+func (n *Node) retire(gone []*hosted) {
 	for _, h := range gone {
 		if h.removed.Swap(true) {
 			continue // what failed the last time was a later step
@@ -99,8 +107,6 @@ func (n *Node) remove(ctx context.Context, gone []*hosted) (postponed []*hosted,
 		n.collector.forget(h)
 		h.settleUntil = time.Now().Add(txn.RemovalGrace)
 	}
-	gone, postponed = n.settle(ctx, gone)
-	return postponed, n.destroy(ctx, gone)
 }
 
 // settle tells what closed replicas know of commits, and returns those that may go, and those that

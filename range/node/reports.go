@@ -12,11 +12,16 @@ import (
 const maxReports = 2000
 
 // reports are the partitions of which the core should hear something: what changed in those led
-// here, and which are not led here any more.
+// here, and which are not led here any more. A beat reports those that have changed by enough
+// (newsworthy), and the busiest of the others; the rest when nothing changes any more, so that at
+// rest the core's figures are exact.
 type reports struct {
 	mu struct {
 		sync.Mutex
 		due map[*hosted]struct{}
+		// held are those due whose reports told the core nothing that it needs to know, in this beat.
+		// If nothing has changed of them since, the next beat reports them: settled.
+		held, settled map[*hosted]struct{}
 		// told are the partitions of which the core believes that this node leads them.
 		told map[*hosted]struct{}
 		// full: the next heartbeat says that what was reported before it does not count.
@@ -24,11 +29,16 @@ type reports struct {
 	}
 	// wake: a leadership was won or lost, which others wait to hear.
 	wake chan struct{} // capacity 1
+	// more: the last heartbeat did not take everything, and the next one belongs to the same beat. Of
+	// the goroutine that takes.
+	more bool
 }
 
 func (r *reports) init() {
 	r.mu.due = make(map[*hosted]struct{})
 	r.mu.told = make(map[*hosted]struct{})
+	r.mu.held = make(map[*hosted]struct{})
+	r.mu.settled = make(map[*hosted]struct{})
 	r.mu.full = true
 	r.wake = make(chan struct{}, 1)
 }
@@ -51,18 +61,19 @@ func (r *reports) changedLeader(h *hosted) {
 	signal(r.wake)
 }
 
-// wantFull has everything reported anew.
+// wantFull has everything reported anew. It is for the goroutine that takes.
 func (r *reports) wantFull(led []*hosted) {
 	r.mu.Lock()
 	r.mu.full = true
 	clear(r.mu.told)
 	r.mu.Unlock()
 	for _, h := range led {
+		h.reported = nil
 		r.changed(h)
 	}
 }
 
-// reportBatch is what one heartbeat carries.
+// reportBatch is what one heartbeat carries: reports, and of which partition each is.
 type reportBatch struct {
 	hosted  []*hosted
 	reports []*clusterpb.PartitionReport
@@ -70,30 +81,82 @@ type reportBatch struct {
 	more    bool
 }
 
+func (b *reportBatch) add(h *hosted, r *clusterpb.PartitionReport) {
+	b.hosted, b.reports = append(b.hosted, h), append(b.reports, r)
+}
+
 // take makes the reports of one heartbeat. It is given back to done.
-func (r *reports) take() reportBatch {
+func (r *reports) take() reportBatch { return r.takeBy((*hosted).report) }
+
+// takeBy is take with what describes a partition.
+func (r *reports) takeBy(report func(h *hosted, told bool) *clusterpb.PartitionReport) reportBatch {
 	var b reportBatch
+	var idle []weak
 	r.mu.Lock()
 	b.full, r.mu.full = r.mu.full, false
-	told := make(map[*hosted]bool, min(len(r.mu.due), maxReports))
-	for h := range r.mu.due {
-		if len(b.hosted) == maxReports {
-			b.more = true
-			break
-		}
-		delete(r.mu.due, h)
-		_, told[h] = r.mu.told[h]
-		b.hosted = append(b.hosted, h)
+	if !r.more {
+		r.settleLocked()
 	}
 	r.mu.Unlock()
-	for _, h := range b.hosted {
-		// What changes from here on is reported once more.
-		h.reportDue.Store(false)
-		if report := h.report(told[h]); report != nil {
-			b.reports = append(b.reports, report)
+	for {
+		some, settled := r.next(maxReports - len(b.reports))
+		for h, told := range some {
+			// What changes from here on is reported once more.
+			h.reportDue.Store(false)
+			one := report(h, told)
+			switch {
+			case one == nil:
+			case settled || newsworthy(h.reported, one):
+				b.add(h, one)
+			default:
+				idle = append(idle, weak{h, one})
+			}
+		}
+		if b.more = len(b.reports) == maxReports; b.more || len(some) == 0 {
+			break
 		}
 	}
+	taken, rest := takeBusiest(idle, min(busiest, maxReports-len(b.reports)))
+	for _, w := range taken {
+		b.add(w.hosted, w.report)
+	}
+	r.mu.Lock()
+	for _, w := range rest {
+		r.mu.held[w.hosted] = struct{}{}
+	}
+	r.mu.Unlock()
+	r.more = b.more
 	return b
+}
+
+// settleLocked begins a beat.
+func (r *reports) settleLocked() {
+	for h := range r.mu.held {
+		if _, again := r.mu.due[h]; !again {
+			r.mu.settled[h] = struct{}{}
+		}
+	}
+	clear(r.mu.held)
+}
+
+// next takes at most n of the partitions that are due, or else of those that have settled, and says
+// of each whether the core was told of it.
+func (r *reports) next(n int) (some map[*hosted]bool, settled bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	from := r.mu.due
+	if len(from) == 0 {
+		from, settled = r.mu.settled, true
+	}
+	some = make(map[*hosted]bool, min(len(from), n))
+	for h := range from {
+		if len(some) == n {
+			break
+		}
+		delete(from, h)
+		_, some[h] = r.mu.told[h]
+	}
+	return some, settled
 }
 
 // report describes the partition, if the core has anything to hear of it.
@@ -134,17 +197,15 @@ func (r *reports) done(b reportBatch, heard bool) {
 		r.mu.Unlock()
 		return
 	}
-	lost := make(map[uint64]bool)
-	for _, report := range b.reports {
-		lost[report.Partition] = report.Lost
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, h := range b.hosted {
-		if gone, reported := lost[uint64(h.id)]; reported && !gone {
-			r.mu.told[h] = struct{}{}
-		} else {
+	for i, h := range b.hosted {
+		if b.reports[i].Lost {
 			delete(r.mu.told, h)
+			h.reported = nil
+		} else {
+			r.mu.told[h] = struct{}{}
+			h.reported = b.reports[i]
 		}
 	}
 }
@@ -154,5 +215,7 @@ func (r *reports) forget(h *hosted) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mu.due, h)
+	delete(r.mu.held, h)
+	delete(r.mu.settled, h)
 	delete(r.mu.told, h)
 }

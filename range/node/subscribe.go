@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -22,36 +23,105 @@ const (
 // A subscriber that is slow has nothing queued for it: it gets the difference between what it saw
 // and what there is.
 func (n *Node) Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error {
-	seen := n.tables.load()
-	for !seen.Complete {
+	return n.subscribe(ctx, interest{all: true}, nil, emit)
+}
+
+// SubscribeTo is Subscribe for one that wants the partitions and leaders of some keyspaces only:
+// those of first, and those that come from more, which is not closed. A table of no more than small
+// partitions it gets as a whole.
+func (n *Node) SubscribeTo(ctx context.Context, first []uint32, more <-chan []uint32, small int,
+	emit func(*clusterpb.TableUpdate) error) error {
+	seen, err := n.awaitTable(ctx)
+	if err != nil {
+		return err
+	}
+	i := interest{all: seen.partitions.Len() <= small, keyspaces: make(map[uint32]struct{})}
+	for _, id := range first {
+		i.keyspaces[id] = struct{}{}
+	}
+	return n.subscribe(ctx, i, more, emit)
+}
+
+// awaitTable waits for a complete table.
+func (n *Node) awaitTable(ctx context.Context) (*Table, error) {
+	t := n.tables.load()
+	for !t.Complete {
 		select {
-		case <-seen.Changed():
-			seen = n.tables.load()
+		case <-t.Changed():
+			t = n.tables.load()
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
+	return t, nil
+}
+
+func (n *Node) subscribe(ctx context.Context, i interest, more <-chan []uint32,
+	emit func(*clusterpb.TableUpdate) error) error {
+	seen, err := n.awaitTable(ctx)
+	if err != nil {
+		return err
+	}
 	hints, version, changed := n.leadersSince(0)
-	u := diff(newTable(), seen)
-	u.Leaders, u.Complete = hints, true
+	u := i.whole(seen)
+	u.Leaders = i.leaders(seen, hints)
+	// A subscriber waits for what it asks for. Changes come with the next update: one that is in this
+	// already does no harm.
+	widen := func(ids []uint32) error {
+		u := i.add(seen, ids)
+		if u == nil {
+			return nil
+		}
+		u.Leaders = n.leadersOf(u.Partitions)
+		return emitParts(u, emit)
+	}
+	wait := func(a, b <-chan struct{}, timer <-chan time.Time) error {
+		for {
+			select {
+			case <-a:
+				return nil
+			case <-b:
+				return nil
+			case <-timer:
+				return nil
+			case ids := <-more:
+				if err := widen(ids); err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
 	for {
 		if err := emitParts(u, emit); err != nil {
 			return err
 		}
-		select {
-		case <-seen.Changed():
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := wait(seen.Changed(), changed, nil); err != nil {
+			return err
 		}
-		if err := pause(ctx, updatePeriod); err != nil {
+		period := time.NewTimer(updatePeriod)
+		err := wait(nil, nil, period.C)
+		period.Stop()
+		if err != nil {
 			return err
 		}
 		next := n.tables.load()
-		u = diff(seen, next)
-		u.Leaders, version, changed = n.leadersSince(version)
+		u = i.changes(seen, next)
+		hints, version, changed = n.leadersSince(version)
+		u.Leaders = i.leaders(next, hints)
 		seen = next
 	}
+}
+
+// leadersOf are the leaders of partitions, as far as this node's replicas know them.
+func (n *Node) leadersOf(partitions []*clusterpb.Partition) (known []*clusterpb.Leader) {
+	for _, p := range partitions {
+		if l := n.Leader(keys.PartitionID(p.Id)); l != nil {
+			known = append(known, l)
+		}
+	}
+	return known
 }
 
 // emitParts emits an update in parts of bounded size. What a reader needs to understand a part
@@ -70,6 +140,7 @@ func emitParts(u *clusterpb.TableUpdate, emit func(*clusterpb.TableUpdate) error
 			u = &clusterpb.TableUpdate{
 				Partitions: u.Partitions[len(part.Partitions):], Leaders: u.Leaders,
 				Cluster: u.Cluster, Revision: u.Revision, Complete: u.Complete,
+				Followed: u.Followed, FollowsAll: u.FollowsAll,
 			}
 			if len(part.Partitions) < updatePartitions {
 				part.Leaders = u.Leaders[:min(len(u.Leaders), updatePartitions)]

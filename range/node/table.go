@@ -2,18 +2,18 @@ package node
 
 import (
 	"cmp"
-	"maps"
-	"slices"
+	"iter"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/tree"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // Table is one immutable picture of nodes, keyspaces and partitions. What its methods return must
-// not be changed.
+// not be changed. Tables that follow each other share what did not change.
 type Table struct {
 	// Cluster is the id of the cluster, 0 if nothing is known yet.
 	Cluster uint64
@@ -22,19 +22,34 @@ type Table struct {
 	// Complete says that everything that existed at Revision is in it.
 	Complete bool
 
-	nodes     map[keys.NodeID]*clusterpb.Node
-	keyspaces map[keys.KeyspaceID]*clusterpb.Keyspace
-	// partitions are sorted by id.
-	partitions []*clusterpb.Partition
+	nodes      tree.Tree[uint64, *clusterpb.Node]
+	keyspaces  tree.Tree[uint32, *clusterpb.Keyspace]
+	partitions tree.Tree[uint64, *clusterpb.Partition]
+	// members are the partitions once more, by keyspace.
+	members tree.Tree[placed, *clusterpb.Partition]
 	// changed is closed when a newer table takes this one's place.
 	changed chan struct{}
 }
 
+// placed orders partitions by keyspace.
+type placed struct {
+	keyspace  uint32
+	partition uint64
+}
+
+func placedOf(p *clusterpb.Partition) placed { return placed{p.Keyspace, p.Id} }
+
+func compareMembers(a, b placed) int {
+	return cmp.Or(cmp.Compare(a.keyspace, b.keyspace), cmp.Compare(a.partition, b.partition))
+}
+
 func newTable() *Table {
 	return &Table{
-		nodes:     make(map[keys.NodeID]*clusterpb.Node),
-		keyspaces: make(map[keys.KeyspaceID]*clusterpb.Keyspace),
-		changed:   make(chan struct{}),
+		nodes:      tree.NewOrdered[uint64, *clusterpb.Node](),
+		keyspaces:  tree.NewOrdered[uint32, *clusterpb.Keyspace](),
+		partitions: tree.NewOrdered[uint64, *clusterpb.Partition](),
+		members:    tree.New[placed, *clusterpb.Partition](compareMembers),
+		changed:    make(chan struct{}),
 	}
 }
 
@@ -42,34 +57,41 @@ func newTable() *Table {
 func (t *Table) Changed() <-chan struct{} { return t.changed }
 
 // Node finds a node; nil if it is not known.
-func (t *Table) Node(id keys.NodeID) *clusterpb.Node { return t.nodes[id] }
+func (t *Table) Node(id keys.NodeID) *clusterpb.Node {
+	n, _ := t.nodes.Get(uint64(id))
+	return n
+}
 
 // Nodes returns all nodes by ascending id.
-func (t *Table) Nodes() []*clusterpb.Node {
-	return slices.SortedFunc(maps.Values(t.nodes),
-		func(a, b *clusterpb.Node) int { return cmp.Compare(a.Id, b.Id) })
-}
+func (t *Table) Nodes() []*clusterpb.Node { return t.nodes.Values() }
 
 // Keyspace finds a keyspace; nil if it is not known.
-func (t *Table) Keyspace(id keys.KeyspaceID) *clusterpb.Keyspace { return t.keyspaces[id] }
-
-// Keyspaces returns all keyspaces by ascending id.
-func (t *Table) Keyspaces() []*clusterpb.Keyspace {
-	return slices.SortedFunc(maps.Values(t.keyspaces),
-		func(a, b *clusterpb.Keyspace) int { return cmp.Compare(a.Id, b.Id) })
+func (t *Table) Keyspace(id keys.KeyspaceID) *clusterpb.Keyspace {
+	k, _ := t.keyspaces.Get(uint32(id))
+	return k
 }
 
-// Partitions returns all partitions by ascending id.
-func (t *Table) Partitions() []*clusterpb.Partition { return t.partitions }
+// Keyspaces returns all keyspaces by ascending id.
+func (t *Table) Keyspaces() []*clusterpb.Keyspace { return t.keyspaces.Values() }
+
+// Partitions returns all partitions by ascending id, in a new slice.
+func (t *Table) Partitions() []*clusterpb.Partition { return t.partitions.Values() }
 
 // Partition finds a partition; nil if it is not known.
 func (t *Table) Partition(id keys.PartitionID) *clusterpb.Partition {
-	i, found := slices.BinarySearchFunc(t.partitions, uint64(id),
-		func(p *clusterpb.Partition, id uint64) int { return cmp.Compare(p.Id, id) })
-	if !found {
-		return nil
+	p, _ := t.partitions.Get(uint64(id))
+	return p
+}
+
+// PartitionsOf iterates over the partitions of a keyspace by ascending id.
+func (t *Table) PartitionsOf(id keys.KeyspaceID) iter.Seq[*clusterpb.Partition] {
+	return func(yield func(*clusterpb.Partition) bool) {
+		for at, p := range t.members.From(placed{keyspace: uint32(id)}) {
+			if at.keyspace != uint32(id) || !yield(p) {
+				return
+			}
+		}
 	}
-	return t.partitions[i]
 }
 
 // olderEpoch says whether a's epoch is lower than b's.
@@ -78,8 +100,8 @@ func olderEpoch(a, b *clusterpb.Partition) bool {
 		cmp.Compare(a.Membership, b.Membership)) < 0
 }
 
-// with returns the table with an update on top. One update copies each list at most once, however
-// much it changes. A descriptor with a lower epoch than the one known is left out.
+// with returns the table with an update on top, at a cost in proportion to the update. A descriptor
+// with a lower epoch than the one known is left out.
 func (t *Table) with(u *clusterpb.TableUpdate) *Table {
 	next := *t
 	next.changed = make(chan struct{})
@@ -87,137 +109,103 @@ func (t *Table) with(u *clusterpb.TableUpdate) *Table {
 	if u.Cluster != 0 {
 		next.Cluster = u.Cluster
 	}
-	if len(u.Nodes) > 0 || len(u.RemovedNodes) > 0 {
-		next.nodes = maps.Clone(t.nodes)
-		for _, n := range u.Nodes {
-			next.nodes[keys.NodeID(n.Id)] = n
-		}
-		for _, id := range u.RemovedNodes {
-			delete(next.nodes, keys.NodeID(id))
+	nodes, keyspaces, partitions := t.nodes.Edit(), t.keyspaces.Edit(), t.partitions.Edit()
+	for _, n := range u.Nodes {
+		nodes.Set(n.Id, n)
+	}
+	for _, id := range u.RemovedNodes {
+		nodes.Delete(id)
+	}
+	for _, k := range u.Keyspaces {
+		keyspaces.Set(k.Id, k)
+	}
+	for _, id := range u.RemovedKeyspaces {
+		keyspaces.Delete(id)
+	}
+	for _, p := range u.Partitions {
+		if old, _ := partitions.View().Get(p.Id); old == nil || !olderEpoch(p, old) {
+			partitions.Set(p.Id, p)
 		}
 	}
-	if len(u.Keyspaces) > 0 || len(u.RemovedKeyspaces) > 0 {
-		next.keyspaces = maps.Clone(t.keyspaces)
-		for _, k := range u.Keyspaces {
-			next.keyspaces[keys.KeyspaceID(k.Id)] = k
-		}
-		for _, id := range u.RemovedKeyspaces {
-			delete(next.keyspaces, keys.KeyspaceID(id))
-		}
+	for _, id := range u.RemovedPartitions {
+		partitions.Delete(id)
 	}
-	if len(u.Partitions) > 0 || len(u.RemovedPartitions) > 0 {
-		next.partitions = mergePartitions(t.partitions, u.Partitions, u.RemovedPartitions)
-	}
+	next.nodes, next.keyspaces, next.partitions =
+		nodes.Tree(), keyspaces.Tree(), partitions.Tree()
+	next.members = membersLike(t, next.partitions)
 	return &next
 }
 
-// mergePartitions merges sorted descriptors with others, of which the last of an id counts, and
-// leaves out what is removed.
-func mergePartitions(old, changed []*clusterpb.Partition, removed []uint64) []*clusterpb.Partition {
-	changed = slices.Clone(changed)
-	slices.SortStableFunc(changed,
-		func(a, b *clusterpb.Partition) int { return cmp.Compare(a.Id, b.Id) })
-	var gone map[uint64]struct{}
-	if len(removed) > 0 {
-		gone = make(map[uint64]struct{}, len(removed))
-		for _, id := range removed {
-			gone[id] = struct{}{}
+// membersLike is what the members have to be beside a later version of the partitions.
+func membersLike(t *Table, partitions tree.Tree[uint64, *clusterpb.Partition],
+) tree.Tree[placed, *clusterpb.Partition] {
+	members := t.members.Edit()
+	tree.Diff(t.partitions, partitions, func(c tree.Change[uint64, *clusterpb.Partition]) bool {
+		if c.Had && (!c.Has || c.Old.Keyspace != c.New.Keyspace) {
+			members.Delete(placedOf(c.Old))
 		}
-	}
-	merged := make([]*clusterpb.Partition, 0, len(old)+len(changed))
-	add := func(p *clusterpb.Partition) {
-		if _, dead := gone[p.Id]; dead {
-			return
+		if c.Has {
+			members.Set(placedOf(c.New), c.New)
 		}
-		if n := len(merged); n > 0 && merged[n-1].Id == p.Id {
-			if !olderEpoch(p, merged[n-1]) {
-				merged[n-1] = p
-			}
-			return
-		}
-		merged = append(merged, p)
-	}
-	for len(old) > 0 || len(changed) > 0 {
-		if len(changed) == 0 || (len(old) > 0 && old[0].Id <= changed[0].Id) {
-			add(old[0])
-			old = old[1:]
-		} else {
-			add(changed[0])
-			changed = changed[1:]
-		}
-	}
-	return merged
+		return true
+	})
+	return members.Tree()
 }
 
 // replacedBy returns a whole new table in place of this one. What did not change keeps its pointer,
-// so that Diff finds only what did; a descriptor with a lower epoch than the one known gives way to
+// so that diff finds only what did; a descriptor with a lower epoch than the one known gives way to
 // that.
 func (t *Table) replacedBy(fresh *Table) *Table {
 	next := *fresh
 	next.changed = make(chan struct{})
-	next.nodes = maps.Clone(fresh.nodes)
-	for id, n := range fresh.nodes {
-		if old := t.nodes[id]; old != nil && proto.Equal(old, n) {
-			next.nodes[id] = old
-		}
-	}
-	next.keyspaces = maps.Clone(fresh.keyspaces)
-	for id, k := range fresh.keyspaces {
-		if old := t.keyspaces[id]; old != nil && proto.Equal(old, k) {
-			next.keyspaces[id] = old
-		}
-	}
-	next.partitions = slices.Clone(fresh.partitions)
-	for i, p := range next.partitions {
-		if old := t.Partition(keys.PartitionID(p.Id)); old != nil && (olderEpoch(p, old) ||
-			proto.Equal(old, p)) {
-			next.partitions[i] = old
-		}
-	}
+	next.nodes = replaced(t.nodes, fresh.nodes,
+		func(old, n *clusterpb.Node) bool { return proto.Equal(old, n) })
+	next.keyspaces = replaced(t.keyspaces, fresh.keyspaces,
+		func(old, k *clusterpb.Keyspace) bool { return proto.Equal(old, k) })
+	next.partitions = replaced(t.partitions, fresh.partitions,
+		func(old, p *clusterpb.Partition) bool { return olderEpoch(p, old) || proto.Equal(old, p) })
+	next.members = membersLike(t, next.partitions)
 	return &next
 }
 
-// diff is the update that leads from one table to a later one. Its cost is that of comparing two
-// lists of pointers: a follower of the table keeps the last one that it saw, and needs no queue.
+// replaced makes of old what has the keys of fresh, and its values but where keep says that the old
+// one stays.
+func replaced[K any, V comparable](old, fresh tree.Tree[K, V], keep func(old, new V) bool,
+) tree.Tree[K, V] {
+	next := old.Edit()
+	tree.Diff(old, fresh, func(c tree.Change[K, V]) bool {
+		switch {
+		case !c.Has:
+			next.Delete(c.Key)
+		case !c.Had || !keep(c.Old, c.New):
+			next.Set(c.Key, c.New)
+		}
+		return true
+	})
+	return next.Tree()
+}
+
+// diff is the update that leads from one table to a later one, at a cost in proportion to what
+// changed: a follower of the table keeps the last one that it saw, and needs no queue.
 func diff(from, to *Table) *clusterpb.TableUpdate {
 	u := &clusterpb.TableUpdate{Cluster: to.Cluster, Revision: to.Revision}
-	for _, n := range to.Nodes() {
-		if from.nodes[keys.NodeID(n.Id)] != n {
-			u.Nodes = append(u.Nodes, n)
-		}
-	}
-	for _, n := range from.Nodes() {
-		if to.nodes[keys.NodeID(n.Id)] == nil {
-			u.RemovedNodes = append(u.RemovedNodes, n.Id)
-		}
-	}
-	for _, k := range to.Keyspaces() {
-		if from.keyspaces[keys.KeyspaceID(k.Id)] != k {
-			u.Keyspaces = append(u.Keyspaces, k)
-		}
-	}
-	for _, k := range from.Keyspaces() {
-		if to.keyspaces[keys.KeyspaceID(k.Id)] == nil {
-			u.RemovedKeyspaces = append(u.RemovedKeyspaces, k.Id)
-		}
-	}
-	a, b := from.partitions, to.partitions
-	for len(a) > 0 || len(b) > 0 {
-		switch {
-		case len(b) == 0 || (len(a) > 0 && a[0].Id < b[0].Id):
-			u.RemovedPartitions = append(u.RemovedPartitions, a[0].Id)
-			a = a[1:]
-		case len(a) == 0 || b[0].Id < a[0].Id:
-			u.Partitions = append(u.Partitions, b[0])
-			b = b[1:]
-		default:
-			if a[0] != b[0] {
-				u.Partitions = append(u.Partitions, b[0])
-			}
-			a, b = a[1:], b[1:]
-		}
-	}
+	u.Nodes, u.RemovedNodes = changed(from.nodes, to.nodes)
+	u.Keyspaces, u.RemovedKeyspaces = changed(from.keyspaces, to.keyspaces)
+	u.Partitions, u.RemovedPartitions = changed(from.partitions, to.partitions)
 	return u
+}
+
+// changed is what differs between two versions.
+func changed[K any, V comparable](from, to tree.Tree[K, V]) (now []V, gone []K) {
+	tree.Diff(from, to, func(c tree.Change[K, V]) bool {
+		if c.Has {
+			now = append(now, c.New)
+		} else {
+			gone = append(gone, c.Key)
+		}
+		return true
+	})
+	return now, gone
 }
 
 // tables holds the current table. One goroutine publishes.

@@ -1,7 +1,7 @@
 package node
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"testing"
 
@@ -25,6 +25,7 @@ func TestTableAgainstMaps(t *testing.T) {
 			for range rapid.IntRange(0, 10).Draw(t, "partitions") {
 				p := &clusterpb.Partition{Id: rapid.Uint64Range(1, 20).Draw(t, "id"),
 					Generation: rapid.Uint64Range(1, 5).Draw(t, "generation")}
+				p.Keyspace = uint32(p.Id) % 3
 				if !gone[p.Id] {
 					u.Partitions = append(u.Partitions, p)
 				}
@@ -62,6 +63,11 @@ func TestTableAgainstMaps(t *testing.T) {
 					len(table.Partitions()), len(table.Nodes()),
 					len(table.Keyspaces()), len(naive), len(nodes), len(spaces))
 			}
+			for id, n := range nodes {
+				if table.Node(keys.NodeID(id)) != n {
+					t.Fatalf("node %d is not the one expected", id)
+				}
+			}
 			for id, p := range naive {
 				if table.Partition(keys.PartitionID(id)) != p {
 					t.Fatalf("partition %d is not the one expected", id)
@@ -72,11 +78,15 @@ func TestTableAgainstMaps(t *testing.T) {
 			}
 			led := first.with(diff(first, table))
 			if !slices.Equal(led.Partitions(), table.Partitions()) ||
-				!maps.Equal(led.nodes, table.nodes) || !maps.Equal(led.keyspaces, table.keyspaces) {
+				!sameMembers(table) || !sameMembers(led) || !slices.Equal(led.Nodes(), table.Nodes()) ||
+				!slices.Equal(led.Keyspaces(), table.Keyspaces()) {
 				t.Fatal("the difference does not lead from the one to the other")
 			}
 			// A whole table of equal contents changes nothing.
 			copied := newTable().with(proto.Clone(diff(newTable(), table)).(*clusterpb.TableUpdate))
+			if !sameMembers(first.replacedBy(copied)) {
+				t.Fatal("replaced: the partitions by keyspace are others than by id")
+			}
 			if d := diff(table, table.replacedBy(copied)); len(
 				d.Partitions,
 			)+len(
@@ -90,6 +100,21 @@ func TestTableAgainstMaps(t *testing.T) {
 			}
 		}
 	})
+}
+
+// sameMembers says whether the partitions by keyspace are those by id.
+func sameMembers(t *Table) bool {
+	var by []*clusterpb.Partition
+	for id := range keys.KeyspaceID(4) {
+		for p := range t.PartitionsOf(id) {
+			if p.Keyspace != uint32(id) {
+				return false
+			}
+			by = append(by, p)
+		}
+	}
+	slices.SortFunc(by, func(a, b *clusterpb.Partition) int { return cmp.Compare(a.Id, b.Id) })
+	return slices.Equal(by, t.Partitions())
 }
 
 func FuzzCachedRecord(f *testing.F) {

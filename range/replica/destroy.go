@@ -18,8 +18,9 @@ type Gone struct {
 }
 
 // Destroy removes everything that partitions have in a state database, durably when it returns.
-// Their replicas are closed. It takes a few syncs, however many partitions there are, if their data
-// is adjacent, as that of a hash keyspace is. After an error, or a crash, it can be done again.
+// Their replicas are closed. It takes a few flushes, however many partitions there are, and a sync
+// for each piece of their data that is not adjacent to another one; that of a hash keyspace is one
+// piece. After an error, or a crash, it can be done again.
 func Destroy(ctx context.Context, state *engine.State, gone ...Gone) error {
 	if len(gone) == 0 {
 		return nil
@@ -50,13 +51,7 @@ func destroy(ctx context.Context, state *engine.State, gone []Gone) error {
 		}
 		paths = append(paths, path)
 	}
-	for _, data := range spans[2] {
-		if err := state.IngestAndExcise(ctx, paths, data); err != nil {
-			return err
-		}
-		paths = nil
-	}
-	return nil
+	return state.ExciseAll(ctx, paths, spans[2])
 }
 
 // adjacent sorts spans, and joins those that are next to each other. It changes the slice.

@@ -27,8 +27,8 @@ func (s tableCountingFS) Create(name string, category vfs.DiskWriteCategory) (vf
 	return s.FS.Create(name, category)
 }
 
-// Many partitions are destroyed together, with as many tables as one, and nothing of those between
-// them goes.
+// Many partitions are destroyed together, with as many tables as one and a few flushes, and nothing
+// of those between them goes.
 func TestDestroyTogether(t *testing.T) {
 	const all = 200
 	mem := vfs.NewCrashableMem()
@@ -40,7 +40,7 @@ func TestDestroyTogether(t *testing.T) {
 	defer func() { state.Close() }()
 	c := newTestCluster(t, 1, Limits{})
 	defer c.close()
-	kept := func(i int) bool { return i%50 == 17 || i == 0 || i == all-1 }
+	kept := func(i int) bool { return i%7 == 3 || i == 0 || i == all-1 }
 	var replicas []*Replica
 	var gone []Gone
 	b := state.NewBatch()
@@ -83,8 +83,12 @@ func TestDestroyTogether(t *testing.T) {
 		j := (i * 7919) % len(gone)
 		gone[i], gone[j] = gone[j], gone[i]
 	}
+	flushes := state.Metrics().Flush.Count
 	if err := Destroy(context.Background(), state, gone...); err != nil {
 		t.Fatal(err)
+	}
+	if n := state.Metrics().Flush.Count - flushes; n > 4 {
+		t.Errorf("%d flushes to destroy %d partitions in %d pieces", n, len(gone), all/7)
 	}
 	if n := fs.tables.Load(); n > 2 {
 		t.Errorf("%d tables were made to destroy %d partitions", n, len(gone))

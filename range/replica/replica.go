@@ -111,16 +111,7 @@ func New(c Config) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
-		d := c.Partition
-		if c.Empty {
-			d = empty(d)
-		}
-		if err := writeDescriptor(c.State, d); err != nil {
-			return nil, err
-		}
-	}
-	descriptor, err := readDescriptor(c.State, r.id)
+	descriptor, err := r.firstDescriptor(c, ok)
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +119,21 @@ func New(c Config) (*Replica, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// firstDescriptor is the descriptor with which the replica begins: the one in the state database, or
+// the one with which it is founded, which is put there. Of one that a snapshot is to fill there is
+// nothing: a key in a memtable would have the installation wait for a flush.
+func (r *Replica) firstDescriptor(c Config, applied bool) (*clusterpb.Partition, error) {
+	if !applied && c.Empty {
+		return empty(c.Partition), nil
+	}
+	if !applied {
+		if err := writeDescriptor(c.State, c.Partition); err != nil {
+			return nil, err
+		}
+	}
+	return readDescriptor(c.State, r.id)
 }
 
 // reload takes what the state database says.

@@ -145,7 +145,8 @@ func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID,
 		if k.Complete() {
 			return k.Overlapping(span), nil
 		}
-		timer := time.NewTimer(reloadAfter)
+		s.Want(k)
+		timer := time.NewTimer(holePatience(k))
 		select {
 		case <-t.Changed():
 		case <-timer.C:
@@ -154,7 +155,7 @@ func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID,
 			timer.Stop()
 			return nil, &Error{Cause: ctx.Err(),
 				Message: fmt.Sprintf("waiting for the partition table to show all partitions of "+
-					"keyspace %q (%d so far)", k.Info.Name, len(k.partitions))}
+					"keyspace %q (%d so far)", k.Info.Name, k.Len())}
 		case <-s.done:
 			timer.Stop()
 			return nil, &Error{Cause: ErrClosed}

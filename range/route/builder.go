@@ -10,9 +10,15 @@ import (
 
 // contents is what a table is made from, by id.
 type contents struct {
-	nodes      map[keys.NodeID]*clusterpb.Node
-	keyspaces  map[keys.KeyspaceID]*clusterpb.Keyspace
-	partitions map[keys.PartitionID]*clusterpb.Partition
+	nodes     map[keys.NodeID]*clusterpb.Node
+	keyspaces map[keys.KeyspaceID]*clusterpb.Keyspace
+	// partitions have no voters and no hint before the contents are in use.
+	partitions map[keys.PartitionID]*Partition
+	// layouts are made when the contents come into use, and follow partitions from there on.
+	layouts map[keys.KeyspaceID]*layout
+	// followed are the keyspaces of whose partitions the stream tells; all of them with followsAll.
+	followed   map[keys.KeyspaceID]struct{}
+	followsAll bool
 	revision   uint64
 	// leaders are kept only while a table is being gathered: hints for them exist once it is in use.
 	leaders map[uint64]*clusterpb.Leader
@@ -22,22 +28,40 @@ func newContents() *contents {
 	return &contents{
 		nodes:      make(map[keys.NodeID]*clusterpb.Node),
 		keyspaces:  make(map[keys.KeyspaceID]*clusterpb.Keyspace),
-		partitions: make(map[keys.PartitionID]*clusterpb.Partition),
+		partitions: make(map[keys.PartitionID]*Partition),
+		layouts:    make(map[keys.KeyspaceID]*layout),
+		followed:   make(map[keys.KeyspaceID]struct{}),
 		leaders:    make(map[uint64]*clusterpb.Leader),
 	}
 }
 
 // changes is what an update touched.
 type changes struct {
-	nodes     bool
-	keyspaces map[keys.KeyspaceID]bool
+	nodes bool
+	// keyspaces has, for each of which anything changed, its partitions that did, with what was in
+	// their place before: nil for one that is new.
+	keyspaces map[keys.KeyspaceID]map[keys.PartitionID]*Partition
 }
 
 func (c *changes) keyspace(id keys.KeyspaceID) {
 	if c.keyspaces == nil {
-		c.keyspaces = make(map[keys.KeyspaceID]bool)
+		c.keyspaces = make(map[keys.KeyspaceID]map[keys.PartitionID]*Partition)
 	}
-	c.keyspaces[id] = true
+	if _, ok := c.keyspaces[id]; !ok {
+		c.keyspaces[id] = nil
+	}
+}
+
+func (c *changes) partition(ks keys.KeyspaceID, id keys.PartitionID, before *Partition) {
+	c.keyspace(ks)
+	of := c.keyspaces[ks]
+	if of == nil {
+		of = make(map[keys.PartitionID]*Partition)
+		c.keyspaces[ks] = of
+	}
+	if _, ok := of[id]; !ok {
+		of[id] = before
+	}
 }
 
 // apply merges an update; leaders are not part of the contents. Descriptors that make no sense are
@@ -57,12 +81,13 @@ func (c *contents) apply(u *clusterpb.TableUpdate, touched *changes) (bad error)
 	}
 	for _, id := range u.RemovedKeyspaces {
 		delete(c.keyspaces, keys.KeyspaceID(id))
+		delete(c.followed, keys.KeyspaceID(id))
 		touched.keyspace(keys.KeyspaceID(id))
 	}
 	for _, id := range u.RemovedPartitions {
 		if p := c.partitions[keys.PartitionID(id)]; p != nil {
-			delete(c.partitions, keys.PartitionID(id))
-			touched.keyspace(keys.KeyspaceID(p.Keyspace))
+			delete(c.partitions, p.ID)
+			touched.partition(p.Keyspace, p.ID, p)
 		}
 	}
 	for _, p := range u.Partitions {
@@ -70,100 +95,136 @@ func (c *contents) apply(u *clusterpb.TableUpdate, touched *changes) (bad error)
 			bad = err
 		}
 	}
+	for _, id := range u.Followed {
+		c.followed[keys.KeyspaceID(id)] = struct{}{}
+		touched.keyspace(keys.KeyspaceID(id))
+	}
+	if u.FollowsAll && !c.followsAll {
+		c.followsAll = true
+		for id := range c.keyspaces {
+			touched.keyspace(id)
+		}
+	}
 	c.revision = max(c.revision, u.Revision)
 	return bad
 }
 
 // describe takes a descriptor in, unless one of the same or a later epoch is there.
-func (c *contents) describe(p *clusterpb.Partition, touched *changes) error {
-	if err := keys.ValidatePartition(p); err != nil {
+func (c *contents) describe(d *clusterpb.Partition, touched *changes) error {
+	if err := keys.ValidatePartition(d); err != nil {
 		return err
 	}
-	if old := c.partitions[keys.PartitionID(p.Id)]; old != nil && !newerEpoch(p, old) {
+	old := c.partitions[keys.PartitionID(d.Id)]
+	if old != nil && !newerEpoch(d, old.Descriptor) {
 		return nil
 	}
-	c.partitions[keys.PartitionID(p.Id)] = p
-	touched.keyspace(keys.KeyspaceID(p.Keyspace))
+	p := newPartition(d)
+	if old != nil {
+		p.hint = old.hint
+		if old.Keyspace != p.Keyspace {
+			touched.partition(old.Keyspace, old.ID, old)
+			old = nil
+		}
+	}
+	c.partitions[p.ID] = p
+	touched.partition(p.Keyspace, p.ID, old)
 	return nil
 }
 
-// publishLocked makes a new table from the contents and wakes the callers that wait for one.
-// Keyspaces that were not touched are taken over from the table before; all of them are made anew
-// if touched is nil.
-func (s *Sender) publishLocked(touched *changes) {
+// newPartition is the sender's view of a descriptor.
+func newPartition(d *clusterpb.Partition) *Partition {
+	return &Partition{ID: keys.PartitionID(d.Id), Keyspace: keys.KeyspaceID(d.Keyspace),
+		Generation: d.Generation, Hash: d.Hash, Span: keys.PartitionUserSpan(d), Descriptor: d}
+}
+
+// everything touches all there is.
+func (c *contents) everything() *changes {
+	all := &changes{nodes: true}
+	for id := range c.keyspaces {
+		all.keyspace(id)
+	}
+	for id, p := range c.partitions {
+		all.partition(p.Keyspace, id, nil)
+	}
+	return all
+}
+
+// publishLocked makes a new table, on top of another one, of what an update of the contents has
+// touched, and wakes the callers that wait for one. It costs in proportion to that.
+func (s *Sender) publishLocked(on *Table, touched *changes) {
 	old := s.table.Load()
 	t := &Table{
 		Cluster:  s.mu.cluster,
 		Revision: s.mu.contents.revision,
 		youngest: old.youngest,
-		ids:      make(map[keys.KeyspaceID]*Keyspace, len(s.mu.contents.keyspaces)),
-		names:    make(map[string]*Keyspace, len(s.mu.contents.keyspaces)),
-		nodes:    old.nodes,
+		nodes:    on.nodes,
 		changed:  make(chan struct{}),
 	}
-	if touched == nil || touched.nodes {
+	if touched.nodes {
 		t.nodes = maps.Clone(s.mu.contents.nodes)
 		s.updateAddressesLocked()
 	}
-	byKeyspace := make(map[keys.KeyspaceID][]*Partition)
-	for id, p := range s.mu.contents.partitions {
-		ks := keys.KeyspaceID(p.Keyspace)
-		if touched == nil || touched.keyspaces[ks] {
-			byKeyspace[ks] = append(byKeyspace[ks], s.partitionLocked(id, p))
+	ids, names := on.ids.Edit(), on.names.Edit()
+	for id, partitions := range touched.keyspaces {
+		l := s.layoutLocked(id, partitions)
+		if before, ok := ids.View().Get(id); ok {
+			names.Delete(named{before.Info.Name, id})
 		}
-	}
-	for id, info := range s.mu.contents.keyspaces {
-		k := old.ids[id]
-		if k == nil || touched == nil || touched.keyspaces[id] {
-			k = &Keyspace{ID: id, Info: info, partitions: arrange(byKeyspace[id])}
-		}
-		t.ids[id] = k
-		t.youngest = max(t.youngest, id)
-		if info.State == clusterpb.KeyspaceState_DROPPING {
+		info := s.mu.contents.keyspaces[id]
+		if info == nil {
+			ids.Delete(id)
+			if l.shown.Len()+len(l.hidden) == 0 {
+				delete(s.mu.contents.layouts, id)
+			}
 			continue
 		}
-		// A name that was dropped and given again belongs to the younger keyspace.
-		if other := t.names[info.Name]; other == nil || other.ID < id {
-			t.names[info.Name] = k
+		_, followed := s.mu.contents.followed[id]
+		k := l.keyspace(id, info, followed || s.mu.contents.followsAll)
+		ids.Set(id, k)
+		t.youngest = max(t.youngest, id)
+		if info.State != clusterpb.KeyspaceState_DROPPING {
+			names.Set(named{info.Name, id}, k)
 		}
 	}
-	s.forgetHintsLocked()
+	t.ids, t.names = ids.Tree(), names.Tree()
 	s.table.Store(t)
 	close(old.changed)
 }
 
-// partitionLocked makes the sender's view of a descriptor, or takes over the one there is.
-func (s *Sender) partitionLocked(id keys.PartitionID, d *clusterpb.Partition) *Partition {
-	c := s.mu.hints[id]
-	if c == nil {
-		c = newLeaderHint()
-		s.mu.hints[id] = c
+// layoutLocked brings the layout of a keyspace up to date.
+func (s *Sender) layoutLocked(id keys.KeyspaceID,
+	touched map[keys.PartitionID]*Partition) *layout {
+	l := s.mu.contents.layouts[id]
+	if l == nil {
+		l = newLayout()
+		s.mu.contents.layouts[id] = l
 	}
-	p := &Partition{
-		ID:         id,
-		Keyspace:   keys.KeyspaceID(d.Keyspace),
-		Generation: d.Generation,
-		Hash:       d.Hash,
-		Span:       keys.PartitionUserSpan(d),
-		Descriptor: d,
-		hint:       c,
+	if len(touched) == 0 {
+		return l
 	}
-	for _, r := range d.Replicas {
-		if r.Role != clusterpb.ReplicaRole_LEARNER {
-			p.voters = append(p.voters, s.nodeLocked(keys.NodeID(r.Node)))
+	out, in := make([]*Partition, 0, len(touched)), make([]*Partition, 0, len(touched))
+	for pid, before := range touched {
+		if before != nil {
+			out = append(out, before)
+		}
+		if p := s.mu.contents.partitions[pid]; p != nil && p.Keyspace == id {
+			s.equipLocked(p)
+			in = append(in, p)
 		}
 	}
-	return p
+	l.change(out, in)
+	return l
 }
 
-// forgetHintsLocked drops the hints of partitions that are gone.
-func (s *Sender) forgetHintsLocked() {
-	if len(s.mu.hints) == len(s.mu.contents.partitions) {
-		return
+// equipLocked gives a partition its hint and its voters, before it is shown to anybody.
+func (s *Sender) equipLocked(p *Partition) {
+	if p.hint == nil {
+		p.hint = newLeaderHint()
 	}
-	for id := range s.mu.hints {
-		if s.mu.contents.partitions[id] == nil {
-			delete(s.mu.hints, id)
+	p.voters = p.voters[:0]
+	for _, r := range p.Descriptor.Replicas {
+		if r.Role != clusterpb.ReplicaRole_LEARNER {
+			p.voters = append(p.voters, s.nodeLocked(keys.NodeID(r.Node)))
 		}
 	}
 }
@@ -177,8 +238,9 @@ func (s *Sender) learnLeaders(leaders []*clusterpb.Leader) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for _, l := range leaders {
-		if c := s.mu.hints[keys.PartitionID(l.Partition)]; c != nil && l.Node != 0 && l.Term != 0 {
-			c.learn(s.nodeLocked(keys.NodeID(l.Node)), l.Term, nil, now)
+		p := s.mu.contents.partitions[keys.PartitionID(l.Partition)]
+		if p != nil && p.hint != nil && l.Node != 0 && l.Term != 0 {
+			p.hint.learn(s.nodeLocked(keys.NodeID(l.Node)), l.Term, nil, now)
 		}
 	}
 }
@@ -203,6 +265,6 @@ func (s *Sender) learnPartitions(partitions []*clusterpb.Partition) bool {
 	if len(touched.keyspaces) == 0 {
 		return false
 	}
-	s.publishLocked(&touched)
+	s.publishLocked(s.table.Load(), &touched)
 	return true
 }

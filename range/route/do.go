@@ -270,12 +270,18 @@ func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *B
 	}
 	a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
 		"waiting for the partition table to show the partition of "+keys.Pretty(a.call.Key), 0, 0)
-	changed := s.table.Load().Changed()
+	table := s.table.Load()
+	changed := table.Changed()
 	if _, err := a.lookUp(); err == nil {
 		return Answer{}, nil, &atOnce
 	}
+	fill := reloadAfter
+	if k := table.KeyspaceByID(a.call.Keyspace); k != nil {
+		s.Want(k)
+		fill = holePatience(k)
+	}
 	s.metrics.retries[routingBackoff.Name].Inc()
-	timer := time.NewTimer(reloadAfter)
+	timer := time.NewTimer(fill)
 	defer timer.Stop()
 	select {
 	case <-changed:

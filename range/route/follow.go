@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -301,10 +302,29 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 	// A stream may be silent for as long as nothing changes, but not before the table is complete.
 	overdue := time.AfterFunc(tableTimeout, cancel)
 	defer overdue.Stop()
-	stream, err := client.WatchTable(ctx, &clusterpb.WatchTableRequest{})
+	following, err := client.FollowTable(ctx)
 	if err != nil {
 		return false, err
 	}
+	stream, err := s.follow(following)
+	if err == nil {
+		defer stream.asking.Wait() // runs after the next
+		defer cancel()
+		complete, err = s.readTable(address, stream, overdue)
+	}
+	if !errors.Is(err, errNoFollow) {
+		return complete, err
+	}
+	whole, err := client.WatchTable(ctx, &clusterpb.WatchTableRequest{})
+	if err != nil {
+		return false, err
+	}
+	return s.readTable(address, wholeStream{whole}, overdue)
+}
+
+// readTable reads a stream to its end.
+func (s *Sender) readTable(address string, stream tableStream,
+	overdue *time.Timer) (complete bool, err error) {
 	staged := newContents()
 	for {
 		u, err := stream.Recv()
@@ -321,6 +341,7 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 			return complete, err
 		}
 		s.learnMaxClockOffset(u.MaxClockOffsetMicros)
+		s.wants.forget(u.RemovedKeyspaces)
 		if staged == nil {
 			s.merge(u)
 			continue
@@ -385,7 +406,7 @@ func (s *Sender) merge(u *clusterpb.TableUpdate) {
 		s.log.Warn("a server sent a descriptor that makes no sense; it is ignored", "error", bad)
 	}
 	if touched.nodes || len(touched.keyspaces) > 0 {
-		s.publishLocked(&touched)
+		s.publishLocked(s.table.Load(), &touched)
 	}
 	s.mu.Unlock()
 	s.learnLeaders(u.Leaders)
@@ -400,15 +421,21 @@ func (s *Sender) replace(staged *contents) bool {
 		return false
 	}
 	// Answers of nodes may have brought later descriptors than the core has heard of.
-	for id, p := range s.mu.contents.partitions {
-		if other := staged.partitions[id]; other != nil && newerEpoch(p, other) {
+	for id, p := range staged.partitions {
+		known := s.mu.contents.partitions[id]
+		if known == nil {
+			continue
+		}
+		if newerEpoch(known.Descriptor, p.Descriptor) {
+			p = newPartition(known.Descriptor)
 			staged.partitions[id] = p
 		}
+		p.hint = known.hint
 	}
 	leaders := slices.Collect(maps.Values(staged.leaders))
 	staged.leaders = nil
 	s.mu.contents = staged
-	s.publishLocked(nil)
+	s.publishLocked(newTable(), staged.everything())
 	s.mu.Unlock()
 	s.learnLeaders(leaders)
 	return true

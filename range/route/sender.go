@@ -65,6 +65,7 @@ type Sender struct {
 	// server is the address whose table stream is being followed, and leave ends that stream.
 	server atomic.Pointer[followed]
 	reach  reach
+	wants  wants
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -76,7 +77,6 @@ type Sender struct {
 		cluster  uint64
 		contents *contents
 		nodes    map[keys.NodeID]*node
-		hints    map[keys.PartitionID]*leaderHint
 	}
 
 	goroutines struct {
@@ -114,11 +114,11 @@ func New(cfg Config) (*Sender, error) {
 		s.lanes = append(s.lanes, lane)
 	}
 	s.reach.changed = make(chan struct{})
+	s.wants.init()
 	s.mu.contents = newContents()
 	s.mu.nodes = make(map[keys.NodeID]*node)
-	s.mu.hints = make(map[keys.PartitionID]*leaderHint)
 	s.nodes.Store(&[]*node{})
-	s.table.Store(&Table{changed: make(chan struct{})})
+	s.table.Store(newTable())
 	s.spawn(s.followTable)
 	s.spawn(s.watchdog)
 	return s, nil

@@ -2,21 +2,27 @@ package route
 
 import (
 	"bytes"
-	"sort"
+	"cmp"
+	"math"
+	"strings"
+	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/tree"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Table is one immutable picture of the cluster: keyspaces, their partitions, nodes.
+// Table is one immutable picture of the cluster: keyspaces, their partitions, nodes. Tables that
+// follow each other share what did not change.
 type Table struct {
 	// Cluster is the cluster's id.
 	Cluster uint64
 	// Revision is the core's revision that this picture has reached.
 	Revision uint64
 
-	names map[string]*Keyspace
-	ids   map[keys.KeyspaceID]*Keyspace
+	// names has the keyspaces that are not being dropped.
+	names tree.Tree[named, *Keyspace]
+	ids   tree.Tree[keys.KeyspaceID, *Keyspace]
 	nodes map[keys.NodeID]*clusterpb.Node
 	// youngest is the highest id of a keyspace that any table of this sender has had. Ids are given
 	// in ascending order, and once.
@@ -25,13 +31,36 @@ type Table struct {
 	changed chan struct{}
 }
 
+// named orders keyspaces by name, and those that have had the same name by age.
+type named struct {
+	name string
+	id   keys.KeyspaceID
+}
+
+func compareNamed(a, b named) int {
+	return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(a.id, b.id))
+}
+
+func newTable() *Table {
+	return &Table{
+		names:   tree.New[named, *Keyspace](compareNamed),
+		ids:     tree.NewOrdered[keys.KeyspaceID, *Keyspace](),
+		changed: make(chan struct{}),
+	}
+}
+
 // Keyspace is a keyspace with its partitions in key order. Immutable.
 type Keyspace struct {
 	ID keys.KeyspaceID
 	// Info is not to be changed.
 	Info *clusterpb.Keyspace
-	// partitions are sorted by internal start and do not overlap; there may be holes.
-	partitions []*Partition
+
+	shown    tree.Tree[place, *Partition]
+	complete bool
+	// followed: the table stream tells of the partitions. Otherwise some may be known, from answers.
+	followed bool
+	// list is what Partitions returns, once it was asked for.
+	list atomic.Pointer[[]*Partition]
 }
 
 // Partition is a descriptor with what the sender made of it. Immutable but for the leader hint.
@@ -53,80 +82,97 @@ type Partition struct {
 // Changed is closed when a newer table is published.
 func (t *Table) Changed() <-chan struct{} { return t.changed }
 
-// KeyspaceByName finds a keyspace that is not being dropped; nil if there is none.
-func (t *Table) KeyspaceByName(name string) *Keyspace { return t.names[name] }
+// KeyspaceByName finds a keyspace that is not being dropped; nil if there is none. A name that was
+// dropped and given again belongs to the younger keyspace.
+func (t *Table) KeyspaceByName(name string) *Keyspace {
+	k, ok := t.names.Floor(named{name, math.MaxUint32})
+	if !ok || k.Info.Name != name {
+		return nil
+	}
+	return k
+}
 
 // KeyspaceByID finds a keyspace; nil if there is none.
-func (t *Table) KeyspaceByID(id keys.KeyspaceID) *Keyspace { return t.ids[id] }
+func (t *Table) KeyspaceByID(id keys.KeyspaceID) *Keyspace {
+	k, _ := t.ids.Get(id)
+	return k
+}
 
 // Dropped reports whether a keyspace existed and does not any more. It is false for one of which
 // nothing is known, which may be too young for this table.
-func (t *Table) Dropped(id keys.KeyspaceID) bool { return t.ids[id] == nil && id <= t.youngest }
+func (t *Table) Dropped(id keys.KeyspaceID) bool {
+	return t.KeyspaceByID(id) == nil && id <= t.youngest
+}
 
 // Hashed reports whether the keyspace is partitioned by hash.
 func (k *Keyspace) Hashed() bool { return k.Info.Partitioning == clusterpb.Partitioning_HASH }
 
-// Partitions returns the partitions in order. The slice is not to be changed.
-func (k *Keyspace) Partitions() []*Partition { return k.partitions }
-
-// Complete reports whether every key of the keyspace has a partition in the table.
-func (k *Keyspace) Complete() bool {
-	if k.Hashed() {
-		return len(k.partitions) == int(k.Info.HashPartitions)
+// Partitions returns the partitions in order. The slice is not to be changed. The first call for a
+// version of the keyspace costs in proportion to their number.
+func (k *Keyspace) Partitions() []*Partition {
+	if list := k.list.Load(); list != nil {
+		return *list
 	}
-	var at []byte
-	for i, p := range k.partitions {
-		if !bytes.Equal(p.Span.Start, at) || (i > 0 && len(at) == 0) {
-			return false
-		}
-		at = p.Span.End
-	}
-	return len(k.partitions) > 0 && len(at) == 0
+	list := k.shown.Values()
+	k.list.Store(&list)
+	return list
 }
+
+// Len is how many partitions there are in the table.
+func (k *Keyspace) Len() int { return k.shown.Len() }
+
+// Followed reports whether the table is told of the keyspace's partitions. It is, soon after they
+// were asked for (Sender.Want).
+func (k *Keyspace) Followed() bool { return k.followed }
+
+// Complete reports whether every key of the keyspace has a partition in the table. It is false as
+// long as the partitions have not been asked for (Sender.Want).
+func (k *Keyspace) Complete() bool { return k.complete }
 
 // ByKey finds the partition that holds a user key; nil if the table has a hole there.
 func (k *Keyspace) ByKey(userKey []byte) *Partition {
+	at := place{key: userKey}
 	if k.Hashed() {
 		if k.Info.HashPartitions == 0 {
 			return nil
 		}
 		return k.ByHash(keys.HashPartition(userKey, k.Info.HashPartitions))
 	}
-	i := sort.Search(len(k.partitions), func(i int) bool {
-		return bytes.Compare(k.partitions[i].Span.Start, userKey) > 0
-	})
-	if i == 0 || !k.partitions[i-1].Span.Contains(userKey) {
+	p, ok := k.shown.Floor(at)
+	if !ok || !p.Span.Contains(userKey) {
 		return nil
 	}
-	return k.partitions[i-1]
+	return p
 }
+
+// listed is how many partitions a keyspace may have for ByHash to make a list of them: each version
+// of the keyspace has one of its own.
+const listed = 4096
 
 // ByHash finds a hash partition by its number; nil if the table lacks it.
 func (k *Keyspace) ByHash(number uint32) *Partition {
-	if i := int(number); i < len(k.partitions) && k.partitions[i].Hash == number {
-		return k.partitions[i]
+	list := k.list.Load()
+	if list == nil && k.Len() <= listed {
+		k.Partitions()
+		list = k.list.Load()
 	}
-	i := sort.Search(len(k.partitions), func(i int) bool { return k.partitions[i].Hash >= number })
-	if i == len(k.partitions) || k.partitions[i].Hash != number {
-		return nil
+	if list != nil && int(number) < len(*list) {
+		if p := (*list)[number]; p.Hash == number {
+			return p
+		}
 	}
-	return k.partitions[i]
+	p, _ := k.shown.Get(place{hash: number})
+	return p
 }
 
 // Before finds the partition of a range keyspace that holds the keys just below end; an empty end
 // is the end of the keyspace. nil if the table has a hole there.
 func (k *Keyspace) Before(end []byte) *Partition {
-	i := len(k.partitions)
+	p, ok := k.shown.Last()
 	if len(end) > 0 {
-		i = sort.Search(len(k.partitions), func(i int) bool {
-			return bytes.Compare(k.partitions[i].Span.Start, end) >= 0
-		})
+		p, ok = k.shown.Below(place{key: end})
 	}
-	if i == 0 {
-		return nil
-	}
-	p := k.partitions[i-1]
-	if len(p.Span.End) > 0 && (len(end) == 0 || bytes.Compare(p.Span.End, end) < 0) {
+	if !ok || len(p.Span.End) > 0 && (len(end) == 0 || bytes.Compare(p.Span.End, end) < 0) {
 		return nil
 	}
 	return p
@@ -134,59 +180,19 @@ func (k *Keyspace) Before(end []byte) *Partition {
 
 // Overlapping returns the partitions that hold keys of a span of user keys: all of them in a hash
 // keyspace.
-func (k *Keyspace) Overlapping(span keys.Span) []*Partition {
+func (k *Keyspace) Overlapping(span keys.Span) (over []*Partition) {
 	if k.Hashed() {
-		return k.partitions
+		return k.Partitions()
 	}
-	low := sort.Search(len(k.partitions), func(i int) bool {
-		end := k.partitions[i].Span.End
-		return len(end) == 0 || bytes.Compare(end, span.Start) > 0
-	})
-	high := len(k.partitions)
-	if len(span.End) > 0 {
-		high = sort.Search(len(k.partitions), func(i int) bool {
-			return bytes.Compare(k.partitions[i].Span.Start, span.End) >= 0
-		})
+	if p, ok := k.shown.Below(place{key: span.Start}); ok &&
+		(len(p.Span.End) == 0 || bytes.Compare(p.Span.End, span.Start) > 0) {
+		over = append(over, p)
 	}
-	if low >= high {
-		return nil
-	}
-	return k.partitions[low:high]
-}
-
-// newerEpoch reports whether descriptor a is of a later epoch than b: span generation first, then
-// membership.
-func newerEpoch(a, b *clusterpb.Partition) bool {
-	if a.Generation != b.Generation {
-		return a.Generation > b.Generation
-	}
-	return a.Membership > b.Membership
-}
-
-// arrange sorts a keyspace's partitions and takes out those that a descriptor of a later generation
-// has overtaken.
-func arrange(partitions []*Partition) []*Partition {
-	sort.Slice(partitions, func(i, j int) bool {
-		a, b := partitions[i].Descriptor, partitions[j].Descriptor
-		if c := bytes.Compare(a.Start, b.Start); c != 0 {
-			return c < 0
+	for at, p := range k.shown.From(place{key: span.Start}) {
+		if len(span.End) > 0 && bytes.Compare(at.key, span.End) >= 0 {
+			break
 		}
-		return a.Generation < b.Generation
-	})
-	kept := partitions[:0]
-next:
-	for _, p := range partitions {
-		for len(kept) > 0 {
-			last := kept[len(kept)-1].Descriptor
-			if bytes.Compare(last.End, p.Descriptor.Start) <= 0 {
-				break
-			}
-			if last.Generation > p.Descriptor.Generation {
-				continue next
-			}
-			kept = kept[:len(kept)-1]
-		}
-		kept = append(kept, p)
+		over = append(over, p)
 	}
-	return kept
+	return over
 }

@@ -30,8 +30,13 @@ func rangeKeyspace(splits []string, holes map[int]bool) *Keyspace {
 		}
 		start = end
 	}
-	return &Keyspace{ID: 7, Info: &clusterpb.Keyspace{Id: 7,
-		Partitioning: clusterpb.Partitioning_RANGE}, partitions: arrange(all)}
+	return keyspaceOf(&clusterpb.Keyspace{Id: 7, Partitioning: clusterpb.Partitioning_RANGE}, all)
+}
+
+func keyspaceOf(info *clusterpb.Keyspace, all []*Partition) *Keyspace {
+	l := newLayout()
+	l.change(nil, all)
+	return l.keyspace(keys.KeyspaceID(info.Id), info, true)
 }
 
 // Look-ups agree with looking at every partition.
@@ -48,7 +53,7 @@ func TestLookUp(t *testing.T) {
 		probe := rapid.OneOf(key, rapid.Just("")).Draw(t, "key")
 
 		var want, before *Partition
-		for _, p := range k.partitions {
+		for _, p := range k.Partitions() {
 			if p.Span.Contains([]byte(probe)) {
 				want = p
 			}
@@ -73,7 +78,7 @@ func TestLookUp(t *testing.T) {
 			return
 		}
 		var overlapping []*Partition
-		for _, p := range k.partitions {
+		for _, p := range k.Partitions() {
 			if p.Span.Overlaps(span) {
 				overlapping = append(overlapping, p)
 			}
@@ -85,23 +90,29 @@ func TestLookUp(t *testing.T) {
 }
 
 func TestHashLookUp(t *testing.T) {
-	k := &Keyspace{Info: &clusterpb.Keyspace{Partitioning: clusterpb.Partitioning_HASH,
-		HashPartitions: 8}}
+	var all []*Partition
 	for h := range uint32(8) {
 		if h != 3 {
 			start := keys.HashPrefix(1, uint16(h))
-			k.partitions = append(k.partitions, &Partition{Hash: h,
+			all = append(all, &Partition{Hash: h,
 				Descriptor: &clusterpb.Partition{Start: start, End: keys.PrefixEnd(start)}})
 		}
 	}
+	k := keyspaceOf(&clusterpb.Keyspace{Partitioning: clusterpb.Partitioning_HASH,
+		HashPartitions: 8}, all)
 	if k.Complete() {
 		t.Error("complete with a hole")
 	}
-	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
-		want := keys.HashPartition([]byte(key), 8)
-		p := k.ByKey([]byte(key))
-		if (p == nil) != (want == 3) || p != nil && p.Hash != want {
-			t.Errorf("%q: %v, want %d", key, p, want)
+	for range 2 { // with the list of all partitions, and without
+		for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
+			want := keys.HashPartition([]byte(key), 8)
+			p := k.ByKey([]byte(key))
+			if (p == nil) != (want == 3) || p != nil && p.Hash != want {
+				t.Errorf("%q: %v, want %d", key, p, want)
+			}
+		}
+		if len(k.Partitions()) != 7 {
+			t.Errorf("%d partitions", len(k.Partitions()))
 		}
 	}
 }
@@ -119,12 +130,13 @@ func TestArrange(t *testing.T) {
 		make(3, 1, "m", "z")
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.Permutation([]*Partition{old, lower, upper, other}).Draw(t, "order")
-		got := arrange(slices.Clone(all))
+		got := keyspaceOf(&clusterpb.Keyspace{}, slices.Clone(all)).Partitions()
 		if !slices.Equal(got, []*Partition{lower, upper, other}) {
 			t.Fatalf("%v", got)
 		}
 		// An old descriptor of the left half alone gives way too.
-		if got := arrange([]*Partition{upper, old}); !slices.Equal(got, []*Partition{upper}) {
+		got = keyspaceOf(&clusterpb.Keyspace{}, []*Partition{upper, old}).Partitions()
+		if !slices.Equal(got, []*Partition{upper}) {
 			t.Fatalf("%v", got)
 		}
 	})
@@ -133,14 +145,13 @@ func TestArrange(t *testing.T) {
 // A keyspace that is not in the table was dropped if a younger one was ever there, and may be too
 // young itself otherwise.
 func TestDropped(t *testing.T) {
-	s := &Sender{}
-	s.table.Store(&Table{changed: make(chan struct{})})
+	s := bareSender()
 	publish := func(ids ...uint32) *Table {
 		s.mu.contents = newContents()
 		for _, id := range ids {
 			s.mu.contents.keyspaces[keys.KeyspaceID(id)] = &clusterpb.Keyspace{Id: id}
 		}
-		s.publishLocked(nil)
+		s.publishLocked(newTable(), s.mu.contents.everything())
 		return s.table.Load()
 	}
 	for _, c := range []struct {

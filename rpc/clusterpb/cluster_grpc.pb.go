@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Cluster_Status_FullMethodName          = "/tidemark.cluster.v1.Cluster/Status"
 	Cluster_WatchTable_FullMethodName      = "/tidemark.cluster.v1.Cluster/WatchTable"
+	Cluster_FollowTable_FullMethodName     = "/tidemark.cluster.v1.Cluster/FollowTable"
 	Cluster_ListNodes_FullMethodName       = "/tidemark.cluster.v1.Cluster/ListNodes"
 	Cluster_CreateKeyspace_FullMethodName  = "/tidemark.cluster.v1.Cluster/CreateKeyspace"
 	Cluster_DropKeyspace_FullMethodName    = "/tidemark.cluster.v1.Cluster/DropKeyspace"
@@ -37,6 +38,8 @@ const (
 	Cluster_SetPlacement_FullMethodName    = "/tidemark.cluster.v1.Cluster/SetPlacement"
 	Cluster_ConfirmRecovery_FullMethodName = "/tidemark.cluster.v1.Cluster/ConfirmRecovery"
 	Cluster_ListKeyspaces_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListKeyspaces"
+	Cluster_ListCore_FullMethodName        = "/tidemark.cluster.v1.Cluster/ListCore"
+	Cluster_ChangeCore_FullMethodName      = "/tidemark.cluster.v1.Cluster/ChangeCore"
 	Cluster_ListPartitions_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListPartitions"
 )
 
@@ -50,6 +53,10 @@ type ClusterClient interface {
 	// Table streams the partition table of one keyspace, or of all: first everything, then changes as they come.
 	// A message with `complete` set ends the first part.
 	WatchTable(ctx context.Context, in *WatchTableRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error)
+	// FollowTable streams the partition table as far as a client needs it: all nodes and keyspaces, and the
+	// partitions and leaders of those keyspaces that the client names, at first and whenever it has need of
+	// others. A server whose table is small, or that cannot tell keyspaces apart, sends all of it.
+	FollowTable(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowTableRequest, TableUpdate], error)
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	CreateKeyspace(ctx context.Context, in *CreateKeyspaceRequest, opts ...grpc.CallOption) (*CreateKeyspaceResponse, error)
 	DropKeyspace(ctx context.Context, in *DropKeyspaceRequest, opts ...grpc.CallOption) (*DropKeyspaceResponse, error)
@@ -73,6 +80,11 @@ type ClusterClient interface {
 	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may be repeated.
 	ConfirmRecovery(ctx context.Context, in *ConfirmRecoveryRequest, opts ...grpc.CallOption) (*ConfirmRecoveryResponse, error)
 	ListKeyspaces(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error)
+	// ListCore lists the members of the core, the servers that offer themselves, and the change under way.
+	ListCore(ctx context.Context, in *ListCoreRequest, opts ...grpc.CallOption) (*ListCoreResponse, error)
+	// ChangeCore begins to add a member to the core, to remove one, or both at once. It returns when that is recorded,
+	// or was done before.
+	ChangeCore(ctx context.Context, in *ChangeCoreRequest, opts ...grpc.CallOption) (*ChangeCoreResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error)
 }
@@ -113,6 +125,19 @@ func (c *clusterClient) WatchTable(ctx context.Context, in *WatchTableRequest, o
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_WatchTableClient = grpc.ServerStreamingClient[TableUpdate]
+
+func (c *clusterClient) FollowTable(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowTableRequest, TableUpdate], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[1], Cluster_FollowTable_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FollowTableRequest, TableUpdate]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_FollowTableClient = grpc.BidiStreamingClient[FollowTableRequest, TableUpdate]
 
 func (c *clusterClient) ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -254,9 +279,29 @@ func (c *clusterClient) ListKeyspaces(ctx context.Context, in *ListKeyspacesRequ
 	return out, nil
 }
 
+func (c *clusterClient) ListCore(ctx context.Context, in *ListCoreRequest, opts ...grpc.CallOption) (*ListCoreResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListCoreResponse)
+	err := c.cc.Invoke(ctx, Cluster_ListCore_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ChangeCore(ctx context.Context, in *ChangeCoreRequest, opts ...grpc.CallOption) (*ChangeCoreResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangeCoreResponse)
+	err := c.cc.Invoke(ctx, Cluster_ChangeCore_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[1], Cluster_ListPartitions_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[2], Cluster_ListPartitions_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -283,6 +328,10 @@ type ClusterServer interface {
 	// Table streams the partition table of one keyspace, or of all: first everything, then changes as they come.
 	// A message with `complete` set ends the first part.
 	WatchTable(*WatchTableRequest, grpc.ServerStreamingServer[TableUpdate]) error
+	// FollowTable streams the partition table as far as a client needs it: all nodes and keyspaces, and the
+	// partitions and leaders of those keyspaces that the client names, at first and whenever it has need of
+	// others. A server whose table is small, or that cannot tell keyspaces apart, sends all of it.
+	FollowTable(grpc.BidiStreamingServer[FollowTableRequest, TableUpdate]) error
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	CreateKeyspace(context.Context, *CreateKeyspaceRequest) (*CreateKeyspaceResponse, error)
 	DropKeyspace(context.Context, *DropKeyspaceRequest) (*DropKeyspaceResponse, error)
@@ -306,6 +355,11 @@ type ClusterServer interface {
 	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may be repeated.
 	ConfirmRecovery(context.Context, *ConfirmRecoveryRequest) (*ConfirmRecoveryResponse, error)
 	ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error)
+	// ListCore lists the members of the core, the servers that offer themselves, and the change under way.
+	ListCore(context.Context, *ListCoreRequest) (*ListCoreResponse, error)
+	// ChangeCore begins to add a member to the core, to remove one, or both at once. It returns when that is recorded,
+	// or was done before.
+	ChangeCore(context.Context, *ChangeCoreRequest) (*ChangeCoreResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error
 	mustEmbedUnimplementedClusterServer()
@@ -323,6 +377,9 @@ func (UnimplementedClusterServer) Status(context.Context, *StatusRequest) (*Stat
 }
 func (UnimplementedClusterServer) WatchTable(*WatchTableRequest, grpc.ServerStreamingServer[TableUpdate]) error {
 	return status.Error(codes.Unimplemented, "method WatchTable not implemented")
+}
+func (UnimplementedClusterServer) FollowTable(grpc.BidiStreamingServer[FollowTableRequest, TableUpdate]) error {
+	return status.Error(codes.Unimplemented, "method FollowTable not implemented")
 }
 func (UnimplementedClusterServer) ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListNodes not implemented")
@@ -365,6 +422,12 @@ func (UnimplementedClusterServer) ConfirmRecovery(context.Context, *ConfirmRecov
 }
 func (UnimplementedClusterServer) ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListKeyspaces not implemented")
+}
+func (UnimplementedClusterServer) ListCore(context.Context, *ListCoreRequest) (*ListCoreResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListCore not implemented")
+}
+func (UnimplementedClusterServer) ChangeCore(context.Context, *ChangeCoreRequest) (*ChangeCoreResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeCore not implemented")
 }
 func (UnimplementedClusterServer) ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error {
 	return status.Error(codes.Unimplemented, "method ListPartitions not implemented")
@@ -418,6 +481,13 @@ func _Cluster_WatchTable_Handler(srv interface{}, stream grpc.ServerStream) erro
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_WatchTableServer = grpc.ServerStreamingServer[TableUpdate]
+
+func _Cluster_FollowTable_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ClusterServer).FollowTable(&grpc.GenericServerStream[FollowTableRequest, TableUpdate]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Cluster_FollowTableServer = grpc.BidiStreamingServer[FollowTableRequest, TableUpdate]
 
 func _Cluster_ListNodes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListNodesRequest)
@@ -671,6 +741,42 @@ func _Cluster_ListKeyspaces_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_ListCore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListCoreRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListCore(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListCore_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListCore(ctx, req.(*ListCoreRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ChangeCore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeCoreRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ChangeCore(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ChangeCore_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ChangeCore(ctx, req.(*ChangeCoreRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ListPartitions_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ListPartitionsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -749,12 +855,26 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListKeyspaces",
 			Handler:    _Cluster_ListKeyspaces_Handler,
 		},
+		{
+			MethodName: "ListCore",
+			Handler:    _Cluster_ListCore_Handler,
+		},
+		{
+			MethodName: "ChangeCore",
+			Handler:    _Cluster_ChangeCore_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "WatchTable",
 			Handler:       _Cluster_WatchTable_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "FollowTable",
+			Handler:       _Cluster_FollowTable_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 		{
 			StreamName:    "ListPartitions",
@@ -768,6 +888,8 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 const (
 	Core_RegisterNode_FullMethodName  = "/tidemark.cluster.v1.Core/RegisterNode"
 	Core_Heartbeat_FullMethodName     = "/tidemark.cluster.v1.Core/Heartbeat"
+	Core_Announce_FullMethodName      = "/tidemark.cluster.v1.Core/Announce"
+	Core_Inform_FullMethodName        = "/tidemark.cluster.v1.Core/Inform"
 	Core_WatchMetadata_FullMethodName = "/tidemark.cluster.v1.Core/WatchMetadata"
 )
 
@@ -780,6 +902,11 @@ const (
 type CoreClient interface {
 	RegisterNode(ctx context.Context, in *RegisterNodeRequest, opts ...grpc.CallOption) (*RegisterNodeResponse, error)
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
+	// Announce tells of a server that is a member of the core, or offers itself as one, and where it is.
+	Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceResponse, error)
+	// Inform tells a server who makes up the core. Any server takes it: those of a data node that has lost sight of a
+	// core whose members have moved.
+	Inform(ctx context.Context, in *CoreMembers, opts ...grpc.CallOption) (*InformResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(ctx context.Context, in *WatchMetadataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error)
 }
@@ -806,6 +933,26 @@ func (c *coreClient) Heartbeat(ctx context.Context, in *HeartbeatRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(HeartbeatResponse)
 	err := c.cc.Invoke(ctx, Core_Heartbeat_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coreClient) Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnnounceResponse)
+	err := c.cc.Invoke(ctx, Core_Announce_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coreClient) Inform(ctx context.Context, in *CoreMembers, opts ...grpc.CallOption) (*InformResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InformResponse)
+	err := c.cc.Invoke(ctx, Core_Inform_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -840,6 +987,11 @@ type Core_WatchMetadataClient = grpc.ServerStreamingClient[TableUpdate]
 type CoreServer interface {
 	RegisterNode(context.Context, *RegisterNodeRequest) (*RegisterNodeResponse, error)
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
+	// Announce tells of a server that is a member of the core, or offers itself as one, and where it is.
+	Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error)
+	// Inform tells a server who makes up the core. Any server takes it: those of a data node that has lost sight of a
+	// core whose members have moved.
+	Inform(context.Context, *CoreMembers) (*InformResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error
 	mustEmbedUnimplementedCoreServer()
@@ -857,6 +1009,12 @@ func (UnimplementedCoreServer) RegisterNode(context.Context, *RegisterNodeReques
 }
 func (UnimplementedCoreServer) Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Heartbeat not implemented")
+}
+func (UnimplementedCoreServer) Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Announce not implemented")
+}
+func (UnimplementedCoreServer) Inform(context.Context, *CoreMembers) (*InformResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Inform not implemented")
 }
 func (UnimplementedCoreServer) WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error {
 	return status.Error(codes.Unimplemented, "method WatchMetadata not implemented")
@@ -918,6 +1076,42 @@ func _Core_Heartbeat_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Core_Announce_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnnounceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoreServer).Announce(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Core_Announce_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoreServer).Announce(ctx, req.(*AnnounceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Core_Inform_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CoreMembers)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoreServer).Inform(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Core_Inform_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoreServer).Inform(ctx, req.(*CoreMembers))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Core_WatchMetadata_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchMetadataRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -943,6 +1137,14 @@ var Core_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Heartbeat",
 			Handler:    _Core_Heartbeat_Handler,
+		},
+		{
+			MethodName: "Announce",
+			Handler:    _Core_Announce_Handler,
+		},
+		{
+			MethodName: "Inform",
+			Handler:    _Core_Inform_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -58,7 +58,8 @@ func TestFleet(t *testing.T) {
 	f.settle(2*time.Minute, nil)
 	before := f.measure("at rest", 20*time.Second)
 
-	settings, err := client.LimitPlacement(e.ctx, kv.PlacementSettings{RepairDelay: *fleetDelay})
+	settings, err := client.LimitPlacement(e.ctx, kv.PlacementSettings{RepairDelay: *fleetDelay,
+		Pause: 30 * time.Second})
 	e.must(err, "set the repair delay")
 	lost := e.cluster.Nodes[2]
 	id := f.nodeOf(lost)
@@ -276,17 +277,17 @@ func (f *fleet) capacity() float64 {
 	return capacity
 }
 
-// latencies are 99th percentiles.
-type latencies struct{ read, write time.Duration }
+// worst are the 99th percentiles of a time.
+type worst struct{ read, write time.Duration }
 
-func (f *fleet) measure(what string, d time.Duration) latencies {
+func (f *fleet) measure(what string, d time.Duration) worst {
 	f.Helper()
 	began := time.Now()
 	return f.measureUntil(what, func() bool { return time.Since(began) >= d })
 }
 
 // measureUntil measures until something is so.
-func (f *fleet) measureUntil(what string, over func() bool) latencies {
+func (f *fleet) measureUntil(what string, over func() bool) worst {
 	f.Helper()
 	f.mu.Lock()
 	f.reads, f.writes = newHistogram(), newHistogram()
@@ -303,7 +304,7 @@ func (f *fleet) measureUntil(what string, over func() bool) latencies {
 	p99 := func(h *hdrhistogram.Histogram) time.Duration {
 		return time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
 	}
-	l := latencies{p99(f.reads), p99(f.writes)}
+	l := worst{p99(f.reads), p99(f.writes)}
 	f.report("%s: %.0f operations a second for %v, p99 of reads %v and of writes %v (longest %v and %v)",
 		what, float64(f.done.Load()-done)/time.Since(began).Seconds(),
 		time.Since(began).Round(time.Second), l.read, l.write,
@@ -314,7 +315,7 @@ func (f *fleet) measureUntil(what string, over func() bool) latencies {
 	return l
 }
 
-func (f *fleet) compare(before, during latencies) {
+func (f *fleet) compare(before, during worst) {
 	f.report("p99 beside that at rest: reads %.1f times, writes %.1f times",
 		float64(during.read)/float64(before.read), float64(during.write)/float64(before.write))
 }

@@ -24,6 +24,7 @@ const goroutinesPerServer, goroutinesPerLink = 400, 12
 func (w *World) check(t testing.TB, workloads []driver.Workload, counters *coverage) {
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
+	w.checkRetired(ctx)
 	w.waitReady(ctx)
 	client := w.Client(w.Cluster.Client(t), nil, "")
 	for _, load := range workloads {
@@ -35,6 +36,7 @@ func (w *World) check(t testing.TB, workloads []driver.Workload, counters *cover
 		w.checkHealthy(i)
 	}
 	w.checkMoves(ctx)
+	w.checkMembers(ctx)
 	w.checkReplicas(ctx)
 	counters.checkGauges(w)
 	counters.checkLocks(w)
@@ -49,20 +51,16 @@ func (w *World) check(t testing.TB, workloads []driver.Workload, counters *cover
 	}
 }
 
-// waitReady waits until all servers are ready, but a member of the core that lost its disk: that
-// says so, and stays out.
+// waitReady waits until all servers are ready, but those that are no member of the core, and nothing
+// else: one that lost its disk, or was removed, says so, and stays out.
 func (w *World) waitReady(ctx context.Context) {
 	for i := range w.Cluster.Servers() {
 		p := w.Cluster.Process(i)
 		if p == nil {
 			continue
 		}
-		if i < w.cores && w.isWiped(i) {
-			if ready, why := p.Ready(); ready || !strings.Contains(why, "wiped") &&
-				!strings.Contains(why, "forming") {
-				w.Violation("server %d, whose disk was wiped, does not say that it stays out of "+
-					"the core: ready %v, %s", i, ready, why)
-			}
+		if _, why := p.Ready(); w.mayBeOutside(i) && (strings.Contains(why, "offers itself") ||
+			strings.Contains(why, "removed from the core")) {
 			continue
 		}
 		if err := p.WaitReady(ctx); err != nil {
@@ -80,10 +78,7 @@ func (w *World) checkHealthy(server int) {
 		return
 	}
 	excused := func(err error) bool {
-		return w.isExcused(server) && errors.Is(err, kvtest.ErrDisk) ||
-			// A member of the core that lost its disk says so, and ends.
-			w.isWiped(server) && server < w.cores && strings.Contains(err.Error(), "wiped") ||
-			isRetired(err)
+		return w.isExcused(server) && errors.Is(err, kvtest.ErrDisk) || isRetired(err)
 	}
 	if err := p.Err(); err != nil && !excused(err) {
 		w.Violation("server %d failed: %v", server, err)

@@ -15,6 +15,8 @@ type Dice struct {
 	// Servers, Cores and Clients are how many the cluster has; servers below Cores are members of
 	// the core.
 	Servers, Cores, Clients int
+	// Members: the members of the core change.
+	Members bool
 	// Wild: clocks may go beyond the configured bound.
 	Wild bool
 	// Alone: partitions have one replica, and no server may lose its disk.

@@ -34,21 +34,7 @@ const movePatience = 20 * time.Second
 
 // Begin implements Effect. The core is asked in the background: it may be cut off.
 func (f move) Begin(w *World) (string, func() string) {
-	w.background(func(done <-chan struct{}) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		go func() {
-			select {
-			case <-done:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		client, err := w.Cluster.Open(ctx)
-		if err != nil {
-			return
-		}
-		defer client.Close()
+	w.asking(func(ctx context.Context, client *kv.Client) {
 		for i := range f.Times {
 			if i > 0 && !sleep(ctx, f.Every) {
 				return

@@ -33,7 +33,7 @@ var _ = register("retire", 10, 0, func(d *Dice) retire {
 func (f retire) Begin(w *World) (string, func() string) {
 	server := f.Server % w.Cluster.Servers()
 	want := kv.NodeDecommissioning
-	if f.Drain || server < w.cores {
+	if f.Drain || server < w.cores || w.members {
 		want = kv.NodeDraining
 	}
 	w.background(func(done <-chan struct{}) {
@@ -64,9 +64,8 @@ func (f retire) watch(w *World, client *kv.Client, server int, want kv.NodeStatu
 	}
 	w.count("retirements")
 	began := time.Now()
-	for over := false; ; {
-		undo := over || f.Undo > 0 && time.Since(began) >= f.Undo
-		if undo {
+	for {
+		if f.Undo > 0 && time.Since(began) >= f.Undo {
 			if _, err := set(kv.NodeActive); err == nil {
 				return fmt.Sprintf("node %d is active again", node)
 			}
@@ -74,25 +73,61 @@ func (f retire) watch(w *World, client *kv.Client, server int, want kv.NodeStatu
 		ctx, cancel := context.WithTimeout(context.Background(), movePatience)
 		p, err := client.CheckNodeStatus(ctx, node, want)
 		cancel()
-		switch {
-		case err == nil && p.Status == kv.NodeGone:
+		if err == nil && p.Status == kv.NodeGone {
 			w.replace(server, node)
 			return fmt.Sprintf("node %d is gone, and server %d begins with an empty directory", node,
 				server)
-		case over && time.Since(began) > recovery+time.Hour:
-			w.Violation("the schedule is over, and node %d is neither active nor gone: %+v %v", node, p,
-				err)
-			return ""
-		}
-		if over {
-			time.Sleep(500 * time.Millisecond) // virtual
-			continue
 		}
 		select {
 		case <-done:
-			over = true
-			began = time.Now().Add(-time.Hour)
+			return fmt.Sprintf("node %d is left to the end", node)
 		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// checkRetired makes all nodes active that are drained or decommissioned when the cluster is whole
+// again, and begins servers anew whose nodes are gone.
+func (w *World) checkRetired(ctx context.Context) {
+	client, err := w.Cluster.Open(ctx)
+	if err != nil {
+		w.Violation("looking for nodes that are taken out: %v", err)
+		return
+	}
+	defer client.Close()
+	for left := "not looked at yet"; left != ""; {
+		if ctx.Err() != nil {
+			w.Violation("the cluster is whole again, and %s", left)
+			return
+		}
+		nodes, err := client.Nodes(ctx)
+		if left = ""; err != nil {
+			left = fmt.Sprintf("its nodes are not known: %v", err)
+		}
+		there := map[string]bool{}
+		for _, n := range nodes {
+			there[n.Address] = there[n.Address] || n.Status != kv.NodeGone
+		}
+		for _, n := range nodes {
+			switch n.Status {
+			case kv.NodeActive:
+				continue
+			case kv.NodeGone:
+				// A later node of the server may be there already.
+				for i, address := range w.Cluster.Endpoints() {
+					if address == n.Address && !there[address] {
+						w.replace(i, n.ID)
+						left = fmt.Sprintf("server %d begins anew", i)
+					}
+				}
+				continue
+			}
+			if _, err := client.SetNodeStatus(ctx, n.ID, kv.NodeActive); err != nil {
+				left = fmt.Sprintf("node %d is %s: %v", n.ID, n.Status, err)
+			}
+		}
+		if left != "" {
+			sleep(ctx, 500*time.Millisecond)
 		}
 	}
 }

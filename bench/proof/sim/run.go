@@ -80,6 +80,7 @@ func Run(t testing.TB, c Config) Report {
 		}
 	}
 	w := newWorld(kvtest.Start(t, shape.options), shape.options.Cores, shape.electionTimeout())
+	w.members = shape.members
 	for i := range w.Cluster.Servers() {
 		w.Cluster.Disk(i).SetSyncDelay(syncDelay)
 		w.Cluster.Clock(i).SetLimit(maxClock)

@@ -112,10 +112,24 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 			s.Faults = append(s.Faults, unfinished(d, at)...)
 		}
 	}
+	if d.Members {
+		d.Rand = rand.New(rand.NewPCG(seed, 10))
+		for at := d.Between(2*time.Second, time.Minute); at < duration; at += 10*time.Second +
+			time.Duration(d.ExpFloat64()*float64(membersApart)) {
+			s.Faults = append(s.Faults, changesOfMembers.at(d, at))
+		}
+	}
 	s.Faults = slices.DeleteFunc(s.Faults, func(f Fault) bool { return f.At >= duration })
 	s.sort()
 	return s
 }
+
+// membersEvery: every so many seeds change the members of the core, if there are servers for it. A
+// server is not wiped then, once it may be a member, and no node decommissioned.
+const membersEvery = 3
+
+// membersApart is the mean time from one change of the core's members to the next.
+const membersApart = time.Minute
 
 // unfinishedApart is the mean time from one storm of that theme to the next.
 const unfinishedApart = 2 * time.Minute

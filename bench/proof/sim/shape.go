@@ -38,6 +38,8 @@ type shape struct {
 	// epochs: leaders are cut off from the other servers and from no client, again and again, while
 	// busy clients go for keys that they lock as they read them.
 	epochs bool
+	// members: data nodes offer themselves as members of the core, and the schedule changes those.
+	members bool
 	// transactions: the workloads have them.
 	transactions bool
 	// speeds are those of the servers' monotonic clocks.
@@ -74,6 +76,9 @@ func shapeOf(seed uint64, transactions bool) *shape {
 		c.RetainLogBytes, c.MemTableBytes, c.SleepAfter, c.Tick = retain, memTable, sleepAfter, tick
 		c.ElectionTicks = electionTicks
 		lively(c)
+		if s.members && !slices.Contains(c.Roles, embedded.RoleCore) {
+			c.Roles = append(c.Roles, embedded.RoleCore) // it offers itself
+		}
 	}
 	s.options = o
 	for range 8 {
@@ -87,6 +92,7 @@ func shapeOf(seed uint64, transactions bool) *shape {
 	} else if transactions {
 		s.mixTransactions(rand.New(rand.NewPCG(seed, 4)))
 	}
+	s.members = seed%membersEvery == 0 && !s.epochs && (o.Separate || o.Nodes > o.Cores)
 	// Most seeds are calm and some are busy: what a run costs is its operations.
 	s.mixExtras(rand.New(rand.NewPCG(seed, 7)))
 	s.perMinute = []float64{200, 400, 500, 700, 700, 3000}[random.IntN(6)]
@@ -268,6 +274,7 @@ func (s *shape) choose(workloads []driver.Workload) {
 func (s *shape) tell(d *Dice) {
 	d.Servers, d.Cores, d.Clients, d.Wild = max(s.options.Nodes, s.options.Cores), s.options.Cores,
 		s.clients(), s.wild
+	d.Members = s.members
 	d.Hasty, d.Alone, d.Epochs, d.Transactions = s.hasty, s.alone, s.epochs, s.transactions
 	if s.options.Separate {
 		d.Servers = s.options.Nodes + s.options.Cores

@@ -10,8 +10,8 @@ import (
 // settles says what kind of fault each is, for how long it is felt after its end (calm.Settling).
 var settles = map[string]calm.Kind{
 	"between": calm.Links, "clients-away": calm.Links, "cut": calm.Links, "isolation": calm.Links,
-	"leader-apart": calm.Links,
-	"messages":     calm.Links, "move": calm.Links, "parting": calm.Links, "reset": calm.Links, "slow-disk": calm.Links,
+	"leader-apart": calm.Links, "members": calm.Links,
+	"messages": calm.Links, "move": calm.Links, "parting": calm.Links, "reset": calm.Links, "slow-disk": calm.Links,
 	"slow-link": calm.Links,
 	"transfer":  calm.Links,
 

@@ -14,6 +14,8 @@ type World struct {
 	*driver.Run
 	Cluster *kvtest.Cluster
 	cores   int
+	// members: those of the core change.
+	members bool
 	// electionTimeout is the shortest.
 	electionTimeout time.Duration
 	// lasting ends the storms of faults that last until everything is healed.
@@ -39,6 +41,8 @@ type World struct {
 		// down are the servers that did not start because of their disk.
 		down  map[int]bool
 		wiped map[int]bool
+		// membersChanged: the core's members are, or may be, no longer those that it was founded with.
+		membersChanged bool
 		// replaced are the nodes that were decommissioned, and whose servers began anew.
 		replaced map[uint64]bool
 	}
@@ -119,14 +123,24 @@ func (w *World) mayWipe(server int) bool {
 	for other := range w.mu.wiped {
 		wipedCore = wipedCore || other < w.cores
 	}
+	changed := w.mu.membersChanged
 	w.mu.Unlock()
-	if server < w.cores && (w.cores == 1 || wipedCore) || wipedBefore && !w.isWhole() {
+	if server < w.cores && (w.cores == 1 || wipedCore) || wipedBefore && !w.isWhole() ||
+		changed {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.wiped[server] = true
 	return true
+}
+
+// mayBeOutside says whether a server that has nothing but a member of the core may have none: its
+// disk was lost, or members have come and gone.
+func (w *World) mayBeOutside(server int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.wiped[server] || w.mu.membersChanged
 }
 
 // isWhole says whether the core answers, every partition has the replicas that it is to have, on

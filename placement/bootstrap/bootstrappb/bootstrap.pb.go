@@ -34,7 +34,13 @@ type State struct {
 	// Every member accepted it.
 	Founded bool `protobuf:"varint,4,opt,name=founded,proto3" json:"founded,omitempty"`
 	// The address by which this server is a member.
-	Address       string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
+	Address string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
+	// The core that this server was added to when it was there already: its id, the server's replica,
+	// and the members that were known last.
+	Joined  *Founding `protobuf:"bytes,6,opt,name=joined,proto3" json:"joined,omitempty"`
+	Replica uint64    `protobuf:"varint,7,opt,name=replica,proto3" json:"replica,omitempty"`
+	// It was a member, and was removed.
+	Removed       bool `protobuf:"varint,8,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -102,6 +108,27 @@ func (x *State) GetAddress() string {
 		return x.Address
 	}
 	return ""
+}
+
+func (x *State) GetJoined() *Founding {
+	if x != nil {
+		return x.Joined
+	}
+	return nil
+}
+
+func (x *State) GetReplica() uint64 {
+	if x != nil {
+		return x.Replica
+	}
+	return 0
+}
+
+func (x *State) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
 }
 
 type Founding struct {
@@ -220,13 +247,16 @@ var File_bootstrap_bootstrappb_bootstrap_proto protoreflect.FileDescriptor
 
 const file_bootstrap_bootstrappb_bootstrap_proto_rawDesc = "" +
 	"\n" +
-	"%bootstrap/bootstrappb/bootstrap.proto\x12\x15tidemark.bootstrap.v1\"\xcd\x01\n" +
+	"%bootstrap/bootstrappb/bootstrap.proto\x12\x15tidemark.bootstrap.v1\"\xba\x02\n" +
 	"\x05State\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x06R\x06server\x12;\n" +
 	"\bproposed\x18\x02 \x01(\v2\x1f.tidemark.bootstrap.v1.FoundingR\bproposed\x12;\n" +
 	"\baccepted\x18\x03 \x01(\v2\x1f.tidemark.bootstrap.v1.FoundingR\baccepted\x12\x18\n" +
 	"\afounded\x18\x04 \x01(\bR\afounded\x12\x18\n" +
-	"\aaddress\x18\x05 \x01(\tR\aaddress\"]\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\x127\n" +
+	"\x06joined\x18\x06 \x01(\v2\x1f.tidemark.bootstrap.v1.FoundingR\x06joined\x12\x18\n" +
+	"\areplica\x18\a \x01(\x04R\areplica\x12\x18\n" +
+	"\aremoved\x18\b \x01(\bR\aremoved\"]\n" +
 	"\bFounding\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x127\n" +
 	"\amembers\x18\x02 \x03(\v2\x1d.tidemark.bootstrap.v1.MemberR\amembers\"T\n" +
@@ -256,12 +286,13 @@ var file_bootstrap_bootstrappb_bootstrap_proto_goTypes = []any{
 var file_bootstrap_bootstrappb_bootstrap_proto_depIdxs = []int32{
 	1, // 0: tidemark.bootstrap.v1.State.proposed:type_name -> tidemark.bootstrap.v1.Founding
 	1, // 1: tidemark.bootstrap.v1.State.accepted:type_name -> tidemark.bootstrap.v1.Founding
-	2, // 2: tidemark.bootstrap.v1.Founding.members:type_name -> tidemark.bootstrap.v1.Member
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	1, // 2: tidemark.bootstrap.v1.State.joined:type_name -> tidemark.bootstrap.v1.Founding
+	2, // 3: tidemark.bootstrap.v1.Founding.members:type_name -> tidemark.bootstrap.v1.Member
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_bootstrap_bootstrappb_bootstrap_proto_init() }

@@ -487,6 +487,94 @@ func (x *Server) GetServer() uint64 {
 	return 0
 }
 
+// CoreGoal is a change of the core's members that is under way, by steps that follow from what they
+// are at the time.
+type CoreGoal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The directory that becomes a member, and where it was found; 0: none.
+	AddServer  uint64 `protobuf:"fixed64,2,opt,name=add_server,json=addServer,proto3" json:"add_server,omitempty"`
+	AddAddress string `protobuf:"bytes,3,opt,name=add_address,json=addAddress,proto3" json:"add_address,omitempty"`
+	// The member that goes; 0: none.
+	RemoveReplica uint64 `protobuf:"varint,4,opt,name=remove_replica,json=removeReplica,proto3" json:"remove_replica,omitempty"`
+	RemoveAddress string `protobuf:"bytes,5,opt,name=remove_address,json=removeAddress,proto3" json:"remove_address,omitempty"`
+	CreatedUnixMs int64  `protobuf:"varint,6,opt,name=created_unix_ms,json=createdUnixMs,proto3" json:"created_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoreGoal) Reset() {
+	*x = CoreGoal{}
+	mi := &file_server_serverpb_server_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoreGoal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoreGoal) ProtoMessage() {}
+
+func (x *CoreGoal) ProtoReflect() protoreflect.Message {
+	mi := &file_server_serverpb_server_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoreGoal.ProtoReflect.Descriptor instead.
+func (*CoreGoal) Descriptor() ([]byte, []int) {
+	return file_server_serverpb_server_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CoreGoal) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CoreGoal) GetAddServer() uint64 {
+	if x != nil {
+		return x.AddServer
+	}
+	return 0
+}
+
+func (x *CoreGoal) GetAddAddress() string {
+	if x != nil {
+		return x.AddAddress
+	}
+	return ""
+}
+
+func (x *CoreGoal) GetRemoveReplica() uint64 {
+	if x != nil {
+		return x.RemoveReplica
+	}
+	return 0
+}
+
+func (x *CoreGoal) GetRemoveAddress() string {
+	if x != nil {
+		return x.RemoveAddress
+	}
+	return ""
+}
+
+func (x *CoreGoal) GetCreatedUnixMs() int64 {
+	if x != nil {
+		return x.CreatedUnixMs
+	}
+	return 0
+}
+
 var File_server_serverpb_server_proto protoreflect.FileDescriptor
 
 const file_server_serverpb_server_proto_rawDesc = "" +
@@ -535,7 +623,16 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\bkeyspace\x18\x03 \x01(\rR\bkeyspace\x12\x12\n" +
 	"\x04drop\x18\x04 \x01(\bR\x04drop\" \n" +
 	"\x06Server\x12\x16\n" +
-	"\x06server\x18\x01 \x01(\x06R\x06serverB:Z8github.com/tidemarkdb/tidemark/placement/server/serverpbb\x06proto3"
+	"\x06server\x18\x01 \x01(\x06R\x06server\"\xd0\x01\n" +
+	"\bCoreGoal\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1d\n" +
+	"\n" +
+	"add_server\x18\x02 \x01(\x06R\taddServer\x12\x1f\n" +
+	"\vadd_address\x18\x03 \x01(\tR\n" +
+	"addAddress\x12%\n" +
+	"\x0eremove_replica\x18\x04 \x01(\x04R\rremoveReplica\x12%\n" +
+	"\x0eremove_address\x18\x05 \x01(\tR\rremoveAddress\x12&\n" +
+	"\x0fcreated_unix_ms\x18\x06 \x01(\x03R\rcreatedUnixMsB:Z8github.com/tidemarkdb/tidemark/placement/server/serverpbb\x06proto3"
 
 var (
 	file_server_serverpb_server_proto_rawDescOnce sync.Once
@@ -549,13 +646,14 @@ func file_server_serverpb_server_proto_rawDescGZIP() []byte {
 	return file_server_serverpb_server_proto_rawDescData
 }
 
-var file_server_serverpb_server_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_server_serverpb_server_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_server_serverpb_server_proto_goTypes = []any{
 	(*Ids)(nil),      // 0: tidemark.placement.v1.Ids
 	(*Operator)(nil), // 1: tidemark.placement.v1.Operator
 	(*Creation)(nil), // 2: tidemark.placement.v1.Creation
 	(*Token)(nil),    // 3: tidemark.placement.v1.Token
 	(*Server)(nil),   // 4: tidemark.placement.v1.Server
+	(*CoreGoal)(nil), // 5: tidemark.placement.v1.CoreGoal
 }
 var file_server_serverpb_server_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -576,7 +674,7 @@ func file_server_serverpb_server_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_serverpb_server_proto_rawDesc), len(file_server_serverpb_server_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

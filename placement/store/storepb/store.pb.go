@@ -43,6 +43,8 @@ const (
 	Code_SESSION_FORGOTTEN Code = 9
 	Code_SESSION_FULL      Code = 10
 	Code_TOO_LARGE         Code = 11
+	// The members are not those that the command was made for.
+	Code_MEMBERS_CHANGED Code = 12
 )
 
 // Enum value maps for Code.
@@ -60,6 +62,7 @@ var (
 		9:  "SESSION_FORGOTTEN",
 		10: "SESSION_FULL",
 		11: "TOO_LARGE",
+		12: "MEMBERS_CHANGED",
 	}
 	Code_value = map[string]int32{
 		"OK":                0,
@@ -74,6 +77,7 @@ var (
 		"SESSION_FORGOTTEN": 9,
 		"SESSION_FULL":      10,
 		"TOO_LARGE":         11,
+		"MEMBERS_CHANGED":   12,
 	}
 )
 
@@ -102,6 +106,59 @@ func (x Code) Number() protoreflect.EnumNumber {
 // Deprecated: Use Code.Descriptor instead.
 func (Code) EnumDescriptor() ([]byte, []int) {
 	return file_store_storepb_store_proto_rawDescGZIP(), []int{0}
+}
+
+type MemberRole int32
+
+const (
+	MemberRole_VOTER   MemberRole = 0
+	MemberRole_LEARNER MemberRole = 1
+	// Of a joint configuration: a voter of the new set only, and of the old set only.
+	MemberRole_INCOMING MemberRole = 2
+	MemberRole_OUTGOING MemberRole = 3
+)
+
+// Enum value maps for MemberRole.
+var (
+	MemberRole_name = map[int32]string{
+		0: "VOTER",
+		1: "LEARNER",
+		2: "INCOMING",
+		3: "OUTGOING",
+	}
+	MemberRole_value = map[string]int32{
+		"VOTER":    0,
+		"LEARNER":  1,
+		"INCOMING": 2,
+		"OUTGOING": 3,
+	}
+)
+
+func (x MemberRole) Enum() *MemberRole {
+	p := new(MemberRole)
+	*p = x
+	return p
+}
+
+func (x MemberRole) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MemberRole) Descriptor() protoreflect.EnumDescriptor {
+	return file_store_storepb_store_proto_enumTypes[1].Descriptor()
+}
+
+func (MemberRole) Type() protoreflect.EnumType {
+	return &file_store_storepb_store_proto_enumTypes[1]
+}
+
+func (x MemberRole) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MemberRole.Descriptor instead.
+func (MemberRole) EnumDescriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
 }
 
 type Compare_Relation int32
@@ -140,11 +197,11 @@ func (x Compare_Relation) String() string {
 }
 
 func (Compare_Relation) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[1].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[2].Descriptor()
 }
 
 func (Compare_Relation) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[1]
+	return &file_store_storepb_store_proto_enumTypes[2]
 }
 
 func (x Compare_Relation) Number() protoreflect.EnumNumber {
@@ -195,11 +252,11 @@ func (x Compare_Target) String() string {
 }
 
 func (Compare_Target) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[2].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[3].Descriptor()
 }
 
 func (Compare_Target) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[2]
+	return &file_store_storepb_store_proto_enumTypes[3]
 }
 
 func (x Compare_Target) Number() protoreflect.EnumNumber {
@@ -231,6 +288,7 @@ type Command struct {
 	//	*Command_LeaseRevoke
 	//	*Command_SessionOpen
 	//	*Command_SessionClose
+	//	*Command_ChangeMembers
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -362,6 +420,15 @@ func (x *Command) GetSessionClose() *SessionClose {
 	return nil
 }
 
+func (x *Command) GetChangeMembers() *ChangeMembers {
+	if x != nil {
+		if x, ok := x.Op.(*Command_ChangeMembers); ok {
+			return x.ChangeMembers
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -390,6 +457,10 @@ type Command_SessionClose struct {
 	SessionClose *SessionClose `protobuf:"bytes,11,opt,name=session_close,json=sessionClose,proto3,oneof"`
 }
 
+type Command_ChangeMembers struct {
+	ChangeMembers *ChangeMembers `protobuf:"bytes,12,opt,name=change_members,json=changeMembers,proto3,oneof"`
+}
+
 func (*Command_Txn) isCommand_Op() {}
 
 func (*Command_Compact) isCommand_Op() {}
@@ -401,6 +472,8 @@ func (*Command_LeaseRevoke) isCommand_Op() {}
 func (*Command_SessionOpen) isCommand_Op() {}
 
 func (*Command_SessionClose) isCommand_Op() {}
+
+func (*Command_ChangeMembers) isCommand_Op() {}
 
 // Txn does `success` if all comparisons hold and `failure` otherwise, at one revision.
 type Txn struct {
@@ -1880,11 +1953,207 @@ func (x *SessionRecord) GetKept() []uint64 {
 	return nil
 }
 
+// Members are who makes up the core. Which of them vote is the configuration of its Raft group.
+type Members struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts the changes; that of the members with which the core was founded is 0.
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// By ascending replica.
+	Members []*Member `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
+	// The id that the next replica gets. Ids are never given out twice.
+	NextReplica uint64 `protobuf:"varint,3,opt,name=next_replica,json=nextReplica,proto3" json:"next_replica,omitempty"`
+	// The latest that were removed, oldest first.
+	Removed       []*Member `protobuf:"bytes,4,rep,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Members) Reset() {
+	*x = Members{}
+	mi := &file_store_storepb_store_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Members) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Members) ProtoMessage() {}
+
+func (x *Members) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Members.ProtoReflect.Descriptor instead.
+func (*Members) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Members) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Members) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *Members) GetNextReplica() uint64 {
+	if x != nil {
+		return x.NextReplica
+	}
+	return 0
+}
+
+func (x *Members) GetRemoved() []*Member {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+type Member struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Replica uint64                 `protobuf:"varint,1,opt,name=replica,proto3" json:"replica,omitempty"`
+	// The name of its data directory.
+	Server        uint64     `protobuf:"fixed64,2,opt,name=server,proto3" json:"server,omitempty"`
+	Address       string     `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	Role          MemberRole `protobuf:"varint,4,opt,name=role,proto3,enum=tidemark.store.v1.MemberRole" json:"role,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_store_storepb_store_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Member) GetReplica() uint64 {
+	if x != nil {
+		return x.Replica
+	}
+	return 0
+}
+
+func (x *Member) GetServer() uint64 {
+	if x != nil {
+		return x.Server
+	}
+	return 0
+}
+
+func (x *Member) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Member) GetRole() MemberRole {
+	if x != nil {
+		return x.Role
+	}
+	return MemberRole_VOTER
+}
+
+// ChangeMembers replaces the members, if they are at a version. Where roles change, or members come
+// and go, its entry of the log is a change of the Raft configuration.
+type ChangeMembers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Next          *Members               `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeMembers) Reset() {
+	*x = ChangeMembers{}
+	mi := &file_store_storepb_store_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeMembers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeMembers) ProtoMessage() {}
+
+func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeMembers.ProtoReflect.Descriptor instead.
+func (*ChangeMembers) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ChangeMembers) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ChangeMembers) GetNext() *Members {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\x93\x04\n" +
+	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xde\x04\n" +
 	"\aCommand\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\x04R\arequest\x12\x18\n" +
@@ -1898,7 +2167,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\flease_revoke\x18\t \x01(\v2\x1e.tidemark.store.v1.LeaseRevokeH\x00R\vleaseRevoke\x12C\n" +
 	"\fsession_open\x18\n" +
 	" \x01(\v2\x1e.tidemark.store.v1.SessionOpenH\x00R\vsessionOpen\x12F\n" +
-	"\rsession_close\x18\v \x01(\v2\x1f.tidemark.store.v1.SessionCloseH\x00R\fsessionCloseB\x04\n" +
+	"\rsession_close\x18\v \x01(\v2\x1f.tidemark.store.v1.SessionCloseH\x00R\fsessionClose\x12I\n" +
+	"\x0echange_members\x18\f \x01(\v2 .tidemark.store.v1.ChangeMembersH\x00R\rchangeMembersB\x04\n" +
 	"\x02op\"\x9d\x01\n" +
 	"\x03Txn\x124\n" +
 	"\acompare\x18\x01 \x03(\v2\x1a.tidemark.store.v1.CompareR\acompare\x12/\n" +
@@ -2013,7 +2283,20 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\rSessionRecord\x12\x1c\n" +
 	"\tforgotten\x18\x01 \x01(\x04R\tforgotten\x12\x12\n" +
 	"\x04used\x18\x02 \x01(\x04R\x04used\x12\x12\n" +
-	"\x04kept\x18\x03 \x03(\x04R\x04kept*\xd9\x01\n" +
+	"\x04kept\x18\x03 \x03(\x04R\x04kept\"\xb0\x01\n" +
+	"\aMembers\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x123\n" +
+	"\amembers\x18\x02 \x03(\v2\x19.tidemark.store.v1.MemberR\amembers\x12!\n" +
+	"\fnext_replica\x18\x03 \x01(\x04R\vnextReplica\x123\n" +
+	"\aremoved\x18\x04 \x03(\v2\x19.tidemark.store.v1.MemberR\aremoved\"\x87\x01\n" +
+	"\x06Member\x12\x18\n" +
+	"\areplica\x18\x01 \x01(\x04R\areplica\x12\x16\n" +
+	"\x06server\x18\x02 \x01(\x06R\x06server\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x121\n" +
+	"\x04role\x18\x04 \x01(\x0e2\x1d.tidemark.store.v1.MemberRoleR\x04role\"Y\n" +
+	"\rChangeMembers\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\xee\x01\n" +
 	"\x04Code\x12\x06\n" +
 	"\x02OK\x10\x00\x12\r\n" +
 	"\tCOMPACTED\x10\x01\x12\x13\n" +
@@ -2027,7 +2310,14 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x11SESSION_FORGOTTEN\x10\t\x12\x10\n" +
 	"\fSESSION_FULL\x10\n" +
 	"\x12\r\n" +
-	"\tTOO_LARGE\x10\vB8Z6github.com/tidemarkdb/tidemark/placement/store/storepbb\x06proto3"
+	"\tTOO_LARGE\x10\v\x12\x13\n" +
+	"\x0fMEMBERS_CHANGED\x10\f*@\n" +
+	"\n" +
+	"MemberRole\x12\t\n" +
+	"\x05VOTER\x10\x00\x12\v\n" +
+	"\aLEARNER\x10\x01\x12\f\n" +
+	"\bINCOMING\x10\x02\x12\f\n" +
+	"\bOUTGOING\x10\x03B8Z6github.com/tidemarkdb/tidemark/placement/store/storepbb\x06proto3"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -2041,67 +2331,76 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_store_storepb_store_proto_goTypes = []any{
 	(Code)(0),                 // 0: tidemark.store.v1.Code
-	(Compare_Relation)(0),     // 1: tidemark.store.v1.Compare.Relation
-	(Compare_Target)(0),       // 2: tidemark.store.v1.Compare.Target
-	(*Command)(nil),           // 3: tidemark.store.v1.Command
-	(*Txn)(nil),               // 4: tidemark.store.v1.Txn
-	(*Compare)(nil),           // 5: tidemark.store.v1.Compare
-	(*Op)(nil),                // 6: tidemark.store.v1.Op
-	(*Range)(nil),             // 7: tidemark.store.v1.Range
-	(*Put)(nil),               // 8: tidemark.store.v1.Put
-	(*DeleteRange)(nil),       // 9: tidemark.store.v1.DeleteRange
-	(*Compact)(nil),           // 10: tidemark.store.v1.Compact
-	(*LeaseGrant)(nil),        // 11: tidemark.store.v1.LeaseGrant
-	(*LeaseRevoke)(nil),       // 12: tidemark.store.v1.LeaseRevoke
-	(*SessionOpen)(nil),       // 13: tidemark.store.v1.SessionOpen
-	(*SessionClose)(nil),      // 14: tidemark.store.v1.SessionClose
-	(*KeyValue)(nil),          // 15: tidemark.store.v1.KeyValue
-	(*Result)(nil),            // 16: tidemark.store.v1.Result
-	(*TxnResult)(nil),         // 17: tidemark.store.v1.TxnResult
-	(*OpResult)(nil),          // 18: tidemark.store.v1.OpResult
-	(*RangeResult)(nil),       // 19: tidemark.store.v1.RangeResult
-	(*PutResult)(nil),         // 20: tidemark.store.v1.PutResult
-	(*DeleteRangeResult)(nil), // 21: tidemark.store.v1.DeleteRangeResult
-	(*VersionRecord)(nil),     // 22: tidemark.store.v1.VersionRecord
-	(*MetaRecord)(nil),        // 23: tidemark.store.v1.MetaRecord
-	(*LeaseRecord)(nil),       // 24: tidemark.store.v1.LeaseRecord
-	(*SessionRecord)(nil),     // 25: tidemark.store.v1.SessionRecord
+	(MemberRole)(0),           // 1: tidemark.store.v1.MemberRole
+	(Compare_Relation)(0),     // 2: tidemark.store.v1.Compare.Relation
+	(Compare_Target)(0),       // 3: tidemark.store.v1.Compare.Target
+	(*Command)(nil),           // 4: tidemark.store.v1.Command
+	(*Txn)(nil),               // 5: tidemark.store.v1.Txn
+	(*Compare)(nil),           // 6: tidemark.store.v1.Compare
+	(*Op)(nil),                // 7: tidemark.store.v1.Op
+	(*Range)(nil),             // 8: tidemark.store.v1.Range
+	(*Put)(nil),               // 9: tidemark.store.v1.Put
+	(*DeleteRange)(nil),       // 10: tidemark.store.v1.DeleteRange
+	(*Compact)(nil),           // 11: tidemark.store.v1.Compact
+	(*LeaseGrant)(nil),        // 12: tidemark.store.v1.LeaseGrant
+	(*LeaseRevoke)(nil),       // 13: tidemark.store.v1.LeaseRevoke
+	(*SessionOpen)(nil),       // 14: tidemark.store.v1.SessionOpen
+	(*SessionClose)(nil),      // 15: tidemark.store.v1.SessionClose
+	(*KeyValue)(nil),          // 16: tidemark.store.v1.KeyValue
+	(*Result)(nil),            // 17: tidemark.store.v1.Result
+	(*TxnResult)(nil),         // 18: tidemark.store.v1.TxnResult
+	(*OpResult)(nil),          // 19: tidemark.store.v1.OpResult
+	(*RangeResult)(nil),       // 20: tidemark.store.v1.RangeResult
+	(*PutResult)(nil),         // 21: tidemark.store.v1.PutResult
+	(*DeleteRangeResult)(nil), // 22: tidemark.store.v1.DeleteRangeResult
+	(*VersionRecord)(nil),     // 23: tidemark.store.v1.VersionRecord
+	(*MetaRecord)(nil),        // 24: tidemark.store.v1.MetaRecord
+	(*LeaseRecord)(nil),       // 25: tidemark.store.v1.LeaseRecord
+	(*SessionRecord)(nil),     // 26: tidemark.store.v1.SessionRecord
+	(*Members)(nil),           // 27: tidemark.store.v1.Members
+	(*Member)(nil),            // 28: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),     // 29: tidemark.store.v1.ChangeMembers
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
-	4,  // 0: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
-	10, // 1: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
-	11, // 2: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
-	12, // 3: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
-	13, // 4: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
-	14, // 5: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	5,  // 6: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
-	6,  // 7: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
-	6,  // 8: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
-	2,  // 9: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
-	1,  // 10: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
-	7,  // 11: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
-	8,  // 12: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
-	9,  // 13: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
-	4,  // 14: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
-	0,  // 15: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
-	17, // 16: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
-	18, // 17: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
-	19, // 18: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
-	20, // 19: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
-	21, // 20: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
-	17, // 21: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
-	15, // 22: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
-	15, // 23: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
-	15, // 24: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	5,  // 0: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
+	11, // 1: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
+	12, // 2: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
+	13, // 3: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
+	14, // 4: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
+	15, // 5: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
+	29, // 6: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	6,  // 7: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
+	7,  // 8: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
+	7,  // 9: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
+	3,  // 10: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
+	2,  // 11: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
+	8,  // 12: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
+	9,  // 13: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
+	10, // 14: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
+	5,  // 15: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
+	0,  // 16: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
+	18, // 17: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
+	19, // 18: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
+	20, // 19: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
+	21, // 20: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
+	22, // 21: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
+	18, // 22: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
+	16, // 23: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
+	16, // 24: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
+	16, // 25: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
+	28, // 26: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	28, // 27: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 28: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	27, // 29: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -2116,6 +2415,7 @@ func file_store_storepb_store_proto_init() {
 		(*Command_LeaseRevoke)(nil),
 		(*Command_SessionOpen)(nil),
 		(*Command_SessionClose)(nil),
+		(*Command_ChangeMembers)(nil),
 	}
 	file_store_storepb_store_proto_msgTypes[3].OneofWrappers = []any{
 		(*Op_Range)(nil),
@@ -2134,8 +2434,8 @@ func file_store_storepb_store_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   23,
+			NumEnums:      4,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

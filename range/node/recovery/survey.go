@@ -210,7 +210,7 @@ func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) e
 		return err
 	}
 	r.Committed = hard.GetCommit()
-	err = eachEntry(g, recorded.Index, r.LastIndex, func(e group.Entry) error {
+	err = EachEntry(g, recorded.Index, r.LastIndex, func(e group.Entry) error {
 		if !e.Change {
 			return nil
 		}
@@ -238,8 +238,8 @@ func digest(r *Replica, hard *raftpb.HardState) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// eachEntry calls a function for the entries of a log behind after, up to last.
-func eachEntry(g *raftlog.Group, after, last uint64, do func(group.Entry) error) error {
+// EachEntry calls a function for the entries of a log behind after, up to last.
+func EachEntry(g *raftlog.Group, after, last uint64, do func(group.Entry) error) error {
 	for next := after + 1; next <= last; {
 		entries, err := g.Entries(next, last+1, 1<<20)
 		if err != nil {

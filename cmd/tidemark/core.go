@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// coreSilence is how long the core may not answer while a change of its members is waited for: its
+// lead changes hands meanwhile.
+const coreSilence = time.Minute
+
+func (a *app) coreCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "core",
+		Short: "List and change the members of the consistent core",
+		Long: `List and change the members of the consistent core, while everything goes on.
+
+A new member is started first: "tidemark start" with --roles core,node, and the present members as
+--core. It offers itself, shows in "tidemark core list" as a candidate, and becomes a member when it
+is added. It is sent the state before it votes, so that it disturbs nobody if it fails.
+
+The commands may be interrupted and repeated: the change is recorded in the core, and goes on.`,
+		Args: onlyCommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.coreListCommand(), a.coreAddCommand(), a.coreRemoveCommand(),
+		a.coreReplaceCommand())
+	return cmd
+}
+
+func (a *app) coreListCommand() *cobra.Command {
+	return a.printing(a.client(&cobra.Command{
+		Use:   "list",
+		Short: "List the members of the core, and the servers that offer themselves",
+		Long: `List the members of the core: which leads, which answers, and what is being done to them. A
+candidate is a server that offers itself, and is no member yet. A learner is sent everything, and
+does not vote yet.`,
+		Example: `  tidemark core list
+  tidemark core list --output json`,
+		Args: arguments("", 0, 0),
+		RunE: a.verb(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(client *kv.Client) error {
+				core, err := client.Core(ctx)
+				if err != nil {
+					return err
+				}
+				return a.printCore(core)
+			})
+		}),
+	}))
+}
+
+func (a *app) printCore(core kv.Core) error {
+	list := a.list(output.Column{Name: "id", Number: true}, output.Column{Name: "address"},
+		output.Column{Name: "role"}, output.Column{Name: "leads"}, output.Column{Name: "answers"},
+		output.Column{Name: "behind", Number: true}, output.Column{Name: "under way"})
+	doing := func(address string) any {
+		if c := core.Change; c != nil && (c.Add == address || c.Remove == address) {
+			return orNone(coreProgress(c))
+		}
+		return nil
+	}
+	for _, m := range core.Members {
+		list.Row(m.ID, m.Address, m.Role, m.Leader, m.Answers, m.Behind, doing(m.Address))
+	}
+	for _, x := range core.Candidates {
+		list.Row(nil, x.Address, "candidate", nil, true, nil, doing(x.Address))
+	}
+	return list.Flush()
+}
+
+// coreProgress says how far a change is.
+func coreProgress(c *kv.CoreChange) string {
+	if c.WaitsFor == "" {
+		return c.Step
+	}
+	return c.Step + ": " + c.WaitsFor
+}
+
+func (a *app) coreAddCommand() *cobra.Command {
+	var background bool
+	cmd := &cobra.Command{
+		Use:   "add ADDRESS",
+		Short: "Make a server that offers itself a member of the core",
+		Long: `Make the server at an address a member of the core. It has to run, with --roles core (or
+core,node), and to answer. It is a learner until it has the whole state, and votes then.
+
+A core of 2 or 4 members can lose no more of them than one of 1 or 3: go on to 3 or 5.`,
+		Example: `  tidemark core add 10.0.0.4:7400`,
+		Args:    arguments("ADDRESS", 1, 1),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.changeCore(ctx, args[0], "", background)
+		}),
+	}
+	return a.coreChanging(cmd, &background)
+}
+
+func (a *app) coreRemoveCommand() *cobra.Command {
+	var background bool
+	cmd := &cobra.Command{
+		Use:   "remove MEMBER",
+		Short: "Remove a member from the core",
+		Long: `Remove a member, given by its address or its id, from the core. The member that leads hands over
+first. The server's member of the core stops for good, and its data node, if it has one, goes on.
+
+It is refused where the members that answer would be no majority of those that are left. Removing a
+newcomer that has not begun to vote takes back what "core add" or "core replace" began.`,
+		Example: `  tidemark core remove 10.0.0.3:7400
+  tidemark core remove 3`,
+		Args: arguments("MEMBER", 1, 1),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.changeCore(ctx, "", args[0], background)
+		}),
+	}
+	return a.coreChanging(cmd, &background)
+}
+
+func (a *app) coreReplaceCommand() *cobra.Command {
+	var background bool
+	cmd := &cobra.Command{
+		Use:   "replace MEMBER [ADDRESS]",
+		Short: "Have another server take the place of a member of the core",
+		Long: `Have the server at an address take the place of a member, which is given by its address or its
+id, and may be lost. Both happen in one step: the core has as many voters as before at every moment.
+
+Without an address, the newcomer is at that of the member: the same machine with an empty
+directory.`,
+		Example: `  tidemark core replace 10.0.0.3:7400 10.0.0.4:7400
+  tidemark core replace 10.0.0.3:7400`,
+		Args: arguments("MEMBER and ADDRESS", 1, 2),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.changeCore(ctx, args[len(args)-1], args[0], background)
+		}),
+	}
+	return a.coreChanging(cmd, &background)
+}
+
+func (a *app) coreChanging(cmd *cobra.Command, background *bool) *cobra.Command {
+	cmd.Flags().BoolVar(background, "background", false, "do not wait until it is done")
+	return a.client(a.printing(cmd))
+}
+
+// changeCore has the members changed, and shows how it goes on until it is done.
+func (a *app) changeCore(ctx context.Context, add, remove string, background bool) error {
+	for _, name := range []string{add, remove} {
+		if _, err := strconv.ParseUint(name, 10, 64); name != "" && err != nil {
+			if err := argument.CheckAddress("address", name, false); err != nil {
+				return err
+			}
+		}
+	}
+	return a.withClient(ctx, func(client *kv.Client) error {
+		add, err := coreAddress(ctx, client, add)
+		if err != nil {
+			return err
+		}
+		if err := client.ChangeCore(ctx, add, remove); err != nil {
+			return err
+		}
+		if background {
+			core, err := client.Core(ctx)
+			if err != nil {
+				return err
+			}
+			return a.printCore(core)
+		}
+		core, err := a.awaitCore(ctx, client)
+		if err != nil {
+			return err
+		}
+		if err := coreIs(core, add, remove); err != nil {
+			return err
+		}
+		if n := len(core.Members); n%2 == 0 {
+			a.say("the core has %d members now, and can lose %d of them, as one of %d could: add or "+
+				"remove one", n, (n-1)/2, n-1)
+		}
+		return a.printCore(core)
+	})
+}
+
+// coreAddress makes an address of what names the server that comes: an address, or the id of a
+// member whose address it is at.
+func coreAddress(ctx context.Context, client *kv.Client, name string) (string, error) {
+	id, err := strconv.ParseUint(name, 10, 64)
+	if err != nil {
+		return name, nil
+	}
+	core, err := client.Core(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, m := range core.Members {
+		if m.ID == id {
+			return m.Address, nil
+		}
+	}
+	return "", fmt.Errorf("the core has no member %d: see \"tidemark core list\"", id)
+}
+
+// awaitCore shows on standard error how the change of the members goes on, until it is done.
+func (a *app) awaitCore(ctx context.Context, client *kv.Client) (kv.Core, error) {
+	before, answered := "", time.Now()
+	for {
+		core, err := client.Core(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && time.Since(answered) > coreSilence:
+			return core, err
+		case err == nil && core.Change == nil:
+			return core, nil
+		case err == nil:
+			answered = time.Now()
+			if text := coreProgress(core.Change); text != before {
+				if text != "" {
+					a.say("core: %s", text)
+				}
+				before = text
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return core, fmt.Errorf("interrupted, and the change goes on (see \"tidemark core list\"): %w",
+				context.Cause(ctx))
+		case <-time.After(lookAgain):
+		}
+	}
+}
+
+// coreIs says what is not as it was asked for: another command has come between.
+func coreIs(core kv.Core, add, remove string) error {
+	var addresses []string
+	added, removed := add == "", true
+	for _, m := range core.Members {
+		addresses = append(addresses, m.Address)
+		added = added || m.Address == add && m.Role == "voter"
+		if m.Address == remove && remove != add || strconv.FormatUint(m.ID, 10) == remove {
+			removed = false
+		}
+	}
+	if added && removed {
+		return nil
+	}
+	return errors.New("the change was taken back by another command: the members of the core are " +
+		strings.Join(addresses, ", "))
+}

@@ -1,0 +1,98 @@
+package kv
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// CoreMemberInfo is a member of the consistent core.
+type CoreMemberInfo struct {
+	// ID is never given out twice.
+	ID      uint64
+	Address string
+	// Role is "voter" or "learner"; while the voters change, "incoming" or "outgoing".
+	Role string
+	// Leader: it leads the core. Answers: its leader has heard of it lately.
+	Leader, Answers bool
+	// Behind is how many entries of the log it does not have yet. Snapshot: it is being sent the state.
+	Behind   uint64
+	Snapshot bool
+}
+
+// CoreCandidate is a server that offers itself as a member of the core.
+type CoreCandidate struct{ Address, Version string }
+
+// CoreChange is a change of the core's members that is under way.
+type CoreChange struct {
+	ID uint64
+	// Add is the address of the server that comes, Remove that of the member that goes; empty: none.
+	Add, Remove string
+	// Step is what is done next, and WaitsFor what that waits for, in words.
+	Step, WaitsFor string
+	Began          time.Time
+}
+
+// Core is who makes up the consistent core.
+type Core struct {
+	Members    []CoreMemberInfo
+	Candidates []CoreCandidate
+	// Change is nil if nothing is under way.
+	Change *CoreChange
+}
+
+var coreRoles = map[clusterpb.ReplicaRole]string{
+	clusterpb.ReplicaRole_VOTER:    "voter",
+	clusterpb.ReplicaRole_LEARNER:  "learner",
+	clusterpb.ReplicaRole_INCOMING: "incoming",
+	clusterpb.ReplicaRole_OUTGOING: "outgoing",
+}
+
+// Core lists the members of the core, and what is under way.
+func (c *Client) Core(ctx context.Context) (Core, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	var core Core
+	err := c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
+		r, err := cluster.ListCore(ctx, &clusterpb.ListCoreRequest{})
+		core = coreOf(r)
+		return err
+	})
+	return core, wrapAdmin("list the members of the core", "", err)
+}
+
+func coreOf(r *clusterpb.ListCoreResponse) (core Core) {
+	states := map[uint64]*clusterpb.CoreMemberState{}
+	for _, s := range r.GetStates() {
+		states[s.Replica] = s
+	}
+	for _, m := range r.GetMembers().GetMembers() {
+		s := states[m.Replica]
+		core.Members = append(core.Members, CoreMemberInfo{ID: m.Replica, Address: m.Address,
+			Role: coreRoles[m.Role], Leader: s.GetLeader(), Answers: s.GetAnswers(),
+			Behind: s.GetBehind(), Snapshot: s.GetSnapshot()})
+	}
+	for _, x := range r.GetCandidates() {
+		core.Candidates = append(core.Candidates, CoreCandidate{Address: x.Address, Version: x.Version})
+	}
+	if x := r.GetChange(); x != nil {
+		core.Change = &CoreChange{ID: x.Id, Add: x.Add, Remove: x.Remove, Step: x.Step,
+			WaitsFor: x.WaitsFor, Began: time.UnixMilli(x.CreatedUnixMs)}
+	}
+	return core
+}
+
+// ChangeCore begins to change the members of the core: the server at the address add, which offers
+// itself, becomes a member, and the member remove, an address or an id, goes; one of the two may be
+// empty. It returns when that is recorded, or when it was before; Core shows how it goes on. The
+// change goes on by itself, whatever becomes of the caller.
+func (c *Client) ChangeCore(ctx context.Context, add, remove string) error {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	return wrapAdmin("change the members of the core", "",
+		c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
+			_, err := cluster.ChangeCore(ctx, &clusterpb.ChangeCoreRequest{Add: add, Remove: remove})
+			return err
+		}))
+}

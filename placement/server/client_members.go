@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Learn takes note of who makes up the core, if that is newer than what is known. The addresses with
+// which the Client was made are still asked, after the members.
+func (c *Client) Learn(m *clusterpb.CoreMembers) {
+	if len(m.GetMembers()) == 0 {
+		return
+	}
+	var members []string
+	for _, x := range m.Members {
+		if x.Address != "" && !slices.Contains(members, x.Address) {
+			members = append(members, x.Address)
+		}
+	}
+	all := members
+	for _, seed := range c.seeds {
+		if !slices.Contains(members, seed) {
+			all = append(all[:len(all):len(all)], seed)
+		}
+	}
+	c.mu.Lock()
+	news := len(members) > 0 && (c.mu.members == 0 || m.Version > c.mu.version)
+	if news {
+		c.mu.core, c.mu.members, c.mu.version = all, len(members), m.Version
+	}
+	c.mu.Unlock()
+	if news && c.config.Learned != nil {
+		c.config.Learned()
+	}
+}
+
+// list are the addresses to ask. It is not changed.
+func (c *Client) list() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.core
+}
+
+// Core lists the addresses of the members, as the core has told; until it has, those that were given.
+func (c *Client) Core() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.members > 0 {
+		return slices.Clone(c.mu.core[:c.mu.members])
+	}
+	return slices.Clone(c.mu.core)
+}
+
+// membersOf finds what an error of a member says of the members; nil if it says nothing.
+func membersOf(err error) *clusterpb.CoreMembers {
+	st, _ := status.FromError(err)
+	for _, detail := range st.Details() {
+		if hint, is := detail.(*clusterpb.CoreHint); is {
+			return hint.Members
+		}
+	}
+	return nil
+}
+
+// Announce tells the core of a server, and learns who makes up the core.
+func (c *Client) Announce(
+	ctx context.Context, r *clusterpb.AnnounceRequest,
+) (*clusterpb.AnnounceResponse, error) {
+	response, err := unary(ctx, c, r, clusterpb.NewCoreClient, clusterpb.CoreClient.Announce)
+	c.Learn(response.GetMembers())
+	return response, err
+}
+
+// ListCore asks the leader.
+func (c *Client) ListCore(
+	ctx context.Context, r *clusterpb.ListCoreRequest,
+) (*clusterpb.ListCoreResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient, clusterpb.ClusterClient.ListCore)
+}
+
+// ChangeCore passes a change of the core's members on to the leader. It may be repeated.
+func (c *Client) ChangeCore(
+	ctx context.Context, r *clusterpb.ChangeCoreRequest,
+) (*clusterpb.ChangeCoreResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient, clusterpb.ClusterClient.ChangeCore)
+}

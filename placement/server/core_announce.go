@@ -1,0 +1,86 @@
+package server
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Announce implements clusterpb.CoreServer. A server that is no member offers itself by it, and
+// learns from the answer when it has become one; a member learns when it is none any more, and tells
+// its address. Only the leader answers.
+func (s *Server) Announce(
+	ctx context.Context, r *clusterpb.AnnounceRequest,
+) (*clusterpb.AnnounceResponse, error) {
+	if r.Server == 0 || r.Address == "" {
+		return nil, status.Error(codes.InvalidArgument, "a server that has no id or no address")
+	}
+	if r.Cluster != 0 {
+		if err := s.checkCluster(r.Cluster); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.view(ctx); err != nil {
+		return nil, err
+	}
+	members := s.store.Members()
+	m := memberByServer(members, r.Server)
+	if m != nil && m.Address != r.Address {
+		if err := s.moved(ctx, m.Replica, r); err != nil {
+			return nil, err
+		}
+		members = s.store.Members()
+		m = memberByServer(members, r.Server)
+	}
+	response := &clusterpb.AnnounceResponse{Cluster: s.config.Cluster, Members: s.current()}
+	switch {
+	case m != nil:
+		response.Replica = m.Replica
+	case memberByServer(&storepb.Members{Members: members.GetRemoved()}, r.Server) != nil:
+		response.Removed = true
+	default:
+		s.core.offer(r)
+	}
+	return response, nil
+}
+
+// moved records the new address of a member. The directory may have been copied: as long as its
+// server answers at the old address, it stays there.
+func (s *Server) moved(ctx context.Context, replica uint64, r *clusterpb.AnnounceRequest) error {
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	members := s.store.Members()
+	m := memberByReplica(members, replica)
+	if m == nil || m.Address == r.Address || s.config.Hello == nil {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, helloTimeout)
+	h, err := s.config.Hello(limited, m.Address)
+	cancel()
+	if err == nil && h.Server == r.Server && h.Address == m.Address {
+		return status.Errorf(codes.FailedPrecondition, "member %d of the core answers at %s, so the "+
+			"server at %s, which has the same data directory or a copy of it, cannot take its place: "+
+			"stop one of the two", replica, m.Address, r.Address)
+	}
+	if err := s.checkVersions(ctx, members, replica); err != nil {
+		return err
+	}
+	next := proto.Clone(members).(*storepb.Members)
+	next.Version++
+	memberByReplica(next, replica).Address = r.Address
+	if _, err := s.store.Do(ctx, store.ChangeMembers(next)); err != nil {
+		return s.toStatus(err)
+	}
+	s.config.Logger.Info("a member of the core has moved", "member", replica, "from", m.Address, "to",
+		r.Address)
+	return nil
+}

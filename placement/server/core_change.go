@@ -1,0 +1,328 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// maxCore is how many voters the core may have.
+	maxCore = 7
+	// helloTimeout is how long a server may take to say which one it is.
+	helloTimeout = 2 * time.Second
+)
+
+// loadGoal reads the change of the core's members that is under way, and the revision of its record;
+// nil if there is none.
+func loadGoal(v *store.View) (*serverpb.CoreGoal, uint64, error) {
+	g := &serverpb.CoreGoal{}
+	revision, err := load(v, []byte(coreGoalKey), g)
+	if err != nil || revision == 0 {
+		return nil, 0, err
+	}
+	return g, revision, nil
+}
+
+// ChangeCore records a change of the core's members; the stepper carries it out. Only the leader
+// does it. What was recorded or done before is answered and not done again.
+func (s *Server) ChangeCore(
+	ctx context.Context, r *clusterpb.ChangeCoreRequest,
+) (*clusterpb.ChangeCoreResponse, error) {
+	if r.Add == "" && r.Remove == "" {
+		return nil, status.Error(codes.InvalidArgument, "say which server is to be added to the core, "+
+			"or which member is to be removed")
+	}
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, revision, err := loadGoal(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	members := s.store.Members()
+	g, err := s.goalOf(ctx, r, members, now)
+	switch {
+	case err != nil:
+		return nil, s.toStatus(err)
+	case g == nil:
+		return &clusterpb.ChangeCoreResponse{}, nil
+	case now != nil && sameGoal(g, now):
+		s.core.poke()
+		return &clusterpb.ChangeCoreResponse{Change: now.Id}, nil
+	case now != nil && !takesBack(g, now, members):
+		return nil, status.Errorf(codes.FailedPrecondition, "the members of the core are being changed "+
+			"already: %s; wait until that is done, as `tidemark core list` shows, or take the newcomer "+
+			"back with `tidemark core remove`", describeGoal(now))
+	}
+	if err := s.mayBegin(ctx, g, members); err != nil {
+		return nil, err
+	}
+	ids, idsRevision, err := loadIDs(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	g.Id, g.CreatedUnixMs = ids.Operator, time.Now().UnixMilli()
+	ids.Operator++
+	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(coreGoalKey), revision),
+		store.ModifiedAt([]byte(idsKey), idsRevision)},
+		store.Put([]byte(coreGoalKey), encode(g)), store.Put([]byte(idsKey), encode(ids)))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errConflict("the core's members")
+	}
+	s.config.Logger.Info("a change of the core's members is recorded", "change", g.Id, "what",
+		describeGoal(g))
+	s.core.setStep(coreStep{})
+	s.core.poke()
+	return &clusterpb.ChangeCoreResponse{Change: g.Id}, nil
+}
+
+// goalOf is what a request wants; nil if it is so already.
+func (s *Server) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
+	members *storepb.Members, now *serverpb.CoreGoal) (*serverpb.CoreGoal, error) {
+	if s.config.Group == nil || s.config.Hello == nil {
+		return nil, status.Error(codes.Unimplemented, "this server cannot change the core's members")
+	}
+	g := &serverpb.CoreGoal{}
+	in, out := (*storepb.Member)(nil), (*storepb.Member)(nil)
+	if r.Add != "" {
+		h, err := s.hello(ctx, r.Add)
+		if err != nil {
+			return nil, err
+		}
+		in = memberByServer(members, h.Server)
+		if in == nil {
+			if err := s.mayCome(h, r.Add, members); err != nil {
+				return nil, err
+			}
+		}
+		g.AddServer, g.AddAddress = h.Server, r.Add
+	}
+	if r.Remove != "" {
+		out = findMember(members, r.Remove, g.AddServer)
+		gone := memberWhere(&storepb.Members{Members: members.GetRemoved()},
+			func(x *storepb.Member) bool { return x.Address == r.Remove })
+		switch {
+		case out != nil:
+			g.RemoveReplica, g.RemoveAddress = out.Replica, out.Address
+		case now != nil && now.AddAddress == r.Remove && r.Add == "":
+			// It has not been added yet, and is not going to be.
+			return &serverpb.CoreGoal{RemoveAddress: r.Remove}, nil
+		case gone == nil:
+			return nil, status.Errorf(codes.NotFound, "%s is not a member of the core; the members are %s",
+				r.Remove, listMembers(members))
+		}
+	}
+	if out == nil && (r.Add == "" || in != nil && in.Role == storepb.MemberRole_VOTER) {
+		return nil, nil
+	}
+	return g, nil
+}
+
+// hello asks the server at an address which one it is.
+func (s *Server) hello(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	h, err := s.config.Hello(ctx, address)
+	switch {
+	case status.Code(err) == codes.Unimplemented || err == nil && !h.Changes:
+		return nil, status.Errorf(codes.FailedPrecondition, "the server at %s does not offer itself as a "+
+			"member of the core: start it with --roles core (or core,node), in this version or a later "+
+			"one", address)
+	case err != nil:
+		return nil, status.Errorf(codes.FailedPrecondition, "no server answers at %s: %s; start the "+
+			"server first, with the present members as --core, and with --roles core (or core,node)",
+			address, rpc.Reason(err))
+	case h.Address != address:
+		return nil, status.Errorf(codes.FailedPrecondition, "the server at %s says that its address is "+
+			"%s; name it by that, or start it with --advertise %s", address, h.Address, address)
+	}
+	return h, nil
+}
+
+// mayCome says why a server cannot become a member; nil if it can.
+func (s *Server) mayCome(h *clusterpb.BootstrapHello, address string,
+	members *storepb.Members) error {
+	removed := memberByServer(&storepb.Members{Members: members.GetRemoved()}, h.Server) != nil
+	switch {
+	case removed || h.Removed:
+		return status.Errorf(codes.FailedPrecondition, "the data directory of the server at %s was a "+
+			"member of the core and was removed, and its id never comes back: start the server with an "+
+			"empty directory", address)
+	case h.Accepted != nil && h.Accepted.Cluster != s.config.Cluster:
+		return status.Errorf(codes.FailedPrecondition, "the server at %s belongs to the core of cluster "+
+			"%016x, this is cluster %016x", address, h.Accepted.Cluster, s.config.Cluster)
+	case !h.Offers:
+		return status.Errorf(codes.FailedPrecondition, "the server at %s does not offer itself as a "+
+			"member of this core: it takes part in the forming of a core, or has not found this one "+
+			"yet; start it with the present members as --core", address)
+	}
+	return nil
+}
+
+// mayBegin says why a change cannot be begun; nil if it can.
+func (s *Server) mayBegin(ctx context.Context, g *serverpb.CoreGoal, members *storepb.Members) error {
+	if g.AddServer == 0 && g.RemoveReplica == 0 {
+		return nil // it only takes back what is recorded
+	}
+	if err := s.checkVersions(ctx, members, g.RemoveReplica); err != nil {
+		return err
+	}
+	out := memberByReplica(members, g.RemoveReplica)
+	n := voters(members)
+	votes := out != nil && out.Role == storepb.MemberRole_VOTER
+	switch {
+	case g.AddServer == 0 && votes && n == 1:
+		return status.Errorf(codes.FailedPrecondition, "%s is the only member of the core, and cannot "+
+			"be removed: add another one, or replace it", out.Address)
+	case g.AddServer != 0 && !votes && n >= maxCore:
+		return status.Errorf(codes.FailedPrecondition, "the core has %d members, and can have no more: "+
+			"replace one", n)
+	}
+	progress := s.progress(ctx)
+	l, _ := s.store.Leadership()
+	v := &coreView{members: members, leader: uint64(l.Leader),
+		answers: func(id uint64) bool { return s.answersCore(id, progress) },
+		behind:  func(uint64) string { return "" }}
+	if g.AddServer == 0 && votes {
+		next := proto.Clone(members).(*storepb.Members)
+		memberByReplica(next, out.Replica).Role = storepb.MemberRole_OUTGOING
+		if why := v.lacks(next); why != "" {
+			return status.Errorf(codes.FailedPrecondition, "without %s the core would have no quorum of "+
+				"members that answer: %s; replace it, or bring others back first", out.Address, why)
+		}
+	}
+	return nil
+}
+
+// checkVersions refuses changes while a member that answers does not know them: it would stop at the
+// entry of the first one.
+func (s *Server) checkVersions(ctx context.Context, members *storepb.Members, gone uint64) error {
+	for _, m := range members.GetMembers() {
+		if m.Replica == gone || s.config.Silent != nil && s.config.Silent(m.Replica) {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, helloTimeout)
+		h, err := s.config.Hello(limited, m.Address)
+		cancel()
+		if err == nil && !h.Changes {
+			return status.Errorf(codes.FailedPrecondition, "the member of the core at %s runs an older "+
+				"version, which does not know of changed members: upgrade all members first", m.Address)
+		}
+	}
+	return nil
+}
+
+// findMember finds a member by its address or its id. Of two at one address it is the one that is
+// not the newcomer.
+func findMember(members *storepb.Members, name string, newcomer uint64) *storepb.Member {
+	if m := memberWhere(members, func(x *storepb.Member) bool {
+		return x.Address == name && x.Server != newcomer
+	}); m != nil {
+		return m
+	}
+	id, err := strconv.ParseUint(name, 10, 64)
+	if err != nil {
+		return nil
+	}
+	return memberByReplica(members, id)
+}
+
+func sameGoal(a, b *serverpb.CoreGoal) bool {
+	return a.AddServer == b.AddServer && a.RemoveReplica == b.RemoveReplica &&
+		(a.AddServer != 0 || a.RemoveReplica != 0)
+}
+
+// takesBack says whether a goal removes what the present one adds.
+func takesBack(g, now *serverpb.CoreGoal, members *storepb.Members) bool {
+	if g.AddServer != 0 || now.AddServer == 0 {
+		return false
+	}
+	in := memberByServer(members, now.AddServer)
+	return in == nil && g.RemoveReplica == 0 || in != nil && in.Replica == g.RemoveReplica
+}
+
+// describeGoal says a goal in words.
+func describeGoal(g *serverpb.CoreGoal) string {
+	switch {
+	case g.AddServer != 0 && g.RemoveReplica != 0:
+		return fmt.Sprintf("%s comes in place of member %d at %s", g.AddAddress, g.RemoveReplica,
+			g.RemoveAddress)
+	case g.AddServer != 0:
+		return g.AddAddress + " is added"
+	}
+	return g.RemoveAddress + " is removed"
+}
+
+func listMembers(members *storepb.Members) string {
+	var list []string
+	for _, m := range members.GetMembers() {
+		list = append(list, fmt.Sprintf("%s (%d)", m.Address, m.Replica))
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// ListCore lists the members, as the leader knows them, and what is under way.
+func (s *Server) ListCore(
+	ctx context.Context, _ *clusterpb.ListCoreRequest,
+) (*clusterpb.ListCoreResponse, error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g, _, err := loadGoal(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	l, _ := s.store.Leadership()
+	members, progress := s.store.Members(), s.progress(ctx)
+	r := &clusterpb.ListCoreResponse{Members: s.current(),
+		Removed: publicMembers(members.GetRemoved()),
+		Candidates: s.core.offering(func(server uint64) bool {
+			return memberByServer(members, server) != nil ||
+				memberByServer(&storepb.Members{Members: members.GetRemoved()}, server) != nil
+		})}
+	for _, m := range r.Members.Members {
+		state := &clusterpb.CoreMemberState{Replica: m.Replica, Leader: keys.ReplicaID(m.Replica) == l.Leader}
+		if p, ok := progress[keys.ReplicaID(m.Replica)]; ok {
+			state.Answers = s.answersCore(m.Replica, progress)
+			state.Snapshot = p.Snapshot
+			if applied := s.config.Group.Applied(); applied > p.Match {
+				state.Behind = applied - p.Match
+			}
+		}
+		state.Answers = state.Answers || state.Leader
+		r.States = append(r.States, state)
+	}
+	if g != nil {
+		step := s.core.lastStep()
+		r.Change = &clusterpb.CoreChange{Id: g.Id, Add: g.AddAddress, Remove: g.RemoveAddress,
+			RemoveReplica: g.RemoveReplica, CreatedUnixMs: g.CreatedUnixMs, Step: step.text,
+			WaitsFor: step.waits}
+	}
+	return r, nil
+}

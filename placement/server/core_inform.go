@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+)
+
+const (
+	// informEvery is how often silent nodes are told who makes up the core, maxInformed how many of
+	// them at a time.
+	informEvery = 5 * time.Second
+	maxInformed = 16
+)
+
+// informNodes tells nodes that have fallen silent who makes up the core: a node that knows only
+// addresses at which no member is any more cannot find out by itself. It is for the stepper.
+func (s *Server) informNodes(l store.Leadership) {
+	if s.config.Inform == nil || time.Since(s.core.informed) < informEvery {
+		return
+	}
+	s.core.informed = time.Now()
+	nodes, err := loadNodes(s.store.Stale())
+	if err != nil {
+		return // it is tried again
+	}
+	var silent []string
+	for _, n := range nodes {
+		if !n.Alive && n.Address != s.address(l.Leader) {
+			silent = append(silent, n.Address)
+		}
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, helloTimeout)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range min(maxInformed, len(silent)) {
+		address := silent[(s.core.next+i)%len(silent)]
+		all.Go(func() { _ = s.config.Inform(ctx, address, s.current()) })
+	}
+	s.core.next += maxInformed
+	all.Wait()
+}

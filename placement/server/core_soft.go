@@ -1,0 +1,145 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// CoreGroup is what changing the core's members needs of its Raft group; host.Group has it.
+type CoreGroup interface {
+	// Applied is the last applied index.
+	Applied() uint64
+	// Followers reports the followers' progress, at once or later; nil if this member does not lead.
+	Followers(report func(map[keys.ReplicaID]group.Progress))
+	// TransferLeader hands the lead of a term to a member, if that is the present one.
+	TransferLeader(term uint64, to keys.ReplicaID)
+}
+
+const (
+	// candidateAge is how long a server counts as one that offers itself after it last said so.
+	candidateAge = 10 * time.Second
+	// maxCandidates bounds those that are remembered.
+	maxCandidates = 64
+	// nearlyAll is how many entries a member may lack that is let vote, or take the lead: it has them
+	// within a moment.
+	nearlyAll = 64
+)
+
+// coreChanges is what the leader knows of changes of the core's members beside what is stored.
+type coreChanges struct {
+	// poked wakes the stepper. Capacity 1.
+	poked chan struct{}
+
+	mu struct {
+		sync.Mutex
+		candidates map[uint64]candidate
+		// step is what the last step was, or waits for.
+		step coreStep
+	}
+	// fenced is the term, and the version of the members, that a later entry is known to be committed
+	// of. Of the stepper alone.
+	fenced [2]uint64
+	// informed is when silent nodes were told last of the members, and from which on next. Of the stepper
+	// alone.
+	informed time.Time
+	next     int
+	// said is what the log was told last of a change. Of the stepper alone.
+	said string
+}
+
+type candidate struct {
+	address, version string
+	at               time.Time
+}
+
+func (c *coreChanges) init() {
+	c.poked = make(chan struct{}, 1)
+	c.mu.candidates = map[uint64]candidate{}
+}
+
+func (c *coreChanges) poke() {
+	select {
+	case c.poked <- struct{}{}:
+	default:
+	}
+}
+
+// offer notes a server that offers itself.
+func (c *coreChanges) offer(r *clusterpb.AnnounceRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expireLocked()
+	if _, ok := c.mu.candidates[r.Server]; ok || len(c.mu.candidates) < maxCandidates {
+		c.mu.candidates[r.Server] = candidate{r.Address, r.Version, time.Now()}
+	}
+}
+
+func (c *coreChanges) expireLocked() {
+	for id, x := range c.mu.candidates {
+		if time.Since(x.at) > candidateAge {
+			delete(c.mu.candidates, id)
+		}
+	}
+}
+
+// offering lists the servers that offer themselves, but those that are, or were, members.
+func (c *coreChanges) offering(member func(server uint64) bool) []*clusterpb.CoreCandidate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expireLocked()
+	var list []*clusterpb.CoreCandidate
+	for id, x := range c.mu.candidates {
+		if !member(id) {
+			list = append(list, &clusterpb.CoreCandidate{Server: id, Address: x.address,
+				Version: x.version})
+		}
+	}
+	slices.SortFunc(list, func(a, b *clusterpb.CoreCandidate) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Server, b.Server))
+	})
+	return list
+}
+
+func (c *coreChanges) setStep(s coreStep) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.step = s
+}
+
+func (c *coreChanges) lastStep() coreStep {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.step
+}
+
+// progress asks the group for the progress of the other members; nil if this one does not lead.
+func (s *Server) progress(ctx context.Context) map[keys.ReplicaID]group.Progress {
+	if s.config.Group == nil {
+		return nil
+	}
+	found := make(chan map[keys.ReplicaID]group.Progress, 1)
+	s.config.Group.Followers(func(p map[keys.ReplicaID]group.Progress) { found <- p })
+	select {
+	case p := <-found:
+		return p
+	case <-ctx.Done():
+	case <-s.ctx.Done():
+	}
+	return nil
+}
+
+// answersCore says whether a member was heard of lately.
+func (s *Server) answersCore(id uint64, progress map[keys.ReplicaID]group.Progress) bool {
+	p, ok := progress[keys.ReplicaID(id)]
+	if !ok || !p.Active {
+		return false
+	}
+	return s.config.Silent == nil || !s.config.Silent(id)
+}

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+const (
+	// coreStepAgain is how often a change that waits is looked at, coreLook how often a leader looks
+	// whether there is one.
+	coreStepAgain = 200 * time.Millisecond
+	coreLook      = 5 * time.Second
+	// coreStepTimeout bounds one step.
+	coreStepTimeout = 10 * time.Second
+)
+
+// stepCore carries out changes of the core's members, on the leader. It is one goroutine, from New
+// to Close. What it does next it reads from the store, so it matters little when it is interrupted.
+func (s *Server) stepCore() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		l, changed := s.store.Leadership()
+		if l.Serving && s.config.Group != nil {
+			wait := coreLook
+			s.informNodes(l)
+			ctx, cancel := context.WithTimeout(s.ctx, coreStepTimeout)
+			underWay, err := s.changeCore(ctx, l)
+			cancel()
+			if underWay || err != nil {
+				wait = coreStepAgain
+			}
+			if _, refused, _ := hintOf(err); err != nil && !refused && s.ctx.Err() == nil {
+				s.tellCore("changing the core's members is interrupted", err.Error())
+			}
+			timer.Reset(wait)
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-changed:
+		case <-s.core.poked:
+		case <-timer.C:
+		}
+	}
+}
+
+// tellCore tells the log what is new.
+func (s *Server) tellCore(what, text string) {
+	if s.core.said != text {
+		s.core.said = text
+		s.config.Logger.Info(what, "step", text)
+	}
+}
+
+// changeCore takes one step towards the goal, if there is one.
+func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay bool, err error) {
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	view, err := s.view(ctx)
+	if err != nil {
+		return false, err
+	}
+	g, revision, err := loadGoal(view)
+	if err != nil || g == nil {
+		return false, err
+	}
+	v := s.coreView(ctx, l)
+	if v == nil {
+		return true, nil // it does not lead any more
+	}
+	step := coreStepOf(g, v)
+	s.core.setStep(step)
+	text := step.text
+	if step.waits != "" {
+		text += ": " + step.waits
+	}
+	s.tellCore("changing the core's members", text)
+	switch {
+	case step.waits != "":
+		return true, nil
+	case step.done:
+		ok, err := s.commit(ctx,
+			[]*storepb.Compare{store.ModifiedAt([]byte(coreGoalKey), revision)},
+			store.Delete([]byte(coreGoalKey)))
+		if ok {
+			s.config.Logger.Info("the core's members are changed", "change", g.Id, "members",
+				listMembers(v.members))
+		}
+		return err != nil || !ok, err
+	case step.transfer != 0:
+		s.config.Group.TransferLeader(l.Term, keys.ReplicaID(step.transfer))
+		return true, nil
+	}
+	if err := s.fence(ctx, l.Term, v.members.GetVersion()); err != nil {
+		return true, err
+	}
+	if _, err := s.store.Do(ctx, store.ChangeMembers(step.next)); err != nil {
+		return true, s.toStatus(err)
+	}
+	s.core.poke()
+	return true, nil
+}
+
+// fence commits an entry behind the one that brought the present members. A majority then knows, on
+// disk, that they are committed: members that were removed and come back find nobody who would elect
+// them by what was before.
+func (s *Server) fence(ctx context.Context, term, version uint64) error {
+	if s.core.fenced == [2]uint64{term, version} {
+		return nil
+	}
+	if _, err := s.store.Do(ctx, store.If(nil, nil, nil)); err != nil {
+		return s.toStatus(err)
+	}
+	s.core.fenced = [2]uint64{term, version}
+	return nil
+}
+
+// coreView is what is known at this moment; nil if this member does not lead.
+func (s *Server) coreView(ctx context.Context, l store.Leadership) *coreView {
+	progress := s.progress(ctx)
+	if progress == nil {
+		return nil
+	}
+	applied := s.config.Group.Applied()
+	return &coreView{members: s.store.Members(), leader: uint64(l.Leader),
+		answers: func(id uint64) bool { return s.answersCore(id, progress) },
+		behind:  func(id uint64) string { return behind(progress[keys.ReplicaID(id)], applied) }}
+}
+
+// behind says what a member lacks.
+func behind(p group.Progress, applied uint64) string {
+	switch {
+	case p.Match == 0:
+		return "it has nothing yet"
+	case p.Snapshot:
+		return "a snapshot is on its way"
+	case p.Match+nearlyAll < applied:
+		return fmt.Sprintf("it has the log up to %d of %d", p.Match, applied)
+	}
+	return ""
+}

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// findPartition finds a partition of any keyspace; nil if there is none. The records are stored by
+// keyspace: which it is, the scheduler knows, as it follows the table. Only for a partition of which
+// that has not heard all records are looked through.
+func (s *Server) findPartition(v *store.View, id keys.PartitionID) (*clusterpb.Partition, error) {
+	if ks, known := s.scheduler.keyspace(id); known {
+		if p, _, err := loadPartition(v, ks, id); p != nil || err != nil {
+			return p, err
+		}
+	}
+	for kv, err := range v.All([]byte(partitionPrefix)) {
+		if err != nil {
+			return nil, err
+		}
+		found, err := lastID(kv.Key, 16)
+		if err != nil {
+			return nil, err
+		}
+		if keys.PartitionID(found) == id {
+			return decodePartition(kv.Key, kv.Value)
+		}
+	}
+	return nil, nil
+}
+
+// keyspace is which keyspace has a partition, if the scheduler has heard of that.
+func (c *scheduler) keyspace(id keys.PartitionID) (ks keys.KeyspaceID, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == nil {
+		return 0, false
+	}
+	ks, known = c.keyspaceOf[id]
+	return ks, known
+}

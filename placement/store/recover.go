@@ -1,0 +1,44 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// recoveredRevisions is by how much the revision is raised when the core goes on from one member: the
+// lost ones may have had later revisions, and whoever has seen one of these has to begin anew.
+const recoveredRevisions = 1_000_000
+
+// Recover replaces the members, raises the revision, and forgets the history, durably and in one step.
+// It is for tools that work on the state of a member that does not run, and that has applied all of
+// its log.
+func (s *Store) Recover(next *storepb.Members) error {
+	if err := validateMembers(next); err != nil {
+		return err
+	}
+	batch := s.config.State.NewIndexedBatch()
+	defer batch.Close()
+	a := &application{store: s, batch: batch, index: s.machine.index, attached: map[int64]int{}}
+	if err := a.read(func(r *reader) error { a.meta = r.meta; return nil }); err != nil {
+		return err
+	}
+	a.meta.Revision += recoveredRevisions
+	result := &storepb.Result{}
+	if err := a.compact(a.meta.Revision, result); err != nil {
+		return err
+	}
+	if err := resultError(result); err != nil {
+		return fmt.Errorf("forgetting the history: %w", err)
+	}
+	if err := a.set(membersKey, next); err != nil {
+		return err
+	}
+	if err := s.config.State.Commit(batch); err != nil {
+		return err
+	}
+	s.members.Store(next)
+	s.revision.Store(a.meta.Revision)
+	s.compacted.Store(a.meta.Compacted)
+	return s.config.State.Flush()
+}

@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// ingestion is what a State knows of the ingestion under way. The lock is held while Pebble ingests:
+// it takes one at a time anyway.
+type ingestion struct {
+	sync.Mutex
+	// heard: Pebble has said what became of the tables. queued: they stand in the queue of memtables,
+	// behind one that they overlap, and become durable when that is flushed. Pebble says it in the
+	// call, and so these belong to the owner of the lock.
+	heard, queued bool
+}
+
+// ingested is called by Pebble, on the goroutine that ingests.
+func (i *ingestion) ingested(info pebble.TableIngestInfo) {
+	i.heard = true
+	for _, t := range info.Tables {
+		i.queued = i.queued || t.Level < 0
+	}
+}
+
+// IngestAndExcise replaces the contents of a state span, and adds tables, in one step: what was in
+// the span is gone, and what stands in the tables, which NewTableWriter made, is there, in the span
+// or outside it. Tables must not overlap. It takes the files, also on an error. When it returns nil
+// the change is visible and durable.
+//
+// What was committed before to other spans may not be durable: memtables are flushed only if they
+// have keys that the change concerns. A caller that needs more flushes.
+func (s *State) IngestAndExcise(ctx context.Context, paths []string, span keys.Span) error {
+	durable, err := s.ingest(ctx, paths, span)
+	if err != nil || durable {
+		return err
+	}
+	return s.Flush()
+}
+
+// ExciseAll removes the contents of spans, which do not overlap, and adds tables with the first of
+// them, each in a step of its own. It takes the files, also on an error. When it returns nil the
+// changes are visible and durable. It flushes the memtables a few times, however many spans there
+// are: so nothing must be written to the spans meanwhile.
+func (s *State) ExciseAll(ctx context.Context, paths []string, spans []keys.Span) error {
+	defer func() { s.tables.remove(paths) }()
+	if len(spans) > 1 {
+		// Each span with keys in a memtable would have that flushed, and another one begun.
+		if err := s.Flush(); err != nil {
+			return err
+		}
+	}
+	all := true
+	for _, span := range spans {
+		durable, err := s.ingest(ctx, paths, span)
+		paths = nil
+		if err != nil {
+			return err
+		}
+		all = all && durable
+	}
+	if all {
+		return nil
+	}
+	return s.Flush()
+}
+
+// ingest says whether the change is durable. If it is not, it is when all memtables are flushed.
+func (s *State) ingest(ctx context.Context, paths []string, span keys.Span) (durable bool, err error) {
+	defer s.tables.remove(paths)
+	if err := s.check(); err != nil {
+		return false, err
+	}
+	s.ingestion.Lock()
+	defer s.ingestion.Unlock()
+	s.ingestion.heard, s.ingestion.queued = false, false
+	excise := pebble.KeyRange{Start: span.Start, End: span.End}
+	if _, err := s.db.IngestAndExcise(ctx, paths, nil, nil, excise); err != nil {
+		return false, s.explain(fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err))
+	}
+	// Of an excision alone, and of tables with nothing in them, Pebble says nothing.
+	return s.ingestion.heard && !s.ingestion.queued, s.g.err()
+}

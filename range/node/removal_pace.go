@@ -1,0 +1,82 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// removePause is the shortest time between two removals from the disk, unless so much waits that it
+// makes a batch: each flushes the memtables, of which all writes to the node are, a few times.
+// Replicas that move away do so one by one, and thousands of them may.
+const removePause = 2 * time.Second
+
+// removalPace gathers replicas that trickle in. Of the reconciler's goroutine.
+type removalPace struct {
+	// next is before when nothing is removed from the disk, unless it makes a batch.
+	next time.Time
+	// resting are closed, and wait for that.
+	resting map[keys.PartitionID]struct{}
+	timer   *time.Timer
+}
+
+func (p *removalPace) init() {
+	p.resting = make(map[keys.PartitionID]struct{})
+	p.timer = time.NewTimer(removePause)
+	p.timer.Stop()
+}
+
+// late says whether n replicas have to wait, together with those that do.
+func (p *removalPace) late(now time.Time, n int) bool {
+	return now.Before(p.next) && n+len(p.resting) < removeBatch
+}
+
+// removed is called after a removal from the disk.
+func (p *removalPace) removed(now time.Time) { p.next = now.Add(removePause) }
+
+// rest has closed replicas wait until the next removal.
+func (p *removalPace) rest(now time.Time, gone []*hosted) {
+	if len(gone) == 0 {
+		return
+	}
+	for _, h := range gone {
+		p.resting[h.id] = struct{}{}
+	}
+	p.timer.Reset(p.next.Sub(now))
+}
+
+// rested returns those whose wait is over, or that make a batch with n others.
+func (p *removalPace) rested(now time.Time, n int) map[keys.PartitionID]struct{} {
+	if len(p.resting) == 0 || p.late(now, n) {
+		return nil
+	}
+	all := p.resting
+	p.resting = make(map[keys.PartitionID]struct{})
+	p.timer.Stop()
+	return all
+}
+
+// pace returns those of the replicas whose turn it is to be removed from the disk. The others are
+// closed, and come again. A full disk waits for nothing.
+func (r *reconciler) pace(ctx context.Context, gone []*hosted) (turn []*hosted, err error) {
+	now := time.Now()
+	if len(gone) == 0 || r.node.diskFull() || !r.removals.late(now, len(gone)) {
+		return gone, nil
+	}
+	err = r.disk.do(ctx, func() error {
+		r.node.retire(gone)
+		return nil
+	})
+	r.removals.rest(now, gone)
+	return nil, err
+}
+
+// wakeRested has those looked at again whose turn has come.
+func (r *reconciler) wakeRested() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id := range r.removals.rested(time.Now(), len(r.mu.due)) {
+		r.mu.due[id] = struct{}{}
+	}
+}

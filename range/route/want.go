@@ -1,0 +1,143 @@
+package route
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// wants are the keyspaces whose partitions this sender needs to know. They only become more, until
+// they are dropped: at most as many as the cluster has.
+type wants struct {
+	mu  sync.Mutex
+	all map[keys.KeyspaceID]struct{}
+	// wake has the table stream ask for what was added. Capacity 1.
+	wake chan struct{}
+}
+
+func (w *wants) init() {
+	w.all = make(map[keys.KeyspaceID]struct{})
+	w.wake = make(chan struct{}, 1)
+}
+
+// add says whether a keyspace is wanted for the first time.
+func (w *wants) add(id keys.KeyspaceID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.all[id]; ok {
+		return false
+	}
+	w.all[id] = struct{}{}
+	return true
+}
+
+func (w *wants) forget(ids []uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		delete(w.all, keys.KeyspaceID(id))
+	}
+}
+
+// missing are those that are wanted and not in asked, which it adds to that.
+func (w *wants) missing(asked map[keys.KeyspaceID]struct{}) (ids []uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.all {
+		if _, ok := asked[id]; !ok {
+			asked[id] = struct{}{}
+			ids = append(ids, uint32(id))
+		}
+	}
+	return ids
+}
+
+// Want has the table follow the partitions of a keyspace, if it does not yet. It does not wait: the
+// keyspace is Complete in a later table.
+func (s *Sender) Want(k *Keyspace) {
+	if !k.followed && s.wants.add(k.ID) {
+		select {
+		case s.wants.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// holePatience is how long a request waits for the table stream to fill a hole in a keyspace before
+// it asks for a fresh table. Partitions that were not asked for before are no hole.
+func holePatience(k *Keyspace) time.Duration {
+	if k.followed {
+		return reloadAfter
+	}
+	return tableTimeout
+}
+
+// tableStream is a stream of the table.
+type tableStream interface {
+	Recv() (*clusterpb.TableUpdate, error)
+}
+
+// followStream is a stream that was asked for some keyspaces.
+type followStream struct {
+	clusterpb.Cluster_FollowTableClient
+	asking sync.WaitGroup
+}
+
+// errNoFollow says that a server does not know FollowTable: it is of an earlier version.
+var errNoFollow = errors.New("the server sends whole tables only")
+
+// follow asks for what is wanted: at once, and whenever that becomes more, until the stream's
+// context ends. Wait for asking then.
+func (s *Sender) follow(stream clusterpb.Cluster_FollowTableClient) (*followStream, error) {
+	f := &followStream{Cluster_FollowTableClient: stream}
+	asked := make(map[keys.KeyspaceID]struct{})
+	if err := stream.Send(&clusterpb.FollowTableRequest{Keyspaces: s.wants.missing(asked)}); err != nil {
+		return nil, err
+	}
+	f.asking.Go(func() {
+		for {
+			select {
+			case <-s.wants.wake:
+			case <-stream.Context().Done():
+				return
+			}
+			ids := s.wants.missing(asked)
+			if len(ids) == 0 {
+				continue
+			}
+			if stream.Send(&clusterpb.FollowTableRequest{Keyspaces: ids}) != nil {
+				return // Recv says why
+			}
+		}
+	})
+	return f, nil
+}
+
+// Recv implements tableStream.
+func (f *followStream) Recv() (*clusterpb.TableUpdate, error) {
+	u, err := f.Cluster_FollowTableClient.Recv()
+	if status.Code(err) == codes.Unimplemented {
+		err = errNoFollow
+	}
+	return u, err
+}
+
+// wholeStream is a stream of everything, from a server that does not know FollowTable.
+type wholeStream struct {
+	clusterpb.Cluster_WatchTableClient
+}
+
+// Recv implements tableStream.
+func (w wholeStream) Recv() (*clusterpb.TableUpdate, error) {
+	u, err := w.Cluster_WatchTableClient.Recv()
+	if u != nil {
+		u.FollowsAll = u.FollowsAll || u.Complete
+	}
+	return u, err
+}

@@ -1,0 +1,167 @@
+package tree
+
+import "slices"
+
+// Edit makes a new version of a tree. It is for one goroutine.
+type Edit[K any, V comparable] struct {
+	tree  Tree[K, V]
+	owner *owner
+}
+
+// Edit begins a new version. The tree itself does not change.
+func (t Tree[K, V]) Edit() *Edit[K, V] { return &Edit[K, V]{tree: t, owner: new(owner)} }
+
+// Tree is the version as it is now. Later changes of the Edit do not show in it.
+func (e *Edit[K, V]) Tree() Tree[K, V] {
+	e.owner = new(owner)
+	return e.tree
+}
+
+// View is the version as it is now, to be looked at before the next change, and not to be kept.
+func (e *Edit[K, V]) View() Tree[K, V] { return e.tree }
+
+// Set gives a key a value.
+func (e *Edit[K, V]) Set(k K, v V) {
+	t := &e.tree
+	if t.root == nil {
+		t.root = &node[K, V]{owner: e.owner, keys: []K{k}, values: []V{v}}
+		t.length = 1
+		return
+	}
+	root, right := e.set(t.root, k, v)
+	if right != nil {
+		root = &node[K, V]{owner: e.owner, height: root.height + 1,
+			keys: []K{root.keys[0], right.keys[0]}, children: []*node[K, V]{root, right}}
+	}
+	t.root = root
+}
+
+// Delete takes a key out, and says whether it was there.
+func (e *Edit[K, V]) Delete(k K) bool {
+	t := &e.tree
+	if _, found := t.Get(k); !found {
+		return false
+	}
+	t.root = e.remove(t.root, k)
+	t.length--
+	for t.root.height > 0 && len(t.root.children) == 1 {
+		t.root = t.root.children[0]
+	}
+	if len(t.root.keys) == 0 {
+		t.root = nil
+	}
+	return true
+}
+
+// own returns a node that the Edit may write to: the given one, or a copy.
+func (e *Edit[K, V]) own(n *node[K, V]) *node[K, V] {
+	if n.owner == e.owner {
+		return n
+	}
+	return &node[K, V]{owner: e.owner, height: n.height, keys: slices.Clone(n.keys),
+		values: slices.Clone(n.values), children: slices.Clone(n.children)}
+}
+
+// set returns the node that takes n's place, and the node to the right of it if it was split.
+func (e *Edit[K, V]) set(n *node[K, V], k K, v V) (left, right *node[K, V]) {
+	n = e.own(n)
+	if n.height == 0 {
+		i, equal := e.tree.search(n.keys, k)
+		if equal {
+			n.keys[i], n.values[i] = k, v
+			return n, nil
+		}
+		e.tree.length++
+		into, i, right := e.room(n, i)
+		into.keys, into.values = insert(into.keys, i, k), insert(into.values, i, v)
+		return n, right
+	}
+	i := e.tree.child(n, k)
+	child, added := e.set(n.children[i], k, v)
+	n.keys[i], n.children[i] = child.keys[0], child
+	if added == nil {
+		return n, nil
+	}
+	into, i, right := e.room(n, i+1)
+	into.keys, into.children = insert(into.keys, i, added.keys[0]), insert(into.children, i, added)
+	return n, right
+}
+
+// room makes room for another entry of a node, at index i. If the node is full, its upper part goes
+// into a new one, right. Into which of them the entry belongs, and where, is returned. Behind one
+// that comes last others are likely to follow: then most stays where it is.
+func (e *Edit[K, V]) room(n *node[K, V], i int) (into *node[K, V], at int, right *node[K, V]) {
+	if len(n.keys) < maxEntries {
+		return n, i, nil
+	}
+	middle := maxEntries / 2
+	if i == maxEntries {
+		middle = maxEntries - minEntries
+	}
+	right = e.cut(n, middle)
+	if i <= middle && i < maxEntries {
+		return n, i, right
+	}
+	return right, i - middle, right
+}
+
+// insert puts one element into a slice of at most maxEntries, which grows by little at a time.
+func insert[T any](s []T, i int, x T) []T {
+	if len(s) == cap(s) {
+		s = append(make([]T, 0, min(maxEntries, len(s)+len(s)/4+4)), s...)
+	}
+	return slices.Insert(s, i, x)
+}
+
+// cut moves the entries from an index on into a new node.
+func (e *Edit[K, V]) cut(n *node[K, V], at int) *node[K, V] {
+	right := &node[K, V]{owner: e.owner, height: n.height, keys: slices.Clone(n.keys[at:])}
+	clear(n.keys[at:])
+	n.keys = n.keys[:at]
+	if n.height == 0 {
+		right.values = slices.Clone(n.values[at:])
+		clear(n.values[at:])
+		n.values = n.values[:at]
+	} else {
+		right.children = slices.Clone(n.children[at:])
+		clear(n.children[at:])
+		n.children = n.children[:at]
+	}
+	return right
+}
+
+// remove returns the node that takes n's place; k is below it.
+func (e *Edit[K, V]) remove(n *node[K, V], k K) *node[K, V] {
+	n = e.own(n)
+	if n.height == 0 {
+		i, _ := e.tree.search(n.keys, k)
+		n.keys, n.values = slices.Delete(n.keys, i, i+1), slices.Delete(n.values, i, i+1)
+		return n
+	}
+	i := e.tree.child(n, k)
+	child := e.remove(n.children[i], k)
+	n.children[i] = child
+	if len(child.keys) < minEntries && len(n.children) > 1 {
+		e.join(n, max(i-1, 0))
+	} else {
+		n.keys[i] = child.keys[0]
+	}
+	return n
+}
+
+// join evens out children i and i+1 of an inner node, of which one has too few entries.
+func (e *Edit[K, V]) join(n *node[K, V], i int) {
+	left, right := n.children[i], n.children[i+1]
+	all := &node[K, V]{owner: e.owner, height: left.height,
+		keys:     slices.Concat(left.keys, right.keys),
+		values:   slices.Concat(left.values, right.values),
+		children: slices.Concat(left.children, right.children)}
+	n.children[i] = all
+	if len(all.keys) <= maxEntries {
+		n.keys, n.children = slices.Delete(n.keys, i+1, i+2), slices.Delete(n.children, i+1, i+2)
+	} else {
+		n.children[i+1] = e.cut(all, len(all.keys)/2)
+		n.keys[i+1] = n.children[i+1].keys[0]
+	}
+	n.keys[i] = all.keys[0]
+}
