@@ -70,7 +70,7 @@ func (s *State) anyUnder(l Level) bool {
 }
 
 func (s *State) atLimit() bool {
-	return len(s.flights) >= s.settings.MaxOperators || s.scans >= s.settings.Scans ||
+	return s.working >= s.settings.MaxOperators || s.scans >= s.settings.Scans ||
 		s.probes >= maxProbes
 }
 

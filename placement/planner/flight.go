@@ -95,6 +95,9 @@ func (s *State) shift(p *partition, node uint16, sign int64) {
 
 // occupy counts a flight for the limits.
 func (s *State) occupy(f *flight, sign int) {
+	if f.add != noNode || f.remove != noNode || f.lead != noNode {
+		s.working += sign
+	}
 	if f.add != noNode {
 		n := &s.nodes[f.add]
 		n.receiving += sign

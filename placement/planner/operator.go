@@ -154,6 +154,9 @@ type Alternative struct {
 func (a *Alternative) String() string { return fmt.Sprintf("%s: %s", a.Node, a.Text) }
 
 // Flight is an operator that the core has begun and that has not ended.
+//
+// One that names no node was cancelled: its partition is left alone until it has ended, and it does
+// not count for MaxOperators.
 type Flight struct {
 	Partition         keys.PartitionID
 	Add, Remove, Lead keys.NodeID

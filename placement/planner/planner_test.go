@@ -213,3 +213,19 @@ func TestRoomForAllThatMoves(t *testing.T) {
 		t.Errorf("node 2 beside it: %v; both together: %v", one, both)
 	}
 }
+
+// An operator that was cancelled and cannot end keeps its partition from being changed, and no other.
+func TestWhatIsCancelledHoldsNoLimit(t *testing.T) {
+	w := cluster(t, 4, Settings{MaxOperators: 1})
+	p := on(2, 1, 2, 3)
+	p.Replicas[0].Damage = Broken
+	w.must(w.setPartition(on(1, 1, 2, 3)))
+	w.must(w.setPartition(p))
+	if ops := w.state.Step(w.now, []Flight{{Partition: 1, Add: 4, Remove: 1}}).Operators; len(ops) != 0 {
+		t.Errorf("beyond the limit: %v", ops)
+	}
+	if ops := w.state.Step(w.now, []Flight{{Partition: 1}}).Operators; len(ops) != 1 ||
+		ops[0].Partition != 2 {
+		t.Errorf("beside one that was cancelled: %v", ops)
+	}
+}

@@ -39,6 +39,8 @@ type State struct {
 	waiting      queues
 	flights      []flight
 	flightOf     map[uint32]int
+	// working is how many of the flights change something: those that were cancelled do not.
+	working int
 	// searches and scans count what a step has done, for its limits.
 	searches, visits, scans, probes int
 	// standings is space for sorting nodes.

@@ -62,7 +62,7 @@ func (s *State) serve(u urgency, queue []uint32, out []Operator) []Operator {
 		u == urgeSpread
 	free := !sends || s.anyFree()
 	for _, i := range queue {
-		if !free || len(s.flights) >= s.settings.MaxOperators ||
+		if !free || s.working >= s.settings.MaxOperators ||
 			s.searches >= s.settings.Searches || s.visits >= s.maxVisits() {
 			break
 		}

@@ -44,7 +44,7 @@ func (v *survey) propose() []Operator {
 	picks := v.picks
 	for n, p := range picks {
 		if n > 0 {
-			if !v.gives(v.level, v.donor) || len(v.flights) >= v.settings.MaxOperators {
+			if !v.gives(v.level, v.donor) || v.working >= v.settings.MaxOperators {
 				break
 			}
 			v.picks, v.over = nil, v.strays(v.level, v.donor, 0)
