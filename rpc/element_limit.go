@@ -34,7 +34,30 @@ type shape struct {
 	// fields are the shapes of the sub-messages and of the elements of lists, by field number; nil
 	// for what is not counted. Empty if the message, or element, has no parts of its own.
 	fields []*shape
+	// numbers is set for a list of numbers, which stand in one field; width is the bytes of each, 0
+	// where that varies.
+	numbers bool
+	width   int
 }
+
+// numbersIn is how many numbers a packed list has: of those of varying length, each ends with the
+// first byte below 128.
+func (s *shape) numbersIn(content []byte) (n int) {
+	if s.width > 0 {
+		return (len(content) + s.width - 1) / s.width
+	}
+	for _, b := range content {
+		if b < 0x80 {
+			n++
+		}
+	}
+	return n
+}
+
+// widths are the bytes of the numbers that are always as long.
+var widths = map[protoreflect.Kind]int{protoreflect.Fixed32Kind: 4, protoreflect.Sfixed32Kind: 4,
+	protoreflect.FloatKind: 4, protoreflect.Fixed64Kind: 8, protoreflect.Sfixed64Kind: 8,
+	protoreflect.DoubleKind: 8}
 
 // shapes are those of what servers are sent: of the inputs of all methods, and of what peers send.
 var shapes = func() map[protoreflect.FullName]*shape {
@@ -71,7 +94,7 @@ func shapeOf(message protoreflect.MessageDescriptor,
 		case field.Message() != nil:
 			part = shapeOf(field.Message(), known)
 		case field.Cardinality() == protoreflect.Repeated:
-			part = new(shape)
+			part = &shape{numbers: field.IsPacked(), width: widths[field.Kind()]}
 		default:
 			continue
 		}
@@ -120,6 +143,14 @@ func decodedSize(b []byte, m proto.Message) int {
 // smallMessage has some fifty empty parts at the most.
 const smallMessage = 128
 
+// part is the shape of a field; nil if it is not counted.
+func (s *shape) part(number protowire.Number) *shape {
+	if int64(number) >= int64(len(s.fields)) {
+		return nil
+	}
+	return s.fields[number]
+}
+
 // count counts the parts of an encoded message, up to a little more than limit. What is no valid
 // encoding is refused: decoding takes some of it for valid (field numbers beyond 32 bits, for one),
 // and would go on where counting could not.
@@ -135,6 +166,9 @@ func (s *shape) count(b []byte, limit int) (count int, err error) {
 				return count, fmt.Errorf("the message is not valid: %w", protowire.ParseError(n))
 			}
 			b = b[n:]
+			if part := s.part(number); part != nil && part.numbers {
+				count++ // a list of numbers need not be packed
+			}
 			continue
 		}
 		content, n := protowire.ConsumeBytes(b)
@@ -142,11 +176,16 @@ func (s *shape) count(b []byte, limit int) (count int, err error) {
 			return count, fmt.Errorf("the message is not valid: %w", protowire.ParseError(n))
 		}
 		b = b[n:]
-		if int64(number) >= int64(len(s.fields)) || s.fields[number] == nil {
+		part := s.part(number)
+		if part == nil {
+			continue
+		}
+		if part.numbers {
+			count += part.numbersIn(content)
 			continue
 		}
 		count++
-		if part := s.fields[number]; len(part.fields) > 0 {
+		if len(part.fields) > 0 {
 			inside, err := part.count(content, limit-count)
 			count += inside
 			if err != nil {

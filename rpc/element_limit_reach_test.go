@@ -66,14 +66,13 @@ func TestElementLimitReachesEverything(t *testing.T) {
 		reach(input, nil, func(path []protoreflect.FieldDescriptor) {
 			seen++
 			last := path[len(path)-1]
-			if last.IsPacked() {
-				t.Errorf("%s is a list of numbers in one field, which counting does not look into",
-					last.FullName())
-				return
-			}
 			repeated := func(n int) []byte {
 				b := bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, last.Number(),
 					protowire.BytesType), nil), n)
+				if last.IsPacked() {
+					b = protowire.AppendBytes(protowire.AppendTag(nil, last.Number(), protowire.BytesType),
+						make([]byte, n))
+				}
 				for _, outer := range slices.Backward(path[:len(path)-1]) {
 					b = protowire.AppendBytes(protowire.AppendTag(nil, outer.Number(), protowire.BytesType), b)
 				}
@@ -83,6 +82,18 @@ func TestElementLimitReachesEverything(t *testing.T) {
 			if count, err := shapes[input.FullName()].count(repeated(some), 100); err != nil ||
 				count != len(path)-1+some {
 				t.Errorf("%s in %s: %d parts counted, %v", last.FullName(), input.Name(), count, err)
+			}
+			if last.IsPacked() {
+				// The same list, a field for each number.
+				b := bytes.Repeat(protowire.AppendVarint(protowire.AppendTag(nil, last.Number(),
+					protowire.VarintType), 1), some)
+				for _, outer := range slices.Backward(path[:len(path)-1]) {
+					b = protowire.AppendBytes(protowire.AppendTag(nil, outer.Number(), protowire.BytesType), b)
+				}
+				if count, err := shapes[input.FullName()].count(b, 100); err != nil ||
+					count != len(path)-1+some {
+					t.Errorf("%s, not packed: %d parts counted, %v", last.FullName(), count, err)
+				}
 			}
 			if refused {
 				return

@@ -14,7 +14,7 @@ import (
 var (
 	sdkPackages = []string{
 		"hlc", "kv", "kv/internal/reads", "kv/internal/writes", "metric", "range/admission",
-		"range/keys", "range/route",
+		"range/keys", "range/route", "range/tree",
 		"rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "rpc/quota", "rpc/transport",
 		"txn", "txn/committer",
 	}
