@@ -65,7 +65,7 @@ func (a *app) nodeStatusCommand(name string, want kv.NodeStatus, short, long str
 				if err != nil {
 					return err
 				}
-				return a.printNodeProgress(node, p)
+				return a.printNodeProgress(ctx, client, node, p)
 			})
 		}),
 	}
@@ -137,7 +137,8 @@ func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, wan
 	}
 }
 
-func (a *app) printNodeProgress(node uint64, p kv.NodeProgress) error {
+func (a *app) printNodeProgress(ctx context.Context, client *kv.Client, node uint64,
+	p kv.NodeProgress) error {
 	list := a.list(output.Column{Name: "node", Number: true}, output.Column{Name: "status"},
 		output.Column{Name: "replicas", Number: true}, output.Column{Name: "leaders", Number: true},
 		output.Column{Name: "size", Number: true}, output.Column{Name: "in the way"})
@@ -151,7 +152,34 @@ func (a *app) printNodeProgress(node uint64, p kv.NodeProgress) error {
 		return err
 	}
 	if p.Status == kv.NodeGone {
-		a.say("node %d is gone for good: stop its server; its directory can be deleted", node)
+		return a.sayGone(ctx, client, node)
 	}
+	return nil
+}
+
+// sayGone says what is left to do about a node that is gone. A server can be a member of the core
+// besides.
+func (a *app) sayGone(ctx context.Context, client *kv.Client, node uint64) error {
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	core, err := client.Core(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if n.ID != node {
+			continue
+		}
+		for _, m := range core.Members {
+			if m.Address == n.Address {
+				a.say("node %d is gone for good. Its server is a member of the core: leave it running, "+
+					"or take it out with \"tidemark core remove %s\" first", node, m.Address)
+				return nil
+			}
+		}
+	}
+	a.say("node %d is gone for good: stop its server; its directory can be deleted", node)
 	return nil
 }

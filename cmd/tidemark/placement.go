@@ -74,7 +74,7 @@ func (a *app) placementLimitsCommand() *cobra.Command {
 	flags.DurationVar(&s.Pause, "pause", 0,
 		"for how long a partition rests after a change, but for repairs (at first 10m)")
 	flags.IntVar(&s.NodeSnapshots, "node-snapshots", 0,
-		"how many snapshots a node receives at a time, and sends (at first 8)")
+		"how many snapshots a node receives at a time, and sends (at first 4)")
 	flags.IntVar(&s.ZoneSnapshots, "zone-snapshots", 0,
 		"the same for all nodes of a zone together (at first 64)")
 	flags.IntVar(&s.Operators, "operators", 0, "how many changes are under way in all (at first 1024)")

@@ -61,6 +61,8 @@ type Server struct {
 	wasMember bool
 	// coreState is what this server is to the core.
 	coreState atomic.Int32
+	// decommissioned: the core let this server's node go. What is left is a member of the core.
+	decommissioned atomic.Bool
 	// coreBroken is why the core's member is left alone, if it is.
 	coreBroken atomic.Pointer[error]
 	// stopping: Stop has begun.
@@ -235,7 +237,15 @@ func (s *Server) joinAsNode(ctx context.Context) error {
 			s.directory.identity().Cluster)
 		return nil
 	}
-	if _, err = s.register(ctx); err != nil {
+	_, err = s.register(ctx)
+	if server.Decommissioned(err) && s.bootstrap != nil && s.bootstrap.Membership() != nil {
+		// Its node holds nothing that anybody asks for, and the core may need this member.
+		s.decommissioned.Store(true)
+		s.config.Logger.Error("THE NODE OF THIS SERVER WAS DECOMMISSIONED; it goes on as a member of "+
+			"the core", "error", err)
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	s.config.Logger.Info("the core knows this node again", "node", p.node.ID(), "cluster",

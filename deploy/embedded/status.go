@@ -117,7 +117,7 @@ func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.Core
 			}
 		}
 	}
-	if s.config.has(RoleNode) {
+	if s.config.has(RoleNode) && !s.decommissioned.Load() {
 		if data == nil {
 			reason = "joining the cluster" + s.lackOfRoom()
 			if e := s.core.Trouble(); e != nil {

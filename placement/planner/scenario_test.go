@@ -17,7 +17,7 @@ import (
 // TestScenarios runs the files of testdata/scenarios. Each opens with the sentence that it proves.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
-		c := &scenario{world: newWorld(t, Settings{LeastBytes: 1 << 30, NodeInFlight: 4})}
+		c := &scenario{world: newWorld(t, Settings{LeastBytes: 1 << 30, CountTolerance: 0.2})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			c.t = t
 			return c.run(d)

@@ -30,13 +30,13 @@ type Settings struct {
 	Tolerance float64
 	// CountTolerance is the same for numbers of replicas and of leaders, which matter less. Leaders
 	// are balanced by load; where there is load enough to tell, their number is tolerated up to
-	// half the mean away. 0.2.
+	// half the mean away. 0.1.
 	CountTolerance float64
 	// LeastGain is what a move for balance has to gain, as a part of what it moves: a node over
 	// its share by a tenth of a partition is not worth moving the partition. 0.25, below 1.
 	LeastGain float64
 	// LeastBytes, LeastLoad and LeastCount are differences from the mean that are never worth a
-	// move, however small the mean is. 128 MiB, a twentieth of a core, 1.5 replicas or leaders.
+	// move, however small the mean is. 32 MiB, a twentieth of a core, 1.5 replicas or leaders.
 	LeastBytes int64
 	LeastLoad  Cores
 	LeastCount float64
@@ -44,7 +44,7 @@ type Settings struct {
 	// are moved to it for balance; DiskFull the part up to which a repair may fill it. 0.85, 0.95.
 	DiskHigh, DiskFull float64
 	// NodeInFlight is how many snapshots a node may receive at a time, and how many it may send.
-	// ZoneInFlight is the same for all nodes of a zone together. 8 and 64.
+	// ZoneInFlight is the same for all nodes of a zone together. 4 and 64.
 	NodeInFlight, ZoneInFlight int
 	// TransfersInFlight is how many leaderships may be on their way to a node at a time. 16.
 	TransfersInFlight int
@@ -70,14 +70,14 @@ func (s *Settings) EnsureDefaults() {
 	orElse(&s.Pause, 10*time.Minute)
 	orElse(&s.LoadWindow, time.Minute)
 	orElse(&s.Tolerance, 0.1)
-	orElse(&s.CountTolerance, 0.2)
+	orElse(&s.CountTolerance, 0.1)
 	orElse(&s.LeastGain, 0.25)
-	orElse(&s.LeastBytes, 128<<20)
+	orElse(&s.LeastBytes, 32<<20)
 	orElse(&s.LeastLoad, Core/20)
 	orElse(&s.LeastCount, 1.5)
 	orElse(&s.DiskHigh, 0.85)
 	orElse(&s.DiskFull, 0.95)
-	orElse(&s.NodeInFlight, 8)
+	orElse(&s.NodeInFlight, 4)
 	orElse(&s.ZoneInFlight, 64)
 	orElse(&s.TransfersInFlight, 16)
 	orElse(&s.MaxOperators, 1024)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -102,9 +103,9 @@ func (s *Server) checkDirectory(v *store.View, id keys.NodeID, server uint64) er
 		return status.Errorf(codes.FailedPrecondition, "node %s is not known to cluster %016x", id,
 			s.config.Cluster)
 	case s.isGone(v, id):
-		return status.Errorf(codes.FailedPrecondition, "node %s was decommissioned, and its id is "+
-			"refused for good: stop this server. Its data directory can be deleted; with an empty one "+
-			"it joins as a new node", id)
+		return status.Errorf(codes.FailedPrecondition, "node %s %s, and its id is refused for good: "+
+			"stop this server. Its data directory can be deleted, unless it is a member of the core; "+
+			"with an empty one it joins as a new node", id, wasDecommissioned)
 	case owner.Server != server:
 		return status.Errorf(codes.FailedPrecondition,
 			"node %s has another data directory (its name is %016x, this one's is %016x): "+
@@ -148,6 +149,16 @@ func (s *Server) displace(
 		}
 	}
 	return nil
+}
+
+// wasDecommissioned is in the errors of calls of nodes that are gone.
+const wasDecommissioned = "was decommissioned"
+
+// Decommissioned says whether an error of Register or Heartbeat is that the node is gone for good.
+func Decommissioned(err error) bool {
+	var s interface{ GRPCStatus() *status.Status }
+	return errors.As(err, &s) && s.GRPCStatus().Code() == codes.FailedPrecondition &&
+		strings.Contains(s.GRPCStatus().Message(), wasDecommissioned)
 }
 
 func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Node {
