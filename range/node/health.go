@@ -105,7 +105,7 @@ func (n *Node) Ready() (ready bool, reason string) {
 	leaderless := 0
 	for _, h := range n.replicas.all() {
 		if leader, _ := h.group.Leader(); leader == 0 && h.prefersSelf() &&
-			h.group.Failed() == nil {
+			h.group.Failed() == nil && !h.removed.Load() {
 			leaderless++
 		}
 	}

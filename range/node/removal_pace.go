@@ -48,7 +48,11 @@ func (p *removalPace) rest(now time.Time, gone []*hosted) {
 
 // rested returns those whose wait is over, or that make a batch with n others.
 func (p *removalPace) rested(now time.Time, n int) map[keys.PartitionID]struct{} {
-	if len(p.resting) == 0 || p.late(now, n) {
+	if len(p.resting) == 0 {
+		return nil
+	}
+	if p.late(now, n) {
+		p.timer.Reset(p.next.Sub(now)) // others were removed meanwhile
 		return nil
 	}
 	all := p.resting
