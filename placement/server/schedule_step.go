@@ -284,6 +284,10 @@ func (s *Server) start(ctx context.Context, proposed []planner.Operator) error {
 		return err
 	}
 	defer done()
+	// Settings change in turn with this, so nothing is begun after a pause was answered.
+	if settings, err := loadSettings(s.store.Stale()); err != nil || settings.GetPaused() {
+		return err
+	}
 	var errs []error
 	for i := range proposed {
 		o, conditions, err := s.operatorOf(s.store.Stale(), &proposed[i])

@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -410,5 +412,49 @@ func TestTheNextLeaderGoesOnWithOperators(t *testing.T) {
 				t.Fatalf("only %d proposals were seen", at)
 			}
 		}
+	}
+}
+
+// What was planned before a pause is not begun after it.
+func TestNothingIsBegunAfterAPause(t *testing.T) {
+	inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(hash("x", 2, 3))
+		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
+		server := c.members[0].server
+		planned := func() []planner.Operator {
+			why, err := server.scheduler.state.WhyPartition(100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return []planner.Operator{{Partition: 100, Keyspace: 1, Kind: planner.Transfer,
+				Lead: why.Replicas[1].Node, Steps: []planner.Step{{Epoch: why.Epoch}}}}
+		}
+		before := planned()
+		if _, err := f.client.SetPlacement(t.Context(), &clusterpb.SetPlacementRequest{
+			Change: &clusterpb.PlacementSettings{Paused: proto.Bool(true)}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.start(t.Context(), before); err != nil || !f.idle() {
+			t.Errorf("it was begun: %v", err)
+		}
+		if _, err := f.client.SetPlacement(t.Context(), &clusterpb.SetPlacementRequest{
+			Change: &clusterpb.PlacementSettings{Paused: proto.Bool(false)}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.start(t.Context(), before); err != nil || f.idle() {
+			t.Errorf("it was not begun when the pause was over: %v", err)
+		}
+	})
+}
+
+// What a node says that an order waits for is kept up to a length.
+func TestLongReasonsAreCut(t *testing.T) {
+	var s soft
+	s.init()
+	s.heartbeat(1, &clusterpb.HeartbeatRequest{Node: 1, Full: true,
+		Reports: []*clusterpb.PartitionReport{{Partition: 7, Term: 1, Generation: 1, Membership: 1,
+			WaitsFor: strings.Repeat("é", 5000)}}}, 10)
+	if _, waits := s.progress(7); len(waits) > maxTextBytes || !utf8.ValidString(waits) {
+		t.Errorf("%d bytes are kept", len(waits))
 	}
 }

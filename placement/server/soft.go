@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"strings"
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
@@ -118,6 +119,9 @@ func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (
 		n.complete = true
 	}
 	for _, r := range h.Reports {
+		if len(r.GetWaitsFor()) > maxTextBytes {
+			r.WaitsFor = strings.ToValidUTF8(r.WaitsFor[:maxTextBytes], "")
+		}
 		s.reportLocked(id, n, r, room)
 		if d := r.Described; d != nil && s.mu.leaders[keys.PartitionID(r.Partition)] == id &&
 			d.Id == r.Partition && d.Membership == r.Membership && d.Generation == r.Generation &&
