@@ -16,7 +16,8 @@ type CoreMemberInfo struct {
 	Role string
 	// Leader: it leads the core. Answers: its leader has heard of it lately.
 	Leader, Answers bool
-	// Behind is how many entries of the log it does not have yet. Snapshot: it is being sent the state.
+	// Behind is how many entries of the log it does not have yet. Snapshot: it is being sent the
+	// state.
 	Behind   uint64
 	Snapshot bool
 }
@@ -34,7 +35,7 @@ type CoreChange struct {
 	Began          time.Time
 }
 
-// Core is who makes up the consistent core.
+// Core is the members of the consistent core.
 type Core struct {
 	Members    []CoreMemberInfo
 	Candidates []CoreCandidate

@@ -116,22 +116,22 @@ type PlacementOption func(*keyspaceSettings)
 func (o PlacementOption) create(s *keyspaceSettings) { o(s) }
 func (o PlacementOption) alter(s *keyspaceSettings)  { o(s) }
 
-// PlaceReplicas says where replicas have to be. Rules are separated by commas; each names a region, a
-// zone or a tag of nodes, or several joined with "+", and after a colon how many replicas it is for;
-// without a number it is for all:
+// PlaceReplicas says where replicas have to be. Rules are separated by commas; each names a region,
+// a zone or a tag of nodes, or several joined with "+", and after a colon how many replicas it is
+// for; without a number it is for all:
 //
 //	"region=eu:2,region=us:1"   two in eu and one in us
 //	"disk=ssd"                  all on nodes with that tag
 //	"zone!=z3"                  none in z3
 //
-// Empty: anywhere. A rule with a number gives way to a repair: where no node satisfies it, a replica
-// elsewhere is better than none.
+// Empty: anywhere. A rule with a number gives way to a repair: where no node satisfies it, a
+// replica elsewhere is better than none.
 func PlaceReplicas(rules string) PlacementOption {
 	return func(s *keyspaceSettings) { s.placement = &rules }
 }
 
-// PreferLeaders says where leaders should be, as long as a replica is there that can lead: a region,
-// a zone or a tag of nodes, or several joined with "+", as in "region=eu". Empty: anywhere.
+// PreferLeaders says where leaders should be, as long as a replica is there that can lead: a
+// region, a zone or a tag of nodes, or several joined with "+", as in "region=eu". Empty: anywhere.
 func PreferLeaders(where string) PlacementOption {
 	return func(s *keyspaceSettings) { s.leaders = &where }
 }

@@ -76,8 +76,8 @@ type Event struct {
 	ScoreBefore, ScoreAfter, Rejected string
 }
 
-// Events lists what placement did, the newest first, and at most limit of them: all, or those of one
-// partition or node, if that is not 0. The cluster keeps the last ten thousand.
+// Events lists what placement did, the newest first, and at most limit of them: all, or those of
+// one partition or node, if that is not 0. The cluster keeps the last ten thousand.
 func (c *Client) Events(ctx context.Context, partition, node uint64, limit int) ([]Event, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -107,8 +107,8 @@ type PlacementSettings struct {
 	Paused bool
 	// RepairDelay is how long a node is silent before its replicas are replaced.
 	RepairDelay time.Duration
-	// NodeSnapshots and ZoneSnapshots are how many snapshots a node, and all nodes of a zone together,
-	// may receive at a time, and send.
+	// NodeSnapshots and ZoneSnapshots are how many snapshots a node, and all nodes of a zone
+	// together, may receive at a time, and send.
 	NodeSnapshots, ZoneSnapshots int
 	// Operators is how many changes may be under way in all.
 	Operators int

@@ -101,8 +101,8 @@ func (s *PushSender) Resolve(ctx context.Context, all []Committed) (settled []bo
 	return settled
 }
 
-// awaitParticipants has the table show the partitions of all keyspaces that participants are in, and
-// returns one that does, or the one that there is after a while.
+// awaitParticipants has the table show the partitions of all keyspaces that participants are in,
+// and returns one that does, or the one that there is after a while.
 func awaitParticipants(ctx context.Context, sender Sender, table *route.Table,
 	all []Committed) *route.Table {
 	timer := time.NewTimer(resolveLearn)

@@ -35,8 +35,8 @@ type ServerConfig struct {
 	// members of a core that is to be formed are 1, 3 or 5, and all have the same list.
 	Core []string
 	// Roles are RoleCore and RoleNode. By default a server whose address is in Core, or whose
-	// directory is a member of the core, is both, any other a data node. One with RoleCore that is not
-	// in Core, or finds a core that is there already, offers itself as a member.
+	// directory is a member of the core, is both, any other a data node. One with RoleCore that is
+	// not in Core, or finds a core that is there already, offers itself as a member.
 	Roles []string
 	// SmallTable is up to how many partitions clients are sent the whole partition table, rather than
 	// that of the keyspaces that they use; default 1,000, negative: never.

@@ -33,8 +33,8 @@ const (
 	helloTimeout    = 2 * time.Second
 )
 
-// chooseRoles adds the role of a core member to a server that was given no roles and whose directory
-// is one.
+// chooseRoles adds the role of a core member to a server that was given no roles and whose
+// directory is one.
 func (s *Server) chooseRoles() error {
 	state, err := s.bootstrapDisk().Load()
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Server) helloTo(ctx context.Context, address string) (*clusterpb.Bootst
 	return bootstrap.GRPCPeers{Conn: s.dialer.Conn}.Hello(ctx, address, &clusterpb.BootstrapHello{})
 }
 
-// informOf tells the server at an address who makes up the core.
+// informOf tells the server at an address which members the core has.
 func (s *Server) informOf(ctx context.Context, address string, m *clusterpb.CoreMembers) error {
 	conn, err := s.dialer.Conn(address)
 	if err == nil {
@@ -105,8 +105,8 @@ func (s *Server) informOf(ctx context.Context, address string, m *clusterpb.Core
 	return err
 }
 
-// beCore is this server's part in the core, from its beginning until the server ends: it forms it, or
-// waits until it is added to it, runs its member, and stops that when it is removed.
+// beCore is this server's part in the core, from its beginning until the server ends: it forms it,
+// or waits until it is added to it, runs its member, and stops that when it is removed.
 func (s *Server) beCore(ctx context.Context) error {
 	again := s.bootstrap.Membership() != nil
 	m, err := s.bootstrap.Run(ctx)

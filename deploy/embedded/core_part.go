@@ -41,8 +41,8 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	}
 	self := keys.ReplicaID(m.Replica)
 	identity := raftlog.Identity{Group: coreGroup, Replica: self}
-	// INVARIANT: only the members with which the core was founded know voters before they have a state.
-	// Another one that did, and had nothing, would vote.
+	// INVARIANT: only the members with which the core was founded know voters before they have a
+	// state. Another one that did, and had nothing, would vote.
 	var founding *storepb.Members
 	if m.Founding != nil {
 		founding = server.StoredMembers(m.Founding)

@@ -206,9 +206,9 @@ func PlanCoreRecovery(fs vfs.FS, path string, random func() uint64) (p *CoreReco
 	return p, err
 }
 
-// ApplyCoreRecovery makes the member of a server that does not run the only one of the core. It can be
-// interrupted at any moment, and is then to be called again with the same plan: the server does not
-// start before. It says whether it was done before.
+// ApplyCoreRecovery makes the member of a server that does not run the only one of the core. It can
+// be interrupted at any moment, and is then to be called again with the same plan: the server does
+// not start before. It says whether it was done before.
 func ApplyCoreRecovery(fs vfs.FS, path string, plan *CoreRecovery) (done bool, err error) {
 	if err := plan.Check(); err != nil {
 		return false, err

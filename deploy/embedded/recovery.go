@@ -38,7 +38,8 @@ func MakeRecoveryPlan(surveys []*Survey, lost []uint64, random func() uint64,
 		time.Now().UTC().Format(time.RFC3339))
 }
 
-// recoveryFile is beside the identity. The server does not start while a plan is begun and not done.
+// recoveryFile is beside the identity. The server does not start while a plan is begun and not
+// done.
 const (
 	recoveryFile   = "recovery.json"
 	recoveryFormat = 1

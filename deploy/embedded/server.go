@@ -239,7 +239,7 @@ func (s *Server) joinAsNode(ctx context.Context) error {
 	}
 	_, err = s.register(ctx)
 	if server.Decommissioned(err) && s.bootstrap != nil && s.bootstrap.Membership() != nil {
-		// Its node holds nothing that anybody asks for, and the core may need this member.
+		// Its node holds nothing that is asked for, and the core may need this member.
 		s.decommissioned.Store(true)
 		s.config.Logger.Error("THE NODE OF THIS SERVER WAS DECOMMISSIONED; it goes on as a member of "+
 			"the core", "error", err)

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// growing is a cluster with a core of one; every other server is a data node that offers itself as a
-// member of the core.
+// growing is a cluster with a core of one; every other server is a data node that offers itself as
+// a member of the core.
 func growing(t *testing.T, servers int) *kvtest.Cluster {
 	t.Helper()
 	return kvtest.Start(t, kvtest.Options{Nodes: servers, Cores: 1, Latency: latency,
@@ -218,9 +218,9 @@ func TestLostCoreMemberIsReplaced(t *testing.T) {
 	}
 }
 
-// TestCoreChangesUnderLostLeaders replaces all members of a core of three, one after the other, while
-// the server that leads it loses its power again and again: every change is completed by the leaders
-// that follow.
+// TestCoreChangesUnderLostLeaders replaces all members of a core of three, one after the other,
+// while the server that leads it loses its power again and again: every change is completed by the
+// leaders that follow.
 func TestCoreChangesUnderLostLeaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := growing(t, 6)
@@ -268,8 +268,8 @@ func TestCoreChangesUnderLostLeaders(t *testing.T) {
 	})
 }
 
-// TestRemovedCoreMemberDoesNotDisturb removes members that are down. When they come back, also all at
-// once, they are members of nothing, say so, and go on as data nodes.
+// TestRemovedCoreMemberDoesNotDisturb removes members that are down. When they come back, also all
+// at once, they are members of nothing, say so, and go on as data nodes.
 func TestRemovedCoreMemberDoesNotDisturb(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := growing(t, 5)
@@ -364,8 +364,8 @@ func TestOnlyCoreMemberIsReplaced(t *testing.T) {
 	})
 }
 
-// TestCoreMembersMove gives members other addresses, one while the others run, and then all at once:
-// each is an update of its record, and nothing else is to be done.
+// TestCoreMembersMove gives members other addresses, one while the others run, and then all at
+// once: each is an update of its record, and nothing else is to be done.
 func TestCoreMembersMove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		port := 7400
@@ -410,8 +410,8 @@ func TestCoreMembersMove(t *testing.T) {
 		}
 		moved("server-0:7500", "server-1:7500", "server-2:7500")
 		create(t, client, "all", kv.Hash(1), kv.Replicas(3))
-		// The data nodes, which were started with the former addresses, know one that is right, and find
-		// the others by it, at the next start too.
+		// The data nodes, which were started with the former addresses, know one that is right, and
+		// find the others by it, at the next start too.
 		for i := 3; i < 6; i++ {
 			if err := c.Restart(i); err != nil {
 				t.Fatal(err)

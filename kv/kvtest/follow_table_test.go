@@ -190,8 +190,8 @@ func (f *follower) in(keyspace uint32) (partitions, led int) {
 	return partitions, led
 }
 
-// The stream tells of all keyspaces, of the partitions and leaders of those that were asked for, and
-// of nothing else; also of changes.
+// The stream tells of all keyspaces, of the partitions and leaders of those that were asked for,
+// and of nothing else; also of changes.
 func TestFollowTable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := noSmallTables(t, 1)

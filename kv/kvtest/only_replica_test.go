@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// TestTheOnlyReplicaMoves: a keyspace with one replica goes from node to node under writes, and once
-// it is taken back.
+// TestTheOnlyReplicaMoves: a keyspace with one replica goes from node to node under writes, and
+// once it is taken back.
 func TestTheOnlyReplicaMoves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 1, Latency: latency})

@@ -26,8 +26,9 @@ func corePlan(t *testing.T, c *kvtest.Cluster, server int) *embedded.CoreRecover
 	return plan
 }
 
-// TestTheCoreGoesOnFromOneMember: two of three are lost, the third has all that it acknowledged, and
-// decides alone from then on. Nodes and clients follow it, and a lost member that comes back is out.
+// TestTheCoreGoesOnFromOneMember: two of three are lost, the third has all that it acknowledged,
+// and decides alone from then on. Nodes and clients follow it, and a lost member that comes back is
+// out.
 func TestTheCoreGoesOnFromOneMember(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 3, Separate: true, Latency: latency})
@@ -81,8 +82,8 @@ func TestTheCoreGoesOnFromOneMember(t *testing.T) {
 	})
 }
 
-// TestCoreRecoveryOutlivesCrashes: whenever the power goes, the plan given once more brings it to its
-// end, and the server does not start before.
+// TestCoreRecoveryOutlivesCrashes: whenever the power goes, the plan given once more brings it to
+// its end, and the server does not start before.
 func TestCoreRecoveryOutlivesCrashes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 1, Cores: 3, Separate: true, Latency: latency})

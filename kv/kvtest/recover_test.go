@@ -406,8 +406,8 @@ func TestNothingToRecover(t *testing.T) {
 	})
 }
 
-// TestRecoveryOutlivesCrashes: whenever the power goes while a plan is carried out, the server does not
-// start before it is given once more, and then everything is there.
+// TestRecoveryOutlivesCrashes: whenever the power goes while a plan is carried out, the server does
+// not start before it is given once more, and then everything is there.
 func TestRecoveryOutlivesCrashes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBereft(t, 3, 4, 100)

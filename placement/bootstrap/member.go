@@ -33,8 +33,8 @@ type Config struct {
 	Disk Disk
 	// Self is the address of this server.
 	Self string
-	// Core lists addresses of members of a core, in any order. If there is none yet, they form it: 1, 3
-	// or 5, all with the same list.
+	// Core lists addresses of members of a core, in any order. If there is none yet, they form it: 1,
+	// 3 or 5, all with the same list.
 	Core  []string
 	Peers Peers
 	// Late: the server does not form a core, and offers itself to one that is there.
@@ -187,9 +187,9 @@ func (m *Member) Silent() []string {
 const quietStart = 10 * time.Second
 
 // Run returns when this server knows which member of the core it is: at once if the disk knows it.
-// ErrNotMember says that there is a core already, of which it is none, and that it offers itself from
-// now on: see Join. Another error says that it cannot be part of a core, whatever happens, or that
-// ctx has ended.
+// ErrNotMember says that there is a core already, of which it is none, and that it offers itself
+// from now on: see Join. Another error says that it cannot be part of a core, whatever happens, or
+// that ctx has ended.
 func (m *Member) Run(ctx context.Context) (*Membership, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

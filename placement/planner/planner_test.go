@@ -214,7 +214,8 @@ func TestRoomForAllThatMoves(t *testing.T) {
 	}
 }
 
-// An operator that was cancelled and cannot end keeps its partition from being changed, and no other.
+// An operator that was cancelled and cannot end keeps its partition from being changed, and no
+// other.
 func TestWhatIsCancelledHoldsNoLimit(t *testing.T) {
 	w := cluster(t, 4, Settings{MaxOperators: 1})
 	p := on(2, 1, 2, 3)

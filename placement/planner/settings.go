@@ -9,8 +9,8 @@ import (
 type Settings struct {
 	// Paused: nothing is proposed. Why still tells what would be.
 	Paused bool
-	// NodesReturn: nodes hand leaderships back to where they are wanted by themselves, as soon as that
-	// replica can lead. The planner then does not propose it.
+	// NodesReturn: nodes hand leaderships back to where they are wanted by themselves, as soon as
+	// that replica can lead. The planner then does not propose it.
 	NodesReturn bool
 	// RepairDelay is how long a node is silent before its replicas are replaced. 5 min.
 	RepairDelay time.Duration

@@ -79,8 +79,8 @@ func (s *Server) AlterKeyspace(
 	return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
 }
 
-// checkPlacement refuses a change of where replicas are that the nodes cannot satisfy, or that comes
-// before the keyspace is there.
+// checkPlacement refuses a change of where replicas are that the nodes cannot satisfy, or that
+// comes before the keyspace is there.
 func (s *Server) checkPlacement(v *store.View, before, after *clusterpb.Keyspace) error {
 	if before.ReplicationFactor == after.ReplicationFactor && before.Placement == after.Placement &&
 		before.Leaders == after.Leaders {

@@ -36,8 +36,8 @@ type ClientConfig struct {
 	// Core lists addresses of members of the core. The core tells which members there are, and those
 	// are asked as well.
 	Core []string
-	// Learned, if not nil, is called when the core has told of other members than before: see Core. It
-	// may be called by several goroutines at once, and must not block for long.
+	// Learned, if not nil, is called when the core has told of other members than before: see Core.
+	// It may be called by several goroutines at once, and must not block for long.
 	Learned func()
 	// Conn gives connections that its owner keeps; rpc.Dialer.Conn fits.
 	Conn func(address string) (*grpc.ClientConn, error)

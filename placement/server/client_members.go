@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Learn takes note of who makes up the core, if that is newer than what is known. The addresses with
-// which the Client was made are still asked, after the members.
+// Learn takes note of the members of the core, if they are newer than what is known. The addresses
+// with which the Client was made are still asked, after the members.
 func (c *Client) Learn(m *clusterpb.CoreMembers) {
 	if len(m.GetMembers()) == 0 {
 		return
@@ -45,7 +45,8 @@ func (c *Client) list() []string {
 	return c.mu.core
 }
 
-// Core lists the addresses of the members, as the core has told; until it has, those that were given.
+// Core lists the addresses of the members, as the core has told; until it has, those that were
+// given.
 func (c *Client) Core() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +67,7 @@ func membersOf(err error) *clusterpb.CoreMembers {
 	return nil
 }
 
-// Announce tells the core of a server, and learns who makes up the core.
+// Announce tells the core of a server, and learns the members of the core.
 func (c *Client) Announce(
 	ctx context.Context, r *clusterpb.AnnounceRequest,
 ) (*clusterpb.AnnounceResponse, error) {

@@ -197,7 +197,8 @@ func (s *ClusterService) ListOperators(
 	return answer(ctx, s, r, (*Server).ListOperators, (*Client).ListOperators)
 }
 
-// TransferLeader implements clusterpb.ClusterServer. It returns when the transfer is recorded; ListOperators shows how it goes on.
+// TransferLeader implements clusterpb.ClusterServer. It returns when the transfer is recorded;
+// ListOperators shows how it goes on.
 func (s *ClusterService) TransferLeader(
 	ctx context.Context, r *clusterpb.TransferLeaderRequest,
 ) (*clusterpb.TransferLeaderResponse, error) {

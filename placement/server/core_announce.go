@@ -13,8 +13,8 @@ import (
 )
 
 // Announce implements clusterpb.CoreServer. A server that is no member offers itself by it, and
-// learns from the answer when it has become one; a member learns when it is none any more, and tells
-// its address. Only the leader answers.
+// learns from the answer when it has become one; a member learns when it is none any more, and
+// tells its address. Only the leader answers.
 func (s *Server) Announce(
 	ctx context.Context, r *clusterpb.AnnounceRequest,
 ) (*clusterpb.AnnounceResponse, error) {

@@ -27,8 +27,8 @@ const (
 	helloTimeout = 2 * time.Second
 )
 
-// loadGoal reads the change of the core's members that is under way, and the revision of its record;
-// nil if there is none.
+// loadGoal reads the change of the core's members that is under way, and the revision of its
+// record; nil if there is none.
 func loadGoal(v *store.View) (*serverpb.CoreGoal, uint64, error) {
 	g := &serverpb.CoreGoal{}
 	revision, err := load(v, []byte(coreGoalKey), g)
@@ -218,8 +218,8 @@ func (s *Server) mayBegin(ctx context.Context, g *serverpb.CoreGoal, members *st
 	return nil
 }
 
-// checkVersions refuses changes while a member that answers does not know them: it would stop at the
-// entry of the first one.
+// checkVersions refuses changes while a member that answers does not know them: it would stop at
+// the entry of the first one.
 func (s *Server) checkVersions(ctx context.Context, members *storepb.Members, gone uint64) error {
 	for _, m := range members.GetMembers() {
 		if m.Replica == gone || s.config.Silent != nil && s.config.Silent(m.Replica) {

@@ -255,8 +255,8 @@ func TestClientFollowsTheMembers(t *testing.T) {
 
 // TestChangesAreFenced: between any two changes of the members lies an entry that was proposed when
 // the first was applied. A majority has that on disk, and with it that the change is committed:
-// members that were removed while they were down, and one that stayed and knows of nothing, must not
-// elect one of theirs by what was before.
+// members that were removed while they were down, and one that stayed and knows of nothing, must
+// not elect one of theirs by what was before.
 func TestChangesAreFenced(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		c.offers("new:1", 104)

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// informEvery is how often silent nodes are told who makes up the core, maxInformed how many of
+	// informEvery is how often silent nodes are told the members of the core, maxInformed how many of
 	// them at a time.
 	informEvery = 5 * time.Second
 	maxInformed = 16
 )
 
-// informNodes tells nodes that have fallen silent who makes up the core: a node that knows only
+// informNodes tells nodes that have fallen silent the members of the core: a node that knows only
 // addresses at which no member is any more cannot find out by itself. It is for the stepper.
 func (s *Server) informNodes(l store.Leadership) {
 	if s.config.Inform == nil || time.Since(s.core.informed) < informEvery {

@@ -46,8 +46,8 @@ type coreChanges struct {
 	// fenced is the term, and the version of the members, that a later entry is known to be committed
 	// of. Of the stepper alone.
 	fenced [2]uint64
-	// informed is when silent nodes were told last of the members, and from which on next. Of the stepper
-	// alone.
+	// informed is when silent nodes were told last of the members, and from which on next. Of the
+	// stepper alone.
 	informed time.Time
 	next     int
 	// said is what the log was told last of a change. Of the stepper alone.

@@ -13,9 +13,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// A change of the core's members has no state but its goal, like an operator of a partition: what is
-// to be done next follows from the members as they are, so it goes on under whichever leader of the
-// core, and a step that comes twice does nothing the second time.
+// A change of the core's members has no state but its goal, like an operator of a partition: what
+// is to be done next follows from the members as they are, so it goes on under whichever leader of
+// the core, and a step that comes twice does nothing the second time.
 //
 //	joint                        hand the lead over, if the leader is to go; end it
 //	the newcomer is not there    add it as a learner

@@ -13,9 +13,9 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// TestCoreSteps runs scenarios. A core is given by its members' roles; member n has the server 100+n
-// and the address "n". A step is taken and shown, until nothing is left to do or something is waited
-// for.
+// TestCoreSteps runs scenarios. A core is given by its members' roles; member n has the server
+// 100+n and the address "n". A step is taken and shown, until nothing is left to do or something is
+// waited for.
 func TestCoreSteps(t *testing.T) {
 	datadriven.RunTest(t, "testdata/core_step", func(t *testing.T, d *datadriven.TestData) string {
 		m := &storepb.Members{NextReplica: 1}

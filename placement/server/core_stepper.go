@@ -112,8 +112,8 @@ func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay b
 }
 
 // fence commits an entry behind the one that brought the present members. A majority then knows, on
-// disk, that they are committed: members that were removed and come back find nobody who would elect
-// them by what was before.
+// disk, that they are committed: members that were removed and come back find no member that would
+// elect them by what was before.
 func (s *Server) fence(ctx context.Context, term, version uint64) error {
 	if s.core.fenced == [2]uint64{term, version} {
 		return nil

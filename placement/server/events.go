@@ -20,8 +20,8 @@ const (
 	eventPage = 500
 )
 
-// commitEvent does writes if the conditions hold, and adds an event to the log with them; false: the
-// conditions do not hold, and nothing was done.
+// commitEvent does writes if the conditions hold, and adds an event to the log with them; false:
+// the conditions do not hold, and nothing was done.
 func (s *Server) commitEvent(ctx context.Context, e *clusterpb.Event,
 	conditions []*storepb.Compare, ops ...*storepb.Op) (bool, error) {
 	for {

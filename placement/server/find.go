@@ -7,8 +7,8 @@ import (
 )
 
 // findPartition finds a partition of any keyspace; nil if there is none. The records are stored by
-// keyspace: which it is, the scheduler knows, as it follows the table. Only for a partition of which
-// that has not heard all records are looked through.
+// keyspace: which it is, the scheduler knows, as it follows the table. Only for a partition of
+// which that has not heard all records are looked through.
 func (s *Server) findPartition(v *store.View, id keys.PartitionID) (*clusterpb.Partition, error) {
 	if ks, known := s.scheduler.keyspace(id); known {
 		if p, _, err := loadPartition(v, ks, id); p != nil || err != nil {

@@ -50,8 +50,8 @@ type core struct {
 	holds func(data []byte) bool
 	held  []func()
 
-	// silent are the members that do not answer, lagging those that lack the newest state, hellos what
-	// servers say of themselves, by address.
+	// silent are the members that do not answer, lagging those that lack the newest state, hellos
+	// what servers say of themselves, by address.
 	silent, lagging map[uint64]bool
 	hellos          map[string]*clusterpb.BootstrapHello
 	transfers       int

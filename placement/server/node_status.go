@@ -102,8 +102,8 @@ func (s *Server) SetNodeStatus(
 	return out, nil
 }
 
-// progressOf says what a node holds, what of that is still to go, and what is in the way of a status,
-// given the nodes as they are: the scheduler may not have heard of the last change.
+// progressOf says what a node holds, what of that is still to go, and what is in the way of a
+// status, given the nodes as they are: the scheduler may not have heard of the last change.
 func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes []*clusterpb.Node,
 ) (*clusterpb.SetNodeStatusResponse, error) {
 	c.mu.Lock()

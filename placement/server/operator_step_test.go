@@ -23,9 +23,9 @@ func partitionOn(n uint64) *clusterpb.Partition {
 }
 
 // TestOperatorsModel: whatever becomes of the orders (late, twice, never), wherever the lead goes,
-// and whenever it is cancelled, an operator that moves, adds or removes a replica comes to an end by
-// legal steps, never leaves the leader out, and at its end the replicas are those of before or those
-// that were wanted. No replica id comes twice.
+// and whenever it is cancelled, an operator that moves, adds or removes a replica comes to an end
+// by legal steps, never leaves the leader out, and at its end the replicas are those of before or
+// those that were wanted. No replica id comes twice.
 func TestOperatorsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		factor := rapid.Uint64Range(1, 3).Draw(t, "factor")

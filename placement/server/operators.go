@@ -84,8 +84,8 @@ func (s *Server) MoveReplica(
 	return &clusterpb.MoveReplicaResponse{Operator: o.Id}, nil
 }
 
-// underWay is the operator of a partition if it is the one that is asked for, so that a request which
-// comes twice is answered twice; nil if it is not.
+// underWay is the operator of a partition if it is the one that is asked for, so that a request
+// which comes twice is answered twice; nil if it is not.
 func underWay(v *store.View, partition uint64, same func(*serverpb.Operator) bool,
 ) (*serverpb.Operator, error) {
 	o := &serverpb.Operator{}
@@ -336,8 +336,8 @@ func plausible(next, now *clusterpb.Partition, recovered *clusterpb.RecoveredPar
 }
 
 const (
-	// maxReplicas bounds the replicas of a partition, those that come and go included; maxSteps how many
-	// changes of it the table may have missed.
+	// maxReplicas bounds the replicas of a partition, those that come and go included; maxSteps how
+	// many changes of it the table may have missed.
 	maxReplicas = 16
 	maxSteps    = 1 << 20
 )

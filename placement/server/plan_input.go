@@ -42,8 +42,8 @@ func withStats(n planner.Node, stats *clusterpb.NodeStats) planner.Node {
 // limited is a figure that a node reports, bounded so that sums of them fit.
 func limited(figure uint64) int64 { return int64(min(figure, 1<<52)) }
 
-// maxPartitionBytes bounds the size that is believed of a partition: all replicas that a cluster can
-// have add up to less than 2^63.
+// maxPartitionBytes bounds the size that is believed of a partition: all replicas that a cluster
+// can have add up to less than 2^63.
 const maxPartitionBytes = 1 << 42
 
 // plannerKeyspace is what the planner is told of a keyspace.

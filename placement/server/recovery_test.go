@@ -26,8 +26,8 @@ func (f *fleet) recoverOn(id, node uint64) *clusterpb.RecoveredPartition {
 	return r
 }
 
-// TestARecoveryIsConfirmed: before that a descriptor without any replica from before is refused; then
-// it is in the table, the lost nodes are gone for good, and replicas are added again.
+// TestARecoveryIsConfirmed: before that a descriptor without any replica from before is refused;
+// then it is in the table, the lost nodes are gone for good, and replicas are added again.
 func TestARecoveryIsConfirmed(t *testing.T) {
 	inFleet(t, []string{"", "", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(hash("x", 6, 3))

@@ -18,8 +18,8 @@ const (
 	// beginsPerLook bounds the operators that are recorded each time the scheduler looks.
 	beginsPerLook = 64
 	// stalled is after how long without an advance an operator is cancelled, but for the time that
-	// what it copies takes at leastRate (bytes per second), and at most maxCopy; targetSilent is after
-	// how long without an answer of the node that gets a replica, or the lead.
+	// what it copies takes at leastRate (bytes per second), and at most maxCopy; targetSilent is
+	// after how long without an answer of the node that gets a replica, or the lead.
 	stalled      = 10 * time.Minute
 	leastRate    = 1 << 20
 	maxCopy      = 24 * time.Hour
@@ -95,8 +95,8 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 }
 
 // unknownFor is for how long a partition that the table does not have is reported before what was
-// reported is forgotten: a new one is reported before the scheduler has heard of it, and one that was
-// dropped until its nodes have.
+// reported is forgotten: a new one is reported before the scheduler has heard of it, and one that
+// was dropped until its nodes have.
 const unknownFor = time.Minute
 
 // forgetUnknown drops what was reported of partitions that there are not. It would take the room of
@@ -119,12 +119,12 @@ func (c *scheduler) forgetUnknown(now time.Time) {
 	c.server.soft.drop(gone)
 }
 
-// aheadFor is for how long a report may have an epoch of which no descriptor has come. A leader that
-// has just changed its descriptor reports it as soon as an entry behind the change is applied.
+// aheadFor is for how long a report may have an epoch of which no descriptor has come. A leader
+// that has just changed its descriptor reports it as soon as an entry behind the change is applied.
 const aheadFor = time.Minute
 
-// forgetNonsense drops reports that claim an epoch and never show it: they would keep the true leader
-// of the partition from being heard. The caller holds mu.
+// forgetNonsense drops reports that claim an epoch and never show it: they would keep the true
+// leader of the partition from being heard. The caller holds mu.
 func (c *scheduler) forgetNonsense(now time.Time) {
 	for id, since := range c.ahead {
 		if now.Sub(since) < aheadFor {

@@ -164,8 +164,8 @@ func TestDecommission(t *testing.T) {
 	})
 }
 
-// A decommissioning says what it waits for also when the node holds nothing: an operator that cannot
-// be taken back, because its partition has no leader, may still bring it something.
+// A decommissioning says what it waits for also when the node holds nothing: an operator that
+// cannot be taken back, because its partition has no leader, may still bring it something.
 func TestADecommissioningThatWaitsSaysSo(t *testing.T) {
 	inFleet(t, []string{"", "", "", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(hash("x", 1, 3))

@@ -34,7 +34,7 @@ type Config struct {
 	// known.
 	Silent func(replica uint64) bool
 
-	// Inform tells the server at an address who makes up the core. nil: none is told.
+	// Inform tells the server at an address which members the core has. nil: none is told.
 	Inform func(ctx context.Context, address string, m *clusterpb.CoreMembers) error
 
 	// NodeLease is how long a node counts as alive after its last heartbeat. Default 9 s.

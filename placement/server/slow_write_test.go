@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A write of the core that is slow meets what was decided meanwhile. A node that was let go is named
-// by nothing: not by a partition of a keyspace that was being made, nor by an operator.
+// A write of the core that is slow meets what was decided meanwhile. A node that was let go is
+// named by nothing: not by a partition of a keyspace that was being made, nor by an operator.
 func TestNothingComesToANodeThatWasLetGo(t *testing.T) {
 	leave := func(t *testing.T, f *fleet, node uint64) {
 		t.Helper()
@@ -70,7 +70,7 @@ func TestNothingComesToANodeThatWasLetGo(t *testing.T) {
 	})
 }
 
-// Settings whose write is applied after the time of the one who asked was up hold when that is asked
+// Settings whose write is applied after the caller's time was up hold when that is asked
 // for again.
 func TestSettingsThatWereAppliedLateHold(t *testing.T) {
 	inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {

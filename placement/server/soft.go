@@ -62,8 +62,8 @@ func (s *soft) resetLocked(term uint64) {
 	}
 }
 
-// lead forgets what was learned before the leadership of a term, unless the first heartbeat during it
-// has done so.
+// lead forgets what was learned before the leadership of a term, unless the first heartbeat during
+// it has done so.
 func (s *soft) lead(term uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,8 +56,8 @@ func (s *soft) ahead(d *clusterpb.Partition) bool {
 	return r != nil && newer(&clusterpb.Partition{Generation: r.Generation, Membership: r.Membership}, d)
 }
 
-// distrust forgets what is reported of a partition, and has the nodes of its replicas report all that
-// they lead.
+// distrust forgets what is reported of a partition, and has the nodes of its replicas report all
+// that they lead.
 func (s *soft) distrust(d *clusterpb.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,8 +77,8 @@ func TestDrainOfTheOnlyReplica(t *testing.T) {
 	})
 }
 
-// An operator that this member remembers from an earlier leadership, and that has ended since, gives
-// no orders.
+// An operator that this member remembers from an earlier leadership, and that has ended since,
+// gives no orders.
 func TestNoOrdersOfAnOperatorThatHasEnded(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(hash("x", 1, 3))
@@ -127,8 +127,8 @@ func TestReportsOfNoPartitionAreForgotten(t *testing.T) {
 	})
 }
 
-// A node that reports nonsense of a partition keeps its true leader from being heard for a while, and
-// not for ever.
+// A node that reports nonsense of a partition keeps its true leader from being heard for a while,
+// and not for ever.
 func TestNonsenseIsForgotten(t *testing.T) {
 	inFleet(t, []string{"", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(hash("x", 1, 3))

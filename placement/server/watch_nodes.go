@@ -83,10 +83,10 @@ func (c *scheduler) retire(ctx context.Context) error {
 // retire makes a node GONE if no descriptor and no operator names it.
 //
 // INVARIANT: no descriptor can come to name it later. A replica comes to a node only by an operator
-// that is recorded, by a keyspace that is made, or by a recovery that was confirmed. An operator that
-// has ended is in the table, or has given its replica id up. An operator and the partitions of a new
-// keyspace are recorded on condition that the nodes' records are as they were when they were ACTIVE,
-// and confirming a recovery takes turns with this.
+// that is recorded, by a keyspace that is made, or by a recovery that was confirmed. An operator
+// that has ended is in the table, or has given its replica id up. An operator and the partitions of
+// a new keyspace are recorded on condition that the nodes' records are as they were when they were
+// ACTIVE, and confirming a recovery takes turns with this.
 func (s *Server) retire(ctx context.Context, id keys.NodeID) error {
 	done, err := s.takeTurn(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@
 //
 // # Members
 //
-// The state says who makes up the core, and the configuration of the Raft group is made of it
+// The state says which members the core has, and the configuration of the Raft group is made of it
 // (members.go). Without a record of members it is that of the founding.
 //
 // # Revisions

@@ -94,8 +94,8 @@ func TestMembersChangeByEntries(t *testing.T) {
 	}
 }
 
-// TestMembersAreInTheBatchOfTheirEntry crashes after each entry: what is found has the applied index
-// and the members of the same entry.
+// TestMembersAreInTheBatchOfTheirEntry crashes after each entry: what is found has the applied
+// index and the members of the same entry.
 func TestMembersAreInTheBatchOfTheirEntry(t *testing.T) {
 	c := newCore(t, 1, withFounding(1))
 	defer c.close()

@@ -6,13 +6,14 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// recoveredRevisions is by how much the revision is raised when the core goes on from one member: the
-// lost ones may have had later revisions, and whoever has seen one of these has to begin anew.
+// recoveredRevisions is by how much the revision is raised when the core goes on from one member:
+// the lost ones may have had later revisions, and a watcher that has seen one of these has to begin
+// anew.
 const recoveredRevisions = 1_000_000
 
-// Recover replaces the members, raises the revision, and forgets the history, durably and in one step.
-// It is for tools that work on the state of a member that does not run, and that has applied all of
-// its log.
+// Recover replaces the members, raises the revision, and forgets the history, durably and in one
+// step. It is for tools that work on the state of a member that does not run, and that has applied
+// all of its log.
 func (s *Store) Recover(next *storepb.Members) error {
 	if err := validateMembers(next); err != nil {
 		return err

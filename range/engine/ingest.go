@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// ingestion is what a State knows of the ingestion under way. The lock is held while Pebble ingests:
-// it takes one at a time anyway.
+// ingestion is what a State knows of the ingestion under way. The lock is held while Pebble
+// ingests: it takes one at a time anyway.
 type ingestion struct {
 	sync.Mutex
 	// heard: Pebble has said what became of the tables. queued: they stand in the queue of memtables,

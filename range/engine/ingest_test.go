@@ -261,8 +261,8 @@ func TestIngestBesideWrites(t *testing.T) {
 	checkPartition(t, s, 100, "newer", 20)
 }
 
-// TestExciseAll: any number of spans go with a few flushes, whether their contents are in memory, in
-// tables or in both; nothing of them comes back after a crash, and nothing between them goes.
+// TestExciseAll: any number of spans go with a few flushes, whether their contents are in memory,
+// in tables or in both; nothing of them comes back after a crash, and nothing between them goes.
 func TestExciseAll(t *testing.T) {
 	const all = 120
 	for _, flushed := range []string{"memtable", "tables", "both"} {

@@ -19,8 +19,8 @@ type Config struct {
 	ID      keys.PartitionID
 	Self    keys.ReplicaID
 	Storage raft.Storage
-	// Configuration is the state machine's, as of Applied, and what Storage says. Empty: it is made of
-	// what Storage says.
+	// Configuration is the state machine's, as of Applied, and what Storage says. Empty: it is made
+	// of what Storage says.
 	Configuration Configuration
 	// Applied is the state machine's applied index.
 	Applied uint64
@@ -73,8 +73,8 @@ type Group struct {
 	successor           keys.ReplicaID
 	// stored is what the storage has, or has been given to store.
 	stored struct{ term, vote, commit uint64 }
-	// lastChange is the last entry that changes the configuration which the storage was given; after a
-	// start the end of the log, for it may be one.
+	// lastChange is the last entry that changes the configuration which the storage was given; after
+	// a start the end of the log, for it may be one.
 	lastChange uint64
 	// appended is the last entry that the storage was given; it may not have it yet.
 	appended uint64

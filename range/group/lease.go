@@ -60,8 +60,8 @@ func (t *leaseTracker) init(members Configuration, self keys.ReplicaID, duration
 	t.set(members, self)
 }
 
-// set sets which the replicas are, and keeps what those that stay have answered: a replica keeps its
-// promise whatever its role.
+// set sets which the replicas are, and keeps what those that stay have answered: a replica keeps
+// its promise whatever its role.
 func (t *leaseTracker) set(members Configuration, self keys.ReplicaID) {
 	old := t.acks
 	t.self, t.members, t.acks = self, members, nil
@@ -78,9 +78,9 @@ func (t *leaseTracker) set(members Configuration, self keys.ReplicaID) {
 	t.alone = members.Quorum(func(id keys.ReplicaID) bool { return id == self })
 }
 
-// reconfigure changes which replicas have to have answered. The lease is at once what the answers are worth by
-// the new rule, which may be less than before: an earlier one that stood by the old voters alone
-// must not outlast the joint configuration that this may be the beginning of.
+// reconfigure changes which replicas have to have answered. The lease is at once what the answers
+// are worth by the new rule, which may be less than before: an earlier one that stood by the old
+// voters alone must not outlast the joint configuration that this may be the beginning of.
 func (t *leaseTracker) reconfigure(members Configuration, self keys.ReplicaID, leading bool,
 	now int64) {
 	t.set(members, self)

@@ -174,11 +174,11 @@ func (g *Group) commitAlone(m *raftpb.Message) bool {
 	return false
 }
 
-// commitWithChange has the commit index stored with an entry that changes the configuration, and with
-// those behind it until it is known to be committed. Without the former a replica whose state has
-// rolled back could hold the end of a joint configuration without knowing that its beginning is
-// committed, and be elected by the voters from before. Without the latter replicas whose states have
-// rolled back could not know that the change was committed, and look for voters that are gone.
+// commitWithChange has the commit index stored with an entry that changes the configuration, and
+// with those behind it until it is known to be committed. Without the former a replica whose state
+// has rolled back could hold the end of a joint configuration without knowing that its beginning is
+// committed, and be elected by the voters from before. Without the latter replicas whose states
+// have rolled back could not know that the change was committed, and look for voters that are gone.
 func (g *Group) commitWithChange(m *raftpb.Message) {
 	for _, e := range m.Entries {
 		if e.GetType() == raftpb.EntryConfChangeV2 {

@@ -9,9 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// TestAloneByAnOldState: a replica that was alone, and is one of two now, keeps what it promised the
-// other also when its state has rolled back to when it was alone. One that is alone, whatever its
-// state lacks, waits for nobody.
+// TestAloneByAnOldState: a replica that was alone, and is one of two now, keeps what it promised
+// the other also when its state has rolled back to when it was alone. One that is alone, whatever
+// its state lacks, waits for no other.
 func TestAloneByAnOldState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)

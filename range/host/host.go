@@ -340,8 +340,8 @@ func (h *Host) Groups(visit func(*Group)) {
 // GroupConfig describes a replica to be opened.
 type GroupConfig struct {
 	Identity raftlog.Identity
-	// Hosts says on which host each replica is with which the group was founded, this one included. It
-	// is for state machines that say nothing of it themselves (group.Configured).
+	// Hosts says on which host each replica is with which the group was founded, this one included.
+	// It is for state machines that say nothing of it themselves (group.Configured).
 	Hosts map[keys.ReplicaID]uint64
 	// New says that the replica was created by this process and has never voted. It may do so at
 	// once.

@@ -48,15 +48,16 @@ func (m *moving) lead(id keys.ReplicaID) {
 }
 
 // TestAFormerOnlyVoterKeepsItsPromise: the state of the replica with which the group was founded
-// rolls back to when it was alone. It has promised the leader of today its faith all the same, so it
-// votes for no other one right after the restart.
+// rolls back to when it was alone. It has promised the leader of today its faith all the same, so
+// it votes for no other one right after the restart.
 func TestAFormerOnlyVoterKeepsItsPromise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMovingOf(t, 1)
 		defer m.close()
 		m.grow(2, 3)
 		m.lead(2)
-		// Replica 3 hears nothing for so long that it owes nothing; replica 2 leads by the answers of 1.
+		// Replica 3 hears nothing for so long that it owes nothing; replica 2 leads by the answers of
+		// 1.
 		m.net.isolate(3, true)
 		for range 30 {
 			m.hosts[2].host.Group(moved).Wake()
@@ -78,9 +79,9 @@ func TestAFormerOnlyVoterKeepsItsPromise(t *testing.T) {
 	})
 }
 
-// TestAFormerOnlyVoterDoesNotLeadAlone: the group has moved on to other replicas. The one with which
-// it was founded is started again, with a state from when it was alone, before it hears that it was
-// removed. It does not lead by that.
+// TestAFormerOnlyVoterDoesNotLeadAlone: the group has moved on to other replicas. The one with
+// which it was founded is started again, with a state from when it was alone, before it hears that
+// it was removed. It does not lead by that.
 func TestAFormerOnlyVoterDoesNotLeadAlone(t *testing.T) {
 	for _, fenced := range []bool{false, true} {
 		t.Run(fmt.Sprint("fenced ", fenced), func(t *testing.T) {

@@ -43,8 +43,8 @@ func (g *Group) Configuration() *group.Configuration { return g.core.Configurati
 func (g *Group) hosts() map[keys.ReplicaID]uint64 { return *g.addresses.Load() }
 
 // alwaysAlone says whether this replica is the only voter, and was it when the process before this
-// one ended: its state may be from before others came, and then the log has the change. Only then is
-// there no other replica that it may have promised its faith. applied is the state's index.
+// one ended: its state may be from before others came, and then the log has the change. Only then
+// is there no other replica that it may have promised its faith. applied is the state's index.
 func (g *Group) alwaysAlone(members *group.Configuration, applied uint64) (bool, error) {
 	if !members.Quorum(func(r keys.ReplicaID) bool { return r == g.self }) {
 		return false, nil

@@ -273,8 +273,8 @@ func (g *Group) propose(proposals []proposal) {
 	}
 }
 
-// proposeChange appends a change of the configuration. One that Raft does not take is lost, and what
-// is evaluated behind it must not be appended.
+// proposeChange appends a change of the configuration. One that Raft does not take is lost, and
+// what is evaluated behind it must not be appended.
 func (g *Group) proposeChange(p *proposal) {
 	err := g.core.ProposeChange(p.term, p.data, *p.change)
 	if err == nil {

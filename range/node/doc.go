@@ -22,9 +22,10 @@
 // empty answers remove nothing.
 //
 // A removal is announced on disk before it begins (removal.go), so that a crash in its middle does
-// not leave half a replica to be opened. A replica that is to be removed is closed at once. From the
-// disk it goes together with what else is to be removed within two seconds (removal_pace.go), so
-// that thousands of replicas that move away one by one cost a flush of the memtables now and then.
+// not leave half a replica to be opened. A replica that is to be removed is closed at once. From
+// the disk it goes together with what else is to be removed within two seconds (removal_pace.go),
+// so that thousands of replicas that move away one by one cost a flush of the memtables now and
+// then.
 //
 // # Which replica leads
 //

@@ -58,9 +58,9 @@ func (m *mover) order(p *clusterpb.Partition) *clusterpb.Order {
 	return &clusterpb.Order{Operator: 1, Target: next}
 }
 
-// TestAReplicaMovesToAnotherNode: under writes, the core's orders are carried out by the partition's
-// leader, the newcomer is filled, and the node that is named out removes what it has, for good: not
-// even its disk takes it back.
+// TestAReplicaMovesToAnotherNode: under writes, the core's orders are carried out by the
+// partition's leader, the newcomer is filled, and the node that is named out removes what it has,
+// for good: not even its disk takes it back.
 func TestAReplicaMovesToAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
@@ -183,8 +183,8 @@ func TestALaterOrderTakesTheEarliersPlace(t *testing.T) {
 	})
 }
 
-// TestAChangeWithoutItsFenceIsReported: the change was applied, and the entry behind it was not made.
-// The core, which does not know, orders it again.
+// TestAChangeWithoutItsFenceIsReported: the change was applied, and the entry behind it was not
+// made. The core, which does not know, orders it again.
 func TestAChangeWithoutItsFenceIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)

@@ -380,8 +380,8 @@ func (r *reconciler) write(ctx context.Context,
 func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
 	self := n.replicaHere(p)
 	id := raftlog.Identity{Group: keys.PartitionID(p.Id), Replica: keys.ReplicaID(self.Replica)}
-	// INVARIANT: only the replicas with which a partition is founded know their voters from the table.
-	// Another one that did, and had nothing, would vote.
+	// INVARIANT: only the replicas with which a partition is founded know their voters from the
+	// table. Another one that did, and had nothing, would vote.
 	for _, x := range p.Replicas {
 		if p.Membership == group.FoundingMembership {
 			id.Voters = append(id.Voters, keys.ReplicaID(x.Replica))

@@ -111,8 +111,8 @@ func (s *reporting) beat(t *testing.T, r *reports, heard bool) (n int) {
 	}
 }
 
-// TestReportsConverge: under load that changes little, a beat reports little; when the load is over,
-// each partition is reported once more, and then none.
+// TestReportsConverge: under load that changes little, a beat reports little; when the load is
+// over, each partition is reported once more, and then none.
 func TestReportsConverge(t *testing.T) {
 	const all = 5000
 	var r reports

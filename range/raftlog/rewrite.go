@@ -9,12 +9,13 @@ import (
 // Rewrite is how the log of a replica begins anew: without entries, behind one that the state
 // database has applied, durably.
 type Rewrite struct {
-	// Identity is the replica from now on: the one that is there, or one with a higher id in its place.
+	// Identity is the replica from now on: the one that is there, or one with a higher id in its
+	// place.
 	Identity Identity
 	// Index and Term are of the last entry that is applied.
 	Index, Term uint64
-	// HardTerm is the term that the replica is in, without a vote. It is above every term in which the
-	// replica has voted.
+	// HardTerm is the term that the replica is in, without a vote. It is above every term in which
+	// the replica has voted.
 	HardTerm uint64
 }
 

@@ -9,8 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// TestRewrite: a log begins anew behind what is applied, under a later replica id, in a term without
-// a vote. The same again changes nothing, and what was removed or replaced does not come back.
+// TestRewrite: a log begins anew behind what is applied, under a later replica id, in a term
+// without a vote. The same again changes nothing, and what was removed or replaced does not come
+// back.
 func TestRewrite(t *testing.T) {
 	fs := vfs.NewMem()
 	f := open(t, fs)

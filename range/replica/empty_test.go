@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// A replica that a snapshot is to fill has nothing in the state database, so that the snapshot meets
-// no memtable that would have to be flushed first; and it is opened again as it was.
+// A replica that a snapshot is to fill has nothing in the state database, so that the snapshot
+// meets no memtable that would have to be flushed first; and it is opened again as it was.
 func TestAnEmptyReplicaWritesNothing(t *testing.T) {
 	state, err := engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state"})
 	if err != nil {

@@ -46,8 +46,8 @@ func empty(d *clusterpb.Partition) *clusterpb.Partition {
 	return e
 }
 
-// changeOf is the configuration that a descriptor leads to from another one; nil if it stays what it
-// is.
+// changeOf is the configuration that a descriptor leads to from another one; nil if it stays what
+// it is.
 func changeOf(now, next *clusterpb.Partition) (*group.Configuration, error) {
 	from, to := group.ConfigurationOf(now), group.ConfigurationOf(next)
 	if from.Equal(&to) {

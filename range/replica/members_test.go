@@ -49,9 +49,9 @@ func hasReplica(d *clusterpb.Partition, id uint64) bool {
 	return false
 }
 
-// TestReplicasOfAPartitionChange: by one legal step after the other, through the log; each replica that has
-// applied it has the configuration, a snapshot brings it, and after a crash it is that of what is
-// applied.
+// TestReplicasOfAPartitionChange: by one legal step after the other, through the log; each replica
+// that has applied it has the configuration, a snapshot brings it, and after a crash it is that of
+// what is applied.
 func TestReplicasOfAPartitionChange(t *testing.T) {
 	c := newTestCluster(t, 3, Limits{})
 	defer c.close()
@@ -93,7 +93,8 @@ func TestReplicasOfAPartitionChange(t *testing.T) {
 		}
 	}
 
-	// The newcomer knows of no replicas, and what a snapshot brings is of the same moment as the data.
+	// The newcomer knows of no replicas, and what a snapshot brings is of the same moment as the
+	// data.
 	fs := vfs.NewCrashableMem()
 	state, err := engine.OpenState(engine.Options{FS: fs, Dir: "new", CacheBytes: 1 << 20,
 		MemTableBytes: 1 << 20})

@@ -121,9 +121,9 @@ func New(c Config) (*Replica, error) {
 	return r, nil
 }
 
-// firstDescriptor is the descriptor with which the replica begins: the one in the state database, or
-// the one with which it is founded, which is put there. Of one that a snapshot is to fill there is
-// nothing: a key in a memtable would have the installation wait for a flush.
+// firstDescriptor is the descriptor with which the replica begins: the one in the state database,
+// or the one with which it is founded, which is put there. Of one that a snapshot is to fill there
+// is nothing: a key in a memtable would have the installation wait for a flush.
 func (r *Replica) firstDescriptor(c Config, applied bool) (*clusterpb.Partition, error) {
 	if !applied && c.Empty {
 		return empty(c.Partition), nil

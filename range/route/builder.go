@@ -216,7 +216,7 @@ func (s *Sender) layoutLocked(id keys.KeyspaceID,
 	return l
 }
 
-// equipLocked gives a partition its hint and its voters, before it is shown to anybody.
+// equipLocked gives a partition its hint and its voters, before it is shown.
 func (s *Sender) equipLocked(p *Partition) {
 	if p.hint == nil {
 		p.hint = newLeaderHint()

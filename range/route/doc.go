@@ -39,13 +39,13 @@
 // One goroutine follows Cluster.FollowTable of any server that answers, and moves to another one
 // when the stream ends. The first part of a stream is gathered aside and replaces the table at
 // once; a server that lags behind what is known already is read on until it has caught up. The
-// table has all nodes and keyspaces. Of the partitions it has those of keyspaces that somebody
+// table has all nodes and keyspaces. Of the partitions it has those of keyspaces that a subscriber
 // needs (Want): the stream asks for more when there are more. From a server of an earlier version
 // the whole table comes (Cluster.WatchTable).
 //
-// A Table shares with the one before what did not change: keyspaces, and the partitions of each, lie
-// in persistent trees (package tree). layout.go says which partitions are shown where descriptors
-// overlap.
+// A Table shares with the one before what did not change: keyspaces, and the partitions of each,
+// lie in persistent trees (package tree). layout.go says which partitions are shown where
+// descriptors overlap.
 //
 // INVARIANT: a published Table, its Keyspaces and Partitions never change; leader hints hang off
 // them and are atomic.

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// arrangeAll sorts a keyspace's partitions and takes out those that a descriptor of a later generation
-// has overtaken.
+// arrangeAll sorts a keyspace's partitions and takes out those that a descriptor of a later
+// generation has overtaken.
 func arrangeAll(partitions []*Partition) []*Partition {
 	sort.Slice(partitions, func(i, j int) bool {
 		a, b := partitions[i].Descriptor, partitions[j].Descriptor

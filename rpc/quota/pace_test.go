@@ -52,8 +52,8 @@ func TestPaceWhileProcessorsAreThere(t *testing.T) {
 }
 
 // TestPaceWhileProcessorsAreShort: a party gets no more over many connections than over one, and no
-// more than one part in 1+maxPace, once it has used up its burst; one that does little is not slowed
-// down.
+// more than one part in 1+maxPace, once it has used up its burst; one that does little is not
+// slowed down.
 func TestPaceWhileProcessorsAreShort(t *testing.T) {
 	p := NewPace(func() bool { return true })
 	const seconds = 60

@@ -53,9 +53,9 @@ func (l *latencies) text(phase string) string {
 		at(0.5), at(0.99), at(0.999), at(1))
 }
 
-// TestPutsBesidePartitions: while ten thousand partitions are created, some of their replicas moved,
-// and all of them dropped, puts to another keyspace go on without an error, and the memtables are
-// flushed now and then, not for each replica. How long the puts took is reported.
+// TestPutsBesidePartitions: while ten thousand partitions are created, some of their replicas
+// moved, and all of them dropped, puts to another keyspace go on without an error, and the
+// memtables are flushed now and then, not for each replica. How long the puts took is reported.
 func TestPutsBesidePartitions(t *testing.T) {
 	e := newEnvironment(t, 15*time.Minute, Layout{Cores: 1, Nodes: 4})
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)

@@ -16,6 +16,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -55,7 +56,7 @@ func TestFleet(t *testing.T) {
 	f.run()
 	capacity := f.capacity()
 	f.interval.Store(int64(2 * float64(time.Second) / capacity))
-	f.settle(2*time.Minute, nil)
+	f.settle(2 * time.Minute)
 	before := f.measure("at rest", 20*time.Second)
 
 	settings, err := client.LimitPlacement(e.ctx, kv.PlacementSettings{RepairDelay: *fleetDelay,
@@ -71,7 +72,7 @@ func TestFleet(t *testing.T) {
 	wanted := settings.RepairDelay + 10*time.Second + 30*time.Second +
 		time.Duration(float64(held)/(64<<20)*float64(time.Second))
 	during := f.measureUntil("with a node lost, until all replicas are there again", func() bool {
-		return f.whole(map[uint64]bool{id: true})
+		return f.whole(id)
 	})
 	f.report("%s lost with %d MiB: all replicas there again after %v, wanted %v", lost.Name, held>>20,
 		time.Since(began).Round(time.Second), wanted.Round(time.Second))
@@ -345,27 +346,11 @@ func (f *fleet) bytesOn(node uint64) (bytes uint64) {
 	return bytes
 }
 
-// whole says whether every partition has three voters on nodes that are alive.
-func (f *fleet) whole(gone map[uint64]bool) bool {
-	nodes, err := f.client.Nodes(f.ctx)
-	f.must(err, "list the nodes")
-	alive := map[uint64]bool{}
-	for _, n := range nodes {
-		alive[n.ID] = n.Alive && !gone[n.ID]
-	}
-	partitions, err := f.client.Partitions(f.ctx, "")
-	f.must(err, "list the partitions")
-	for _, p := range partitions {
-		if len(p.Replicas) != 3 {
-			return false
-		}
-		for _, r := range p.Replicas {
-			if r.Learner || !alive[r.Node] {
-				return false
-			}
-		}
-	}
-	return true
+// whole says whether all replicas are there, on nodes that are not lost.
+func (f *fleet) whole(lost ...uint64) bool {
+	whole, err := driver.Whole(f.ctx, f.client, lost...)
+	f.must(err, "look for all replicas")
+	return whole
 }
 
 // newest is the number of the newest event of a change.
@@ -393,10 +378,10 @@ func (f *fleet) still(d time.Duration) func() bool {
 	}
 }
 
-func (f *fleet) settle(limit time.Duration, gone map[uint64]bool) {
+func (f *fleet) settle(limit time.Duration) {
 	still := f.still(15 * time.Second)
 	f.wait(limit, "nothing moves", func(context.Context) error {
-		if !still() || !f.whole(gone) {
+		if !still() || !f.whole() {
 			return errors.New("replicas still move")
 		}
 		return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -23,7 +24,7 @@ const (
 	repairDelay = 20 * time.Second
 )
 
-// placementClient is for what the faults ask of the core.
+// ask asks the core for something with a client of its own.
 func (w *world) ask(what string, do func(context.Context, *kv.Client) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), placementPatience)
 	defer cancel()
@@ -128,33 +129,8 @@ func (w *world) nodeOf(ctx context.Context, c *kv.Client, server int) (uint64, e
 	return 0, fmt.Errorf("no node is at %s", w.servers[server].Address())
 }
 
-// whole says whether every partition has three voters, on nodes that are alive.
-func whole(ctx context.Context, c *kv.Client) (bool, error) {
-	nodes, err := c.Nodes(ctx)
-	if err != nil {
-		return false, err
-	}
-	alive := map[uint64]bool{}
-	for _, n := range nodes {
-		alive[n.ID] = n.Alive
-	}
-	partitions, err := c.Partitions(ctx, "")
-	if err != nil {
-		return false, err
-	}
-	for _, p := range partitions {
-		voters := 0
-		for _, r := range p.Replicas {
-			if !r.Learner && alive[r.Node] {
-				voters++
-			}
-		}
-		if voters != len(p.Replicas) || voters < 3 {
-			return false, nil
-		}
-	}
-	return true, nil
-}
+// whole is driver.Whole with no node lost.
+func whole(ctx context.Context, c *kv.Client) (bool, error) { return driver.Whole(ctx, c) }
 
 // moveReplicas moves replicas of several partitions to other nodes.
 func moveReplicas(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {

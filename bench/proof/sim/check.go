@@ -51,8 +51,8 @@ func (w *World) check(t testing.TB, workloads []driver.Workload, counters *cover
 	}
 }
 
-// waitReady waits until all servers are ready, but those that are no member of the core, and nothing
-// else: one that lost its disk, or was removed, says so, and stays out.
+// waitReady waits until all servers are ready, but those that are no member of the core, and
+// nothing else: one that lost its disk, or was removed, says so, and stays out.
 func (w *World) waitReady(ctx context.Context) {
 	for i := range w.Cluster.Servers() {
 		p := w.Cluster.Process(i)

@@ -13,7 +13,8 @@ import (
 // member whose disk was lost is replaced by what is at its address now; else a server that offers
 // itself comes, in place of a member or beside the others, or a member goes.
 type members struct {
-	// Which is a place among the members, and among the servers that offer themselves, counted around.
+	// Which is a place among the members, and among the servers that offer themselves, counted
+	// around.
 	Which int
 	Times int `most:"1000"`
 	Every time.Duration
@@ -118,9 +119,9 @@ func (w *World) mayChangeMembers() bool {
 	return true
 }
 
-// checkMembers waits until no change of the core's members is under way, and all of them answer: when
-// the cluster is whole again, all changes come to an end. A newcomer that lost its disk is taken
-// back.
+// checkMembers waits until no change of the core's members is under way, and all of them answer:
+// when the cluster is whole again, all changes come to an end. A newcomer that lost its disk is
+// taken back.
 func (w *World) checkMembers(ctx context.Context) {
 	client, err := w.Cluster.Open(ctx)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 // wipe takes a server's disk away; it comes back with an empty one. It must not take the place of
 // the node, nor of the core's member, that it was. The data on the disk are gone for good, and
 // their partitions have a replica less until that is replaced: so there is another wipe only when
-// all replicas are there again. A member of the core is wiped once in a run, and never one of a core
-// with one member.
+// all replicas are there again. A member of the core is wiped once in a run, and never one of a
+// core with one member.
 type wipe struct{ Server Target }
 
 var wipes = register("wipe", 0, 10*time.Second, func(d *Dice) wipe {

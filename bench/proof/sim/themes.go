@@ -88,8 +88,8 @@ func turnover(d *Dice, at time.Duration) (faults []Fault) {
 	return faults
 }
 
-// migration is nodes that are emptied and replicas that move, while servers fail that have to do with
-// it: the core's leader, those that lead, and those that receive.
+// migration is nodes that are emptied and replicas that move, while servers fail that have to do
+// with it: the core's leader, those that lead, and those that receive.
 func migration(d *Dice, at time.Duration) (faults []Fault) {
 	for range d.Of(1, 1, 2) {
 		r := kinds["retire"].at(d, at+d.Between(0, 2*time.Second))

@@ -157,38 +157,8 @@ func (w *World) isWhole() bool {
 	if err != nil || len(operators) > 0 {
 		return false
 	}
-	nodes, err := client.Nodes(ctx)
-	if err != nil {
-		return false
-	}
-	alive := map[uint64]bool{}
-	for _, n := range nodes {
-		alive[n.ID] = n.Alive
-	}
-	keyspaces, err := client.Keyspaces(ctx)
-	if err != nil {
-		return false
-	}
-	factor := map[string]int{}
-	for _, k := range keyspaces {
-		factor[k.Name] = k.Replicas
-	}
-	partitions, err := client.Partitions(ctx, "")
-	if err != nil {
-		return false
-	}
-	for _, p := range partitions {
-		voters := 0
-		for _, r := range p.Replicas {
-			if !r.Learner && alive[r.Node] {
-				voters++
-			}
-		}
-		if voters < factor[p.Keyspace] {
-			return false
-		}
-	}
-	return true
+	whole, err := driver.Whole(ctx, client)
+	return whole && err == nil
 }
 
 func (w *World) isWiped(server int) bool {

@@ -238,8 +238,8 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 // applyBatch bounds what is applied in one batch.
 const applyBatch = 1000
 
-// applyAll applies the entries behind an index. A change of replicas ends a batch, as it does when a
-// server applies it.
+// applyAll applies the entries behind an index. A change of replicas ends a batch, as it does when
+// a server applies it.
 func applyAll(r *replica.Replica, g *raftlog.Group, after, last uint64) error {
 	var batch []group.Entry
 	flush := func() error {

@@ -1,6 +1,6 @@
 // Package recovery lets partitions go on that have lost a majority of their replicas for good. It
-// works on the directories of servers that do not run, and is a deliberate act: what was acknowledged
-// by replicas that are lost, and by no other, is lost.
+// works on the directories of servers that do not run, and is a deliberate act: what was
+// acknowledged by replicas that are lost, and by no other, is lost.
 //
 // # How it goes
 //

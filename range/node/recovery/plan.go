@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// MembershipStep is by how much at least a recovered partition's membership, and its replica id, are
-// above all that the survivors have heard of: the lost ones may have been ahead of them.
+// MembershipStep is by how much at least a recovered partition's membership, and its replica id,
+// are above all that the survivors have heard of: the lost ones may have been ahead of them.
 const MembershipStep = 1000
 
 // ErrNothing is returned if no partition has lost its majority.
@@ -61,8 +61,8 @@ type Recovery struct {
 	LastTerm  uint64 `json:"last_term"`
 	Committed uint64 `json:"committed"`
 	LiveKeys  uint64 `json:"live_keys"`
-	// MayLack says that acknowledged writes may be missing. Otherwise every write that was acknowledged
-	// is on a survivor, if the survivors know of all changes of its replicas.
+	// MayLack says that acknowledged writes may be missing. Otherwise every write that was
+	// acknowledged is on a survivor, if the survivors know of all changes of its replicas.
 	MayLack bool `json:"may_lack"`
 	// Notes are further things to know, a sentence each.
 	Notes []string `json:"notes,omitempty"`

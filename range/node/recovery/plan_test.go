@@ -131,9 +131,9 @@ func TestPlansOfOnePartition(t *testing.T) {
 	}
 }
 
-// TestNothingCommittedIsLeftBehind: whatever Raft can have left on the replicas, the one that goes on
-// has every entry that a survivor knows to be committed; and where the plan says that no acknowledged
-// write is missing, it has all that was committed.
+// TestNothingCommittedIsLeftBehind: whatever Raft can have left on the replicas, the one that goes
+// on has every entry that a survivor knows to be committed; and where the plan says that no
+// acknowledged write is missing, it has all that was committed.
 func TestNothingCommittedIsLeftBehind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "replicas")
@@ -154,7 +154,7 @@ func TestNothingCommittedIsLeftBehind(t *testing.T) {
 			if votes <= n/2 {
 				continue
 			}
-			alone := rapid.Bool().Draw(t, "alone") // cut off, it appends what nobody gets
+			alone := rapid.Bool().Draw(t, "alone") // cut off, it appends what no other gets
 			for range rapid.IntRange(1, 4).Draw(t, "entries") {
 				logs[leader] = append(slices.Clone(logs[leader]), term)
 				have := 1

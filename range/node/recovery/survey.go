@@ -66,7 +66,8 @@ type Replica struct {
 	// LastIndex and LastTerm are of the last entry of its log.
 	LastIndex uint64 `json:"last_index"`
 	LastTerm  uint64 `json:"last_term"`
-	// Committed is the last entry that it knows to be committed, Applied the last one that its state has.
+	// Committed is the last entry that it knows to be committed, Applied the last one that its state
+	// has.
 	Committed uint64 `json:"committed"`
 	Applied   uint64 `json:"applied"`
 	LiveKeys  uint64 `json:"live_keys"`

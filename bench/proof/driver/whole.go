@@ -1,0 +1,39 @@
+package driver
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// Whole says whether every partition has the replicas that its keyspace wants, all of them voters on
+// nodes that are alive. Nodes that are lost count as dead, also as long as the core waits for them.
+func Whole(ctx context.Context, client *kv.Client, lost ...uint64) (bool, error) {
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return false, err
+	}
+	alive := make(map[uint64]bool, len(nodes))
+	for _, n := range nodes {
+		alive[n.ID] = n.Alive && !slices.Contains(lost, n.ID)
+	}
+	keyspaces, err := client.Keyspaces(ctx)
+	if err != nil {
+		return false, err
+	}
+	wanted := make(map[string]int, len(keyspaces))
+	for _, k := range keyspaces {
+		wanted[k.Name] = k.Replicas
+	}
+	partitions, err := client.Partitions(ctx, "")
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(partitions, func(p kv.PartitionInfo) bool {
+		return len(p.Replicas) != wanted[p.Keyspace] ||
+			slices.ContainsFunc(p.Replicas, func(r kv.ReplicaInfo) bool {
+				return r.Learner || !alive[r.Node]
+			})
+	}), nil
+}
