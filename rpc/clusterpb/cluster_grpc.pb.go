@@ -32,6 +32,7 @@ const (
 	Cluster_CancelOperator_FullMethodName  = "/tidemark.cluster.v1.Cluster/CancelOperator"
 	Cluster_ListOperators_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListOperators"
 	Cluster_TransferLeader_FullMethodName  = "/tidemark.cluster.v1.Cluster/TransferLeader"
+	Cluster_SplitPartition_FullMethodName  = "/tidemark.cluster.v1.Cluster/SplitPartition"
 	Cluster_SetNodeStatus_FullMethodName   = "/tidemark.cluster.v1.Cluster/SetNodeStatus"
 	Cluster_Why_FullMethodName             = "/tidemark.cluster.v1.Cluster/Why"
 	Cluster_ListEvents_FullMethodName      = "/tidemark.cluster.v1.Cluster/ListEvents"
@@ -69,6 +70,8 @@ type ClusterClient interface {
 	// TransferLeader begins to hand the lead of a partition to the replica on a node, which is wanted as leader from
 	// then on. It returns when that is recorded.
 	TransferLeader(ctx context.Context, in *TransferLeaderRequest, opts ...grpc.CallOption) (*TransferLeaderResponse, error)
+	// SplitPartition begins to split a partition. It returns when that is recorded.
+	SplitPartition(ctx context.Context, in *SplitPartitionRequest, opts ...grpc.CallOption) (*SplitPartitionResponse, error)
 	// SetNodeStatus says that a node is to be drained or decommissioned, or that it is not. It may be repeated.
 	SetNodeStatus(ctx context.Context, in *SetNodeStatusRequest, opts ...grpc.CallOption) (*SetNodeStatusResponse, error)
 	// Why explains a partition, a node or a keyspace.
@@ -219,6 +222,16 @@ func (c *clusterClient) TransferLeader(ctx context.Context, in *TransferLeaderRe
 	return out, nil
 }
 
+func (c *clusterClient) SplitPartition(ctx context.Context, in *SplitPartitionRequest, opts ...grpc.CallOption) (*SplitPartitionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SplitPartitionResponse)
+	err := c.cc.Invoke(ctx, Cluster_SplitPartition_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) SetNodeStatus(ctx context.Context, in *SetNodeStatusRequest, opts ...grpc.CallOption) (*SetNodeStatusResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SetNodeStatusResponse)
@@ -344,6 +357,8 @@ type ClusterServer interface {
 	// TransferLeader begins to hand the lead of a partition to the replica on a node, which is wanted as leader from
 	// then on. It returns when that is recorded.
 	TransferLeader(context.Context, *TransferLeaderRequest) (*TransferLeaderResponse, error)
+	// SplitPartition begins to split a partition. It returns when that is recorded.
+	SplitPartition(context.Context, *SplitPartitionRequest) (*SplitPartitionResponse, error)
 	// SetNodeStatus says that a node is to be drained or decommissioned, or that it is not. It may be repeated.
 	SetNodeStatus(context.Context, *SetNodeStatusRequest) (*SetNodeStatusResponse, error)
 	// Why explains a partition, a node or a keyspace.
@@ -404,6 +419,9 @@ func (UnimplementedClusterServer) ListOperators(context.Context, *ListOperatorsR
 }
 func (UnimplementedClusterServer) TransferLeader(context.Context, *TransferLeaderRequest) (*TransferLeaderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TransferLeader not implemented")
+}
+func (UnimplementedClusterServer) SplitPartition(context.Context, *SplitPartitionRequest) (*SplitPartitionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SplitPartition not implemented")
 }
 func (UnimplementedClusterServer) SetNodeStatus(context.Context, *SetNodeStatusRequest) (*SetNodeStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetNodeStatus not implemented")
@@ -633,6 +651,24 @@ func _Cluster_TransferLeader_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_SplitPartition_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SplitPartitionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).SplitPartition(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_SplitPartition_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).SplitPartition(ctx, req.(*SplitPartitionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_SetNodeStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SetNodeStatusRequest)
 	if err := dec(in); err != nil {
@@ -830,6 +866,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TransferLeader",
 			Handler:    _Cluster_TransferLeader_Handler,
+		},
+		{
+			MethodName: "SplitPartition",
+			Handler:    _Cluster_SplitPartition_Handler,
 		},
 		{
 			MethodName: "SetNodeStatus",
