@@ -70,6 +70,27 @@ func (s *State) ExciseAll(ctx context.Context, paths []string, spans []keys.Span
 	return s.Flush()
 }
 
+// Ingest adds tables, which must not overlap, in one step. It takes the files, also on an error.
+// When it returns nil the change is visible and durable.
+func (s *State) Ingest(ctx context.Context, paths []string) error {
+	defer s.tables.remove(paths)
+	if err := s.check(); err != nil {
+		return err
+	}
+	s.ingestion.Lock()
+	s.ingestion.heard, s.ingestion.queued = false, false
+	err := s.db.Ingest(ctx, paths)
+	durable := s.ingestion.heard && !s.ingestion.queued
+	s.ingestion.Unlock()
+	if err != nil {
+		return s.explain(fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err))
+	}
+	if durable {
+		return s.g.err()
+	}
+	return s.Flush()
+}
+
 // ingest says whether the change is durable. If it is not, it is when all memtables are flushed.
 func (s *State) ingest(ctx context.Context, paths []string, span keys.Span) (durable bool, err error) {
 	defer s.tables.remove(paths)

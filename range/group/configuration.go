@@ -55,7 +55,7 @@ type Member struct {
 type Configuration struct {
 	// Members are sorted by replica id.
 	Members []Member
-	// Changed: it is not the one that the group was founded with.
+	// Changed: it is not the one that the group was founded with, or the group's state is not.
 	Changed bool
 }
 

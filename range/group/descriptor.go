@@ -18,7 +18,8 @@ var roles = map[clusterpb.ReplicaRole]Role{
 // ConfigurationOf is the configuration that a descriptor says; empty for the descriptor of a
 // replica that is to be filled.
 func ConfigurationOf(d *clusterpb.Partition) Configuration {
-	c := Configuration{Changed: d.GetMembership() > FoundingMembership}
+	c := Configuration{Changed: d.GetMembership() > FoundingMembership ||
+		d.GetGeneration() > FoundingGeneration}
 	for _, r := range d.GetReplicas() {
 		c.Members = append(c.Members, Member{Replica: keys.ReplicaID(r.Replica), Host: r.Node,
 			Role: roles[r.Role]})
@@ -35,3 +36,8 @@ func ConfigurationOf(d *clusterpb.Partition) Configuration {
 // FoundingMembership is the membership version with which partitions are founded. Their replicas
 // are voters from the beginning; those that come later are learners first.
 const FoundingMembership = 1
+
+// FoundingGeneration is the span generation with which partitions are founded. One that has another
+// has split, or has split off another one: its log does not begin with an empty state that is its
+// own.
+const FoundingGeneration = 1

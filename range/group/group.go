@@ -333,6 +333,14 @@ func (g *Group) Campaign() {
 	}
 }
 
+// CampaignAgain starts an election anew that has found too few that would vote; one in which votes
+// are counted goes on.
+func (g *Group) CampaignAgain() {
+	if g.node.BasicStatus().RaftState != raft.StateCandidate {
+		g.Campaign()
+	}
+}
+
 // Progress describes a follower, as its leader sees it.
 type Progress struct {
 	Match  uint64

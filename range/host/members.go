@@ -177,6 +177,10 @@ func (g *Group) reconfigured() {
 	}
 }
 
+// ForgetBeginning has replicas that have nothing be sent a snapshot: what the first entries were
+// applied to is not what the partition is made of any more.
+func (g *Group) ForgetBeginning() { g.storage.ForgetBeginning() }
+
 // snapshotConfiguration is that of a snapshot that is sent or was received; false if it has none.
 func snapshotConfiguration(s any) (group.Configuration, bool) {
 	c, ok := s.(group.Configured)

@@ -48,6 +48,11 @@ func LocalSpan(id PartitionID) Span {
 	return Span{Start: append(start, sentinel), End: append(end, sentinel)}
 }
 
+// LocalKeys is the state span of what all partitions keep by their ids.
+func LocalKeys() Span {
+	return Span{Start: []byte{tableLocal, sentinel}, End: []byte{tableLocal + 1, sentinel}}
+}
+
 // DecodeLocalKey is the reverse of LocalKey.
 func DecodeLocalKey(stateKey []byte) (PartitionID, string, error) {
 	n := len(stateKey)

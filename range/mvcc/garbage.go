@@ -26,7 +26,8 @@ type GarbageResult struct {
 	// They may be removed together (Remove), or any first few of them: whatever is hidden by a
 	// version comes before it.
 	Versions [][]byte
-	// Bytes is what they take, keys and values.
+	// Sizes is what each of them takes, key and value, and Bytes what all do.
+	Sizes []int64
 	Bytes int64
 	// Scanned is how many versions were looked at.
 	Scanned int
@@ -143,6 +144,7 @@ func (c *collector) endKey() {
 
 func (c *collector) take(stateKey []byte, size int64) {
 	c.result.Versions = append(c.result.Versions, stateKey)
+	c.result.Sizes = append(c.result.Sizes, size)
 	c.result.Bytes += size
 }
 

@@ -9,7 +9,7 @@ type metrics struct {
 	registered []prometheus.Collector
 
 	heartbeats, heartbeatsFailed, reports   prometheus.Counter
-	streams, created, removed, failed       prometheus.Counter
+	streams, created, born, removed, failed prometheus.Counter
 	campaigns, transfers, refused, flushes  prometheus.Counter
 	ordersDone                              prometheus.Counter
 	ahead                                   prometheus.Counter
@@ -43,6 +43,7 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m.reports = counter("reports_total", "Reports of partitions in heartbeats.")
 	m.streams = counter("metadata_streams_total", "Metadata streams that ended.")
 	m.created = counter("replicas_created_total", "Replicas created.")
+	m.born = counter("replicas_born_total", "Replicas made by splits.")
 	m.removed = counter("replicas_removed_total", "Replicas removed.")
 	m.failed = counter("replicas_failed_total", "Replicas that failed while they ran; see the "+
 		"log for why.")

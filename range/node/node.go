@@ -38,6 +38,7 @@ type Node struct {
 	follower    follower
 	reconciler  reconciler
 	orders      orders
+	births      births
 	leaders     leaders
 	elections   elections
 	reports     reports
@@ -67,6 +68,7 @@ func New(c Config) (*Node, error) {
 	n.follower.node = n
 	n.reconciler.init(n)
 	n.orders.init(n)
+	n.births.init(n)
 	n.leaders.init()
 	n.elections.init(n)
 	n.reports.init()
@@ -83,6 +85,7 @@ func New(c Config) (*Node, error) {
 		WithoutRoom:    func(node keys.NodeID) bool { return n.host.PeerWithoutRoom(uint64(node)) },
 		AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },
 		ClientAddress:  c.ClientAddress, TransactionLimits: n.transactionLimits,
+		Bear: n.births.bear, Split: n.births.split,
 	}
 	if err := n.shared.Prepare(); err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.ID, err)
@@ -155,7 +158,7 @@ func (n *Node) Start(t host.Transport) error {
 	for _, task := range []func(context.Context){
 		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
 		n.watchHealth, n.collector.run, n.flusher.run,
-		n.sweepLocks, n.orders.run,
+		n.sweepLocks, n.orders.run, n.births.run,
 	} {
 		n.tasks.Go(func() { task(ctx) })
 	}

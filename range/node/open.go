@@ -39,6 +39,9 @@ func (n *Node) reopen() error {
 	if err := n.resumeRemoval(unfinished); err != nil {
 		return fmt.Errorf("node %s: %w", n.config.ID, err)
 	}
+	if live, err = n.births.restore(identities, live); err != nil {
+		return fmt.Errorf("node %s: %w", n.config.ID, err)
+	}
 	opened := n.openAll(live, false, func(id raftlog.Identity, err error) {
 		// The others serve; this one is for a person to look at.
 		n.log.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the "+
@@ -117,6 +120,15 @@ func (n *Node) electAfterStart() {
 type brokenReplica struct {
 	identity raftlog.Identity
 	why      error
+}
+
+// keyspace is that of its partition; 0 if its identity does not say.
+func (b brokenReplica) keyspace() keys.KeyspaceID {
+	p := &clusterpb.Partition{}
+	if p.UnmarshalVT(b.identity.Descriptor) != nil {
+		return 0
+	}
+	return keys.KeyspaceID(p.Keyspace)
 }
 
 // setBroken notes a replica that is on disk and does not open.

@@ -31,6 +31,8 @@ const (
 	// orderWorkers is how many orders are carried out at a time, and orderTimeout for how long each.
 	orderWorkers = 8
 	orderTimeout = 10 * time.Second
+	// splitTimeout is that of a split, before which what splits off is counted.
+	splitTimeout = 2 * time.Minute
 	// orderAgain is after how long one that waits for something is looked at again.
 	orderAgain = 250 * time.Millisecond
 	// nearlyAll is how many entries a learner may lack to be promoted.
@@ -49,6 +51,18 @@ func (o *order) waitsFor() string {
 		return *text
 	}
 	return ""
+}
+
+// fits says whether an order is for a partition as it is: its descriptor names what it leads to.
+func (o *order) fits(now *clusterpb.Partition) bool {
+	generation, membership := o.GetTarget().GetGeneration(), o.GetTarget().GetMembership()
+	switch {
+	case o.GetChild() != nil:
+		generation--
+	case o.GetTransferTo() == 0:
+		membership--
+	}
+	return generation == now.GetGeneration() && membership == now.GetMembership()
 }
 
 // orders are those of a node. One goroutine hands them out to a few others.
@@ -150,13 +164,7 @@ func (s *orders) done(h *hosted, o *order) {
 func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 	defer h.ordered.Store(false)
 	now := h.replica.Descriptor()
-	expected := o.GetTarget().GetMembership()
-	if o.GetTransferTo() == 0 {
-		expected--
-	}
-	if !h.leading.Load() || h.removed.Load() || ctx.Err() != nil ||
-		o.GetTarget().GetGeneration() != now.GetGeneration() ||
-		expected != now.GetMembership() {
+	if !h.leading.Load() || h.removed.Load() || ctx.Err() != nil || !o.fits(now) {
 		s.settle(ctx, h)
 		s.done(h, o)
 		return
@@ -171,8 +179,17 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 			s.done(h, o)
 			return
 		}
-		changing, cancel := context.WithTimeout(ctx, orderTimeout)
-		err := h.replica.ChangeDescriptor(changing, o.Target)
+		limit := orderTimeout
+		if o.GetChild() != nil {
+			limit = splitTimeout
+		}
+		changing, cancel := context.WithTimeout(ctx, limit)
+		var err error
+		if o.GetChild() != nil {
+			err = h.replica.Split(changing, o.Target, o.Child)
+		} else {
+			err = h.replica.ChangeDescriptor(changing, o.Target)
+		}
 		if err == nil {
 			// Without it the change is not reported.
 			err = h.replica.Fence(changing)

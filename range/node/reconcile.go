@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -42,6 +43,9 @@ type reconciler struct {
 	}
 	disk     diskWork
 	removals removalPace
+	// waiting are partitions of which no replica can be created as long as another one here has a part
+	// of their span. It guards itself: splits are applied by others.
+	waiting waitingPartitions
 	// refused are partitions that can never be created here, because a replica of that id was
 	// removed.
 	refused map[keys.PartitionID]keys.ReplicaID
@@ -214,18 +218,21 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 			self := n.replicaHere(p)
 			if b := n.brokenBefore(p, self); b != nil && t.Complete {
 				broken = append(broken, *b)
+			} else if self != nil && p.SplitFrom != 0 &&
+				n.shared.Overlapping(id, keys.PartitionSpan(p)) != 0 {
+				r.waiting.add(id) // it is made of the other one
 			} else if self != nil &&
 				r.refused[id] != keys.ReplicaID(self.Replica) && n.brokenBy(id) == nil {
 				create = append(create, p)
 			}
 		case h == nil && t.Complete:
-			if b, found := n.broken.Load(id); found {
+			if b, found := n.broken.Load(id); found && t.dropped(b.(brokenReplica).keyspace()) {
 				broken = append(broken, b.(brokenReplica))
 			}
 		case h != nil && p == nil:
-			// INVARIANT: the partition was in a table and is not in a later one; see the package
-			// comment.
-			if t.Complete {
+			// INVARIANT: its keyspace was dropped. That a table lacks the partition says nothing: it may
+			// have split off from another one and not be known yet.
+			if t.Complete && t.dropped(keys.KeyspaceID(h.listed.Load().GetKeyspace())) {
 				remove = append(remove, h)
 			}
 		case h != nil && h.namedOut(p):
@@ -382,8 +389,20 @@ func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
 	id := raftlog.Identity{Group: keys.PartitionID(p.Id), Replica: keys.ReplicaID(self.Replica)}
 	// INVARIANT: only the replicas with which a partition is founded know their voters from the
 	// table. Another one that did, and had nothing, would vote.
+	if p.SplitFrom != 0 {
+		// Its base may be here already.
+		r, found, err := replica.ReadRecorded(n.config.State, id.Group)
+		if err != nil {
+			return id, err
+		}
+		if at := n.replicaHere(r.Descriptor); found && at.GetReplica() == self.Replica {
+			return birth.Identity(r.Descriptor, id.Replica)
+		}
+	}
+	founded := p.Membership == group.FoundingMembership && p.Generation == group.FoundingGeneration &&
+		p.SplitFrom == 0
 	for _, x := range p.Replicas {
-		if p.Membership == group.FoundingMembership {
+		if founded {
 			id.Voters = append(id.Voters, keys.ReplicaID(x.Replica))
 		}
 	}
@@ -426,6 +445,7 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 		}
 		return nil, err
 	}
+	n.births.noticed(h)
 	return h, nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -147,6 +146,13 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	for i, h := range gone {
 		ids[i] = h.identity
 	}
+	// INVARIANT: what split off is durable before the parent's log goes: it could not be made again;
+	// and at the next start what is removed is of the span that the parent has now.
+	for _, h := range gone {
+		if err := h.replica.FlushSplits(); err != nil {
+			return err
+		}
+	}
 	if err := n.markRemoval(ids); err != nil {
 		return err
 	}
@@ -168,11 +174,13 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	}
 	n.replicas.change(nil, gone)
 	for _, h := range gone {
+		n.shared.Released(h.id)
 		n.reports.forget(h)
 		if h.moved.Load() {
 			n.reconciler.retry(h.id) // another replica of it may be listed here
 		}
 	}
+	n.reconciler.spansChanged()
 	n.metrics.removed.Add(float64(len(gone)))
 	if n.diskFull() {
 		// Their entries lie in files of the log until those are compacted, and nothing else may be
@@ -230,11 +238,18 @@ func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
 			continue // only the mark is left
 		}
 		left = append(left, id)
-		p := &clusterpb.Partition{}
-		if err := p.UnmarshalVT(id.Descriptor); err != nil {
-			return fmt.Errorf("partition %s: its descriptor in the raft log: %w", id.Group, err)
+		// INVARIANT: what goes is what the replica has. The span with which it was created may be
+		// another partition's by now.
+		gone := replica.Gone{ID: id.Group}
+		r, found, err := replica.ReadRecorded(n.config.State, id.Group)
+		if err != nil {
+			n.log.Warn("what a replica held cannot be told; only what is kept by its id is removed",
+				"partition", id.Group, "error", err)
+		} else if found {
+			span := keys.PartitionSpan(r.Descriptor)
+			gone.Span = &span
 		}
-		states = append(states, replica.Gone{ID: id.Group, Span: keys.PartitionSpan(p)})
+		states = append(states, gone)
 	}
 	if err := replica.Destroy(ctx, n.config.State, states...); err != nil {
 		return err

@@ -167,6 +167,7 @@ func (h *hosted) report(told bool) *clusterpb.PartitionReport {
 	if (d.GetMembership() > group.FoundingMembership || d.GetGeneration() > 1) &&
 		h.replica.Settled() {
 		r.Described = d
+		r.SplitOff = h.node.births.splitOff(h.id)
 	}
 	_, r.Term = h.group.Leader()
 	if !h.leading.Load() || h.removed.Load() {

@@ -53,6 +53,12 @@ func newTable() *Table {
 	}
 }
 
+// dropped says whether a keyspace was dropped, or is being. The table is complete.
+func (t *Table) dropped(id keys.KeyspaceID) bool {
+	k := t.Keyspace(id)
+	return k == nil || k.State == clusterpb.KeyspaceState_DROPPING
+}
+
 // Changed is closed when a newer table has taken this one's place.
 func (t *Table) Changed() <-chan struct{} { return t.changed }
 

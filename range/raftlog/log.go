@@ -150,6 +150,11 @@ func (l *Log) Identities() ([]Identity, error) {
 	return found, nil
 }
 
+// Identity is that of a group's replica, or tombstone; false if there is none on disk.
+func (l *Log) Identity(group keys.PartitionID) (Identity, bool, error) {
+	return l.readIdentity(group)
+}
+
 func (l *Log) readIdentity(group keys.PartitionID) (Identity, bool, error) {
 	value, closer, err := l.db.Get(appendGroupKey(nil, group, kindIdentity))
 	if errors.Is(err, pebble.ErrNotFound) {

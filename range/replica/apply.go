@@ -31,10 +31,14 @@ func (r *Replica) Apply(entries []group.Entry) error {
 		return nil
 	}
 	start := time.Now()
-	if err := r.apply(entries); err != nil {
-		err = fmt.Errorf("partition %s: %w", r.id, err)
-		r.fail(err)
-		return err
+	for left := entries; len(left) > 0; {
+		n, err := r.apply(left)
+		if err != nil {
+			err = fmt.Errorf("partition %s: %w", r.id, err)
+			r.fail(err)
+			return err
+		}
+		left = left[n:]
 	}
 	r.node.Metrics.applyEntries.Add(float64(len(entries)))
 	r.node.Metrics.applySeconds.Observe(since(start))
@@ -42,68 +46,56 @@ func (r *Replica) Apply(entries []group.Entry) error {
 	return nil
 }
 
-func (r *Replica) apply(entries []group.Entry) error {
+// apply applies entries, all of them or up to one by which the partition splits, and returns how
+// many.
+func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	r.mu.Lock()
 	applied, failed := r.mu.applied, r.mu.failed
-	if entries[0].Index == 1 {
+	if entries[0].Index == firstIndex(r.Descriptor()) {
 		r.mu.leadership.firstTerm = entries[0].Term
 	}
 	r.mu.Unlock()
 	if failed != nil {
-		return failed
+		return 0, failed
 	}
 	batch := r.state.NewBatch()
 	defer batch.Close()
 	var own []ownEntry
 	var changes changes
-	for i := range entries {
-		e := &entries[i]
+	for n < len(entries) && changes.split == nil {
+		e := &entries[n]
+		n++
 		if e.Index != applied.index+1 {
-			return fmt.Errorf("entry %d follows applied index %d; entries are missing or come twice",
+			return 0, fmt.Errorf("entry %d follows applied index %d; entries are missing or come twice",
 				e.Index, applied.index)
 		}
 		applied.index, applied.term = e.Index, e.Term
 		if len(e.Data) == 0 {
 			continue
 		}
-		p, err := proposal.Decode(e.Data)
+		o, err := r.applyOne(batch, e, &applied, &changes)
 		if err != nil {
-			return fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
+			return 0, fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
 		}
-		accepted := applied.accepts(e.Term, &p)
-		changes.versions = nil
-		if accepted {
-			err = r.stage(batch, &p, e.Change, &changes)
-			if err == nil {
-				if applied.closed.Less(p.Closed) {
-					changes.handedOver = handedOver{e.Term, p.Highest.Wall}
-				}
-				err = applied.advance(e.Term, &p)
-			}
-			if err != nil {
-				return fmt.Errorf("entry %d of term %d: %w", e.Index, e.Term, err)
-			}
-		} else {
-			// INVARIANT: what was served stays closed, whatever becomes of the entry that says so:
-			// its leader has handed over behind it. An entry that was evaluated in vain can precede
-			// it.
-			applied.closed = hlc.Max(applied.closed, p.Closed)
-			r.node.Metrics.rejected.Inc()
+		if o.sequence != 0 {
+			own = append(own, o)
 		}
-		if p.Proposer == r.self {
-			own = append(own, ownEntry{e.Term, p.Sequence, accepted, changes.versions})
+	}
+	if changes.split != nil {
+		if err := r.stageChild(batch, &applied, changes.split); err != nil {
+			return 0, fmt.Errorf("entry %d of term %d: %w", applied.index, applied.term, err)
 		}
 	}
 	var record [maxAppliedRecord]byte
 	if err := batch.Set(r.appliedKey, applied.append(record[:0]), nil); err != nil {
-		return err
+		return 0, err
 	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.
 	if threshold := applied.threshold; r.threshold.Load().Less(threshold) {
 		r.threshold.Store(&threshold)
 	}
 	if err := r.state.Commit(batch); err != nil {
-		return err
+		return 0, err
 	}
 	if hook := r.node.hooks.committed; hook != nil {
 		hook()
@@ -115,15 +107,54 @@ func (r *Replica) apply(entries []group.Entry) error {
 		r.descriptor.Store(changes.descriptor)
 		r.descriptorAt.Store(applied.index)
 	}
+	if changes.split != nil {
+		r.bear(changes.split)
+	}
 	r.complete(applied, own, &changes)
-	return nil
+	return n, nil
+}
+
+// applyOne adds the effects of an entry to the batch, the changes and the applied record, if it is
+// accepted. It returns what has come of it if it is this replica's own, with the sequence 0 if it is
+// not.
+func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *appliedRecord,
+	c *changes) (o ownEntry, err error) {
+	p, err := proposal.Decode(e.Data)
+	if err != nil {
+		return o, err
+	}
+	accepted := applied.accepts(e.Term, &p)
+	c.versions = nil
+	if accepted {
+		if err := r.stage(batch, &p, e.Change, c); err != nil {
+			return o, err
+		}
+		if applied.closed.Less(p.Closed) && p.Kind != proposal.KindSplit {
+			c.handedOver = handedOver{e.Term, p.Highest.Wall}
+		}
+		if err := applied.advance(e.Term, &p); err != nil {
+			return o, err
+		}
+	} else {
+		// INVARIANT: what was served stays closed, whatever becomes of the entry that says so:
+		// its leader has handed over behind it. An entry that was evaluated in vain can precede
+		// it.
+		applied.closed = hlc.Max(applied.closed, p.Closed)
+		r.node.Metrics.rejected.Inc()
+	}
+	if p.Proposer == r.self {
+		o = ownEntry{e.Term, p.Sequence, accepted, c.versions}
+	}
+	return o, nil
 }
 
 // changes are what entries change of what a replica keeps in memory.
 type changes struct {
 	// descriptor is the new one, nil if there is none.
 	descriptor *clusterpb.Partition
-	locks      []concurrency.Change
+	// split is how the partition splits; nil if it does not.
+	split *split
+	locks []concurrency.Change
 	// versions are those of the entry at hand, if it is of transactions: they are not all among the
 	// pending writes.
 	versions []versionChange
@@ -149,7 +180,13 @@ type versionChange struct {
 func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool, c *changes,
 ) error {
 	d := r.Descriptor()
+	if c.descriptor != nil {
+		d = c.descriptor
+	}
 	span := keys.PartitionSpan(d)
+	if p.Kind == proposal.KindSplit {
+		return c.splits(d, p, change)
+	}
 	if change && p.Kind != proposal.KindDescriptor {
 		return fmt.Errorf("%w: a command of kind %d that changes replicas", proposal.ErrMalformed, p.Kind)
 	}
@@ -164,7 +201,7 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 			if !bytes.Equal(key, keys.LocalKey(r.id, keys.SuffixDescriptor)) {
 				return fmt.Errorf("%w: a descriptor at %s", proposal.ErrMalformed, keys.PrettyState(key))
 			}
-			d, err := decodeDescriptor(r.id, value)
+			next, err := decodeDescriptor(r.id, value)
 			if err != nil {
 				return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
 			}
@@ -172,10 +209,14 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 			if c.descriptor != nil {
 				before = c.descriptor
 			}
-			if err := checkChange(before, d, change); err != nil {
+			err = checkChange(before, next, change)
+			if err == nil && !keys.PartitionSpan(next).Equal(keys.PartitionSpan(before)) {
+				err = fmt.Errorf("the span becomes %s, and is %s", keys.PartitionSpan(next), span)
+			}
+			if err != nil {
 				return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
 			}
-			c.descriptor = d
+			c.descriptor = next
 		case p.Kind == proposal.KindTransaction:
 			if err := c.transaction(d, p, deletion, key, value); err != nil {
 				return err
@@ -250,6 +291,9 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	if c.records {
 		r.mu.records.applying()
 	}
+	if c.split != nil {
+		r.narrowLocked(c.split)
+	}
 	for _, o := range own {
 		if !r.mu.leadership.IsLeader || o.term != r.mu.leadership.Term {
 			continue
@@ -261,6 +305,9 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 		first := r.mu.inFlight[0]
 		if o.accepted && o.sequence == first.sequence {
 			r.mu.removeFirst()
+			if r.mu.tally != nil {
+				r.mu.tally.applied.Add(first.right)
+			}
 			r.mu.pending.Remove(first.writes)
 			for _, w := range first.writes {
 				r.mu.recent.Note(w.Key,
@@ -287,6 +334,12 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 		// One was lost before this one, or this one was evaluated on top of one that was: none that
 		// is in flight will have an effect.
 		r.giveUpLocked(&end, notRun)
+	}
+	if c.split != nil {
+		// What was routed before, and waits, goes to one of the two anew.
+		end.stale = c.descriptor
+		r.giveUpLocked(&end, notRun)
+		r.refuseQueueLocked(&end)
 	}
 	r.checkServingLocked()
 	wake := r.reevaluateLocked()

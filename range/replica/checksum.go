@@ -34,8 +34,12 @@ func (r *Replica) Checksum() (index, sum uint64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	descriptor, err := readDescriptor(snapshot, r.id)
+	if err != nil {
+		return 0, 0, err
+	}
 	h := fnv.New64a()
-	for _, span := range replicatedSpans(r.id, keys.PartitionSpan(r.Descriptor())) {
+	for _, span := range replicatedSpans(r.id, keys.PartitionSpan(descriptor)) {
 		if err := sumSpan(h, snapshot, span); err != nil {
 			return 0, 0, fmt.Errorf("partition %s: %w", r.id, err)
 		}

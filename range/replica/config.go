@@ -110,6 +110,12 @@ type Node struct {
 	// AfterFunc calls a function when a time has passed, for what waits for clocks. Default:
 	// time.AfterFunc.
 	AfterFunc func(d time.Duration, f func()) alarm.Timer
+	// Bear, if not nil, says what becomes of the child of a split on this node, of which the parent's
+	// replica has the given id; an error fails the parent's replica. It is asked before the split is
+	// applied, and Split is told when it is; leads: that replica leads. Both are called on apply
+	// workers.
+	Bear  func(child *clusterpb.Partition, self keys.ReplicaID) (Birth, error)
+	Split func(child *clusterpb.Partition, self keys.ReplicaID, birth Birth, leads bool)
 	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool
 	// of 4, 4,096.
 	Pool *Pool
@@ -119,6 +125,7 @@ type Node struct {
 	Limits
 	recent *proposal.Budget
 	merges mergeQueue
+	spans  spanTable
 	// locking is of the concurrency managers of all partitions.
 	locking concurrency.Config
 	// load is what the foreground asks of this node.

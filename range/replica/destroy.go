@@ -13,8 +13,9 @@ import (
 
 // Gone names a partition whose state is to be removed.
 type Gone struct {
-	ID   keys.PartitionID
-	Span keys.Span
+	ID keys.PartitionID
+	// Span is what it has of the engine; nil: nothing, but what is kept by its id.
+	Span *keys.Span
 }
 
 // Destroy removes everything that partitions have in a state database, durably when it returns.
@@ -34,7 +35,11 @@ func Destroy(ctx context.Context, state *engine.State, gone ...Gone) error {
 func destroy(ctx context.Context, state *engine.State, gone []Gone) error {
 	var spans [3][]keys.Span
 	for _, g := range gone {
-		for i, span := range replicatedSpans(g.ID, g.Span) {
+		if g.Span == nil {
+			spans[0] = append(spans[0], keys.LocalSpan(g.ID))
+			continue
+		}
+		for i, span := range replicatedSpans(g.ID, *g.Span) {
 			spans[i] = append(spans[i], span)
 		}
 	}
@@ -44,6 +49,9 @@ func destroy(ctx context.Context, state *engine.State, gone []Gone) error {
 	// The local and the anchor spans by deletions; the data is excised, what is adjacent together.
 	var paths []string
 	for _, deleted := range spans[:2] {
+		if len(deleted) == 0 {
+			continue
+		}
 		path, err := deletion(state, deleted)
 		if err != nil {
 			state.DiscardTables(paths)
@@ -51,12 +59,18 @@ func destroy(ctx context.Context, state *engine.State, gone []Gone) error {
 		}
 		paths = append(paths, path)
 	}
+	if len(spans[2]) == 0 {
+		return state.Ingest(ctx, paths)
+	}
 	return state.ExciseAll(ctx, paths, spans[2])
 }
 
 // adjacent sorts spans, and joins those that are next to each other. It changes the slice.
 func adjacent(spans []keys.Span) []keys.Span {
 	slices.SortFunc(spans, func(a, b keys.Span) int { return compareStateKeys(a.Start, b.Start) })
+	if len(spans) == 0 {
+		return nil
+	}
 	joined := spans[:1]
 	for _, s := range spans[1:] {
 		last := &joined[len(joined)-1]
@@ -86,7 +100,12 @@ func deletion(state *engine.State, spans []keys.Span) (path string, err error) {
 
 // Gone closes the replica, and says what of it is to be removed from this node.
 func (r *Replica) Gone() (Gone, error) {
-	return Gone{r.id, keys.PartitionSpan(r.Descriptor())}, r.Close()
+	g := Gone{ID: r.id}
+	if d := r.Descriptor(); !isEmpty(d) {
+		span := keys.PartitionSpan(d)
+		g.Span = &span
+	}
+	return g, r.Close()
 }
 
 // compareStateKeys orders state keys as the engine does.

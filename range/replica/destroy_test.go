@@ -106,7 +106,7 @@ func TestDestroyTogether(t *testing.T) {
 	}
 	defer crashed.Close()
 	for _, g := range gone {
-		for _, span := range replicatedSpans(g.ID, g.Span) {
+		for _, span := range replicatedSpans(g.ID, *g.Span) {
 			i, err := crashed.NewIter(nil)
 			if err != nil {
 				t.Fatal(err)

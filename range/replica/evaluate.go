@@ -55,6 +55,8 @@ type evaluation struct {
 	over bool
 
 	kind proposal.Kind
+	// tally, if not nil, is of a split that is to come.
+	tally *tally
 	// change, if not nil, is the configuration that the entry leads to.
 	change *group.Configuration
 	batch  *engine.StateBatch
@@ -193,7 +195,7 @@ func (e *evaluation) take() step {
 		}
 		e.kind, e.delta, e.highest, e.internal = proposal.KindWrite, proposal.Delta{}, hlc.Timestamp{},
 			proposal.Entry{}
-		e.change = nil
+		e.change, e.tally = nil, r.mu.tally
 		r.mu.building = e.proposal
 		e.over = false
 	}
@@ -544,13 +546,16 @@ func (e *evaluation) stage(f *command.WriteOp, ts hlc.Timestamp, id mvcc.Request
 	if err := mvcc.Write(e.batch, key, ts, h, f.Value); err != nil {
 		return err
 	}
-	e.delta.Versions++
-	e.delta.Bytes += int64(keys.VersionedKeySize(key, ts) + len(f.Value))
+	d := proposal.Delta{Versions: 1, Bytes: int64(keys.VersionedKeySize(key, ts) + len(f.Value))}
 	if f.WasLive {
-		e.delta.LiveKeys--
+		d.LiveKeys--
 	}
 	if !f.Tombstone {
-		e.delta.LiveKeys++
+		d.LiveKeys++
+	}
+	e.delta.Add(d)
+	if e.tally.has(key) {
+		e.proposal.right.Add(d)
 	}
 	return nil
 }

@@ -103,6 +103,7 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 			}
 			e.delta.Versions -= int64(len(garbage.Versions))
 			e.delta.Bytes -= garbage.Bytes
+			e.tallyRemoved(&garbage)
 			return true, nil
 		})
 		if errors.Is(err, errNothingToDo) {

@@ -21,7 +21,8 @@ type leadership struct {
 	// serving: this replica leads, and everything that earlier leaders, or earlier epochs, left in
 	// the log is applied.
 	serving bool
-	// firstTerm is the term of the log's first entry, 0 if this process has not seen it applied.
+	// firstTerm is the term of the log's first entry, 0 if this process has not seen it applied. A
+	// partition that has split off has a log of its own; what was served before is closed.
 	firstTerm uint64
 	// ledTerm is the latest term in which this replica led.
 	ledTerm    uint64
@@ -129,7 +130,7 @@ func (l *leadership) mayServe(applied *appliedRecord) bool {
 // the future. That is so only the first time: after a barrier this same leadership has served.
 func (l *leadership) serve(applied *appliedRecord, now int64) (first bool) {
 	if first = l.firstTerm == l.Term; first {
-		l.low, l.firstTerm = hlc.Timestamp{Wall: now}, 0
+		l.low, l.firstTerm = hlc.Max(hlc.Timestamp{Wall: now}, applied.closed), 0
 	}
 	l.low = hlc.Max(l.low, beyond(applied.highest))
 	l.serving = true

@@ -46,6 +46,9 @@ func empty(d *clusterpb.Partition) *clusterpb.Partition {
 	return e
 }
 
+// isEmpty says whether a replica with a descriptor is yet to be filled.
+func isEmpty(d *clusterpb.Partition) bool { return d.Membership == 0 && len(d.Replicas) == 0 }
+
 // changeOf is the configuration that a descriptor leads to from another one; nil if it stays what
 // it is.
 func changeOf(now, next *clusterpb.Partition) (*group.Configuration, error) {

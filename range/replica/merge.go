@@ -198,6 +198,10 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 				return refusal, false
 			}
 		}
+		if m.leaveMoved() {
+			command.ReleaseRows(rows)
+			return m.page()
+		}
 		if err != nil {
 			command.ReleaseRows(rows)
 			return m.failed(err), false
@@ -217,6 +221,22 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 	}
 	m.name(out)
 	return &kvpb.Response{Result: &kvpb.Response_MergeScan{MergeScan: out}}, false
+}
+
+// leaveMoved leaves out the partitions that are not what they were when they were asked, and says
+// whether there were any.
+func (m *mergedScan) leaveMoved() (any bool) {
+	kept := 0
+	for i, p := range m.read {
+		if moved := p.replica.moved(&p.read); moved != nil {
+			p.refusal, any = moved.Error, true
+			continue
+		}
+		m.read[kept], m.sources[kept] = p, m.sources[i]
+		kept++
+	}
+	m.read, m.sources = m.read[:kept], m.sources[:kept]
+	return any
 }
 
 // count counts how the leadership of a part that is read was proved.

@@ -171,6 +171,9 @@ func (m *multiGet) readPart(n *Node, p *multiPart, rows []byte) []byte {
 	r, rd := p.replica, &p.read
 	rows, err := m.readKeys(r, rd, p.get.Keys, rows)
 	refusal := r.TooOld(rd.pending.Request, rd.timestamp)
+	if refusal == nil {
+		refusal = r.moved(rd)
+	}
 	if refusal == nil && err != nil {
 		refusal = r.failedRead(rd, err)
 	}

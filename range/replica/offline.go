@@ -1,7 +1,10 @@
 package replica
 
 import (
+	"bytes"
 	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -57,13 +60,45 @@ func DescriptorIn(id keys.PartitionID, data []byte) (*clusterpb.Partition, error
 		return nil, nil
 	}
 	p, err := proposal.Decode(data)
-	if err != nil || p.Kind != proposal.KindDescriptor {
+	if err != nil || p.Kind != proposal.KindDescriptor && p.Kind != proposal.KindSplit {
 		return nil, err
 	}
 	var found *clusterpb.Partition
-	err = proposal.WalkBatch(p.Batch, func(_ bool, _, value []byte) (err error) {
-		found, err = decodeDescriptor(id, value)
+	own := keys.LocalKey(id, keys.SuffixDescriptor)
+	err = proposal.WalkBatch(p.Batch, func(_ bool, key, value []byte) (err error) {
+		if bytes.Equal(key, own) {
+			found, err = decodeDescriptor(id, value)
+		}
 		return err
 	})
 	return found, err
+}
+
+// ListRecorded reads what a state database says of all partitions, by their ids.
+func ListRecorded(state engine.Reader) (all []Recorded, err error) {
+	bounds := keys.LocalKeys()
+	i, err := state.NewIter(&pebble.IterOptions{LowerBound: bounds.Start, UpperBound: bounds.End})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if closeErr := i.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	for ok := i.First(); ok; {
+		id, _, err := keys.DecodeLocalKey(i.Key())
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errRecord, err)
+		}
+		r, found, err := ReadRecorded(state, id)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			all = append(all, r)
+		}
+		ok = i.SeekGE(keys.LocalSpan(id).End)
+	}
+	return all, i.Error()
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -30,6 +31,8 @@ type pendingEntry struct {
 	lets []*lock
 	// effects: it is proposed even if nothing waits for it.
 	effects bool
+	// right is by how much it changes the part that is to split off.
+	right proposal.Delta
 	gathering
 }
 
@@ -70,6 +73,16 @@ type ending struct {
 	unknown, refused []answer
 	refusedWrites    []write
 	waiters          []*read
+	// stale, if not nil, is the descriptor because of which all but the unknown are refused.
+	stale *clusterpb.Partition
+}
+
+// refusal is for what had no effect.
+func (end *ending) refusal(r *Replica, q *kvpb.Request) *kvpb.Response {
+	if end.stale != nil && q.GetGeneration() != end.stale.GetGeneration() {
+		return r.staleEpoch(q, end.stale)
+	}
+	return r.notLeader(q)
 }
 
 // giveUpLocked forgets everything in flight.
@@ -105,6 +118,7 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 		b.waiters, b.writes = nil, nil
 	}
 	r.mu.pending.Clear()
+	r.mu.tally, r.mu.splitting = nil, nil
 	r.giveUpWaitersLocked(end)
 	clear(r.mu.records.proposed)
 	r.mu.recent.Reset()
@@ -136,7 +150,7 @@ func (r *Replica) finish(end *ending) {
 			a.done(errNotLeader)
 			continue
 		}
-		r.reply(a.pending, a.command, r.notLeader(a.pending.Request))
+		r.reply(a.pending, a.command, end.refusal(r, a.pending.Request))
 	}
 	for i := range end.refusedWrites {
 		w := &end.refusedWrites[i]
@@ -144,9 +158,9 @@ func (r *Replica) finish(end *ending) {
 			w.internal.done(errNotLeader)
 			continue
 		}
-		r.reply(w.pending, w.command, r.notLeader(w.pending.Request))
+		r.reply(w.pending, w.command, end.refusal(r, w.pending.Request))
 	}
 	for _, rd := range end.waiters {
-		r.refuseRead(rd)
+		r.endRead(rd, end.refusal(r, rd.pending.Request))
 	}
 }

@@ -39,7 +39,8 @@ import (
 // and its answer.
 //
 // After 5 the garbage collection threshold is compared with T: it is published before anything
-// below it is removed.
+// below it is removed. So is the generation of the descriptor: what splits off may leave this node
+// as soon as that is applied here.
 type read struct {
 	pending Pending
 	command *command.Command
@@ -264,6 +265,10 @@ func (r *Replica) registerAgain(rd *read) {
 	r.mu.Lock()
 	if !r.mu.leadership.is(rd.epoch) {
 		r.mu.Unlock()
+		if moved := r.moved(rd); moved != nil {
+			r.endRead(rd, moved)
+			return
+		}
 		r.refuseRead(rd)
 		return
 	}
@@ -338,6 +343,9 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 	}
 	if rd.momentOnly {
 		return nil
+	}
+	if r.mu.splitting != nil {
+		return r.mu.splitting
 	}
 	f := rd.command.Footprint(rd.pending.Request)
 	if rd.belowPending() {
@@ -424,6 +432,10 @@ func (r *Replica) resumeRead(rd *read) {
 }
 
 func (r *Replica) resumed(rd *read) {
+	if moved := r.moved(rd); moved != nil {
+		r.endRead(rd, moved)
+		return
+	}
 	if !rd.belowPending() {
 		// Nothing else at or below its timestamp can have been put in flight since it is in the
 		// timestamp cache.
@@ -500,6 +512,10 @@ func (r *Replica) serveNow(rd *read) {
 		}
 		response, err = refusal, nil
 	}
+	if moved := r.moved(rd); moved != nil {
+		command.ReleaseRows(response.GetScan().GetRows())
+		response, err = moved, nil
+	}
 	if err != nil {
 		if u := asUncertainty(err); u != nil && r.move(rd, u.Timestamp) {
 			return
@@ -520,6 +536,15 @@ func (r *Replica) serveNow(rd *read) {
 	}
 	r.endRead(rd, response)
 	command.ReleaseRows(response.GetScan().GetRows())
+}
+
+// moved refuses a read, before or after it has read, if the partition is not what it was when the
+// read was admitted.
+func (r *Replica) moved(rd *read) *kvpb.Response {
+	if d := r.Descriptor(); d.GetGeneration() != rd.descriptor.GetGeneration() {
+		return r.staleEpoch(rd.pending.Request, d)
+	}
+	return nil
 }
 
 // maxRestarts is how often a read of the latest state begins anew because garbage collection

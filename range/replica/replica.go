@@ -80,6 +80,10 @@ var _ group.StateMachine = (*Replica)(nil)
 // ErrClosed is returned after Close.
 var ErrClosed = errors.New("the replica is closed")
 
+// ErrNoBase is returned by New for a partition that has split off another one, if the state has not
+// what it was born with: the other one's log has to be applied before.
+var ErrNoBase = errors.New("the state lacks what it had when it split off another partition")
+
 // New opens a replica: what the state database says of the partition, or if it says nothing, a new
 // and empty partition. Node.Prepare must have been called.
 func New(c Config) (*Replica, error) {
@@ -128,6 +132,9 @@ func (r *Replica) firstDescriptor(c Config, applied bool) (*clusterpb.Partition,
 	if !applied && c.Empty {
 		return empty(c.Partition), nil
 	}
+	if !applied && c.Partition.SplitFrom != 0 {
+		return nil, fmt.Errorf("partition %s: %w", r.id, ErrNoBase)
+	}
 	if !applied {
 		if err := writeDescriptor(c.State, c.Partition); err != nil {
 			return nil, err
@@ -146,6 +153,9 @@ func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition)
 	r.threshold.Store(&threshold)
 	r.descriptor.Store(descriptor)
 	r.descriptorAt.Store(applied.index)
+	if !isEmpty(descriptor) {
+		r.node.spans.own(r.id, keys.PartitionSpan(descriptor))
+	}
 	r.observe(applied.highest)
 	r.mu.Lock()
 	r.mu.applied = applied

@@ -14,7 +14,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -158,6 +157,7 @@ type staged struct {
 	paths      []string
 	applied    appliedRecord
 	descriptor *clusterpb.Partition
+	claim      *spanClaim
 }
 
 var _ group.Staged = (*staged)(nil)
@@ -175,7 +175,7 @@ func (r *Replica) StageSnapshot(ctx context.Context, index, term uint64,
 		s.abort()
 		return nil, fmt.Errorf("receiving a snapshot of partition %s: %w", r.id, err)
 	}
-	return &staged{r, s.paths, s.applied, s.descriptor}, nil
+	return &staged{r, s.paths, s.applied, s.descriptor, s.claim}, nil
 }
 
 // stager is the work of StageSnapshot.
@@ -184,6 +184,7 @@ type stager struct {
 	in          *snapshotReader
 	index, term uint64
 	spans       [3]keys.Span
+	claim       *spanClaim
 
 	// table is being written, for spans[current].
 	table   *engine.TableWriter
@@ -193,10 +194,9 @@ type stager struct {
 	applied    appliedRecord
 	hasApplied bool
 	descriptor *clusterpb.Partition
-	// stats are counted, and compared with those that the snapshot claims.
-	stats   Stats
-	lastKey []byte
-	highest hlc.Timestamp
+	// versions are counted, and compared with what the snapshot claims.
+	versions versionCounter
+	highest  hlc.Timestamp
 }
 
 func (s *stager) stage(ctx context.Context) error {
@@ -209,9 +209,9 @@ func (s *stager) stage(ctx context.Context) error {
 			"announced was %s at %d of %d",
 			errSnapshot, h.partition, h.index, h.term, s.r.id, s.index, s.term)
 	}
-	s.spans = replicatedSpans(s.r.id, keys.PartitionSpan(s.r.Descriptor()))
 	// The tables of the first two spans begin with a deletion of what was there; the third is
-	// excised.
+	// excised. Which those are is in the first one.
+	s.spans[0] = keys.LocalSpan(s.r.id)
 	if err := s.begin(0); err != nil {
 		return err
 	}
@@ -252,6 +252,11 @@ func (s *stager) begin(span int) error {
 		return err
 	}
 	s.current = span
+	if span == 1 {
+		if err := s.takeSpan(); err != nil {
+			return err
+		}
+	}
 	if span == len(s.spans)-1 {
 		return nil // when there is data
 	}
@@ -261,6 +266,24 @@ func (s *stager) begin(span int) error {
 	}
 	s.table = table
 	return table.DeleteRange(s.spans[span].Start, s.spans[span].End)
+}
+
+// takeSpan takes the partition's span from the snapshot's descriptor, and claims it.
+func (s *stager) takeSpan() error {
+	if s.descriptor == nil {
+		return fmt.Errorf("%w: it lacks the descriptor", errSnapshot)
+	}
+	span := keys.PartitionSpan(s.descriptor)
+	if now := s.r.Descriptor(); !isEmpty(now) && !keys.PartitionSpan(now).ContainsSpan(span) {
+		return fmt.Errorf("%w: its span %s is not in this replica's, %s", errSnapshot, span,
+			keys.PartitionSpan(now))
+	}
+	claim, err := s.r.node.spans.claim(s.r.id, span)
+	if err != nil {
+		return err
+	}
+	s.claim, s.spans = claim, replicatedSpans(s.r.id, span)
+	return nil
 }
 
 func (s *stager) finishTable() error {
@@ -281,6 +304,7 @@ func (s *stager) abort() {
 		s.table.Abort()
 	}
 	s.r.state.DiscardTables(s.paths)
+	s.r.node.spans.unclaim(s.claim)
 }
 
 func (s *stager) record(key, value []byte) error {
@@ -364,23 +388,11 @@ func (s *stager) anchored(key, value []byte) error {
 
 // version counts a version.
 func (s *stager) version(key, value []byte) error {
-	internalKey, ts, err := keys.DecodeVersioned(key)
-	if err != nil || ts.IsZero() {
-		return fmt.Errorf("%w: %s is not a version", errSnapshot, keys.PrettyState(key))
+	if err := s.versions.add(key, value); err != nil {
+		return fmt.Errorf("%w: %w", errSnapshot, err)
 	}
-	h, stored, err := mvcc.DecodeHeader(value)
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", errSnapshot, keys.PrettyState(key), err)
-	}
-	s.stats.Versions++
-	s.stats.Bytes += uint64(len(key) + len(stored))
+	_, ts, _ := keys.DecodeVersioned(key) // which has just been checked
 	s.highest = hlc.Max(s.highest, ts)
-	if s.stats.Versions == 1 || !bytes.Equal(s.lastKey, internalKey) {
-		s.lastKey = append(s.lastKey[:0], internalKey...)
-		if h.Kind == mvcc.KindValue {
-			s.stats.LiveKeys++
-		}
-	}
 	return nil
 }
 
@@ -392,14 +404,12 @@ func (s *stager) verify() error {
 	case s.applied.index != s.index || s.applied.term != s.term:
 		return fmt.Errorf("%w: its applied record is of index %d, term %d", errSnapshot, s.applied.index,
 			s.applied.term)
-	case s.applied.stats != s.stats:
-		return fmt.Errorf("%w: it holds %+v and says %+v", errSnapshot, s.stats, s.applied.stats)
+	case s.applied.stats != s.versions.stats:
+		return fmt.Errorf("%w: it holds %+v and says %+v", errSnapshot, s.versions.stats,
+			s.applied.stats)
 	case s.applied.highest.Less(s.highest):
 		return fmt.Errorf("%w: it has a version or lock at %s, above its highest timestamp %s",
 			errSnapshot, s.highest, s.applied.highest)
-	case !keys.PartitionSpan(s.descriptor).Equal(keys.PartitionSpan(s.r.Descriptor())):
-		return fmt.Errorf("%w: its span is %s, this replica's %s", errSnapshot,
-			keys.PartitionSpan(s.descriptor), keys.PartitionSpan(s.r.Descriptor()))
 	}
 	return nil
 }
@@ -408,6 +418,7 @@ func (s *stager) verify() error {
 // past.
 func (s *staged) Install() error {
 	r := s.r
+	defer r.node.spans.unclaim(s.claim)
 	if !r.enter() {
 		r.state.DiscardTables(s.paths)
 		return ErrClosed
@@ -422,8 +433,7 @@ func (s *staged) Install() error {
 	if threshold := s.applied.threshold; r.threshold.Load().Less(threshold) {
 		r.threshold.Store(&threshold)
 	}
-	data := keys.DataSpan(keys.PartitionSpan(r.Descriptor()))
-	if err := r.state.IngestAndExcise(context.Background(), s.paths, data); err != nil {
+	if err := s.install(); err != nil {
 		err = fmt.Errorf("installing a snapshot of partition %s: %w", r.id, err)
 		r.fail(err)
 		return err
@@ -441,8 +451,66 @@ func (s *staged) Install() error {
 	return nil
 }
 
+// install brings the tables in, and removes what the partition had beyond its present span.
+func (s *staged) install() error {
+	r, span := s.r, keys.PartitionSpan(s.descriptor)
+	// INVARIANT: what split off before is durable before the snapshot takes its place: it could not
+	// be made again.
+	if err := r.FlushSplits(); err != nil {
+		return err
+	}
+	if err := r.state.IngestAndExcise(context.Background(), s.paths, keys.DataSpan(span)); err != nil {
+		return err
+	}
+	former := r.Descriptor()
+	if isEmpty(former) || keys.PartitionSpan(former).Equal(span) {
+		return nil
+	}
+	// INVARIANT: after the ingestion, for a partition that lacked a part of itself would go on with
+	// its log; and before the descriptor is published, for the part may be another replica's then.
+	// After a crash in between it is in no partition's span, and goes when the node starts
+	// (RemoveOrphans).
+	b := r.state.NewBatch()
+	defer b.Close()
+	was := keys.PartitionSpan(former)
+	for _, beyond := range [...]keys.Span{{Start: was.Start, End: span.Start},
+		{Start: span.End, End: was.End}} {
+		if beyond.Empty() || bytes.Equal(beyond.Start, beyond.End) {
+			continue
+		}
+		for _, gone := range [...]keys.Span{keys.AnchorSpan(beyond), keys.DataSpan(beyond)} {
+			if err := b.DeleteRange(gone.Start, gone.End, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return r.state.Commit(b)
+}
+
 // Discard removes the tables.
-func (s *staged) Discard() { s.r.state.DiscardTables(s.paths) }
+func (s *staged) Discard() {
+	s.r.state.DiscardTables(s.paths)
+	s.r.node.spans.unclaim(s.claim)
+}
+
+// FlushSplits makes the splits durable that are applied here.
+func (r *Replica) FlushSplits() error {
+	d := r.Descriptor()
+	if isEmpty(d) || d.Generation == 1 {
+		return nil
+	}
+	value, found, err := r.state.DurableGet(keys.LocalKey(r.id, keys.SuffixDescriptor))
+	if err != nil {
+		return err
+	}
+	if found {
+		durable, err := decodeDescriptor(r.id, value)
+		if err == nil && durable.Generation == d.Generation {
+			return nil
+		}
+	}
+	return r.state.Flush()
+}
 
 // checkStateKey says whether bytes from outside are a state key at all: the engine's comparer takes
 // it for granted.

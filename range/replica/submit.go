@@ -177,7 +177,7 @@ func (r *Replica) readyLocked() bool {
 	if r.mu.leadership.barrierDue {
 		return r.mu.leadership.IsLeader
 	}
-	if !r.mu.leadership.serving {
+	if !r.mu.leadership.serving || r.mu.splitting != nil {
 		return false
 	}
 	room := len(r.mu.inFlight) < r.node.MaxInFlight

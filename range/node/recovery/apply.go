@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -150,7 +150,7 @@ func (d *Directory) carryOut(log *raftlog.Log, works []work) error {
 	if len(todo) == 0 {
 		return nil
 	}
-	shared, err := d.shared()
+	shared, err := d.shared(log)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 		return fail(fmt.Errorf("its descriptor in the raft log: %w", err))
 	}
 	r, err := replica.New(replica.Config{Partition: founded, ReplicaID: w.identity.Replica,
-		State: d.State, Group: idle{}, Node: shared, Empty: len(w.identity.Voters) == 0, GCWindow: -1})
+		State: d.State, Group: birth.Idle{}, Node: shared, Empty: len(w.identity.Voters) == 0, GCWindow: -1})
 	if err != nil {
 		return fail(err)
 	}
@@ -264,21 +264,10 @@ func applyAll(r *replica.Replica, g *raftlog.Group, after, last uint64) error {
 }
 
 // shared is what replicas need of a node; nothing of it asks another node.
-func (d *Directory) shared() (*replica.Node, error) {
-	n := &replica.Node{Clock: hlc.NewClock(nil, nil), Logger: d.Logger}
+func (d *Directory) shared(log *raftlog.Log) (*replica.Node, error) {
+	n := &replica.Node{Clock: hlc.NewClock(nil, nil), Logger: d.Logger,
+		Bear: func(child *clusterpb.Partition, self keys.ReplicaID) (replica.Birth, error) {
+			return birth.Of(log, d.State, child, self)
+		}}
 	return n, n.Prepare()
 }
-
-// idle is the group of a replica that only applies.
-type idle struct{}
-
-var errIdle = errors.New("the replica has no group")
-
-func (idle) Propose(uint64, []byte) error                            { return errIdle }
-func (idle) ProposeChange(uint64, []byte, group.Configuration) error { return errIdle }
-func (idle) ReadIndex(done func(error))                              { done(errIdle) }
-func (idle) Lease() (uint64, bool)                                   { return 0, false }
-func (idle) LeaseLeft() time.Duration                                { return 0 }
-func (idle) Leader() (keys.ReplicaID, uint64)                        { return 0, 0 }
-func (idle) Wake()                                                   {}
-func (idle) TransferLeader(uint64, keys.ReplicaID)                   {}

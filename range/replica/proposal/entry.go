@@ -29,12 +29,22 @@ const (
 	// KindTransaction is KindWrite, and besides it sets and deletes locks and sets transaction
 	// records.
 	KindTransaction Kind = 5
+	// KindSplit sets the descriptor of what is left of a partition, and the descriptor and the
+	// statistics of the one that splits off.
+	KindSplit Kind = 6
 )
 
 // Delta is by how much an entry changes what a partition holds. Evaluation computes it, so that all
 // replicas count alike.
 type Delta struct {
 	LiveKeys, Versions, Bytes int64
+}
+
+// Add adds another change.
+func (d *Delta) Add(other Delta) {
+	d.LiveKeys += other.LiveKeys
+	d.Versions += other.Versions
+	d.Bytes += other.Bytes
 }
 
 // Entry is the content of one entry of the partition's log.
@@ -57,7 +67,8 @@ type Entry struct {
 	// Highest is at or above every timestamp in the batch, the prepared timestamps of locks too.
 	Highest hlc.Timestamp
 	// Closed is the timestamp that the entry closes: nothing at or below it is written after the
-	// entry. A leader that hands over sets it; zero closes nothing.
+	// entry. A leader that hands over sets it, and one that splits the partition; zero closes
+	// nothing.
 	Closed hlc.Timestamp
 	// Threshold is the garbage collection threshold that the entry sets, if it is above the present
 	// one.
@@ -101,7 +112,7 @@ func Decode(data []byte) (Entry, error) {
 			ErrMalformed, data[0], entryVersion)
 	}
 	e.Kind = Kind(data[1])
-	if e.Kind < KindWrite || e.Kind > KindTransaction {
+	if e.Kind < KindWrite || e.Kind > KindSplit {
 		return e, fmt.Errorf("%w: unknown kind %d", ErrMalformed, data[1])
 	}
 	d := Decoder{Data: data[2:]}

@@ -1,0 +1,64 @@
+package birth
+
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Of says what becomes of the child of a split on a node: self is the parent's replica here, whose id
+// the child's would have.
+func Of(log *raftlog.Log, state engine.Reader, child *clusterpb.Partition, self keys.ReplicaID) (
+	replica.Birth, error) {
+	partition := keys.PartitionID(child.GetId())
+	id, known, err := log.Identity(partition)
+	if err != nil {
+		return 0, err
+	}
+	_, recorded, err := replica.ReadRecorded(state, partition)
+	switch {
+	case err != nil:
+		return 0, err
+	case !known, id.Removed && id.Replica < self:
+		return replica.Born, nil
+	case id.Removed:
+		return replica.Elsewhere, nil
+	case recorded:
+		return replica.Kept, nil
+	case id.Replica == self && len(id.Voters) > 0:
+		return replica.Born, nil // its log was made, and a crash took the base back
+	}
+	return replica.Elsewhere, nil
+}
+
+// Identity is that of a replica which a split has made of the parent's.
+func Identity(child *clusterpb.Partition, self keys.ReplicaID) (raftlog.Identity, error) {
+	id := raftlog.Identity{Group: keys.PartitionID(child.GetId()), Replica: self}
+	for _, r := range child.GetReplicas() {
+		if r.GetRole() == clusterpb.ReplicaRole_VOTER {
+			id.Voters = append(id.Voters, keys.ReplicaID(r.GetReplica()))
+		}
+	}
+	descriptor, err := child.MarshalVT()
+	if err != nil {
+		return id, fmt.Errorf("partition %s: encoding the descriptor: %w", id.Group, err)
+	}
+	id.Descriptor = descriptor
+	return id, nil
+}
+
+// IsBorn says whether an identity is of a replica that a split has made, and of which partition.
+func IsBorn(id raftlog.Identity) (*clusterpb.Partition, bool) {
+	if id.Removed || len(id.Voters) == 0 {
+		return nil, false
+	}
+	p := &clusterpb.Partition{}
+	if err := p.UnmarshalVT(id.Descriptor); err != nil {
+		return nil, false // it does not open, for another reason
+	}
+	return p, p.SplitFrom != 0
+}

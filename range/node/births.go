@@ -1,0 +1,258 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// A replica of a partition that has split off is born when the parent's replica here applies the
+// split: its base is in the state then, its log is made, and it is opened. The one beside the
+// parent's leader asks for votes at once, and again until it leads: the others are born when they
+// hear that the split is committed.
+
+const (
+	// birthPeriod is the time between two tries to lead, birthTries how many there are. After that it
+	// is one of many without a leader.
+	birthPeriod = 20 * time.Millisecond
+	birthTries  = 100
+)
+
+// births are the replicas that are born here.
+type births struct {
+	node *Node
+	wake chan struct{} // capacity 1
+	// replaying: no replica is open yet, and none is to be.
+	replaying bool
+	mu        struct {
+		sync.Mutex
+		// young are those that are to lead, and how often each has tried.
+		young map[*hosted]int
+		// unlisted are replicas of partitions that the table does not list yet.
+		unlisted map[*hosted]struct{}
+	}
+}
+
+func (b *births) init(n *Node) {
+	b.node, b.wake = n, make(chan struct{}, 1)
+	b.mu.young = make(map[*hosted]int)
+	b.mu.unlisted = make(map[*hosted]struct{})
+}
+
+// bear says what becomes of a child here; see replica.Node.Bear.
+func (b *births) bear(child *clusterpb.Partition, self keys.ReplicaID) (replica.Birth, error) {
+	return birth.Of(b.node.host.Log(), b.node.config.State, child, self)
+}
+
+// split opens the child of a split that was applied here; see replica.Node.Split.
+func (b *births) split(child *clusterpb.Partition, self keys.ReplicaID, how replica.Birth,
+	leads bool) {
+	n := b.node
+	if b.replaying {
+		return
+	}
+	if parent := n.host.Group(keys.PartitionID(child.SplitFrom)); parent != nil {
+		parent.ForgetBeginning()
+	}
+	defer n.reconciler.spansChanged()
+	if how != replica.Born {
+		return
+	}
+	if err := b.open(child, self, leads); err != nil && !n.closed.Load() {
+		n.log.Error("a partition that has split off does not open here; the next start, or the core's "+
+			"table, will have it opened", "partition", child.Id, "error", err)
+		n.reconciler.retry(keys.PartitionID(child.Id))
+	}
+}
+
+func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads bool) error {
+	n := b.node
+	id, err := birth.Identity(child, self)
+	if err != nil {
+		return err
+	}
+	if err := n.host.Log().Create(id); err != nil {
+		return err
+	}
+	h, err := n.open(id, true)
+	if err != nil {
+		return err
+	}
+	n.replicas.change([]*hosted{h}, nil)
+	n.metrics.born.Inc()
+	if !leads {
+		n.elections.add(h, n.now()+int64(n.config.PatienceWithLeaders)+
+			n.jitter(n.config.PatienceWithLeaders))
+		return nil
+	}
+	b.mu.Lock()
+	b.mu.young[h] = 0
+	b.mu.Unlock()
+	signal(b.wake)
+	return nil
+}
+
+// run has the young campaign until they lead, or another replica does.
+func (b *births) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.wake:
+		}
+		for b.campaign() {
+			if pause(ctx, birthPeriod) != nil {
+				return
+			}
+		}
+	}
+}
+
+// campaign says whether there is one left that is to try again.
+func (b *births) campaign() bool {
+	n := b.node
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for h, tried := range b.mu.young {
+		leader, _ := h.group.Leader()
+		if leader != 0 || h.removed.Load() || h.group.Failed() != nil || n.host.Leaving() {
+			delete(b.mu.young, h)
+			continue
+		}
+		if tried == birthTries || !n.health.fit() {
+			delete(b.mu.young, h)
+			n.elections.add(h, n.now())
+			continue
+		}
+		b.mu.young[h] = tried + 1
+		n.metrics.campaigns.Inc()
+		h.group.CampaignAgain()
+	}
+	return len(b.mu.young) > 0
+}
+
+// restore makes whole what a crash has left of births, before anything opens. all are the identities
+// on disk, and live those of replicas; it returns those that can be opened.
+func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, error) {
+	n := b.node
+	b.replaying = true
+	defer func() { b.replaying = false }()
+	d := birth.Directory{Log: n.host.Log(), State: n.config.State, Open: n.openIdle}
+	lost := make(map[keys.PartitionID]bool)
+	restored, err := d.Restore(live, func(id raftlog.Identity, err error) {
+		lost[id.Group] = true
+		n.log.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the "+
+			"other replicas", "partition", id.Group, "replica", id.Replica, "error", err)
+		n.setBroken(id, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	orphans, err := d.Orphans(uint64(n.config.ID), all)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.host.Log().Create(orphans...); err != nil {
+		return nil, err
+	}
+	if restored+len(orphans) > 0 {
+		n.log.Info("splits that a crash had cut through are whole", "bases", restored, "logs",
+			len(orphans))
+	}
+	kept := make([]raftlog.Identity, 0, len(live)+len(orphans))
+	for _, id := range live {
+		if !lost[id.Group] {
+			kept = append(kept, id)
+		}
+	}
+	return append(kept, orphans...), nil
+}
+
+// openIdle opens a replica that only applies.
+func (n *Node) openIdle(id raftlog.Identity) (*replica.Replica, error) {
+	p := &clusterpb.Partition{}
+	if err := p.UnmarshalVT(id.Descriptor); err != nil {
+		return nil, err
+	}
+	return replica.New(replica.Config{Partition: p, ReplicaID: id.Replica, State: n.config.State,
+		Group: birth.Idle{}, Node: n.shared, Empty: len(id.Voters) == 0, GCWindow: -1})
+}
+
+// noticed notes a replica that was opened, if its partition has split off and the table does not list
+// it yet.
+func (b *births) noticed(h *hosted) {
+	if h.listed.Load().GetSplitFrom() == 0 || b.node.tables.load().Partition(h.id) != nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.unlisted[h] = struct{}{}
+}
+
+// splitOff are the partitions here that came from one, or from one that did, and that the table
+// lacks.
+func (b *births) splitOff(parent keys.PartitionID) (found []*clusterpb.Partition) {
+	t := b.node.tables.load()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	from := map[uint64]bool{uint64(parent): true}
+	for more := true; more; {
+		more = false
+		for h := range b.mu.unlisted {
+			d := h.replica.Descriptor()
+			switch {
+			case h.removed.Load() || t.Partition(h.id) != nil:
+				delete(b.mu.unlisted, h)
+			case from[d.GetSplitFrom()] && !from[d.GetId()] && d.GetMembership() != 0 &&
+				len(found) < maxSplitOff:
+				from[d.GetId()], more = true, true
+				found = append(found, d)
+			}
+		}
+	}
+	return found
+}
+
+// maxSplitOff bounds the partitions that a report tells of.
+const maxSplitOff = 64
+
+// waitingPartitions are partitions whose replica here waits for a span to become free.
+type waitingPartitions struct {
+	mu  sync.Mutex
+	ids map[keys.PartitionID]struct{}
+}
+
+func (w *waitingPartitions) add(id keys.PartitionID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ids == nil {
+		w.ids = make(map[keys.PartitionID]struct{})
+	}
+	w.ids[id] = struct{}{}
+}
+
+func (w *waitingPartitions) take() map[keys.PartitionID]struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids := w.ids
+	w.ids = nil
+	return ids
+}
+
+// spansChanged has those partitions looked at again that wait for a span.
+func (r *reconciler) spansChanged() {
+	ids := r.waiting.take()
+	if len(ids) == 0 {
+		return
+	}
+	for id := range ids {
+		r.retry(id)
+	}
+	signal(r.wake)
+}

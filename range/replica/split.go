@@ -1,0 +1,159 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// A partition splits by an entry of its log. No data moves: the entry replaces its descriptor by one
+// that ends earlier, and makes another partition of the rest, the child, on every node that has a
+// replica.
+//
+// Statistics stay exact. The leader counts the child's part beside everything else, in a snapshot of
+// the engine, and from that moment keeps account of what is written and removed there (tally.go). The
+// entry is evaluated with nothing in flight, so both together are what the child holds.
+//
+// From its evaluation until its fate is known nothing is evaluated, and reads wait. The entry closes
+// every timestamp at which the leader has served a read, as that of a leader that hands over does:
+// the child's leaders write above that, and know nothing else of what was served.
+//
+// Applying it is one batch (split_apply.go). The child's log is made after that; a crash in between,
+// or one that takes back the batch and leaves the log, is what range/node looks for when it starts.
+
+const (
+	// bornIndex and bornTerm are of what a child has applied when it is born. They are above zero:
+	// nobody can be told its log from the beginning, only sent a snapshot.
+	bornIndex = 10
+	bornTerm  = 5
+)
+
+// firstIndex is the index of the first entry of a partition's log.
+func firstIndex(d *clusterpb.Partition) uint64 {
+	if d.GetSplitFrom() != 0 {
+		return bornIndex + 1
+	}
+	return 1
+}
+
+// Split splits the partition, if this replica leads: left is what its descriptor becomes, right that
+// of the child, without the index of the entry. It returns when the split is applied here. When ctx
+// ends first, the split may still take effect.
+func (r *Replica) Split(ctx context.Context, left, right *clusterpb.Partition) error {
+	if err := r.split(ctx, left, right); err != nil {
+		return fmt.Errorf("partition %s: splitting it: %w", r.id, err)
+	}
+	return nil
+}
+
+func (r *Replica) split(ctx context.Context, left, right *clusterpb.Partition) error {
+	if err := checkSplit(r.Descriptor(), left, right); err != nil {
+		return err
+	}
+	t, err := r.beginTally(ctx, right)
+	if err != nil {
+		return err
+	}
+	defer r.endTally(t)
+	if err := t.count(ctx); err != nil {
+		return err
+	}
+	leftValue, err := left.MarshalVT()
+	if err != nil {
+		return err
+	}
+	rightValue, err := right.MarshalVT()
+	if err != nil {
+		return err
+	}
+	return r.command(ctx, proposal.KindSplit,
+		func(e *evaluation, p *proposal.Entry) (bool, error) {
+			if err := checkSplit(e.Descriptor, left, right); err != nil {
+				return false, err
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.mu.tally != t || !r.mu.leadership.is(e.epoch) {
+				return false, errNotLeader
+			}
+			stats := t.stats()
+			e.batch = r.state.NewBatch()
+			id := keys.PartitionID(right.Id)
+			for _, set := range [...]struct{ key, value []byte }{
+				{keys.LocalKey(r.id, keys.SuffixDescriptor), leftValue},
+				{keys.LocalKey(id, keys.SuffixDescriptor), rightValue},
+				{keys.LocalKey(id, keys.SuffixApplied), (&appliedRecord{stats: stats}).append(nil)},
+			} {
+				if err := e.batch.Set(set.key, set.value, nil); err != nil {
+					return false, err
+				}
+			}
+			e.delta = proposal.Delta{LiveKeys: -int64(stats.LiveKeys), Versions: -int64(stats.Versions),
+				Bytes: -int64(stats.Bytes)}
+			// INVARIANT: under the lock under which reads enter the timestamp cache: what is not in it
+			// by now waits for the entry.
+			p.Closed = r.mu.cache.Max()
+			r.mu.splitting, r.mu.tally = e.proposal, nil
+			return true, nil
+		})
+}
+
+// checkSplit says why a partition cannot split into two others.
+func checkSplit(now, left, right *clusterpb.Partition) error {
+	if err := keys.ValidatePartition(left); err != nil {
+		return err
+	}
+	if err := keys.ValidatePartition(right); err != nil {
+		return err
+	}
+	for _, replica := range now.Replicas {
+		if replica.Role != clusterpb.ReplicaRole_VOTER {
+			return fmt.Errorf("replica %d on node %d is no voter, or not for ever: a partition splits "+
+				"when no change of its replicas is under way", replica.Replica, replica.Node)
+		}
+	}
+	whole, l, c := keys.PartitionSpan(now), keys.PartitionSpan(left), keys.PartitionSpan(right)
+	switch members := group.ConfigurationOf(now); {
+	case left.Id != now.Id || right.Id == now.Id || right.Id == 0:
+		return fmt.Errorf("the parts are of the partitions %d and %d", left.Id, right.Id)
+	case !l.Equal(keys.Span{Start: whole.Start, End: c.Start}) ||
+		!c.Equal(keys.Span{Start: c.Start, End: whole.End}) || !whole.Contains(c.Start) || l.Empty():
+		return fmt.Errorf("%s and %s are not the parts of %s", l, c, whole)
+	case left.Generation != now.Generation+1 || right.Generation != left.Generation:
+		return fmt.Errorf("generations %d and %d do not follow generation %d", left.Generation,
+			right.Generation, now.Generation)
+	case left.Membership != now.Membership || right.Membership != now.Membership:
+		return fmt.Errorf("memberships %d and %d are not that of the partition, %d", left.Membership,
+			right.Membership, now.Membership)
+	case left.Keyspace != now.Keyspace || right.Keyspace != now.Keyspace ||
+		left.PrefixLength != now.PrefixLength || right.PrefixLength != now.PrefixLength ||
+		left.Hash != now.Hash || right.Hash != now.Hash:
+		return errors.New("the parts are of another keyspace, or hash partition")
+	case left.SplitFrom != now.SplitFrom || left.SplitIndex != now.SplitIndex ||
+		right.SplitFrom != now.Id || right.SplitIndex != 0:
+		return errors.New("the parts do not say what they came from")
+	case !sameReplicas(now, left) || !sameReplicas(now, right):
+		return fmt.Errorf("the parts have other replicas than %s", members.String())
+	}
+	return nil
+}
+
+// sameReplicas says whether two descriptors have the same replicas on the same nodes.
+func sameReplicas(a, b *clusterpb.Partition) bool {
+	if len(a.Replicas) != len(b.Replicas) || a.NextReplica != b.NextReplica {
+		return false
+	}
+	for i := range a.Replicas {
+		if !proto.Equal(a.Replicas[i], b.Replicas[i]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,149 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// tally counts what the right part of a partition holds, while it goes on changing: counted is of a
+// snapshot of the engine that was taken with nothing in flight, and applied what this leadership
+// epoch has applied there since.
+type tally struct {
+	span     keys.Span
+	snapshot *engine.Snapshot
+	counted  Stats
+	// applied is guarded by Replica.mu.
+	applied proposal.Delta
+}
+
+// has says whether an internal key is in the right part. A nil tally has none.
+func (t *tally) has(internalKey []byte) bool {
+	return t != nil && bytes.Compare(internalKey, t.span.Start) >= 0
+}
+
+// stats is what the right part holds. The caller holds Replica.mu, and nothing is in flight.
+func (t *tally) stats() Stats {
+	return Stats{
+		LiveKeys: t.counted.LiveKeys + uint64(t.applied.LiveKeys),
+		Versions: t.counted.Versions + uint64(t.applied.Versions),
+		Bytes:    t.counted.Bytes + uint64(t.applied.Bytes),
+	}
+}
+
+// beginTally begins to keep account of a part. It is evaluated in its turn, with nothing in flight:
+// the engine has what was written before, and what comes later is accounted for.
+func (r *Replica) beginTally(ctx context.Context, right *clusterpb.Partition) (*tally, error) {
+	t := &tally{span: keys.PartitionSpan(right)}
+	begun := false
+	// It is not left alone before its turn: it would begin then.
+	err := r.command(context.WithoutCancel(ctx), proposal.KindWrite,
+		func(e *evaluation, _ *proposal.Entry) (bool, error) {
+			snapshot, err := r.state.NewSnapshot()
+			if err != nil {
+				return false, err
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.mu.tally != nil || !r.mu.leadership.is(e.epoch) {
+				_ = snapshot.Close()
+				return false, errNotLeader
+			}
+			t.snapshot, r.mu.tally, begun = snapshot, t, true
+			return false, errNothingToDo
+		})
+	if begun {
+		return t, nil
+	}
+	return nil, err
+}
+
+// endTally ends it, if the split has not.
+func (r *Replica) endTally(t *tally) {
+	r.mu.Lock()
+	if r.mu.tally == t {
+		r.mu.tally = nil
+	}
+	r.mu.Unlock()
+	_ = t.snapshot.Close()
+}
+
+// count counts what the part held when the tally began.
+func (t *tally) count(ctx context.Context) (err error) {
+	t.counted, err = countVersions(ctx, t.snapshot, t.span)
+	return err
+}
+
+// countVersions counts the versions in a span of internal keys.
+func countVersions(ctx context.Context, reader engine.Reader, span keys.Span) (s Stats, err error) {
+	bounds := keys.DataSpan(span)
+	i, err := reader.NewIter(&pebble.IterOptions{LowerBound: bounds.Start, UpperBound: bounds.End})
+	if err != nil {
+		return s, err
+	}
+	defer func() {
+		if closeErr := i.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	var c versionCounter
+	for i.First(); i.Valid(); i.Next() {
+		if c.stats.Versions%1024 == 0 && ctx.Err() != nil {
+			return s, context.Cause(ctx)
+		}
+		value, err := i.ValueAndErr()
+		if err != nil {
+			return s, err
+		}
+		if err := c.add(i.Key(), value); err != nil {
+			return s, err
+		}
+	}
+	return c.stats, i.Error()
+}
+
+// versionCounter counts versions that come in the order of their state keys.
+type versionCounter struct {
+	stats Stats
+	last  []byte
+}
+
+func (c *versionCounter) add(key, value []byte) error {
+	internalKey, ts, err := keys.DecodeVersioned(key)
+	if err != nil || ts.IsZero() {
+		return fmt.Errorf("%s is not a version", keys.PrettyState(key))
+	}
+	h, stored, err := mvcc.DecodeHeader(value)
+	if err != nil {
+		return fmt.Errorf("%s: %w", keys.PrettyState(key), err)
+	}
+	c.stats.Versions++
+	c.stats.Bytes += uint64(len(key) + len(stored))
+	if c.stats.Versions == 1 || !bytes.Equal(c.last, internalKey) {
+		c.last = append(c.last[:0], internalKey...)
+		if h.Kind == mvcc.KindValue {
+			c.stats.LiveKeys++
+		}
+	}
+	return nil
+}
+
+// tallyRemoved accounts for versions that are removed.
+func (e *evaluation) tallyRemoved(garbage *mvcc.GarbageResult) {
+	if e.tally == nil {
+		return
+	}
+	for i, key := range garbage.Versions {
+		if internalKey, _, err := keys.DecodeVersioned(key); err == nil && e.tally.has(internalKey) {
+			e.proposal.right.Add(proposal.Delta{Versions: -1, Bytes: -garbage.Sizes[i]})
+		}
+	}
+}
