@@ -145,15 +145,12 @@ func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, erro
 	defer func() { b.replaying = false }()
 	d := birth.Directory{Log: n.host.Log(), State: n.config.State, Open: n.openIdle}
 	lost := make(map[keys.PartitionID]bool)
-	restored, err := d.Restore(live, func(id raftlog.Identity, err error) {
+	restored := d.Restore(live, func(id raftlog.Identity, err error) {
 		lost[id.Group] = true
 		n.log.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the "+
 			"other replicas", "partition", id.Group, "replica", id.Replica, "error", err)
 		n.setBroken(id, err)
 	})
-	if err != nil {
-		return nil, err
-	}
 	orphans, err := d.Orphans(uint64(n.config.ID), all)
 	if err != nil {
 		return nil, err

@@ -155,8 +155,14 @@ func (c *core) Heartbeat(ctx context.Context,
 	c.wantFull[r.Node] = false
 	response := &clusterpb.HeartbeatResponse{LeaseMillis: 9000, WantFull: want}
 	for _, p := range r.Reports {
-		if d := p.Described; d != nil && c.follow && olderEpoch(c.table.Partition(keys.PartitionID(d.Id)), d) {
-			c.updateLocked(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{d}})
+		d := p.Described
+		if !c.follow || d == nil {
+			continue
+		}
+		// What has split off comes with its parent, and not before.
+		if known := c.table.Partition(keys.PartitionID(d.Id)); known != nil && olderEpoch(known, d) {
+			c.updateLocked(&clusterpb.TableUpdate{
+				Partitions: append([]*clusterpb.Partition{d}, p.SplitOff...)})
 		}
 	}
 	if c.orders != nil {

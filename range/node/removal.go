@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -241,14 +242,13 @@ func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
 		// INVARIANT: what goes is what the replica has. The span with which it was created may be
 		// another partition's by now.
 		gone := replica.Gone{ID: id.Group}
-		r, found, err := replica.ReadRecorded(n.config.State, id.Group)
+		span, err := replica.RecordedSpan(n.config.State, id.Group)
 		if err != nil {
-			n.log.Warn("what a replica held cannot be told; only what is kept by its id is removed",
-				"partition", id.Group, "error", err)
-		} else if found {
-			span := keys.PartitionSpan(r.Descriptor)
-			gone.Span = &span
+			if span, err = n.loneSpan(id); err != nil {
+				return err
+			}
 		}
+		gone.Span = span
 		states = append(states, gone)
 	}
 	if err := replica.Destroy(ctx, n.config.State, states...); err != nil {
@@ -258,4 +258,26 @@ func (n *Node) erase(ctx context.Context, ids []raftlog.Identity) error {
 		return err
 	}
 	return n.unmarkRemoval(ids)
+}
+
+// loneSpan is the span with which a replica was created whose descriptor cannot be read; nil if a
+// part of it is another partition's, which came from it.
+func (n *Node) loneSpan(id raftlog.Identity) (*keys.Span, error) {
+	p := &clusterpb.Partition{}
+	if err := p.UnmarshalVT(id.Descriptor); err != nil {
+		return nil, fmt.Errorf("partition %s: its descriptor in the raft log: %w", id.Group, err)
+	}
+	span, lone := keys.PartitionSpan(p), len(id.Voters) > 0
+	err := replica.EachRecorded(n.config.State,
+		func(other keys.PartitionID, r replica.Recorded, err error) {
+			if err == nil && other != id.Group && keys.PartitionSpan(r.Descriptor).Overlaps(span) {
+				lone = false
+			}
+		})
+	if !lone {
+		n.log.Warn("what a replica held cannot be told, and only what is kept by its id is removed",
+			"partition", id.Group)
+		return nil, err
+	}
+	return &span, err
 }

@@ -2,6 +2,8 @@ package replica
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -74,12 +76,14 @@ func DescriptorIn(id keys.PartitionID, data []byte) (*clusterpb.Partition, error
 	return found, err
 }
 
-// ListRecorded reads what a state database says of all partitions, by their ids.
-func ListRecorded(state engine.Reader) (all []Recorded, err error) {
+// EachRecorded calls visit for what a state database says of each partition, by their ids; err is why
+// that cannot be read.
+func EachRecorded(state engine.Reader, visit func(id keys.PartitionID, r Recorded, err error)) (
+	err error) {
 	bounds := keys.LocalKeys()
 	i, err := state.NewIter(&pebble.IterOptions{LowerBound: bounds.Start, UpperBound: bounds.End})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		if closeErr := i.Close(); err == nil {
@@ -89,16 +93,36 @@ func ListRecorded(state engine.Reader) (all []Recorded, err error) {
 	for ok := i.First(); ok; {
 		id, _, err := keys.DecodeLocalKey(i.Key())
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errRecord, err)
+			return fmt.Errorf("%w: %w", errRecord, err)
 		}
-		r, found, err := ReadRecorded(state, id)
-		if err != nil {
-			return nil, err
-		}
-		if found {
-			all = append(all, r)
+		if r, found, err := ReadRecorded(state, id); found || err != nil {
+			visit(id, r, err)
 		}
 		ok = i.SeekGE(keys.LocalSpan(id).End)
 	}
-	return all, i.Error()
+	return i.Error()
+}
+
+// RecordedSpan is the span that a partition has in a state database; nil if it has none.
+func RecordedSpan(state engine.Reader, id keys.PartitionID) (*keys.Span, error) {
+	d, err := readDescriptor(state, id)
+	switch {
+	case errors.Is(err, errNone):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	span := keys.PartitionSpan(d)
+	return &span, nil
+}
+
+// Recount counts what a partition holds, beside what its record says.
+func Recount(ctx context.Context, state engine.Reader, id keys.PartitionID) (recorded Recorded,
+	counted Stats, err error) {
+	recorded, found, err := ReadRecorded(state, id)
+	if err != nil || !found {
+		return recorded, counted, err
+	}
+	counted, err = countVersions(ctx, state, keys.PartitionSpan(recorded.Descriptor))
+	return recorded, counted, err
 }

@@ -177,11 +177,13 @@ func (r *Replica) observe(ts hlc.Timestamp) {
 	}
 }
 
+var errNone = errors.New("there is none")
+
 func readDescriptor(r engine.Reader, id keys.PartitionID) (*clusterpb.Partition, error) {
 	value, closer, err := r.Get(keys.LocalKey(id, keys.SuffixDescriptor))
 	if err != nil {
 		if errors.Is(err, pebble.ErrNotFound) {
-			err = fmt.Errorf("%w: there is none", errRecord)
+			err = fmt.Errorf("%w: %w", errRecord, errNone)
 		}
 		return nil, fmt.Errorf("partition %s: reading the descriptor: %w", id, err)
 	}

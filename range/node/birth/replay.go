@@ -27,26 +27,26 @@ type Directory struct {
 // INVARIANT: it comes before any replica opens, and before the network does. A replica without its
 // base would vote and append, and have nothing of what its entries were made on.
 func (d *Directory) Restore(identities []raftlog.Identity,
-	failed func(raftlog.Identity, error)) (restored int, err error) {
+	failed func(raftlog.Identity, error)) (restored int) {
 	w := restorer{Directory: d, at: make(map[keys.PartitionID]raftlog.Identity, len(identities))}
 	for _, id := range identities {
 		w.at[id.Group] = id
 	}
 	for _, id := range identities {
 		lacks, err := w.lacks(id)
-		if err != nil {
-			return restored, err
-		}
-		if !lacks {
+		if err == nil && !lacks {
 			continue
 		}
-		if err := w.restore(id, 0); err != nil {
+		if err == nil {
+			err = w.restore(id, 0)
+		}
+		if err != nil {
 			failed(id, err)
 			continue
 		}
 		restored++
 	}
-	return restored, nil
+	return restored
 }
 
 type restorer struct {
@@ -152,23 +152,17 @@ func (d *Directory) Orphans(node uint64, identities []raftlog.Identity) ([]raftl
 	for _, id := range identities {
 		known[id.Group] = true
 	}
-	recorded, err := replica.ListRecorded(d.State)
-	if err != nil {
-		return nil, err
-	}
 	var found []raftlog.Identity
-	for _, r := range recorded {
+	err := replica.EachRecorded(d.State, func(id keys.PartitionID, r replica.Recorded, err error) {
 		self := replicaOn(r.Descriptor, node)
-		if known[keys.PartitionID(r.Descriptor.Id)] || r.Descriptor.SplitFrom == 0 || self == nil {
-			continue
+		if err != nil || known[id] || r.Descriptor.SplitFrom == 0 || self == nil {
+			return
 		}
-		id, err := Identity(r.Descriptor, keys.ReplicaID(self.Replica))
-		if err != nil {
-			return nil, err
+		if orphan, err := Identity(r.Descriptor, keys.ReplicaID(self.Replica)); err == nil {
+			found = append(found, orphan)
 		}
-		found = append(found, id)
-	}
-	return found, nil
+	})
+	return found, err
 }
 
 func replicaOn(p *clusterpb.Partition, node uint64) *clusterpb.Replica {

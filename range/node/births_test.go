@@ -1,0 +1,268 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// splitter gives the orders by which partitions of keyspace 7 split at random keys, until there are
+// so many.
+type splitter struct {
+	c      *cluster
+	random *rand.Rand
+	most   int
+	// ordered are the orders by partition and generation: the same until it is carried out.
+	ordered map[[2]uint64]*clusterpb.Order
+}
+
+func key(i int) string { return fmt.Sprintf("k%03d", i) }
+
+const splitKeys = 200
+
+// order is called with the core locked.
+func (s *splitter) order(p *clusterpb.Partition) *clusterpb.Order {
+	if p.GetKeyspace() != 7 {
+		return nil
+	}
+	at := [2]uint64{p.Id, p.Generation}
+	if o := s.ordered[at]; o != nil {
+		return o
+	}
+	parts := 0
+	for _, other := range s.c.core.table.partitions.All() {
+		if other.Keyspace == 7 {
+			parts++
+		}
+	}
+	var inside []string
+	for i := range splitKeys {
+		if k := key(i); keys.PartitionContains(p, []byte(k)) &&
+			!bytes.Equal(keys.InternalKey(p, []byte(k)), p.Start) {
+			inside = append(inside, k)
+		}
+	}
+	if parts >= s.most || len(inside) == 0 {
+		return nil
+	}
+	left := proto.Clone(p).(*clusterpb.Partition)
+	left.Generation++
+	left.End = keys.InternalKey(p, []byte(inside[s.random.IntN(len(inside))]))
+	child := proto.Clone(p).(*clusterpb.Partition)
+	child.Id, child.Generation, child.Start, child.SplitFrom = s.c.next, left.Generation, left.End, p.Id
+	child.SplitIndex = 0
+	s.c.next++
+	s.ordered[at] = &clusterpb.Order{Operator: 1, Target: left, Child: child}
+	return s.ordered[at]
+}
+
+// newSplitter makes keyspace 7, of one partition.
+func newSplitter(c *cluster, seed uint64, most int) *splitter {
+	c.core.follow = true
+	s := &splitter{c: c, random: rand.New(rand.NewPCG(seed, 25)), most: most,
+		ordered: make(map[[2]uint64]*clusterpb.Order)}
+	prefix := keys.KeyspacePrefix(7)
+	p := &clusterpb.Partition{Id: c.next, Keyspace: 7, Start: prefix, End: keys.PrefixEnd(prefix),
+		Generation: 1, Membership: 1, PrefixLength: keys.KeyspacePrefixLength}
+	c.next++
+	for id := range uint64(3) {
+		p.Replicas = append(p.Replicas, &clusterpb.Replica{Node: id + 1, Replica: id + 1})
+	}
+	c.core.update(&clusterpb.TableUpdate{Keyspaces: []*clusterpb.Keyspace{{Id: 7, Name: "ks7",
+		Partitioning: clusterpb.Partitioning_RANGE, ReplicationFactor: 3, GcWindowSeconds: 3600,
+		State: clusterpb.KeyspaceState_ACTIVE}}, Partitions: []*clusterpb.Partition{p}})
+	return s
+}
+
+// begin has partitions split from now on.
+func (s *splitter) begin() {
+	s.c.core.mu.Lock()
+	defer s.c.core.mu.Unlock()
+	s.c.core.orders = s.order
+}
+
+// partitions are those of the core's table, in order. They cover the keyspace exactly once.
+func (s *splitter) partitions() []*clusterpb.Partition {
+	s.c.core.mu.Lock()
+	defer s.c.core.mu.Unlock()
+	var all []*clusterpb.Partition
+	for _, p := range s.c.core.table.partitions.All() {
+		if p.Keyspace == 7 {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b *clusterpb.Partition) int { return bytes.Compare(a.Start, b.Start) })
+	at := keys.KeyspacePrefix(7)
+	for _, p := range all {
+		if !bytes.Equal(p.Start, at) {
+			s.c.t.Fatalf("the table has a hole or an overlap: %s after %s", keys.PartitionSpan(p),
+				keys.Pretty(at))
+		}
+		at = p.End
+	}
+	return all
+}
+
+// of is the partition of a key, as the core has it.
+func (s *splitter) of(k string) *clusterpb.Partition {
+	for _, p := range s.partitions() {
+		if keys.PartitionContains(p, []byte(k)) {
+			return p
+		}
+	}
+	s.c.t.Fatalf("no partition has %s", k)
+	return nil
+}
+
+// do sends a request for a key to the partition that has it, until it is taken.
+func (s *splitter) do(k string, request func(*clusterpb.Partition, uint64) *kvpb.Request,
+) *kvpb.Response {
+	for range 300 {
+		p := s.of(k)
+		r := s.c.do(func(term uint64) *kvpb.Request { return request(p, term) }, p.Id, time.Minute)
+		switch r.GetError().GetCode() {
+		case kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_KEY_OUT_OF_SPAN:
+			time.Sleep(100 * time.Millisecond) // virtual: until the core has heard of the split
+		default:
+			return r
+		}
+	}
+	s.c.t.Fatalf("no partition takes %s", k)
+	return nil
+}
+
+func (s *splitter) put(k, value string) {
+	if r := s.do(k, func(p *clusterpb.Partition, term uint64) *kvpb.Request {
+		return put(p, term, k, value)
+	}); r.Error != nil {
+		s.c.t.Fatalf("put %s: %v", k, r.Error)
+	}
+}
+
+func (s *splitter) expect(k, value string) {
+	if r := s.do(k, func(p *clusterpb.Partition, term uint64) *kvpb.Request {
+		return get(p, term, k)
+	}); r.Error != nil || string(r.GetGet().GetValue()) != value {
+		s.c.t.Fatalf("get %s: %v, want %q", k, r, value)
+	}
+}
+
+// check waits until all replicas of all partitions are there and have the same, and counts what they
+// hold.
+func (s *splitter) check() {
+	c := s.c
+	for _, p := range s.partitions() {
+		id := keys.PartitionID(p.Id)
+		var why string
+		c.await("the replicas of a partition are the same", 3*time.Minute, func() bool {
+			sums := map[uint64]bool{}
+			for _, r := range p.Replicas {
+				h := c.nodes[r.Node].replicas.get(id)
+				if h == nil {
+					why = fmt.Sprintf("node %d has none of partition %d", r.Node, p.Id)
+					return false
+				}
+				index, sum, err := h.replica.Checksum()
+				if err != nil {
+					return false
+				}
+				sums[index<<32^sum] = true
+			}
+			why = fmt.Sprintf("%v", sums)
+			return len(sums) == 1
+		})
+		for _, r := range p.Replicas {
+			recorded, counted, err := replica.Recount(context.Background(), c.nodes[r.Node].state, id)
+			if err != nil || recorded.Stats != counted {
+				c.t.Errorf("partition %d on node %d holds %+v, and says %+v: %v %s", p.Id, r.Node, counted,
+					recorded.Stats, err, why)
+			}
+		}
+	}
+}
+
+// A partition splits again and again, while nodes lose power at any moment, with what their states
+// had not written. Every write that was answered is there afterwards, every key is in one partition,
+// and the replicas are the same.
+func TestPartitionsSplit(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { splitAndCrash(t, seed) })
+		})
+	}
+}
+
+// splitAndCrash has nodes crash, but with seed 0.
+func splitAndCrash(t *testing.T, seed uint64) {
+	const parts = 12
+	c := newCluster(t, 3, nil)
+	s := newSplitter(c, seed, parts)
+	crash := rand.New(rand.NewPCG(seed, 26))
+	is := map[string]string{}
+	write := func(round int) {
+		for i := crash.IntN(7); i < splitKeys; i += 7 {
+			is[key(i)] = fmt.Sprint(round)
+			s.put(key(i), is[key(i)])
+		}
+	}
+	write(0)
+	s.begin()
+	for round := 1; len(s.partitions()) < parts || round < 5; round++ {
+		if round == 200 {
+			t.Fatalf("%d partitions after a long time", len(s.partitions()))
+		}
+		write(round)
+		time.Sleep(time.Duration(crash.Int64N(int64(3 * time.Second)))) // virtual
+		if seed == 0 {
+			continue
+		}
+		m := c.nodes[1+crash.Uint64N(3)]
+		switch crash.IntN(3) {
+		case 0:
+			m.crash()
+			m.start()
+		case 1:
+			if err := m.state.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, m := range c.nodes {
+		c.awaitServing(m)
+	}
+	for k, value := range is {
+		s.expect(k, value)
+	}
+	s.check()
+	if seed == 0 {
+		return
+	}
+	// Once more, with nothing but what is on disk.
+	for _, m := range c.nodes {
+		m.crash()
+	}
+	for _, m := range c.nodes {
+		m.start()
+	}
+	for k, value := range is {
+		s.expect(k, value)
+	}
+	s.check()
+	for _, m := range c.nodes {
+		if failed := m.failedReplicas(); len(failed) > 0 {
+			t.Errorf("replicas failed on node %d: %v", m.id, failed)
+		}
+	}
+}
