@@ -162,6 +162,13 @@ func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, erro
 		n.log.Info("splits that a crash had cut through are whole", "bases", restored, "logs",
 			len(orphans))
 	}
+	removed, _, err := d.Sweep()
+	if err != nil {
+		return nil, err
+	}
+	if removed > 0 {
+		n.log.Info("what was in no partition's span is removed", "pieces", removed)
+	}
 	kept := make([]raftlog.Identity, 0, len(live)+len(orphans))
 	for _, id := range live {
 		if !lost[id.Group] {

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -265,4 +268,111 @@ func splitAndCrash(t *testing.T, seed uint64) {
 			t.Errorf("replicas failed on node %d: %v", m.id, failed)
 		}
 	}
+}
+
+// A crash comes when the child's base is on disk, and before its log is. The replica is whole after
+// the start; and what lies in no partition's span is gone.
+func TestBaseWithoutLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		s := newSplitter(c, 1, 2)
+		for i := range splitKeys {
+			s.put(key(i), "before")
+		}
+		s.begin()
+		c.await("it splits", time.Minute, func() bool { return len(s.partitions()) == 2 })
+		child := keys.PartitionID(s.partitions()[1].Id)
+		m := c.nodes[2]
+		c.await("its replica is there", time.Minute, func() bool { return m.replicas.get(child) != nil })
+		outside := keys.AppendTimestamp(keys.DataKey(append(keys.KeyspacePrefix(8), 'x')),
+			hlc.Timestamp{Wall: 5})
+		b := m.state.NewBatch()
+		if err := b.Set(outside, []byte("of no partition"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.state.Commit(b); err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+		if err := m.state.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		m.stop()
+		log, err := engine.OpenLog(engine.Options{FS: m.fs, Dir: "log", MemTableBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := log.NewBatch()
+		start := binary.BigEndian.AppendUint64([]byte{'g'}, uint64(child))
+		if err := lost.DeleteRange(start, keys.PrefixEnd(start), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Commit(lost, true); err != nil {
+			t.Fatal(err)
+		}
+		lost.Close()
+		log.Close()
+		m.start()
+		if m.replicas.get(child) == nil {
+			t.Error("the replica is not opened")
+		}
+		if _, closer, err := m.state.Get(outside); err == nil {
+			closer.Close()
+			t.Error("what is in no partition's span is still there")
+		}
+		for i := range splitKeys {
+			s.put(key(i), "after")
+			s.expect(key(i), "after")
+		}
+		s.check()
+	})
+}
+
+// A table that does not list a partition that has split off has it removed nowhere: only the drop of
+// its keyspace does.
+func TestUnlistedChildStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		s := newSplitter(c, 1, 2)
+		s.put(key(5), "before")
+		c.core.follow = false // the core does not hear of the split
+		s.begin()
+		children := func() (n int) {
+			for _, m := range c.nodes {
+				for _, h := range m.replicas.all() {
+					if h.replica.Descriptor().GetSplitFrom() != 0 {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		c.await("it splits", time.Minute, func() bool { return children() == 3 })
+		c.core.compact() // everything is sent anew, and looked at
+		for _, m := range c.nodes {
+			m.stop()
+			m.start()
+		}
+		time.Sleep(30 * time.Second) // virtual
+		if n := children(); n != 3 {
+			t.Fatalf("%d of 3 replicas are left of a partition that the table does not list", n)
+		}
+		c.core.mu.Lock()
+		c.core.follow = true
+		c.core.mu.Unlock()
+		c.await("the table has both", time.Minute, func() bool { return len(s.partitions()) == 2 })
+		u := &clusterpb.TableUpdate{RemovedKeyspaces: []uint32{7}}
+		for _, p := range s.partitions() {
+			u.RemovedPartitions = append(u.RemovedPartitions, p.Id)
+		}
+		c.core.update(u)
+		c.await("all replicas go with the keyspace", 2*time.Minute, func() bool {
+			for _, m := range c.nodes {
+				if len(m.replicas.all()) > 0 {
+					return false
+				}
+			}
+			return true
+		})
+	})
 }
