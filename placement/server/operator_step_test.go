@@ -139,6 +139,11 @@ func splitModel(t *rapid.T, d *clusterpb.Partition, used map[uint64]bool) *clust
 			t.Fatalf("an order of a step that is over fits: %v", late)
 		}
 	}
+	d = proto.Clone(d).(*clusterpb.Partition)
+	d.NextReplica = nextReplica(d)
+	d.Replicas = slices.DeleteFunc(d.Replicas, func(r *clusterpb.Replica) bool {
+		return r.Role == clusterpb.ReplicaRole_LEARNER
+	})
 	return d
 }
 

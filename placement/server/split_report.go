@@ -189,7 +189,7 @@ func (j *splitJudge) pieceAt(at []byte, now *clusterpb.Partition,
 		}
 		if found != nil {
 			return nil, fmt.Errorf("partitions %d and %d, which split off, both begin at %s", found.Id,
-				p.Id, keys.Pretty(at))
+				p.Id, keys.Pretty(keys.UserKey(now, at)))
 		}
 		found = p
 	}
@@ -201,7 +201,8 @@ func (j *splitJudge) pieceAt(at []byte, now *clusterpb.Partition,
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: what begins at %s", errIncomplete, keys.Pretty(at))
+	return nil, fmt.Errorf("%w: what begins at %s", errIncomplete,
+		keys.Pretty(keys.UserKey(now, at)))
 }
 
 // check says why a partition cannot have split off from one of the table, directly or through
