@@ -280,12 +280,15 @@ func TestTheLeaderOfAChildIsKnown(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(ranged("x"))
 		f.mu.Lock()
-		f.reporting, f.news = splitReporting{0, 0, time.Hour}, true
+		f.reporting, f.news = splitReporting{30 * time.Second, 0, time.Hour}, true
 		f.mu.Unlock()
 		r := f.split("x", "m")
-		f.await(time.Minute, "it has split", func() bool { return f.idle() })
-		s := c.members[0].server
-		s.soft.drop([]keys.PartitionID{keys.PartitionID(r.Child)})
+		time.Sleep(20 * time.Second) // virtual
+		s, child := c.members[0].server, keys.PartitionID(r.Child)
+		if leader, _ := s.soft.progress(child); leader == 0 || f.idle() {
+			t.Fatal("the child's leader is not heard before the table has the child")
+		}
+		s.soft.drop([]keys.PartitionID{child})
 		f.await(time.Minute, "the child's leader is known", func() bool { return f.asTable("x") })
 	})
 }
