@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -57,6 +58,18 @@ func (s *Server) AlterKeyspace(
 	if r.Leaders != nil {
 		ks.Leaders = *r.Leaders
 	}
+	if r.SplitSizeBytes != nil {
+		ks.SplitSizeBytes = *r.SplitSizeBytes
+	}
+	if r.MergeSizeBytes != nil {
+		ks.MergeSizeBytes = *r.MergeSizeBytes
+	}
+	if r.NoAuto != nil {
+		ks.NoAuto = *r.NoAuto
+	}
+	if err := keys.ValidateSplitSizes(ks.Keyspace); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
 	if err := s.checkPlacement(v, before, ks.Keyspace); err != nil {
 		return nil, err
 	}
@@ -75,7 +88,8 @@ func (s *Server) AlterKeyspace(
 	}
 	s.config.Logger.Info("keyspace is altered", "keyspace", r.Name, "id", ks.id(),
 		"txn_max_age_ms", ks.TxnMaxAgeMillis, "txn_max_idle_ms", ks.TxnMaxIdleMillis, "replicas",
-		ks.ReplicationFactor, "placement", ks.Placement, "leaders", ks.Leaders)
+		ks.ReplicationFactor, "placement", ks.Placement, "leaders", ks.Leaders, "split_size",
+		ks.SplitSizeBytes, "merge_size", ks.MergeSizeBytes, "no_auto", ks.NoAuto)
 	return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
 }
 
@@ -104,7 +118,7 @@ func (s *Server) checkPlacement(v *store.View, before, after *clusterpb.Keyspace
 	return nil
 }
 
-// placementText says where the replicas of a keyspace are to be.
+// placementText says where the replicas of a keyspace are to be, and how large its partitions.
 func placementText(k *clusterpb.Keyspace) string {
 	text := fmt.Sprintf("%d replicas", k.ReplicationFactor)
 	if k.ReplicationFactor == 1 {
@@ -115,6 +129,11 @@ func placementText(k *clusterpb.Keyspace) string {
 	}
 	if k.Leaders != "" {
 		text += ", leaders " + k.Leaders
+	}
+	split, merge := keys.SplitSizes(k)
+	text += fmt.Sprintf(", split at %d bytes, merged below %d", split, merge)
+	if k.NoAuto {
+		text += ", only when asked for"
 	}
 	return text
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -365,14 +366,8 @@ func (c *Client) CreateKeyspace(
 	ctx context.Context, r *clusterpb.CreateKeyspaceRequest,
 ) (*clusterpb.CreateKeyspaceResponse, error) {
 	if r.Token == 0 {
-		r = &clusterpb.CreateKeyspaceRequest{
-			Name: r.Name, Partitioning: r.Partitioning,
-			HashPartitions: r.HashPartitions, SplitAt: r.SplitAt,
-			ReplicationFactor: r.ReplicationFactor,
-			GcWindowSeconds:   r.GcWindowSeconds, CommitWait: r.CommitWait,
-			TxnMaxAgeMillis: r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
-			Token: c.config.Random() | 1,
-		}
+		r = proto.Clone(r).(*clusterpb.CreateKeyspaceRequest)
+		r.Token = c.config.Random() | 1
 	}
 	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
 		clusterpb.ClusterClient.CreateKeyspace)
@@ -436,6 +431,14 @@ func (c *Client) TransferLeader(
 ) (*clusterpb.TransferLeaderResponse, error) {
 	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
 		clusterpb.ClusterClient.TransferLeader)
+}
+
+// SplitPartition passes it on to the leader.
+func (c *Client) SplitPartition(
+	ctx context.Context, r *clusterpb.SplitPartitionRequest,
+) (*clusterpb.SplitPartitionResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.SplitPartition)
 }
 
 // SetNodeStatus passes it on to the leader.

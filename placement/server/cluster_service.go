@@ -205,6 +205,14 @@ func (s *ClusterService) TransferLeader(
 	return answer(ctx, s, r, (*Server).TransferLeader, (*Client).TransferLeader)
 }
 
+// SplitPartition implements clusterpb.ClusterServer. It returns when the split is recorded;
+// ListOperators shows how it goes on.
+func (s *ClusterService) SplitPartition(
+	ctx context.Context, r *clusterpb.SplitPartitionRequest,
+) (*clusterpb.SplitPartitionResponse, error) {
+	return answer(ctx, s, r, (*Server).SplitPartition, (*Client).SplitPartition)
+}
+
 // SetNodeStatus implements clusterpb.ClusterServer. It returns when the change is recorded.
 func (s *ClusterService) SetNodeStatus(
 	ctx context.Context, r *clusterpb.SetNodeStatusRequest,

@@ -30,6 +30,12 @@ type fleet struct {
 	parts map[uint64]*fleetPartition
 	// copying is how long a learner takes to catch up.
 	copying time.Duration
+	// reporting is that of the partitions that split next.
+	reporting splitReporting
+	// news: the nodes report a leadership once, unless they are asked for everything.
+	news bool
+	// silent is a partition that no leader reports.
+	silent uint64
 }
 
 type fleetNode struct {
@@ -53,7 +59,14 @@ type fleetPartition struct {
 	usedIDs map[uint64]bool
 	// changed is when the replicas last did.
 	changed time.Time
+	// split is when it last did, and reporting how its leader tells of that.
+	split     time.Time
+	reporting splitReporting
 }
+
+// splitReporting is how late a leader tells of a split: after unsettled it describes the partition,
+// after whole it names what split off, and after done it does not any more.
+type splitReporting struct{ unsettled, whole, done time.Duration }
 
 func newFleet(t *testing.T, c *core, client *Client) *fleet {
 	return &fleet{t: t, core: c, client: client, nodes: map[uint64]*fleetNode{},
@@ -197,6 +210,9 @@ func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 				h.Stats.DiskUsedBytes += p.bytes
 			}
 		}
+		if id == f.silent {
+			continue
+		}
 		if p.leader != n.id {
 			if n.reported[id] != 0 {
 				h.Reports = append(h.Reports, &clusterpb.PartitionReport{Partition: id, Term: p.term,
@@ -208,8 +224,12 @@ func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 		report := &clusterpb.PartitionReport{Partition: id, Term: p.term, Generation: p.d.Generation,
 			Membership: p.d.Membership, SizeBytes: p.bytes, LeaderLoadMicro: p.load,
 			FollowerLoadMicro: p.load / 4, MeasuredSeconds: 600}
-		if p.d.Membership > group.FoundingMembership {
+		if p.d.Membership > group.FoundingMembership || p.d.Generation > 1 {
 			report.Described = proto.Clone(p.d).(*clusterpb.Partition)
+		}
+		f.tellOfSplitLocked(p, report)
+		if f.news && !h.Full && n.reported[id] == p.term && p.split.IsZero() {
+			continue
 		}
 		h.Reports = append(h.Reports, report)
 		n.reported[id] = p.term
@@ -245,7 +265,11 @@ func (f *fleet) carryOutLocked(node uint64, o *clusterpb.Order) {
 		}
 		return
 	}
-	if o.Target.Membership != p.d.Membership+1 {
+	if o.Child != nil {
+		f.splitLocked(p, o)
+		return
+	}
+	if o.Target.Generation != p.d.Generation || o.Target.Membership != p.d.Membership+1 {
 		return
 	}
 	from, to := group.ConfigurationOf(p.d), group.ConfigurationOf(o.Target)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -13,12 +14,18 @@ import (
 // followTries is how often in a row descriptors are written whose records have changed meanwhile.
 const followTries = 3
 
-// followed is a descriptor that is to be written in place of a record.
+// followed is a descriptor that is to be written in place of a record, together with the partitions
+// that have split off from it.
 type followed struct {
 	descriptor *clusterpb.Partition
 	key        []byte
 	revision   uint64
+	// pieces are new; keyspace is then the record of their keyspace as it was.
+	pieces   []*clusterpb.Partition
+	keyspace storedKeyspace
 }
+
+func (f *followed) partitions() int { return 1 + len(f.pieces) }
 
 // followReports puts into the table what the partitions' leaders say of them. A leader says what is
 // applied, so it is true, and the highest epoch is the latest. Many go in one transaction; what one
@@ -43,13 +50,14 @@ func (s *Server) followReports(ctx context.Context) error {
 func (s *Server) write(ctx context.Context, due []followed) (conflict bool, err error) {
 	var errs []error
 	for len(due) > 0 && ctx.Err() == nil {
-		some := due[:min(len(due), chunk)]
-		due = due[len(some):]
-		conditions, ops := make([]*storepb.Compare, len(some)), make([]*storepb.Op, len(some))
-		for i, f := range some {
-			conditions[i] = store.ModifiedAt(f.key, f.revision)
-			ops[i] = store.Put(f.key, encode(f.descriptor))
+		n, partitions := 1, due[0].partitions()
+		for n < len(due) && partitions+due[n].partitions() <= chunk {
+			partitions += due[n].partitions()
+			n++
 		}
+		some := due[:n]
+		due = due[n:]
+		conditions, ops := writes(some)
 		ok, err := s.commit(ctx, conditions, ops...)
 		if err != nil {
 			errs = append(errs, err)
@@ -59,29 +67,71 @@ func (s *Server) write(ctx context.Context, due []followed) (conflict bool, err 
 			continue
 		}
 		conflict = conflict || !ok
-		if !ok {
-			continue
-		}
-		s.metrics.changes.Add(float64(len(some)))
-		for _, f := range some {
-			s.config.Logger.Info("the replicas of a partition have changed", "partition",
-				keys.PartitionID(f.descriptor.Id), "membership", f.descriptor.Membership, "replicas",
-				nodesOf(f.descriptor))
-			s.soft.inTable(f.descriptor)
+		if ok {
+			s.written(some)
 		}
 	}
 	return conflict, errors.Join(errs...)
+}
+
+// writes are the conditions and the operations of one transaction. Partitions that split off come
+// only while their keyspace is as it was: one that is dropped has its partitions removed once.
+func writes(some []followed) (conditions []*storepb.Compare, ops []*storepb.Op) {
+	keyspaces := map[keys.KeyspaceID]bool{}
+	for _, f := range some {
+		conditions = append(conditions, store.ModifiedAt(f.key, f.revision))
+		ops = append(ops, store.Put(f.key, encode(f.descriptor)))
+		for _, p := range f.pieces {
+			key := partitionKey(f.keyspace.id(), keys.PartitionID(p.Id))
+			conditions = append(conditions, store.Absent(key))
+			ops = append(ops, store.Put(key, encode(p)))
+		}
+		if len(f.pieces) > 0 && !keyspaces[f.keyspace.id()] {
+			keyspaces[f.keyspace.id()] = true
+			conditions = append(conditions,
+				store.ModifiedAt(keyspaceKey(f.keyspace.id()), f.keyspace.revision))
+		}
+	}
+	return conditions, ops
+}
+
+// written takes note of what was written.
+func (s *Server) written(some []followed) {
+	for _, f := range some {
+		s.soft.inTable(f.descriptor)
+		for _, p := range f.pieces {
+			s.soft.inTable(p)
+			s.metrics.splitOff.Inc()
+			s.config.Logger.Info("a partition has split", "partition", keys.PartitionID(f.descriptor.Id),
+				"child", keys.PartitionID(p.Id), "of", keys.PartitionID(p.SplitFrom), "at",
+				keys.Pretty(keys.UserKey(p, p.Start)))
+		}
+		if len(f.pieces) > 0 {
+			continue
+		}
+		s.metrics.changes.Inc()
+		s.config.Logger.Info("the replicas of a partition have changed", "partition",
+			keys.PartitionID(f.descriptor.Id), "membership", f.descriptor.Membership, "replicas",
+			nodesOf(f.descriptor))
+	}
 }
 
 // toFollow compares what was reported with the table.
 func (s *Server) toFollow() (due []followed, err error) {
 	v := s.store.Stale()
 	var errs []error
-	for _, d := range s.soft.reported() {
-		id := keys.PartitionID(d.Id)
+	var split []narrowed
+	var orphans []*clusterpb.Partition
+	for _, c := range s.soft.reported() {
+		d, id := c.descriptor, keys.PartitionID(c.descriptor.Id)
 		p, revision, err := loadPartition(v, keys.KeyspaceID(d.Keyspace), id)
 		if err != nil {
 			errs = append(errs, err)
+			continue
+		}
+		if p == nil && d.SplitFrom != 0 && keys.ValidatePartition(d) == nil {
+			// What it split off from may not have been reported yet.
+			orphans = append(orphans, d)
 			continue
 		}
 		if p == nil || !newer(d, p) {
@@ -94,12 +144,28 @@ func (s *Server) toFollow() (due []followed, err error) {
 			continue
 		}
 		if err := plausible(d, p, recovered); err != nil {
-			s.soft.refuse(d)
-			s.config.Logger.Error("the leader of a partition reports a descriptor that cannot be",
-				"partition", id, "error", err)
+			s.refuseReport(d, err)
 			continue
 		}
-		due = append(due, followed{d, partitionKey(keys.KeyspaceID(d.Keyspace), id), revision})
+		f := followed{descriptor: d, key: partitionKey(keys.KeyspaceID(d.Keyspace), id),
+			revision: revision}
+		switch {
+		case !keys.PartitionSpan(d).Equal(keys.PartitionSpan(p)):
+			split = append(split, narrowed{f, p, c})
+		case d.Generation != p.Generation:
+			s.refuseReport(d, fmt.Errorf("its generation is %d, and with the same span it was %d",
+				d.Generation, p.Generation))
+		default:
+			due = append(due, f)
+		}
 	}
-	return due, errors.Join(errs...)
+	some, err := s.followSplits(v, split, orphans)
+	return append(due, some...), errors.Join(append(errs, err)...)
+}
+
+// refuseReport forgets a descriptor that cannot be.
+func (s *Server) refuseReport(d *clusterpb.Partition, why error) {
+	s.soft.refuse(d)
+	s.config.Logger.Error("the leader of a partition reports a descriptor that cannot be",
+		"partition", keys.PartitionID(d.Id), "error", why)
 }

@@ -70,6 +70,7 @@ func (s *Server) CreateKeyspace(
 		CommitWait:               r.CommitWait,
 		TxnMaxAgeMillis:          r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
 		Placement: r.Placement, Leaders: r.Leaders,
+		SplitSizeBytes: r.SplitSizeBytes, MergeSizeBytes: r.MergeSizeBytes, NoAuto: r.NoAuto,
 	}
 	setTransactionDefaults(ks)
 	if ks.GcWindowSeconds == 0 {
@@ -171,6 +172,10 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 	}
 	if err := validateTransactionLimits(r.TxnMaxAgeMillis, r.TxnMaxIdleMillis); err != nil {
 		return err
+	}
+	if err := keys.ValidateSplitSizes(&clusterpb.Keyspace{SplitSizeBytes: r.SplitSizeBytes,
+		MergeSizeBytes: r.MergeSizeBytes}); err != nil {
+		return refuse("%v", err)
 	}
 	switch r.Partitioning {
 	case clusterpb.Partitioning_HASH:

@@ -18,6 +18,7 @@ import (
 //
 //	partition nodes=(1,2,3)                    it has voters on these nodes, the first one leads
 //	operator [add=NODE] [remove=NODE] [lead]   what is to be done
+//	split at=KEY                               the same: the partition is to split
 //	down nodes=(2,3)                           they cannot be handed the lead; without nodes: all can
 //	leader node=2                              it leads now, by an election
 //	cancel                                     the operator is taken back
@@ -32,7 +33,7 @@ func TestOperatorSteps(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, c *datadriven.TestData) string {
 			switch c.Cmd {
 			case "partition":
-				d = &clusterpb.Partition{Id: 100, Generation: 1, Membership: 1}
+				d = wholePartition()
 				for i, node := range nodesArg(t, c) {
 					d.Replicas = append(d.Replicas, &clusterpb.Replica{Node: node, Replica: uint64(i + 1)})
 				}
@@ -48,6 +49,14 @@ func TestOperatorSteps(t *testing.T) {
 					c.ScanArgs(t, "remove", &node)
 					o.RemoveReplica = replicaAt(d, keys.NodeID(node)).Replica
 				}
+			case "split":
+				var at string
+				c.ScanArgs(t, "at", &at)
+				var err error
+				if o, err = newSplit(d, keys.InternalKey(d, []byte(at))); err != nil {
+					return err.Error() + "\n"
+				}
+				o.Child = d.Id + 1
 			case "down":
 				down = nodesArg(t, c)
 			case "leader":
@@ -71,6 +80,9 @@ func TestOperatorSteps(t *testing.T) {
 						d = proto.Clone(next.order.Target).(*clusterpb.Partition)
 					}
 					fmt.Fprintf(&out, "  %s\n", replicasLine(d, leader))
+					if child := next.order.Child; child != nil {
+						fmt.Fprintf(&out, "  %s\n  %s\n", spanLine(d), spanLine(child))
+					}
 				}
 				return out.String()
 			default:
@@ -90,6 +102,23 @@ func nodesArg(t *testing.T, c *datadriven.TestData) (nodes []uint64) {
 		}
 	}
 	return nodes
+}
+
+// wholePartition is the only partition of a range keyspace, without replicas.
+func wholePartition() *clusterpb.Partition {
+	prefix := keys.KeyspacePrefix(1)
+	return &clusterpb.Partition{Id: 100, Keyspace: 1, Generation: 1, Membership: 1,
+		PrefixLength: keys.KeyspacePrefixLength, Start: prefix, End: keys.PrefixEnd(prefix)}
+}
+
+// spanLine is what a split says of a partition.
+func spanLine(d *clusterpb.Partition) string {
+	text := fmt.Sprintf("%s at %d.%d: %s, next replica %d", keys.PartitionID(d.Id), d.Generation,
+		d.Membership, keys.PartitionUserSpan(d), nextReplica(d))
+	if d.SplitFrom != 0 {
+		text += fmt.Sprintf(", split from %s", keys.PartitionID(d.SplitFrom))
+	}
+	return text
 }
 
 // replicasLine is a descriptor on one line.

@@ -31,6 +31,9 @@ import (
 // long as the one that it was to replace is a voter too. A joint configuration can only be ended
 // first; where that has taken the old one out, the operator is done.
 
+// doneText is how an operator ends that has done what it was for.
+const doneText = "done"
+
 // nextStep is what an operator does next.
 type nextStep struct {
 	// done: nothing is left to do.
@@ -63,6 +66,8 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 			next.WantedLeader = o.AddReplica
 		}
 		return step("ends the change of voters")
+	case splits(o):
+		return splitStep(o, d)
 	case o.Cancelled && in != nil && in.Role == clusterpb.ReplicaRole_LEARNER:
 		remove(next, in.Replica)
 		return step("removes the learner on node %d again", in.Node)
@@ -137,7 +142,7 @@ func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
 	to := replicaOf(d, o.LeadReplica)
 	switch {
 	case o.LeadReplica == 0:
-		return nextStep{done: true, text: "done"}
+		return nextStep{done: true, text: doneText}
 	case to == nil || to.Role != clusterpb.ReplicaRole_VOTER:
 		return nextStep{done: true, text: "the replica that was to lead does not vote any more"}
 	case wanted(d) != to.Replica:
@@ -147,7 +152,7 @@ func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
 	case leader != keys.NodeID(to.Node):
 		return handOver(o, d, to)
 	}
-	return nextStep{done: true, text: "done"}
+	return nextStep{done: true, text: doneText}
 }
 
 // handOver has the lead handed to a replica; nil: there is none that can take it.

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -15,7 +17,7 @@ import (
 
 // partitionOn is a partition with voters on nodes 1 to n.
 func partitionOn(n uint64) *clusterpb.Partition {
-	d := &clusterpb.Partition{Id: 100, Generation: 1, Membership: 1}
+	d := wholePartition()
 	for i := uint64(1); i <= n; i++ {
 		d.Replicas = append(d.Replicas, &clusterpb.Replica{Node: i, Replica: i})
 	}
@@ -36,6 +38,10 @@ func TestOperatorsModel(t *testing.T) {
 		}
 		for number := range rapid.IntRange(1, 4).Draw(t, "operators") {
 			o := &serverpb.Operator{Id: uint64(number)}
+			if rapid.IntRange(0, 3).Draw(t, "split") == 0 {
+				d = splitModel(t, d, used)
+				continue
+			}
 			before := nodeList(d)
 			after := slices.Clone(before)
 			kind := rapid.SampledFrom([]string{"move", "add", "remove"}).Draw(t, "kind")
@@ -82,12 +88,63 @@ func TestOperatorsModel(t *testing.T) {
 				t.Fatalf("from %v to %v it ended with %v", before, after, now)
 			}
 			for _, late := range old {
-				if late.TransferTo == 0 && late.Target.Membership == d.Membership+1 {
+				if late.TransferTo == 0 && fits(late, d) {
 					t.Fatalf("an order of a step that is over fits: %v", late)
 				}
 			}
 		}
 	})
+}
+
+// fits says whether the leader of a partition carries an order out that hands over no lead.
+func fits(o *clusterpb.Order, d *clusterpb.Partition) bool {
+	generation, membership := o.Target.Generation, o.Target.Membership-1
+	if o.Child != nil {
+		generation, membership = generation-1, o.Target.Membership
+	}
+	return generation == d.Generation && membership == d.Membership
+}
+
+// splitModel has a partition split, and gives what is left of it.
+func splitModel(t *rapid.T, d *clusterpb.Partition, used map[uint64]bool) *clusterpb.Partition {
+	if rapid.IntRange(0, 4).Draw(t, "learner") == 0 {
+		// One that nothing carries on.
+		d = proto.Clone(d).(*clusterpb.Partition)
+		id := nextReplica(d)
+		d.Replicas = append(d.Replicas, &clusterpb.Replica{Node: 9, Replica: id,
+			Role: clusterpb.ReplicaRole_LEARNER})
+		d.Membership++
+	}
+	key := keys.InternalKey(d, fmt.Appendf(nil, "%06d", 999_999-d.Generation))
+	o, err := newSplit(d, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Id, o.Child = 77, 1000+d.Generation
+	before := d
+	d, old := carryOut(t, o, d, electable(d, 0), used)
+	switch {
+	case d.Generation == before.Generation+1 && bytes.Equal(d.End, key):
+		for _, r := range d.Replicas {
+			if r.Role != clusterpb.ReplicaRole_VOTER {
+				t.Fatalf("it split while a replica did not vote: %v", d)
+			}
+		}
+	case !o.Cancelled || d.Generation != before.Generation ||
+		!keys.PartitionSpan(d).Equal(keys.PartitionSpan(before)):
+		t.Fatalf("cancelled: %v; of %v it made %v", o.Cancelled, before, d)
+	}
+	for _, late := range old {
+		if fits(late, d) {
+			t.Fatalf("an order of a step that is over fits: %v", late)
+		}
+	}
+	d = proto.Clone(d).(*clusterpb.Partition)
+	d.NextReplica = nextReplica(d)
+	d.Replicas = slices.DeleteFunc(d.Replicas, func(r *clusterpb.Replica) bool {
+		return r.Role == clusterpb.ReplicaRole_LEARNER
+	})
+	return d
 }
 
 func nodeList(d *clusterpb.Partition) (nodes []uint64) {
@@ -132,8 +189,15 @@ func carryOut(t *rapid.T, o *serverpb.Operator, d *clusterpb.Partition, leader u
 			continue
 		}
 		target := next.order.Target
-		if target.Membership != d.Membership+1 {
+		if !fits(next.order, d) {
 			continue // the node leaves it alone
+		}
+		if c := next.order.Child; c != nil && (!bytes.Equal(c.Start, target.End) ||
+			!bytes.Equal(c.End, d.End) || c.Id != o.Child || c.SplitFrom != d.Id ||
+			!slices.EqualFunc(c.Replicas, d.Replicas, func(a, b *clusterpb.Replica) bool {
+				return proto.Equal(a, b)
+			})) {
+			t.Fatalf("of %v splits off %v", d, c)
 		}
 		from, to := group.ConfigurationOf(d), group.ConfigurationOf(target)
 		if !from.Equal(&to) {

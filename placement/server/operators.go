@@ -239,12 +239,16 @@ func (s *Server) ListOperators(
 			Keyspace: ks.Keyspace.GetName(), ToNode: o.AddNode, FromNode: o.RemoveNode,
 			LeadNode: o.LeadNode, Kind: o.Kind, Reason: o.Reason, CreatedUnixMs: o.CreatedUnixMs,
 			Cancelled: o.Cancelled, Bytes: o.Bytes, ScoreBefore: o.ScoreBefore,
-			ScoreAfter: o.ScoreAfter, Rejected: o.Rejected}
+			ScoreAfter: o.ScoreAfter, Rejected: o.Rejected, Child: o.Child,
+			SplitAt: splitAt(ks.Keyspace, o)}
 		if d != nil {
 			newest := s.soft.newest(id, d)
 			leader, waits := s.soft.progress(id)
 			info.Step = stepOf(o, newest, leader, func(n uint64) bool { return alive[n] }).text
 			info.WaitsFor = waits
+			if lack := s.soft.lack(id); lack != "" {
+				info.WaitsFor = lack
+			}
 			if leader == 0 {
 				info.WaitsFor = "no leader of the partition has reported"
 			}
@@ -297,14 +301,15 @@ func newer(a, b *clusterpb.Partition) bool {
 	return a.Membership > b.Membership
 }
 
-// plausible says why a descriptor cannot follow another one; nil if it can. None of the replicas
-// before need be left if the partition was recovered: then it has the one with which it goes on.
+// plausible says why a descriptor cannot follow another one, whatever their spans; nil if it can.
+// None of the replicas before need be left if the partition was recovered: then it has the one with
+// which it goes on.
 func plausible(next, now *clusterpb.Partition, recovered *clusterpb.RecoveredPartition) error {
 	if err := keys.ValidatePartition(next); err != nil {
 		return err
 	}
-	if !keys.PartitionSpan(next).Equal(keys.PartitionSpan(now)) || next.Keyspace != now.Keyspace {
-		return fmt.Errorf("its span is %s, and was %s", keys.PartitionSpan(next), keys.PartitionSpan(now))
+	if next.Keyspace != now.Keyspace {
+		return fmt.Errorf("its keyspace is %d, and was %d", next.Keyspace, now.Keyspace)
 	}
 	members := group.ConfigurationOf(next)
 	if err := members.Validate(); err != nil {
@@ -329,8 +334,10 @@ func plausible(next, now *clusterpb.Partition, recovered *clusterpb.RecoveredPar
 		return fmt.Errorf("it has %d replicas, at most %d", len(next.Replicas), maxReplicas)
 	case nextReplica(next) < first || nextReplica(next) > first+maxSteps:
 		return fmt.Errorf("its next replica has the number %d, and had %d", nextReplica(next), first)
-	case next.Membership > now.Membership+maxSteps:
+	case next.Membership < now.Membership || next.Membership > now.Membership+maxSteps:
 		return fmt.Errorf("its membership is %d, and was %d", next.Membership, now.Membership)
+	case next.Generation > now.Generation+maxSteps:
+		return fmt.Errorf("its generation is %d, and was %d", next.Generation, now.Generation)
 	}
 	return nil
 }
@@ -341,64 +348,3 @@ const (
 	maxReplicas = 16
 	maxSteps    = 1 << 20
 )
-
-// operate looks after the operators: those that are done go.
-func (s *Server) operate(ctx context.Context) error {
-	v := s.store.Stale()
-	operators, err := loadOperators(v)
-	if err != nil {
-		return err
-	}
-	s.soft.setOperators(operators)
-	for id, o := range operators {
-		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), id)
-		if err != nil {
-			return err
-		}
-		text := "the partition is gone"
-		if d != nil {
-			leader, _ := s.soft.progress(id)
-			next := stepOf(o, d, leader, func(uint64) bool { return true })
-			if !next.done {
-				continue
-			}
-			text = next.text
-		}
-		if err := s.finish(ctx, v, o, text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// finish ends an operator, and leaves an event of it.
-func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator, text string) error {
-	id := keys.PartitionID(o.Partition)
-	revision, err := load(v, operatorKey(id), &serverpb.Operator{})
-	if err != nil {
-		return err
-	}
-	ks, err := loadKeyspace(v, keys.KeyspaceID(o.Keyspace))
-	if err != nil {
-		return err
-	}
-	if o.Cancelled && o.Outcome != "" {
-		text = "cancelled: " + o.Outcome
-	}
-	took := max(0, time.Since(time.UnixMilli(o.CreatedUnixMs)))
-	e := &clusterpb.Event{Kind: o.Kind, Partition: o.Partition, Keyspace: ks.Keyspace.GetName(),
-		ToNode: o.AddNode, FromNode: o.RemoveNode, LeadNode: o.LeadNode, Operator: o.Id,
-		Reason: o.Reason, Outcome: text, TookMillis: uint64(took.Milliseconds()), Bytes: o.Bytes,
-		ScoreBefore: o.ScoreBefore, ScoreAfter: o.ScoreAfter, Rejected: o.Rejected}
-	ok, err := s.commitEvent(ctx, e,
-		[]*storepb.Compare{store.ModifiedAt(operatorKey(id), revision)},
-		store.Delete(operatorKey(id)))
-	if err != nil || !ok {
-		return err
-	}
-	s.soft.end(id)
-	s.metrics.ended(o, text, took)
-	s.config.Logger.Info("operator has ended", "operator", o.Id, "kind", o.Kind, "partition", id,
-		"outcome", text, "took", took.Round(time.Millisecond))
-	return nil
-}

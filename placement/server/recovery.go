@@ -85,6 +85,14 @@ func (s *Server) ConfirmRecovery(
 		ops = nil
 		return err
 	}
+	operators, err := loadOperators(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	coming := map[keys.PartitionID]bool{}
+	for _, o := range operators {
+		coming[keys.PartitionID(o.Child)] = splits(o)
+	}
 	survivors := map[keys.NodeID]bool{}
 	for _, p := range r.Partitions {
 		id := keys.PartitionID(p.Partition)
@@ -92,6 +100,8 @@ func (s *Server) ConfirmRecovery(
 		switch {
 		case err != nil:
 			return nil, s.toStatus(err)
+		case d == nil && coming[id]:
+			// It has split off, and the table does not have it yet.
 		case d == nil:
 			response.Dropped++
 			continue

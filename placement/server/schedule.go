@@ -49,6 +49,9 @@ type scheduler struct {
 	// ahead are partitions that are reported with an epoch of which no descriptor has come, by since
 	// when.
 	ahead map[keys.PartitionID]time.Time
+	// born are partitions that have split off during this leadership and whose leader is not known
+	// yet, by since when.
+	born map[keys.PartitionID]time.Time
 	// ended is when the last operator of a partition did. attempts are those that failed lately.
 	ended    map[keys.PartitionID]time.Time
 	attempts map[keys.PartitionID]*attempt
@@ -170,6 +173,7 @@ func (c *scheduler) begin() error {
 	c.flying = map[keys.PartitionID]*serverpb.Operator{}
 	c.unknown = map[keys.PartitionID]time.Time{}
 	c.ahead = map[keys.PartitionID]time.Time{}
+	c.born = map[keys.PartitionID]time.Time{}
 	c.counted = time.Time{}
 	return nil
 }
@@ -214,7 +218,11 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 		c.state.RemoveKeyspace(keys.KeyspaceID(id))
 	}
 	for _, p := range u.Partitions {
-		c.keyspaceOf[keys.PartitionID(p.Id)] = keys.KeyspaceID(p.Keyspace)
+		id := keys.PartitionID(p.Id)
+		if _, known := c.keyspaceOf[id]; !known && c.complete && p.SplitFrom != 0 {
+			c.born[id] = time.Now()
+		}
+		c.keyspaceOf[id] = keys.KeyspaceID(p.Keyspace)
 		note(c.set(p))
 	}
 	for _, id := range u.RemovedPartitions {
@@ -224,6 +232,7 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 		delete(c.ended, id)
 		delete(c.attempts, id)
 		delete(c.ahead, id)
+		delete(c.born, id)
 	}
 	c.complete = c.complete || u.Complete
 	if err := errors.Join(errs...); err != nil {

@@ -15,19 +15,24 @@ import (
 func (m *metrics) measureScheduler(s *Server) {
 	m.operators = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidemark_placement_operators_ended_total",
-		Help: "Changes of partitions' replicas and leaders that have ended, by what they did and " +
-			"whether they were done or cancelled.",
+		Help: "Changes of partitions' replicas and leaders, and splits, that have ended, by what they " +
+			"did and whether they were done or cancelled.",
 	}, []string{"kind", "outcome"})
 	m.operatorTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "tidemark_placement_operator_duration_seconds",
-		Help:    "How long changes of partitions' replicas and leaders took, from record to end.",
+		Name: "tidemark_placement_operator_duration_seconds",
+		Help: "How long changes of partitions' replicas and leaders, and splits, took, from record " +
+			"to end.",
 		Buckets: prometheus.ExponentialBuckets(0.25, 2, 14),
 	}, []string{"kind"})
+	kinds := []string{splitKind}
 	for kind := planner.Replace; kind <= planner.Finish; kind++ {
-		for _, outcome := range []string{"done", "cancelled", "other"} {
-			m.operators.WithLabelValues(label(kind.String()), outcome)
+		kinds = append(kinds, label(kind.String()))
+	}
+	for _, kind := range kinds {
+		for _, outcome := range []string{doneText, "cancelled", "other"} {
+			m.operators.WithLabelValues(kind, outcome)
 		}
-		m.operatorTime.WithLabelValues(label(kind.String()))
+		m.operatorTime.WithLabelValues(kind)
 	}
 	m.collectors = append(m.collectors, m.operators, m.operatorTime)
 	gauge := func(name, help string, value func(*scheduler) float64) {
@@ -84,11 +89,12 @@ func label(kind string) string { return strings.ReplaceAll(kind, " ", "_") }
 
 // ended counts an operator that has ended.
 func (m *metrics) ended(o *serverpb.Operator, outcome string, took time.Duration) {
-	if outcome != "done" {
-		outcome = "other"
-	}
-	if o.Cancelled {
+	switch {
+	case outcome == doneText:
+	case o.Cancelled:
 		outcome = "cancelled"
+	default:
+		outcome = "other"
 	}
 	kind := label(o.Kind)
 	m.operators.WithLabelValues(kind, outcome).Inc()

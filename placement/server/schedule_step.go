@@ -80,6 +80,7 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 	}
 	c.forgetUnknown(now)
 	c.forgetNonsense(now)
+	c.missLeaders(now)
 	c.flying = operators
 	for id, a := range c.attempts {
 		if now.Sub(a.until) > maxBackoff {
@@ -92,55 +93,6 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 		}
 	}
 	return operators
-}
-
-// unknownFor is for how long a partition that the table does not have is reported before what was
-// reported is forgotten: a new one is reported before the scheduler has heard of it, and one that
-// was dropped until its nodes have.
-const unknownFor = time.Minute
-
-// forgetUnknown drops what was reported of partitions that there are not. It would take the room of
-// others. The caller holds mu.
-func (c *scheduler) forgetUnknown(now time.Time) {
-	if !c.complete {
-		return
-	}
-	var gone []keys.PartitionID
-	for id, since := range c.unknown {
-		_, known := c.keyspaceOf[id]
-		if !known && now.Sub(since) < unknownFor {
-			continue
-		}
-		delete(c.unknown, id)
-		if !known {
-			gone = append(gone, id)
-		}
-	}
-	c.server.soft.drop(gone)
-}
-
-// aheadFor is for how long a report may have an epoch of which no descriptor has come. A leader
-// that has just changed its descriptor reports it as soon as an entry behind the change is applied.
-const aheadFor = time.Minute
-
-// forgetNonsense drops reports that claim an epoch and never show it: they would keep the true
-// leader of the partition from being heard. The caller holds mu.
-func (c *scheduler) forgetNonsense(now time.Time) {
-	for id, since := range c.ahead {
-		if now.Sub(since) < aheadFor {
-			continue
-		}
-		delete(c.ahead, id)
-		d, _, err := loadPartition(c.server.store.Stale(), c.keyspaceOf[id], id)
-		if err != nil || d == nil {
-			continue
-		}
-		if newest := c.server.soft.newest(id, d); c.server.soft.ahead(newest) {
-			c.server.config.Logger.Error("what a node reports of a partition cannot be, and is forgotten",
-				"partition", id)
-			c.server.soft.distrust(d)
-		}
-	}
 }
 
 func (c *scheduler) refused(err error) {
@@ -362,6 +314,11 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 	}
 	o.Id = ids.Operator
 	ids.Operator++
+	if splits(o) {
+		// It is not given out again, whatever becomes of the split.
+		o.Child = ids.Partition
+		ids.Partition++
+	}
 	key := operatorKey(keys.PartitionID(o.Partition))
 	ok, err := s.commit(ctx, append(conditions, store.Absent(key),
 		store.ModifiedAt([]byte(idsKey), revision)),
@@ -373,7 +330,8 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 		return errConflict(fmt.Sprintf("partition %d", o.Partition))
 	}
 	s.config.Logger.Info("operator begins", "operator", o.Id, "kind", o.Kind, "partition",
-		o.Partition, "to", o.AddNode, "from", o.RemoveNode, "leader", o.LeadNode, "because", o.Reason)
+		o.Partition, "to", o.AddNode, "from", o.RemoveNode, "leader", o.LeadNode, "child", o.Child,
+		"because", o.Reason)
 	s.soft.begin(o)
 	s.poke()
 	return nil

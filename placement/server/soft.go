@@ -23,7 +23,7 @@ type soft struct {
 		tabled map[keys.PartitionID]epoch
 		// described are the newest descriptors that were reported and are not known to be in the table;
 		// operators those that are under way, as the stepper has read them last.
-		described map[keys.PartitionID]*clusterpb.Partition
+		described map[keys.PartitionID]*claim
 		operators map[keys.PartitionID]*serverpb.Operator
 		// broken are the nodes whose replica of a partition is; news are the partitions of which
 		// something was said that the planner has not heard.
@@ -53,7 +53,7 @@ func (s *soft) resetLocked(term uint64) {
 	s.mu.nodes = map[keys.NodeID]*softNode{}
 	s.mu.partitions = map[keys.PartitionID]*clusterpb.PartitionReport{}
 	s.mu.leaders = map[keys.PartitionID]keys.NodeID{}
-	s.mu.described = map[keys.PartitionID]*clusterpb.Partition{}
+	s.mu.described = map[keys.PartitionID]*claim{}
 	s.mu.tabled = map[keys.PartitionID]epoch{}
 	s.mu.broken = map[keys.PartitionID]map[keys.NodeID]bool{}
 	s.mu.news = map[keys.PartitionID]struct{}{}
@@ -122,11 +122,13 @@ func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (
 		if len(r.GetWaitsFor()) > maxTextBytes {
 			r.WaitsFor = strings.ToValidUTF8(r.WaitsFor[:maxTextBytes], "")
 		}
+		pieces := r.SplitOff[:min(len(r.SplitOff), maxPieces)]
+		r.SplitOff = nil
 		s.reportLocked(id, n, r, room)
 		if d := r.Described; d != nil && s.mu.leaders[keys.PartitionID(r.Partition)] == id &&
 			d.Id == r.Partition && d.Membership == r.Membership && d.Generation == r.Generation &&
 			s.mu.tabled[keys.PartitionID(d.Id)] != epochOf(d) {
-			s.mu.described[keys.PartitionID(d.Id)] = d
+			s.claimLocked(d, pieces)
 			s.mu.news[keys.PartitionID(d.Id)] = struct{}{}
 			news = true
 		}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // begin takes note of an operator that was recorded or changed.
@@ -56,42 +55,6 @@ func (s *soft) membership(id keys.PartitionID) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.partitions[id].GetMembership()
-}
-
-// newest is the later one of a descriptor of the table and of what was reported since.
-func (s *soft) newest(id keys.PartitionID, d *clusterpb.Partition) *clusterpb.Partition {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if reported := s.mu.described[id]; reported != nil && newer(reported, d) {
-		return reported
-	}
-	return d
-}
-
-// reported are the descriptors that may be newer than the table's.
-func (s *soft) reported() []*clusterpb.Partition {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.mu.described))
-}
-
-// inTable takes note of a descriptor that the table has.
-func (s *soft) inTable(d *clusterpb.Partition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.tabled[keys.PartitionID(d.Id)] = epochOf(d)
-	if s.mu.described[keys.PartitionID(d.Id)] == d {
-		delete(s.mu.described, keys.PartitionID(d.Id))
-	}
-}
-
-// refuse forgets a descriptor that cannot be.
-func (s *soft) refuse(d *clusterpb.Partition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.described[keys.PartitionID(d.Id)] == d {
-		delete(s.mu.described, keys.PartitionID(d.Id))
-	}
 }
 
 // progress is the node that leads a partition, and what its order waits for, in words.

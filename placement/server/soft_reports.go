@@ -69,11 +69,7 @@ func (s *soft) distrust(d *clusterpb.Partition) {
 	delete(s.mu.partitions, id)
 	delete(s.mu.described, id)
 	s.mu.news[id] = struct{}{}
-	for _, r := range d.Replicas {
-		if n := s.mu.nodes[keys.NodeID(r.Node)]; n != nil {
-			n.complete = false
-		}
-	}
+	s.askLocked(d)
 }
 
 // breaksLocked takes note of which replicas of a node are broken.

@@ -44,7 +44,7 @@ func (s *Server) Why(ctx context.Context, r *clusterpb.WhyRequest) (*clusterpb.W
 		return nil, err
 	}
 	for _, o := range all.Operators {
-		if r.Partition != 0 && o.Partition == r.Partition || r.Node != 0 && (o.ToNode == r.Node ||
+		if r.Partition != 0 && (o.Partition == r.Partition || o.Child == r.Partition) || r.Node != 0 && (o.ToNode == r.Node ||
 			o.FromNode == r.Node || o.LeadNode == r.Node) {
 			out.UnderWay = append(out.UnderWay, o)
 			text += "  under way: " + operatorText(o) + "\n"
@@ -114,8 +114,8 @@ func (s *Server) explain(v *store.View, r *clusterpb.WhyRequest) (*explanation, 
 
 // operatorText is an operator that is under way, in a line.
 func operatorText(o *clusterpb.OperatorInfo) string {
-	text := fmt.Sprintf("%s%s of partition %d, for %s, because: %s; %s", o.Kind, nodesText(o.FromNode,
-		o.ToNode, o.LeadNode), o.Partition,
+	text := fmt.Sprintf("%s%s of partition %d%s, for %s, because: %s; %s", o.Kind,
+		nodesText(o.FromNode, o.ToNode, o.LeadNode), o.Partition, childText(o.Child, o.SplitAt),
 		time.Since(time.UnixMilli(o.CreatedUnixMs)).Round(time.Second), o.Reason, o.Step)
 	if o.WaitsFor != "" {
 		text += ", waits: " + o.WaitsFor
@@ -132,13 +132,21 @@ func eventText(e *clusterpb.Event) string {
 		}
 		return fmt.Sprintf("%s: node %d %s", at, e.ToNode, e.Outcome)
 	}
-	text := fmt.Sprintf("%s: %s%s of partition %d in %s: %s, because: %s", at, e.Kind,
-		nodesText(e.FromNode, e.ToNode, e.LeadNode), e.Partition,
+	text := fmt.Sprintf("%s: %s%s of partition %d%s in %s: %s, because: %s", at, e.Kind,
+		nodesText(e.FromNode, e.ToNode, e.LeadNode), e.Partition, childText(e.Child, e.SplitAt),
 		time.Duration(e.TookMillis)*time.Millisecond, e.Outcome, e.Reason)
 	if e.ScoreBefore != "" {
 		text += fmt.Sprintf(" (score %s -> %s)", e.ScoreBefore, e.ScoreAfter)
 	}
 	return text
+}
+
+// childText says what splits off; empty: nothing does.
+func childText(child uint64, at []byte) string {
+	if child == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" at %s, with partition %d to the right", keys.Pretty(at), child)
 }
 
 // nodesText says from where to where.

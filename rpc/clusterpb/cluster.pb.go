@@ -3202,7 +3202,7 @@ func (x *ListOperatorsResponse) GetOperators() []*OperatorInfo {
 	return nil
 }
 
-// OperatorInfo is a change of a partition's replicas that is under way.
+// OperatorInfo is a change of a partition's replicas, or a split of it, that is under way.
 type OperatorInfo struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Operator  uint64                 `protobuf:"varint,1,opt,name=operator,proto3" json:"operator,omitempty"`
@@ -3223,9 +3223,12 @@ type OperatorInfo struct {
 	// What is sent at most.
 	Bytes uint64 `protobuf:"varint,13,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// What the planner expected it to better, and what it did not choose, in words.
-	ScoreBefore   string `protobuf:"bytes,14,opt,name=score_before,json=scoreBefore,proto3" json:"score_before,omitempty"`
-	ScoreAfter    string `protobuf:"bytes,15,opt,name=score_after,json=scoreAfter,proto3" json:"score_after,omitempty"`
-	Rejected      string `protobuf:"bytes,16,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	ScoreBefore string `protobuf:"bytes,14,opt,name=score_before,json=scoreBefore,proto3" json:"score_before,omitempty"`
+	ScoreAfter  string `protobuf:"bytes,15,opt,name=score_after,json=scoreAfter,proto3" json:"score_after,omitempty"`
+	Rejected    string `protobuf:"bytes,16,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	// Of a split: the partition that splits off, and the user key with which it begins.
+	Child         uint64 `protobuf:"varint,17,opt,name=child,proto3" json:"child,omitempty"`
+	SplitAt       []byte `protobuf:"bytes,18,opt,name=split_at,json=splitAt,proto3" json:"split_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3370,6 +3373,20 @@ func (x *OperatorInfo) GetRejected() string {
 		return x.Rejected
 	}
 	return ""
+}
+
+func (x *OperatorInfo) GetChild() uint64 {
+	if x != nil {
+		return x.Child
+	}
+	return 0
+}
+
+func (x *OperatorInfo) GetSplitAt() []byte {
+	if x != nil {
+		return x.SplitAt
+	}
+	return nil
 }
 
 type TransferLeaderRequest struct {
@@ -4212,17 +4229,20 @@ type Event struct {
 	Partition uint64 `protobuf:"varint,4,opt,name=partition,proto3" json:"partition,omitempty"`
 	Keyspace  string `protobuf:"bytes,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	// The nodes that got and lost a replica, and that leads then; of an event of a node, that node is to_node.
-	ToNode        uint64 `protobuf:"varint,6,opt,name=to_node,json=toNode,proto3" json:"to_node,omitempty"`
-	FromNode      uint64 `protobuf:"varint,7,opt,name=from_node,json=fromNode,proto3" json:"from_node,omitempty"`
-	LeadNode      uint64 `protobuf:"varint,8,opt,name=lead_node,json=leadNode,proto3" json:"lead_node,omitempty"`
-	Operator      uint64 `protobuf:"varint,9,opt,name=operator,proto3" json:"operator,omitempty"`
-	Reason        string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
-	Outcome       string `protobuf:"bytes,11,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	TookMillis    uint64 `protobuf:"varint,12,opt,name=took_millis,json=tookMillis,proto3" json:"took_millis,omitempty"`
-	Bytes         uint64 `protobuf:"varint,13,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	ScoreBefore   string `protobuf:"bytes,14,opt,name=score_before,json=scoreBefore,proto3" json:"score_before,omitempty"`
-	ScoreAfter    string `protobuf:"bytes,15,opt,name=score_after,json=scoreAfter,proto3" json:"score_after,omitempty"`
-	Rejected      string `protobuf:"bytes,16,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	ToNode      uint64 `protobuf:"varint,6,opt,name=to_node,json=toNode,proto3" json:"to_node,omitempty"`
+	FromNode    uint64 `protobuf:"varint,7,opt,name=from_node,json=fromNode,proto3" json:"from_node,omitempty"`
+	LeadNode    uint64 `protobuf:"varint,8,opt,name=lead_node,json=leadNode,proto3" json:"lead_node,omitempty"`
+	Operator    uint64 `protobuf:"varint,9,opt,name=operator,proto3" json:"operator,omitempty"`
+	Reason      string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	Outcome     string `protobuf:"bytes,11,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	TookMillis  uint64 `protobuf:"varint,12,opt,name=took_millis,json=tookMillis,proto3" json:"took_millis,omitempty"`
+	Bytes       uint64 `protobuf:"varint,13,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	ScoreBefore string `protobuf:"bytes,14,opt,name=score_before,json=scoreBefore,proto3" json:"score_before,omitempty"`
+	ScoreAfter  string `protobuf:"bytes,15,opt,name=score_after,json=scoreAfter,proto3" json:"score_after,omitempty"`
+	Rejected    string `protobuf:"bytes,16,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	// As in OperatorInfo.
+	Child         uint64 `protobuf:"varint,17,opt,name=child,proto3" json:"child,omitempty"`
+	SplitAt       []byte `protobuf:"bytes,18,opt,name=split_at,json=splitAt,proto3" json:"split_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4367,6 +4387,20 @@ func (x *Event) GetRejected() string {
 		return x.Rejected
 	}
 	return ""
+}
+
+func (x *Event) GetChild() uint64 {
+	if x != nil {
+		return x.Child
+	}
+	return 0
+}
+
+func (x *Event) GetSplitAt() []byte {
+	if x != nil {
+		return x.SplitAt
+	}
+	return nil
 }
 
 type SetPlacementRequest struct {
@@ -5786,7 +5820,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x16CancelOperatorResponse\"\x16\n" +
 	"\x14ListOperatorsRequest\"X\n" +
 	"\x15ListOperatorsResponse\x12?\n" +
-	"\toperators\x18\x01 \x03(\v2!.tidemark.cluster.v1.OperatorInfoR\toperators\"\xd0\x03\n" +
+	"\toperators\x18\x01 \x03(\v2!.tidemark.cluster.v1.OperatorInfoR\toperators\"\x81\x04\n" +
 	"\fOperatorInfo\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x04R\boperator\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +
@@ -5805,7 +5839,9 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\fscore_before\x18\x0e \x01(\tR\vscoreBefore\x12\x1f\n" +
 	"\vscore_after\x18\x0f \x01(\tR\n" +
 	"scoreAfter\x12\x1a\n" +
-	"\brejected\x18\x10 \x01(\tR\brejected\"N\n" +
+	"\brejected\x18\x10 \x01(\tR\brejected\x12\x14\n" +
+	"\x05child\x18\x11 \x01(\x04R\x05child\x12\x19\n" +
+	"\bsplit_at\x18\x12 \x01(\fR\asplitAt\"N\n" +
 	"\x15TransferLeaderRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x17\n" +
 	"\ato_node\x18\x02 \x01(\x04R\x06toNode\"4\n" +
@@ -5870,7 +5906,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\"H\n" +
 	"\x12ListEventsResponse\x122\n" +
-	"\x06events\x18\x01 \x03(\v2\x1a.tidemark.cluster.v1.EventR\x06events\"\xbe\x03\n" +
+	"\x06events\x18\x01 \x03(\v2\x1a.tidemark.cluster.v1.EventR\x06events\"\xef\x03\n" +
 	"\x05Event\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x17\n" +
 	"\aunix_ms\x18\x02 \x01(\x03R\x06unixMs\x12\x12\n" +
@@ -5890,7 +5926,9 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\fscore_before\x18\x0e \x01(\tR\vscoreBefore\x12\x1f\n" +
 	"\vscore_after\x18\x0f \x01(\tR\n" +
 	"scoreAfter\x12\x1a\n" +
-	"\brejected\x18\x10 \x01(\tR\brejected\"U\n" +
+	"\brejected\x18\x10 \x01(\tR\brejected\x12\x14\n" +
+	"\x05child\x18\x11 \x01(\x04R\x05child\x12\x19\n" +
+	"\bsplit_at\x18\x12 \x01(\fR\asplitAt\"U\n" +
 	"\x13SetPlacementRequest\x12>\n" +
 	"\x06change\x18\x01 \x01(\v2&.tidemark.cluster.v1.PlacementSettingsR\x06change\"Z\n" +
 	"\x14SetPlacementResponse\x12B\n" +

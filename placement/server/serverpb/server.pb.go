@@ -101,7 +101,7 @@ func (x *Ids) GetOperator() uint64 {
 	return 0
 }
 
-// Operator changes the replicas of a partition, by steps that follow from what they are at the time.
+// Operator changes the replicas of a partition, or splits it, by steps that follow from what they are at the time.
 type Operator struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -134,7 +134,12 @@ type Operator struct {
 	Outcome string `protobuf:"bytes,19,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// The partition's membership, as it was known when the operator was cancelled. Orders that are
 	// made for it, or for one below, may be on their way.
-	CancelledAt   uint64 `protobuf:"varint,20,opt,name=cancelled_at,json=cancelledAt,proto3" json:"cancelled_at,omitempty"`
+	CancelledAt uint64 `protobuf:"varint,20,opt,name=cancelled_at,json=cancelledAt,proto3" json:"cancelled_at,omitempty"`
+	// The internal key at which the partition splits, the id that the part to the right of it gets, and the generation
+	// that the partition has before. Empty, and 0: it does not split.
+	SplitKey      []byte `protobuf:"bytes,21,opt,name=split_key,json=splitKey,proto3" json:"split_key,omitempty"`
+	Child         uint64 `protobuf:"varint,22,opt,name=child,proto3" json:"child,omitempty"`
+	Generation    uint64 `protobuf:"varint,23,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,6 +310,27 @@ func (x *Operator) GetOutcome() string {
 func (x *Operator) GetCancelledAt() uint64 {
 	if x != nil {
 		return x.CancelledAt
+	}
+	return 0
+}
+
+func (x *Operator) GetSplitKey() []byte {
+	if x != nil {
+		return x.SplitKey
+	}
+	return nil
+}
+
+func (x *Operator) GetChild() uint64 {
+	if x != nil {
+		return x.Child
+	}
+	return 0
+}
+
+func (x *Operator) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
 	}
 	return 0
 }
@@ -585,7 +611,7 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x04R\tpartition\x12\x14\n" +
 	"\x05token\x18\x04 \x01(\x04R\x05token\x12\x1a\n" +
-	"\boperator\x18\x05 \x01(\x04R\boperator\"\xd1\x04\n" +
+	"\boperator\x18\x05 \x01(\x04R\boperator\"\xa4\x05\n" +
 	"\bOperator\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +
@@ -610,7 +636,12 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"removeNode\x12\x1b\n" +
 	"\tlead_node\x18\x12 \x01(\x04R\bleadNode\x12\x18\n" +
 	"\aoutcome\x18\x13 \x01(\tR\aoutcome\x12!\n" +
-	"\fcancelled_at\x18\x14 \x01(\x04R\vcancelledAt\"n\n" +
+	"\fcancelled_at\x18\x14 \x01(\x04R\vcancelledAt\x12\x1b\n" +
+	"\tsplit_key\x18\x15 \x01(\fR\bsplitKey\x12\x14\n" +
+	"\x05child\x18\x16 \x01(\x04R\x05child\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x17 \x01(\x04R\n" +
+	"generation\"n\n" +
 	"\bCreation\x12'\n" +
 	"\x0ffirst_partition\x18\x01 \x01(\x04R\x0efirstPartition\x12\x1e\n" +
 	"\n" +

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// operate looks after the operators: those that are done go.
+func (s *Server) operate(ctx context.Context) error {
+	v := s.store.Stale()
+	operators, err := loadOperators(v)
+	if err != nil {
+		return err
+	}
+	s.soft.setOperators(operators)
+	for id, o := range operators {
+		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), id)
+		if err != nil {
+			return err
+		}
+		text := "the partition is gone"
+		if d != nil {
+			leader, _ := s.soft.progress(id)
+			next := stepOf(o, d, leader, func(uint64) bool { return true })
+			if !next.done {
+				continue
+			}
+			text = next.text
+		}
+		if err := s.finish(ctx, v, o, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish ends an operator, and leaves an event of it.
+func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator, text string) error {
+	id := keys.PartitionID(o.Partition)
+	revision, err := load(v, operatorKey(id), &serverpb.Operator{})
+	if err != nil {
+		return err
+	}
+	ks, err := loadKeyspace(v, keys.KeyspaceID(o.Keyspace))
+	if err != nil {
+		return err
+	}
+	if o.Cancelled && o.Outcome != "" && text != doneText {
+		text = "cancelled: " + o.Outcome
+	}
+	took := max(0, time.Since(time.UnixMilli(o.CreatedUnixMs)))
+	e := &clusterpb.Event{Kind: o.Kind, Partition: o.Partition, Keyspace: ks.Keyspace.GetName(),
+		ToNode: o.AddNode, FromNode: o.RemoveNode, LeadNode: o.LeadNode, Operator: o.Id,
+		Reason: o.Reason, Outcome: text, TookMillis: uint64(took.Milliseconds()), Bytes: o.Bytes,
+		ScoreBefore: o.ScoreBefore, ScoreAfter: o.ScoreAfter, Rejected: o.Rejected,
+		Child: o.Child, SplitAt: splitAt(ks.Keyspace, o)}
+	ok, err := s.commitEvent(ctx, e,
+		[]*storepb.Compare{store.ModifiedAt(operatorKey(id), revision)},
+		store.Delete(operatorKey(id)))
+	if err != nil || !ok {
+		return err
+	}
+	s.soft.end(id)
+	s.metrics.ended(o, text, took)
+	s.config.Logger.Info("operator has ended", "operator", o.Id, "kind", o.Kind, "partition", id,
+		"outcome", text, "took", took.Round(time.Millisecond))
+	return nil
+}

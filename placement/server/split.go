@@ -1,0 +1,195 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// SplitPartition records an operator that splits the partition that has a key. Only the leader does
+// it.
+func (s *Server) SplitPartition(
+	ctx context.Context, r *clusterpb.SplitPartitionRequest,
+) (*clusterpb.SplitPartitionResponse, error) {
+	if err := keys.ValidateUserKey(r.Key); err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "split at: %v", err)
+	}
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ks, err := s.keyspaceByName(v, r.Keyspace)
+	if err != nil {
+		return nil, err
+	}
+	if ks.State != clusterpb.KeyspaceState_ACTIVE {
+		return nil, status.Errorf(codes.FailedPrecondition, "the partitions of keyspace %s are being "+
+			"made; `tidemark keyspace list` shows what it waits for", ks.Name)
+	}
+	key := internalKey(ks.Keyspace, r.Key)
+	left, right, err := partitionsAt(v, ks.id(), key)
+	switch {
+	case err != nil:
+		return nil, s.toStatus(err)
+	case left == nil:
+		return nil, status.Errorf(codes.Internal, "no partition of keyspace %s has the key %s",
+			ks.Name, keys.Pretty(r.Key))
+	case right != nil: // there is a boundary
+		return &clusterpb.SplitPartitionResponse{Partition: left.Id, Child: right.Id}, nil
+	}
+	same := func(o *serverpb.Operator) bool { return bytes.Equal(o.SplitKey, key) }
+	o, err := underWay(v, left.Id, same)
+	if err == nil && o == nil {
+		if o, err = s.splitAsked(v, ks, left, key); err == nil {
+			err = s.recordSplit(ctx, v, ks, o)
+		}
+	}
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	return &clusterpb.SplitPartitionResponse{Operator: o.Id, Partition: o.Partition, Child: o.Child},
+		nil
+}
+
+// splitAsked makes the operator that was asked for, or says why there can be none.
+func (s *Server) splitAsked(v *store.View, ks storedKeyspace, d *clusterpb.Partition, key []byte,
+) (*serverpb.Operator, error) {
+	newest, err := s.toChange(v, d.Id)
+	if err != nil {
+		return nil, err
+	}
+	o, err := newSplit(newest, key)
+	if err != nil {
+		return nil, err
+	}
+	o.Reason = "asked for"
+	all, known := s.scheduler.partitions()
+	if !known {
+		n, err := count(v, partitionPrefix)
+		if err != nil {
+			return nil, err
+		}
+		all = int(n)
+	}
+	if all >= s.config.MaxPartitions {
+		return nil, status.Errorf(codes.ResourceExhausted,
+			"the cluster has %d partitions, the limit is %d", all, s.config.MaxPartitions)
+	}
+	return o, nil
+}
+
+// newSplit makes the operator that splits a partition at an internal key. It has no reason yet, and
+// gets its id, and that of the child, when it is recorded.
+func newSplit(d *clusterpb.Partition, key []byte) (*serverpb.Operator, error) {
+	span := keys.PartitionSpan(d)
+	if !span.Contains(key) || bytes.Equal(key, span.Start) {
+		if bytes.HasPrefix(key, keys.PartitionPrefix(d)) {
+			key, span = keys.UserKey(d, key), keys.PartitionUserSpan(d)
+		}
+		return nil, status.Errorf(codes.InvalidArgument, "partition %d cannot split at %s: its span is "+
+			"%s, and the key has to be inside", d.Id, keys.Pretty(key), span)
+	}
+	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, SplitKey: bytes.Clone(key),
+		Generation: d.Generation, Kind: splitKind, CreatedUnixMs: time.Now().UnixMilli()}, nil
+}
+
+// recordSplit records an operator that splits, on condition that its keyspace and its partition are
+// as they are in the view. So a keyspace that is dropped meanwhile is dropped.
+func (s *Server) recordSplit(ctx context.Context, v *store.View, ks storedKeyspace,
+	o *serverpb.Operator) error {
+	conditions, err := splitConditions(v, ks, o)
+	if err != nil {
+		return err
+	}
+	return s.begin(ctx, o, conditions)
+}
+
+func splitConditions(v *store.View, ks storedKeyspace, o *serverpb.Operator) ([]*storepb.Compare,
+	error) {
+	id := keys.PartitionID(o.Partition)
+	_, revision, err := loadPartition(v, ks.id(), id)
+	return []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision),
+		store.ModifiedAt(partitionKey(ks.id(), id), revision)}, err
+}
+
+// proposedSplit makes the operator of a split at an internal key that the planner proposes, and the
+// conditions for begin; nil if the proposal does not fit any more. It has neither reason nor scores
+// yet.
+//
+// A split that was asked for waits for its partition's replicas, one that is proposed is not begun:
+// the planner proposes again.
+func (s *Server) proposedSplit(v *store.View, keyspace keys.KeyspaceID, id keys.PartitionID,
+	epoch planner.Epoch, key []byte) (*serverpb.Operator, []*storepb.Compare, error) {
+	ks, err := loadKeyspace(v, keyspace)
+	if err != nil || ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE {
+		return nil, nil, err
+	}
+	stored, _, err := loadPartition(v, keyspace, id)
+	if err != nil || stored == nil {
+		return nil, nil, err
+	}
+	d := s.soft.newest(id, stored)
+	if d.Generation != epoch.Generation || d.Membership != epoch.Membership || !allVote(d) {
+		return nil, nil, nil
+	}
+	o, err := newSplit(d, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	conditions, err := splitConditions(v, ks, o)
+	return o, conditions, err
+}
+
+// internalKey is the internal key of a user key of a keyspace.
+func internalKey(ks *clusterpb.Keyspace, key []byte) []byte {
+	prefix := keys.KeyspacePrefix(keys.KeyspaceID(ks.Id))
+	if ks.Partitioning == clusterpb.Partitioning_HASH {
+		number := keys.HashPartition(key, ks.HashPartitions)
+		prefix = keys.HashPrefix(keys.KeyspaceID(ks.Id), uint16(number))
+	}
+	return append(prefix, key...)
+}
+
+// partitionsAt finds the partition of a keyspace that has an internal key within it, or the two
+// between which the key is a boundary.
+func partitionsAt(v *store.View, ks keys.KeyspaceID, key []byte) (left, right *clusterpb.Partition,
+	err error) {
+	for kv, err := range v.All(partitionsOf(ks)) {
+		if err != nil {
+			return nil, nil, err
+		}
+		p, err := decodePartition(kv.Key, kv.Value)
+		if err != nil {
+			return nil, nil, err
+		}
+		switch span := keys.PartitionSpan(p); {
+		case bytes.Equal(span.Start, key):
+			right = p
+		case span.Contains(key), bytes.Equal(span.End, key):
+			left = p
+		}
+	}
+	return left, right, nil
+}
+
+// partitions is how many partitions the table has, if the scheduler has read it.
+func (c *scheduler) partitions() (n int, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.keyspaceOf), c.complete
+}

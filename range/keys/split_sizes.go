@@ -1,0 +1,45 @@
+package keys
+
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// The sizes of partitions, in bytes.
+const (
+	// DefaultSplitSize is from which size on a partition splits.
+	DefaultSplitSize = 256 << 20
+	// DefaultMergeSize is below which size two neighbours together merge, unless that is more than a
+	// quarter of the size at which they would split.
+	DefaultMergeSize = 64 << 20
+	// MinSplitSize is the least that a keyspace may have.
+	MinSplitSize = 1 << 20
+)
+
+// SplitSizes is from which size on a partition of a keyspace splits, and below which two neighbours
+// together merge.
+func SplitSizes(k *clusterpb.Keyspace) (split, merge uint64) {
+	split, merge = k.GetSplitSizeBytes(), k.GetMergeSizeBytes()
+	if split == 0 {
+		split = DefaultSplitSize
+	}
+	if merge == 0 {
+		merge = min(DefaultMergeSize, split/4)
+	}
+	return split, merge
+}
+
+// ValidateSplitSizes says why a keyspace cannot have its sizes. What has merged must not split at
+// once.
+func ValidateSplitSizes(k *clusterpb.Keyspace) error {
+	split, merge := SplitSizes(k)
+	switch {
+	case split < MinSplitSize:
+		return fmt.Errorf("a split size of %d bytes; it is at least %d", split, MinSplitSize)
+	case merge > split/2:
+		return fmt.Errorf("a merge size of %d bytes, with a split size of %d; it is at most half of that",
+			merge, split)
+	}
+	return nil
+}
