@@ -17,9 +17,10 @@ type By uint8
 const (
 	// ByKey: the partition that holds Key.
 	ByKey By = iota
-	// ByHash: hash partition number Hash.
+	// ByHash: of the partitions of hash number Hash, the one that holds Key.
 	ByHash
-	// Before: the partition that holds the keys just below Key; of a range keyspace.
+	// Before: of the partitions of hash number Hash, 0 in a range keyspace, the one that holds the
+	// keys just below Key.
 	Before
 )
 
@@ -247,9 +248,9 @@ func (a *attempt) lookUp() (*Partition, error) {
 	var p *Partition
 	switch a.call.By {
 	case ByHash:
-		p = k.ByHash(a.call.Hash)
+		p = k.ByHash(a.call.Hash, a.call.Key)
 	case Before:
-		p = k.Before(a.call.Key)
+		p = k.Before(a.call.Hash, a.call.Key)
 	default:
 		p = k.ByKey(a.call.Key)
 	}
