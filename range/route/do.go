@@ -51,7 +51,8 @@ type Call struct {
 
 // Identity is by which nodes know the attempts of a write. The first call that has it fills it in.
 // A later one learns what became of the write, which takes effect now if it has not; failing that
-// its outcome is unknown. The zero Identity is new.
+// its outcome is unknown. Where the write cannot be sent again, Executed asks what became of it. The
+// zero Identity is new.
 type Identity struct {
 	sequence uint64
 	session  *kvpb.Timestamp
