@@ -59,8 +59,8 @@ func (c *chunk) fits(p Place) bool {
 
 // holds says whether p holds the keys, which lie in from.
 func (p Place) holds(from Place, userKeys func(yield func([]byte) bool)) bool {
-	if p.Hash != AllPartitions || from.Hash != AllPartitions {
-		return p.Hash == from.Hash
+	if p.Hash != from.Hash {
+		return false
 	}
 	for k := range userKeys {
 		if !p.Span.Contains(k) {
@@ -112,8 +112,8 @@ func (r *readChunk) fits(p Place) bool {
 	if p.same(r.place) {
 		return true
 	}
-	if p.Hash != AllPartitions || r.place.Hash != AllPartitions {
-		return p.Hash == r.place.Hash
+	if p.Hash != r.place.Hash {
+		return false
 	}
 	for _, k := range r.set.Keys {
 		if !p.Span.Contains(k) {
@@ -176,10 +176,7 @@ func (c *Committer) readChunks(ctx context.Context, userKeys []Key,
 			return nil, err
 		}
 		for _, p := range places {
-			clipped := s.Span
-			if p.Hash == AllPartitions {
-				clipped = clipped.Intersect(p.Span)
-			}
+			clipped := s.Span.Intersect(p.Span)
 			if clipped.Empty() {
 				continue
 			}

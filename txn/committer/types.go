@@ -71,9 +71,9 @@ type Place struct {
 	Keyspace   keys.KeyspaceID
 	Partition  keys.PartitionID
 	Generation uint64
-	// Hash is the number of a hash partition; AllPartitions for a partition of a range keyspace, of
-	// which Span are the user keys.
+	// Hash is the number of a hash partition; AllPartitions for a partition of a range keyspace.
 	Hash int
+	// Span are its user keys; in a hash keyspace, those that have the number.
 	Span keys.Span
 }
 
