@@ -20,19 +20,20 @@ func appendBytes(dst, b []byte) []byte {
 // decoder takes fields off the front of data. The first that does not fit sets err, and all after
 // it are zero.
 type decoder struct {
-	data []byte
-	err  error
+	version byte
+	data    []byte
+	err     error
 }
 
-// begin takes the version off.
-func begin(data []byte, version byte) (*decoder, error) {
+// begin takes the version off, which is from 1 to latest.
+func begin(data []byte, latest byte) (*decoder, error) {
 	if len(data) == 0 {
 		return nil, errors.New("empty")
 	}
-	if data[0] != version {
-		return nil, fmt.Errorf("version %d, this program knows version %d", data[0], version)
+	if data[0] == 0 || data[0] > latest {
+		return nil, fmt.Errorf("version %d, this program knows versions up to %d", data[0], latest)
 	}
-	return &decoder{data: data[1:]}, nil
+	return &decoder{version: data[0], data: data[1:]}, nil
 }
 
 func (d *decoder) fail(format string, args ...any) {

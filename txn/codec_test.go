@@ -43,8 +43,8 @@ func sampleRecords() []Record {
 		{Begun: i.Begun, Started: i.Started, Timestamp: ts(99)},
 		{State: kvpb.TransactionState_COMMITTED, Timestamp: ts(1), Begun: i.Begun,
 			Started: i.Started, Finished: i.Started.Next(), Heard: 5,
-			Participants: []Participant{{Keyspace: 1<<32 - 1, Key: []byte("a")},
-				{Key: make([]byte, keys.MaxKeySize)}}},
+			Participants: []Participant{{Keyspace: 1<<32 - 1, First: []byte("a")},
+				{First: make([]byte, keys.MaxKeySize)}}},
 		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: testID(7),
 			Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
 		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Begun: i.Begun,
@@ -61,6 +61,12 @@ func sampleRecords() []Record {
 			Begun: i.Begun, Started: i.Started, Finished: hlc.MaxTimestamp},
 		{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_REQUESTED, Begun: i.Begun,
 			Started: i.Started, Finished: hlc.MaxTimestamp},
+		{State: kvpb.TransactionState_COMMITTED, Timestamp: ts(1), Begun: i.Begun,
+			Started: i.Started, Finished: i.Started.Next(), Heard: 5,
+			Participants: []Participant{
+				{Keyspace: 1<<32 - 1, First: []byte("a"), Last: []byte("a")},
+				{Hash: keys.MaxHashPartitions - 1, First: make([]byte, keys.MaxKeySize),
+					Last: []byte("b")}}},
 	}
 }
 
@@ -89,6 +95,28 @@ func TestRecordsWithoutAWantedKey(t *testing.T) {
 		Begun: ts(10), Started: ts(11), Finished: ts(12), Heard: 5}
 	if got, err := DecodeRecord(old); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
+	}
+	if again := want.Append(nil); !bytes.Equal(again, old) {
+		t.Errorf("stored as %x", again)
+	}
+}
+
+// What was stored before participants were spans is read: each is its whole keyspace. It is stored
+// as it was.
+func TestRecordsWithParticipantsOfOneKey(t *testing.T) {
+	// Committed at 20, begun at 10, started at 11, finished at 12, heard at 5.
+	old := []byte{1, 2, 0, 20, 0, 10, 0, 11, 0, 12, 0, 5, 2, 7, 1, 'k', 8, 1, 'l'}
+	want := Record{State: kvpb.TransactionState_COMMITTED, Timestamp: ts(20), Begun: ts(10),
+		Started: ts(11), Finished: ts(12), Heard: 5, Participants: []Participant{
+			{Keyspace: 7, First: []byte("k")}, {Keyspace: 8, First: []byte("l")}}}
+	got, err := DecodeRecord(old)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for i := range got.Participants {
+		if p := &got.Participants[i]; !p.Whole() || !p.Span().Contains([]byte("z")) {
+			t.Errorf("%+v is not its whole keyspace", p)
+		}
 	}
 	if again := want.Append(nil); !bytes.Equal(again, old) {
 		t.Errorf("stored as %x", again)
@@ -167,7 +195,7 @@ func TestMalformedIsRefused(t *testing.T) {
 		{record(0, func(r *Record) { r.State = 3 }), "unknown state 3"},
 		{record(0, func(r *Record) { r.State = -1 }), "unknown state"},
 		{record(0, func(r *Record) { r.Finished = r.Started.Next() }), "pending, and yet finished"},
-		{record(0, func(r *Record) { r.Participants = []Participant{{Key: []byte("a")}} }),
+		{record(0, func(r *Record) { r.Participants = []Participant{{First: []byte("a")}} }),
 			"pending, and yet finished"},
 		{record(0, func(r *Record) { r.Reason = kvpb.AbortReason_WOUNDED }), "pending, and yet finished"},
 		{record(0, func(r *Record) { r.Begun = hlc.Timestamp{} }), "first attempt began"},
@@ -176,8 +204,18 @@ func TestMalformedIsRefused(t *testing.T) {
 		{record(2, func(r *Record) { r.Finished = r.Started }), "not after it started"},
 		{record(2, func(r *Record) { r.Participants = []Participant{{}} }), "the key is empty"},
 		{record(2, func(r *Record) {
-			r.Participants = []Participant{{Key: make([]byte, keys.MaxKeySize+1)}}
+			r.Participants = []Participant{{First: make([]byte, keys.MaxKeySize+1)}}
 		}), "malformed participant's key"},
+		{record(11, func(r *Record) { r.Participants[1].Last = make([]byte, keys.MaxKeySize+1) }),
+			"malformed participant's last key"},
+		{record(11, func(r *Record) { r.Participants[1].Hash = keys.MaxHashPartitions }),
+			"malformed hash number"},
+		{record(11, func(r *Record) { r.Participants[0].Last = []byte("Z") }), "not above its first"},
+		{append([]byte{recordOfSpans}, record(6, func(*Record) {})[1:]...), "has no participants"},
+		{append([]byte{recordOfSpans + 1}, record(6, func(*Record) {})[1:]...), "version 3"},
+		{append([]byte{0}, record(6, func(*Record) {})[1:]...), "version 0"},
+		{bytes.Replace(record(11, func(*Record) {}), []byte("\x01a\x00"), []byte("\x01a\x01a"), 1),
+			"not above its first"},
 		{record(4, func(r *Record) { r.Reason = kvpb.AbortReason_NO_REASON }), "unknown reason 0"},
 		{record(4, func(r *Record) { r.Reason = 7 }), "unknown reason 7"},
 		{record(4, func(r *Record) {
@@ -192,7 +230,7 @@ func TestMalformedIsRefused(t *testing.T) {
 		{record(5, func(r *Record) { r.Wanted.Key = make([]byte, MaxWantedKey+1) }),
 			"malformed wanted key"},
 		{record(5, func(r *Record) { r.State = 0x3f }), "unknown state"},
-		{[]byte{recordVersion, byte(kvpb.TransactionState_ABORTED) + 1 | recordWanted,
+		{[]byte{recordOfKeys, byte(kvpb.TransactionState_ABORTED) + 1 | recordWanted,
 			byte(kvpb.AbortReason_WOUNDED), 7, 0}, "wanted key is empty"},
 		{record(3, func(r *Record) { r.Timestamp = ts(1) }), "aborted, and yet with a timestamp"},
 		{append(bytes.TrimSuffix(record(0, func(*Record) {}), []byte{0}), 0xff, 0xff, 0xff, 0xff,

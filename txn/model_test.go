@@ -164,7 +164,8 @@ func (c *coordinated) end(t *rapid.T) {
 		} else if q.CommitTimestamp = rpc.ToTimestamp(m.promised); rapid.Bool().Draw(t, "above") {
 			q.CommitTimestamp.Logical++
 		}
-		q.Participants = []*kvpb.Participant{{Keyspace: 1, Key: []byte("a")}}
+		q.Participants = []*kvpb.Participant{{Keyspace: 1, Key: []byte("a"), Hash: new(uint32),
+			Last: []byte("b")}}
 	}
 	e, err := ParseEnd(q)
 	if err != nil {
@@ -320,9 +321,15 @@ func FuzzRequests(f *testing.F) {
 			decide(DecidePush(nil, push, p))
 			decide(DecideHeartbeat(nil, &Heartbeat{Transaction: push.Pushee}, p))
 		}
+		participants := []*kvpb.Participant{{Key: anchor}, {Key: pusher}}
+		if kind&1 > 0 {
+			hash := uint32(len(pusher))
+			participants = []*kvpb.Participant{{Key: anchor, Hash: &hash},
+				{Key: anchor, Hash: &hash, Last: pusher}}
+		}
 		end, err := ParseEnd(&kvpb.EndTransactionRequest{
 			Transaction: transaction, Commit: kind > 0, CommitTimestamp: when,
-			Participants: []*kvpb.Participant{{Key: anchor}, {Key: pusher}}})
+			Participants: participants})
 		if err == nil {
 			decide(DecideEnd(nil, end, p))
 		}

@@ -58,9 +58,10 @@ type PushSender struct {
 
 	running sync.WaitGroup // begun under mu, and not once closed
 
-	// resting is Resolve's; locate is a test's to replace.
-	resting resting
-	locate  func(*route.Table, Participant) (keys.PartitionID, bool)
+	// resting is Resolve's; partitions and dropped are a test's to replace.
+	resting    resting
+	partitions func(*route.Table, area) (over []*route.Partition, covered bool)
+	dropped    func(*route.Table, keys.KeyspaceID) bool
 
 	mu struct {
 		sync.Mutex
@@ -79,7 +80,7 @@ func NewPushSender(c PushSenderConfig) *PushSender {
 	if c.Timeout <= 0 {
 		c.Timeout = 2 * time.Second
 	}
-	s := &PushSender{config: c, locate: locate}
+	s := &PushSender{config: c, partitions: partitions, dropped: (*route.Table).Dropped}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -160,7 +161,7 @@ func (s *PushSender) ask(sender Sender, q *kvpb.PushRequest,
 	if err != nil {
 		return nil, fmt.Errorf("push of transaction %s: %w", info.ID, err)
 	}
-	if _, dropped := s.locate(table, Participant{info.Keyspace, info.Anchor}); dropped {
+	if s.dropped(table, info.Keyspace) {
 		return nil, fmt.Errorf("push of transaction %s (keyspace %d): %w", info.ID, info.Keyspace,
 			ErrCoordinatorGone)
 	}

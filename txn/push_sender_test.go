@@ -24,7 +24,12 @@ type fakeSender struct {
 	opened int
 	closed int
 	table  error
+	// holder, if set, is the partition that a call goes to.
+	holder func(*route.Call) *route.Partition
 }
+
+// stale is the answer of a node that refuses a call because of its epoch: it is sent again.
+var stale = &kvpb.Response{Error: &kvpb.Error{Code: kvpb.ErrorCode_STALE_EPOCH}}
 
 type fakeCall struct {
 	*route.Call
@@ -50,9 +55,17 @@ func (f *fakeSender) Do(ctx context.Context, call *route.Call) (route.Answer, er
 	if deadline, ok := ctx.Deadline(); ok {
 		c.deadline = time.Until(deadline)
 	}
+	if f.holder != nil {
+		if err := call.Prepare.Prepare(f.holder(call), route.Leader{}); err != nil {
+			return route.Answer{}, &route.Error{Cause: err}
+		}
+	}
 	f.calls <- c
 	select {
 	case r := <-c.answer:
+		if r == stale {
+			return f.Do(ctx, call)
+		}
 		if r == nil {
 			return route.Answer{}, &route.Error{Code: kvpb.ErrorCode_TRANSACTION_TOO_OLD, Message: "too old"}
 		}

@@ -36,22 +36,16 @@ type Record struct {
 	Idle time.Duration
 	// Finished is when it was decided, above Started; zero while PENDING.
 	Finished hlc.Timestamp
-	// Participants are a key of each partition in which there were intents when the client ended
-	// the transaction.
+	// Participants hold every key that had an intent when the client ended the transaction. All are
+	// spans, or all are Whole.
 	Participants []Participant
 	// CommitWait: it was committed with commit wait, and no client is told before every clock has
 	// passed its timestamp.
 	CommitWait bool
 }
 
-// Participant is a partition that a transaction writes to, by one of its keys.
-type Participant struct {
-	Keyspace keys.KeyspaceID
-	// Key is a user key.
-	Key []byte
-}
-
-// recordVersion is the first byte of a stored Record:
+// The first byte of a stored Record is its version: recordOfKeys if its participants are Whole, or
+// if it has none, and recordOfSpans if they are spans.
 //
 //	version            1 byte
 //	state              1 byte: TransactionState + 1, and the bits recordCommitWait, recordWounder,
@@ -63,8 +57,14 @@ type Participant struct {
 //	idle               uvarint milliseconds, if recordIdle is set
 //	timestamp, begun, started, finished   wall and logical, uvarint each
 //	heard              uvarint
-//	participants       uvarint count; for each uvarint keyspace, uvarint length, key
-const recordVersion = 1
+//	participants       uvarint count; for each uvarint keyspace, and
+//	                   - recordOfKeys: uvarint length, key
+//	                   - recordOfSpans: uvarint hash; uvarint length, first key; uvarint length,
+//	                     last key, the length being 0 if that is the first one
+const (
+	recordOfKeys  = 1
+	recordOfSpans = 2
+)
 
 // recordCommitWait is set in the byte of the state if Record.CommitWait, recordWounder if there is
 // a Record.Wounder, recordWanted if a Record.Wanted, recordIdle if Record.Idle is not zero.
@@ -91,7 +91,11 @@ func (r *Record) Append(dst []byte) []byte {
 	if r.Idle > 0 {
 		state |= recordIdle
 	}
-	dst = append(dst, recordVersion, state, byte(r.Reason))
+	version := byte(recordOfKeys)
+	if len(r.Participants) > 0 && !r.Participants[0].Whole() {
+		version = recordOfSpans
+	}
+	dst = append(dst, version, state, byte(r.Reason))
 	dst = append(dst, r.Wounder.Bytes()...)
 	if len(r.Wanted.Key) > 0 {
 		dst = appendBytes(binary.AppendUvarint(dst, uint64(r.Wanted.Keyspace)), r.Wanted.Key)
@@ -107,9 +111,8 @@ func (r *Record) Append(dst []byte) []byte {
 	}
 	dst = binary.AppendUvarint(dst, uint64(r.Heard))
 	dst = binary.AppendUvarint(dst, uint64(len(r.Participants)))
-	for _, p := range r.Participants {
-		dst = binary.AppendUvarint(dst, uint64(p.Keyspace))
-		dst = appendBytes(dst, p.Key)
+	for i := range r.Participants {
+		dst = r.Participants[i].appendTo(dst, version)
 	}
 	return dst
 }
@@ -117,7 +120,7 @@ func (r *Record) Append(dst []byte) []byte {
 // DecodeRecord is the reverse of Append. The result does not alias data. Its errors do not name the
 // transaction.
 func DecodeRecord(data []byte) (Record, error) {
-	d, err := begin(data, recordVersion)
+	d, err := begin(data, recordOfSpans)
 	if err != nil {
 		return Record{}, fmt.Errorf("transaction record: %w", err)
 	}
@@ -154,12 +157,11 @@ func DecodeRecord(data []byte) (Record, error) {
 		d.fail("%d participants in %d bytes", n, len(d.data))
 	} else if n > 0 {
 		r.Participants = make([]Participant, 0, n)
+	} else if d.version == recordOfSpans {
+		d.fail("it has no participants, which is version %d", recordOfKeys)
 	}
 	for ; n > 0 && d.err == nil; n-- {
-		r.Participants = append(r.Participants, Participant{
-			Keyspace: keys.KeyspaceID(d.number("keyspace", 1<<32-1)),
-			Key:      append([]byte(nil), d.bytes("participant's key", keys.MaxKeySize)...),
-		})
+		r.Participants = append(r.Participants, d.participant(d.version))
 	}
 	if len(d.data) > 0 {
 		d.fail("%d bytes too many", len(d.data))
@@ -216,12 +218,7 @@ func (r *Record) Validate() error {
 	if r.Finished.LessEq(r.Started) {
 		return fmt.Errorf("finished at %s, not after it started at %s", r.Finished, r.Started)
 	}
-	for _, p := range r.Participants {
-		if err := keys.ValidateUserKey(p.Key); err != nil {
-			return fmt.Errorf("participant: %w", err)
-		}
-	}
-	return nil
+	return validateParticipants(r.Participants)
 }
 
 // limited reports whether a reason to abort goes with a limit.
@@ -235,8 +232,8 @@ func (r *Record) Decided() bool { return r != nil && r.State != kvpb.Transaction
 
 // Collectible reports whether garbage collection may remove the record: it is decided, every
 // request that would make it anew is refused under that threshold, and it is not needed to tell
-// what became of a lock. resolved says that each of its participants was found to have no lock of
-// the transaction any more; what was aborted needs no record for that (see DecidePush).
+// what became of a lock. resolved says that all partitions of its participants were found to have no
+// lock of the transaction any more; what was aborted needs no record for that (see DecidePush).
 func (r *Record) Collectible(threshold hlc.Timestamp, resolved bool) bool {
 	return r.Over(threshold) && (resolved || !r.MayHaveLocks())
 }

@@ -12,10 +12,9 @@ import (
 )
 
 const (
-	// MaxParticipants is how many partitions a transaction may write to: as many as it may write
-	// keys.
+	// MaxParticipants is how many participants a transaction may name: as many as it may write keys.
 	MaxParticipants = 100_000
-	// MaxParticipantBytes bounds the keys by which it names them, together.
+	// MaxParticipantBytes bounds the keys of them, together.
 	MaxParticipantBytes = 8 << 20
 )
 
@@ -54,21 +53,8 @@ func ParseEnd(q *kvpb.EndTransactionRequest) (*End, error) {
 			return bad("it is to be committed, without a timestamp")
 		}
 	}
-	if n := len(q.Participants); n > MaxParticipants {
-		return bad("%d participants, at most %d", n, MaxParticipants)
-	} else if n > 0 {
-		e.Participants = make([]Participant, n)
-	}
-	size := 0
-	for i, p := range q.Participants {
-		if err := keys.ValidateUserKey(p.GetKey()); err != nil {
-			return bad("participant: %w", err)
-		}
-		if size += len(p.Key); size > MaxParticipantBytes {
-			return bad("the keys of its participants take more than %d bytes", MaxParticipantBytes)
-		}
-		e.Participants[i] = Participant{Keyspace: keys.KeyspaceID(p.Keyspace),
-			Key: append([]byte(nil), p.Key...)}
+	if e.Participants, err = parseParticipants(q.Participants); err != nil {
+		return bad("%w", err)
 	}
 	return e, nil
 }

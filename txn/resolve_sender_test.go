@@ -14,16 +14,33 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// byFirstByte: a participant's key lies in the partition of its first byte. Keyspace 9 was dropped,
-// 10 is not known yet.
-func byFirstByte(_ *route.Table, p Participant) (keys.PartitionID, bool) {
-	switch p.Keyspace {
-	case 9:
-		return 0, true
-	case 10:
-		return 0, false
+// byFirstByte: a participant's keys lie in the partition of their first byte. Keyspace 9 was
+// dropped, 10 is not known yet.
+func byFirstByte(s *PushSender) {
+	s.dropped = func(_ *route.Table, id keys.KeyspaceID) bool { return id == 9 }
+	made := make(map[byte]*route.Partition)
+	s.partitions = func(_ *route.Table, a area) ([]*route.Partition, bool) {
+		if a.keyspace == 10 {
+			return nil, false
+		}
+		first := a.span.Start[:1]
+		p := made[first[0]]
+		if p == nil {
+			p = &route.Partition{ID: keys.PartitionID(first[0]), Keyspace: a.keyspace, Generation: 1,
+				Span: keys.PrefixSpan(first)}
+			made[first[0]] = p
+		}
+		return []*route.Partition{p}, true
 	}
-	return keys.PartitionID(p.Key[0]), false
+}
+
+// point is a participant that has written one key.
+func point(keyspace keys.KeyspaceID, key string) Participant {
+	return between(keyspace, key, key)
+}
+
+func between(keyspace keys.KeyspaceID, first, last string) Participant {
+	return Participant{Keyspace: keyspace, First: []byte(first), Last: []byte(last)}
 }
 
 func committedIn(n byte, participants ...Participant) Committed {
@@ -34,13 +51,13 @@ func committedIn(n byte, participants ...Participant) Committed {
 // speaks for many transactions.
 func TestResolveAsksEveryParticipant(t *testing.T) {
 	bubble(t, PushSenderConfig{}, func(t *testing.T, s *PushSender, f *fakeSender) {
-		s.locate = byFirstByte
+		byFirstByte(s)
 		all := []Committed{
-			committedIn(1, Participant{7, []byte("a1")}, Participant{7, []byte("b1")}),
-			committedIn(2, Participant{7, []byte("a2")}, Participant{7, []byte("a3")}),
-			committedIn(3, Participant{7, []byte("b2")}, Participant{9, []byte("x")}),
-			committedIn(4, Participant{7, []byte("a4")}, Participant{10, []byte("x")}),
-			committedIn(5, Participant{9, []byte("x")}),
+			committedIn(1, point(7, "a1"), point(7, "b1")),
+			committedIn(2, point(7, "a2"), point(7, "a3")),
+			committedIn(3, point(7, "b2"), point(9, "x")),
+			committedIn(4, point(7, "a4"), point(10, "x")),
+			committedIn(5, point(9, "x")),
 		}
 		var settled []bool
 		resolve := func() { settled = s.Resolve(context.Background(), all) }
@@ -107,7 +124,7 @@ func TestResolveAsksEveryParticipant(t *testing.T) {
 // table, and is tried.
 func TestPushOfADroppedCoordinator(t *testing.T) {
 	bubble(t, PushSenderConfig{}, func(t *testing.T, s *PushSender, f *fakeSender) {
-		s.locate = byFirstByte
+		byFirstByte(s)
 		var o outcomes
 		for _, keyspace := range []uint32{9, 10} {
 			q := samplePush(1, 5)
@@ -124,11 +141,11 @@ func TestPushOfADroppedCoordinator(t *testing.T) {
 // Nothing is settled without an answer, and Resolve ends with the PushSender.
 func TestResolveEndsWithTheSender(t *testing.T) {
 	bubble(t, PushSenderConfig{}, func(t *testing.T, s *PushSender, f *fakeSender) {
-		s.locate = byFirstByte
+		byFirstByte(s)
 		var settled []bool
 		go func() {
 			settled = s.Resolve(context.Background(),
-				[]Committed{committedIn(1, Participant{7, []byte("a")})})
+				[]Committed{committedIn(1, point(7, "a"))})
 		}()
 		synctest.Wait()
 		<-f.calls

@@ -109,7 +109,8 @@ func (s *scenario) command() string {
 		e, err := ParseEnd(&kvpb.EndTransactionRequest{
 			Transaction: i.Proto(), Commit: s.d.Cmd == "commit", Requested: s.d.HasArg("requested"),
 			CommitTimestamp: rpc.ToTimestamp(s.time("at")),
-			Participants:    []*kvpb.Participant{{Keyspace: uint32(i.Keyspace), Key: i.Anchor}},
+			Participants: []*kvpb.Participant{{Keyspace: uint32(i.Keyspace), Key: i.Anchor,
+				Hash: new(uint32)}},
 		})
 		if err != nil {
 			return "invalid: " + err.Error() + "\n"

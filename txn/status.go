@@ -59,8 +59,8 @@ type Committed struct {
 // Resolver ends the locks of committed transactions wherever they are.
 type Resolver interface {
 	// Resolve has the locks of the transactions ended in all partitions of their participants.
-	// settled[i] says that each of those of all[i] has answered that there is none any more, or is
-	// gone with its keyspace; otherwise it is to be asked again at another time. It returns when
+	// settled[i] says that for each key of those of all[i] a partition that held it has answered that
+	// there is none any more, or that the keyspace is gone; otherwise it is to be asked again at another time. It returns when
 	// all is answered or given up, which is no later than ctx ends. Nothing of all is changed or
 	// kept.
 	Resolve(ctx context.Context, all []Committed) (settled []bool)

@@ -4386,7 +4386,7 @@ type EndTransactionRequest struct {
 	Transaction     *Transaction           `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
 	Commit          bool                   `protobuf:"varint,2,opt,name=commit,proto3" json:"commit,omitempty"`
 	CommitTimestamp *Timestamp             `protobuf:"bytes,3,opt,name=commit_timestamp,json=commitTimestamp,proto3" json:"commit_timestamp,omitempty"`
-	// A key of each partition in which there are intents.
+	// Where there are intents: every key that has one lies in one of these. All have a hash, or none has.
 	Participants []*Participant `protobuf:"bytes,4,rep,name=participants,proto3" json:"participants,omitempty"`
 	CommitWait   bool           `protobuf:"varint,5,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
 	// Without commit: a person asks for the abort, not the transaction's client. A transaction of
@@ -4481,10 +4481,18 @@ func (x *EndTransactionRequest) GetHoldTimestamp() bool {
 	return false
 }
 
+// Participant is a span of keys in which a transaction has written. Partitions split and merge as they like: whoever wants to know of
+// its intents asks all that hold a part of the span.
 type Participant struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Keyspace      uint32                 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
-	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace uint32                 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// The first key of the span.
+	Key []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// In a hash keyspace, the hash number that the span lies in; 0 in a range keyspace. A client of an earlier version sets none, and names a
+	// partition by one of its keys: that stands for the whole keyspace, since nobody knows any more how far the partition reached.
+	Hash *uint32 `protobuf:"varint,3,opt,name=hash,proto3,oneof" json:"hash,omitempty"`
+	// The last key of the span, which is in it; empty if the first one is the only.
+	Last          []byte `protobuf:"bytes,4,opt,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4529,6 +4537,20 @@ func (x *Participant) GetKeyspace() uint32 {
 func (x *Participant) GetKey() []byte {
 	if x != nil {
 		return x.Key
+	}
+	return nil
+}
+
+func (x *Participant) GetHash() uint32 {
+	if x != nil && x.Hash != nil {
+		return *x.Hash
+	}
+	return 0
+}
+
+func (x *Participant) GetLast() []byte {
+	if x != nil {
+		return x.Last
 	}
 	return nil
 }
@@ -5935,10 +5957,13 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\vcommit_wait\x18\x05 \x01(\bR\n" +
 	"commitWait\x12\x1c\n" +
 	"\trequested\x18\x06 \x01(\bR\trequested\x12%\n" +
-	"\x0ehold_timestamp\x18\a \x01(\bR\rholdTimestamp\";\n" +
+	"\x0ehold_timestamp\x18\a \x01(\bR\rholdTimestamp\"q\n" +
 	"\vParticipant\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\rR\bkeyspace\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\fR\x03key\"m\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x17\n" +
+	"\x04hash\x18\x03 \x01(\rH\x00R\x04hash\x88\x01\x01\x12\x12\n" +
+	"\x04last\x18\x04 \x01(\fR\x04lastB\a\n" +
+	"\x05_hash\"m\n" +
 	"\x16EndTransactionResponse\x129\n" +
 	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\x12\x18\n" +
 	"\aunknown\x18\x02 \x01(\bR\aunknown\"\xbe\x02\n" +
@@ -6373,6 +6398,7 @@ func file_kvpb_kv_proto_init() {
 		(*CompareAndSwapRequest_Value)(nil),
 		(*CompareAndSwapRequest_Version)(nil),
 	}
+	file_kvpb_kv_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

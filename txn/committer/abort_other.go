@@ -21,7 +21,7 @@ func (c *Committer) AbortOther(ctx context.Context, t *kvpb.Transaction,
 	r, err := c.sender.Send(ctx,
 		&Request{Place: p, Key: anchor.Key, Write: true, Command: &kvpb.Request{
 			Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
-				Transaction: t, Participants: aborted(participants(places)), Requested: true,
+				Transaction: t, Participants: aborted(places), Requested: true,
 			}}}})
 	if err != nil {
 		return nil, err

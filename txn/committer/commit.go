@@ -100,6 +100,11 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 		if !ok {
 			return hlc.Timestamp{}, false, nil
 		}
+		fits, committed := r.Fits, r.Place
+		r.Fits = func(p Place) bool {
+			committed = p // unless it does not fit, and nothing is committed
+			return fits(p)
+		}
 		response, err := t.c.sender.Send(ctx, r)
 		at := rpc.FromTimestamp(response.GetPrepare().GetPrepared())
 		if err == nil && at.IsZero() {
@@ -116,7 +121,7 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 			// The locks went with the commit, all of them in this partition; there is no record
 			// that could say so.
 			t.c.stopHeartbeats(t)
-			t.endHeldBut(r.Place.Partition, at)
+			t.endHeldBut(committed, at)
 			return at, true, nil
 		case unknown(err):
 			// The early locks may go: the request, if it is executed yet, needs none of them.
@@ -250,7 +255,7 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 	}
 	t.c.stopHeartbeats(t)
 	t.c.background(func(ctx context.Context) {
-		t.c.resolve(ctx, t.id[:], status, d.locks, t.heldPlaces())
+		t.c.resolve(ctx, t.id[:], status, d.locks, t.held.all)
 	})
 	return rpc.FromTimestamp(status.Timestamp), nil
 }
@@ -355,9 +360,11 @@ func (d *decision) ask(ctx context.Context,
 
 // send asks for the commit at the last timestamp.
 //
-// INVARIANT: a commit names every partition that may have a lock: the coordinator forgets the
-// decision when those that it was told of have no lock any more. So nothing is sent while it cannot
-// be told where one of the keys lies.
+// INVARIANT: a commit names spans that hold every key that may have a lock: the coordinator forgets
+// the decision when there is no lock in these any more. What the partitions are is of no account:
+// by them the keys are put together, and a span may go beyond its partition, or be in several by the
+// time that it is asked about. But the hash numbers have to be known, and nothing is sent while they
+// cannot be told of one of the keys.
 func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 	places, err := d.t.c.placesOf(ctx, d.locks)
 	if err != nil {
@@ -367,7 +374,7 @@ func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 		&kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
 			Transaction: d.t.wire(), Commit: true, CommitTimestamp: rpc.ToTimestamp(d.last),
 			CommitWait:   d.wait,
-			Participants: participants(places), HoldTimestamp: d.pushed >= holdAfter,
+			Participants: wire(participantsOf(places)), HoldTimestamp: d.pushed >= holdAfter,
 		}}})
 }
 
@@ -394,7 +401,7 @@ func (d *decision) settle(ctx context.Context) {
 			continue
 		}
 		if status.GetState() != kvpb.TransactionState_PENDING {
-			d.t.c.resolve(ctx, d.t.id[:], status, d.locks, d.t.heldPlaces())
+			d.t.c.resolve(ctx, d.t.id[:], status, d.locks, d.t.held.all)
 		}
 		return
 	}

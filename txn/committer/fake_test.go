@@ -1,10 +1,12 @@
 package committer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // fake is a Sender in front of a fake store, behind a network that loses, repeats and reorders. It
@@ -30,9 +33,12 @@ type fake struct {
 	loseRequest, loseAnswer, repeat, giveUp float64
 	// longest is the longest one-way trip.
 	longest time.Duration
-	// split changes the partitions now and then.
-	split bool
+	// split changes the partitions now and then; splitBefore, if set, is a kind of request before the
+	// next of which it does so, as it arrives.
+	split       bool
+	splitBefore string
 
+	t        testing.TB
 	mu       sync.Mutex
 	store    *fakeserver.Store
 	clock    *fakeserver.Clock
@@ -83,7 +89,7 @@ func (physical) Now() int64 { return time.Now().UnixNano() }
 
 func newFake(t testing.TB, seed uint64) *fake {
 	f := &fake{
-		random: rand.New(rand.NewPCG(seed, 7)), longest: 5 * time.Millisecond, generation: 1,
+		t: t, random: rand.New(rand.NewPCG(seed, 7)), longest: 5 * time.Millisecond, generation: 1,
 		store: fakeserver.NewStore(t), clock: fakeserver.NewClock(physical{}),
 		data:    map[keys.KeyspaceID]*fakeserver.Data{1: fakeserver.NewData(), 2: fakeserver.NewData()},
 		refused: make(map[uint64]bool), counts: make(map[string]int),
@@ -218,9 +224,11 @@ func (f *fake) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 			f.identities[q.Identity] = sequence
 		}
 	}
-	f.counts[fmt.Sprintf("%T", q.Command.Command)]++
-	if f.split && f.random.IntN(50) == 0 {
+	kind := fmt.Sprintf("%T", q.Command.Command)
+	f.counts[kind]++
+	if f.split && f.random.IntN(50) == 0 || f.splitBefore == kind {
 		f.generation++
+		f.splitBefore = ""
 	}
 	f.mu.Unlock()
 	ended := func(cause error) error {
@@ -385,6 +393,9 @@ func (f *fake) before(r *kvpb.Request) error {
 	}
 	if c := r.GetEndTransaction(); c != nil {
 		f.participants = c.Participants
+		if c.Commit {
+			f.checkNamed(c)
+		}
 		if c.Commit && f.aheadLocked(rpc.FromTimestamp(c.CommitTimestamp)) {
 			return refuse(kvpb.ErrorCode_CLOCK_SKEW)
 		}
@@ -394,6 +405,30 @@ func (f *fake) before(r *kvpb.Request) error {
 		}
 	}
 	return nil
+}
+
+// checkNamed sees that every lock of a transaction that is to be committed lies in a span that is
+// named: the record goes when there is none in these.
+func (f *fake) checkNamed(c *kvpb.EndTransactionRequest) {
+	e, err := txn.ParseEnd(c)
+	if err != nil {
+		f.t.Error(err)
+		return
+	}
+	for id, data := range f.data {
+		for key, l := range data.Locks {
+			if bytes.Equal(l.Transaction.Id, c.Transaction.Id) &&
+				!slices.ContainsFunc(e.Participants, func(p txn.Participant) bool {
+					hash := uint32(0)
+					if id == 1 {
+						hash = keys.HashPartition([]byte(key), 4)
+					}
+					return !p.Whole() && p.Keyspace == id && p.Hash == hash && p.Span().Contains([]byte(key))
+				}) {
+				f.t.Errorf("the lock of %s is in none of %v", internal(id, []byte(key)), c.Participants)
+			}
+		}
+	}
 }
 
 // withoutComparison is a Prepare as servers understand it that know nothing of keys to be compared.
@@ -511,4 +546,9 @@ func (f *fake) end() {
 
 func unknownError() error {
 	return &route.Error{Cause: errors.New("no answer"), OutcomeUnknown: true}
+}
+
+// lockOf is a lock of a transaction that writes nothing.
+func lockOf(x *Transaction) *fakeserver.Lock {
+	return &fakeserver.Lock{Transaction: x.wire(), Kind: kvpb.Mutation_LOCK}
 }

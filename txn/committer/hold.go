@@ -3,7 +3,6 @@ package committer
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -59,11 +58,10 @@ func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
 		return since, false, err
 	}
 	var requests []*Request
-	if t.held == nil {
-		t.held = make(map[keys.PartitionID]held)
-	}
 	for _, c := range chunks {
-		t.held[c.place.Partition] = held{c.place, c.key()}
+		for _, s := range c.set.Spans {
+			t.held.add(c.place, keys.Span{Start: s.Start, End: s.End})
+		}
 		for part := range slices.Chunk(c.set.Spans, holdMost) {
 			requests = append(requests, &Request{
 				Place: c.place, Key: part[0].Start, Fits: c.fits, Write: true, Slack: lockSlack,
@@ -102,19 +100,16 @@ func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
 	return since, whole, nil
 }
 
-// heldPlaces are the partitions in which spans are held, or may be.
-func (t *Transaction) heldPlaces() []held { return slices.Collect(maps.Values(t.held)) }
-
 // endHeldBut ends in the background what is held in other partitions than that in which the
 // transaction has committed in one phase, which has ended what it held itself.
-func (t *Transaction) endHeldBut(committed keys.PartitionID, at hlc.Timestamp) {
-	delete(t.held, committed)
-	if len(t.held) == 0 {
+func (t *Transaction) endHeldBut(committed Place, at hlc.Timestamp) {
+	t.held.remove(committed)
+	if len(t.held.all) == 0 {
 		return
 	}
 	status := &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
 		Timestamp: rpc.ToTimestamp(at)}
 	t.c.background(func(ctx context.Context) {
-		t.c.resolve(ctx, t.id[:], status, nil, t.heldPlaces())
+		t.c.resolve(ctx, t.id[:], status, nil, t.held.all)
 	})
 }

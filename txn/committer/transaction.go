@@ -35,7 +35,7 @@ type Transaction struct {
 	locked   map[string]Key
 	prepared hlc.Timestamp
 	// held are the partitions in which spans are held, or may be (hold.go).
-	held  map[keys.PartitionID]held
+	held  heldPlaces
 	ended bool
 	// activity is what the application does; the heart looks at it.
 	activity activity
@@ -115,7 +115,7 @@ func (t *Transaction) AnchorAt(k Key) {
 // settleAnchor makes sure that there is an anchor. If no server has been told of it, it is one of
 // the keys that are written: the first key that the user wrote may have been taken back.
 func (t *Transaction) settleAnchor(writes []Write) {
-	if len(t.locked)+len(t.held) == 0 &&
+	if len(t.locked)+len(t.held.all) == 0 &&
 		!slices.ContainsFunc(writes, func(w Write) bool { return w.Key.same(t.anchor) }) {
 		t.anchor = writes[0].Key
 	}
@@ -166,7 +166,7 @@ func (t *Transaction) Abort() {
 func (t *Transaction) abort(more []Key) {
 	t.c.stopHeartbeats(t)
 	all := t.everyLock(more)
-	if len(all)+len(t.held) == 0 {
+	if len(all)+len(t.held.all) == 0 {
 		return
 	}
 	t.c.background(func(ctx context.Context) { t.rollBack(ctx, all) })
@@ -178,7 +178,7 @@ func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 	places, _ := t.c.placesOf(ctx, all) // an abort need not name them all
 	r, err := t.toAnchor(ctx,
 		&kvpb.Request{Command: &kvpb.Request_EndTransaction{EndTransaction: &kvpb.EndTransactionRequest{
-			Transaction: t.wire(), Participants: aborted(participants(places)),
+			Transaction: t.wire(), Participants: aborted(places),
 		}}})
 	status := r.GetEndTransaction().GetStatus()
 	if err != nil {
@@ -193,21 +193,18 @@ func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 		status = e.status()
 	}
 	if status.GetState() != kvpb.TransactionState_PENDING {
-		t.c.resolve(ctx, t.id[:], status, all, t.heldPlaces())
+		t.c.resolve(ctx, t.id[:], status, all, t.held.all)
 	}
 }
 
 // aborted are the participants that an abort names: none, if they are more than a decision may
 // name. They are a help only.
-func aborted(all []*kvpb.Participant) []*kvpb.Participant {
-	bytes := 0
-	for _, p := range all {
-		bytes += len(p.Key)
-	}
-	if len(all) > txn.MaxParticipants || bytes > txn.MaxParticipantBytes {
+func aborted(places []written) []*kvpb.Participant {
+	all := participantsOf(places)
+	if !txn.ParticipantsFit(all) {
 		return nil
 	}
-	return all
+	return wire(all)
 }
 
 // everyLock is all keys on which there may be locks: the early ones and more.
