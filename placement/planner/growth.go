@@ -14,7 +14,10 @@ type Key []byte
 func (k Key) String() string { return keys.Pretty(k) }
 
 // MarshalText is for JSON.
-func (k Key) MarshalText() ([]byte, error) { return []byte(strconv.QuoteToASCII(string(k))), nil }
+func (k Key) MarshalText() ([]byte, error) {
+	quoted := strconv.QuoteToASCII(string(k))
+	return []byte(quoted[1 : len(quoted)-1]), nil
+}
 
 // Growth is what the leader of a partition says of its load and of where it could be split.
 type Growth struct {

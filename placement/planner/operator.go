@@ -39,7 +39,7 @@ func Kinds() []Kind {
 }
 
 var kindNames = []string{"replace replica", "add replica", "remove replica", "transfer leader",
-	"finish change", "split partition", "merge partitions"}
+	"finish change", "split", "merge"}
 
 func (k Kind) String() string { return nameOf(kindNames, int(k)) }
 

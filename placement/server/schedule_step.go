@@ -86,9 +86,15 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 			delete(c.attempts, id)
 		}
 	}
+	set := c.state.Settings()
 	for id, at := range c.ended {
-		if now.Sub(at) > max(time.Hour, c.state.Settings().Pause) {
+		if now.Sub(at) > max(time.Hour, set.Pause) {
 			delete(c.ended, id)
+		}
+	}
+	for id, at := range c.resized {
+		if now.Sub(at) > max(time.Hour, set.SplitPause, set.MergePause) {
+			delete(c.resized, id)
 		}
 	}
 	return operators
@@ -239,6 +245,7 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 			if f.Lead = keys.NodeID(o.LeadNode); o.Lead {
 				f.Lead = f.Add
 			}
+			f.Split = o.Kind == planner.Split.String()
 		}
 		flights = append(flights, f)
 	}
@@ -292,7 +299,9 @@ func (s *Server) start(ctx context.Context, proposed []planner.Operator) error {
 	for i := range proposed {
 		o, conditions, err := s.operatorOf(s.store.Stale(), &proposed[i])
 		if err == nil && o != nil {
-			err = s.begin(ctx, o, conditions)
+			if err = s.begin(ctx, o, conditions); err == nil {
+				s.metrics.begun(proposed[i].Reason.Cause)
+			}
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("partition %s: %w", proposed[i].Partition, err))

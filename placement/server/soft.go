@@ -122,6 +122,7 @@ func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (
 		if len(r.GetWaitsFor()) > maxTextBytes {
 			r.WaitsFor = strings.ToValidUTF8(r.WaitsFor[:maxTextBytes], "")
 		}
+		trimHints(r.GetSplit())
 		s.reportLocked(id, n, r, room)
 		if d := r.Described; d != nil && s.mu.leaders[keys.PartitionID(r.Partition)] == id &&
 			d.Id == r.Partition && d.Membership == r.Membership && d.Generation == r.Generation &&
@@ -202,6 +203,8 @@ func (s *soft) describe(info *clusterpb.PartitionInfo) {
 	info.LeaderNode = uint64(s.mu.leaders[p])
 	if r := s.mu.partitions[p]; r != nil {
 		info.Term, info.LiveKeys, info.SizeBytes = r.Term, r.LiveKeys, r.SizeBytes
+		info.LiveBytes, info.MeasuredSeconds = r.LiveBytes, r.MeasuredSeconds
+		info.Minute, info.FiveMinutes = r.Minute, r.FiveMinutes
 	}
 }
 
