@@ -35,14 +35,17 @@ type Node struct {
 
 	processLoad processLoad
 
-	follower    follower
-	reconciler  reconciler
-	orders      orders
-	leaders     leaders
-	elections   elections
-	reports     reports
-	collector   collector
-	flusher     flusher
+	follower   follower
+	reconciler reconciler
+	orders     orders
+	leaders    leaders
+	elections  elections
+	reports    reports
+	collector  collector
+	flusher    flusher
+	splitter   splitter
+	// bundles counts reads of several partitions.
+	bundles     atomic.Uint64
 	health      health
 	disk        disk
 	futureReads futureReads
@@ -72,6 +75,7 @@ func New(c Config) (*Node, error) {
 	n.reports.init()
 	n.collector.init(n)
 	n.flusher.init(n)
+	n.splitter.init(n)
 	n.metrics = newMetrics(n, c.Registerer)
 	n.shared = &replica.Node{
 		Clock: c.Clock, Metrics: replica.NewMetrics(c.Registerer), Logger: n.log,
@@ -155,7 +159,7 @@ func (n *Node) Start(t host.Transport) error {
 	for _, task := range []func(context.Context){
 		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
 		n.watchHealth, n.collector.run, n.flusher.run,
-		n.sweepLocks, n.orders.run,
+		n.sweepLocks, n.orders.run, n.splitter.run,
 	} {
 		n.tasks.Go(func() { task(ctx) })
 	}
