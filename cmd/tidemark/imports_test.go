@@ -36,6 +36,7 @@ var may = []struct {
 	// which inside it is below.
 	{"rpc/...", []string{"hlc", "metric", "rpc/...", "range/keys", "range/admission"}},
 	{"range/keys", []string{"hlc", "rpc/..."}},
+	{"range/load", []string{"range/keys"}},
 	{"range/engine", []string{"hlc", "range/keys", "range/admission"}},
 	{"range/mvcc", []string{"hlc", "range/keys", "range/engine"}},
 	{"range/raftlog", []string{"hlc", "range/keys", "range/engine"}},
@@ -88,7 +89,7 @@ var may = []struct {
 var ground = []string{
 	"hlc", "metric", "rpc/...", "range/keys", "range/engine", "range/mvcc", "range/raftlog",
 	"range/group", "range/host/...", "range/alarm",
-	"range/clockhealth", "range/admission", "range/tree",
+	"range/clockhealth", "range/admission", "range/tree", "range/load",
 }
 
 func matches(pattern, path string) bool {

@@ -14,8 +14,10 @@ const (
 	urgeLeave
 	urgeShrink
 	urgeRule
+	urgeSplit
 	urgeSpread
 	urgeLeader
+	urgeMerge
 	// urgeBlocked: nothing can be done.
 	urgeBlocked
 
@@ -55,6 +57,7 @@ func (s *State) check(i uint32) finding {
 	if f.urgency > urgeDrain && s.leaderOf(p) != noNode {
 		s.checkLeader(p, &f)
 	}
+	s.checkGrowth(i, &x, &f)
 	return f
 }
 

@@ -24,22 +24,27 @@ func (s *State) complete(c change) (Operator, outcome) {
 	}
 	op := Operator{Partition: p.id, Keyspace: s.keyspaces[p.keyspace].info.ID, Kind: c.kind,
 		Add: s.id(c.add), Remove: s.id(c.remove), Lead: s.id(c.lead), Reason: c.reason,
-		Rejected: c.rejected}
+		Rejected: c.rejected, Key: c.key, Right: c.right, Epoch: p.epoch}
 	if op.Rejected == nil {
 		op.Rejected = s.alternative(p, &c.found)
 	}
 	op.Steps = s.steps(p, &c, handover)
 	ends := []uint16{c.add, c.remove, c.lead, p.leads}
 	op.Before = s.score(p, c.reason.Cause.level(), ends)
+	op.Before[LevelGrowth] = c.growth[0]
 	s.launch(flight{partition: c.partition, add: c.add, remove: c.remove, lead: c.lead,
-		sender: s.senderOf(p, &c)})
+		sender: s.senderOf(p, &c), resizes: c.resizes})
 	op.After = s.scoreAfter(p, &c, ends)
+	op.After[LevelGrowth] = c.growth[1]
 	if at, c := op.After.decide(op.Before); c >= 0 || at > op.Reason.Cause.betters() {
 		s.withdraw()
 		return Operator{}, stays
 	}
 	if c.add != noNode && !c.ready {
 		op.Bytes = p.bytes
+	}
+	if c.right != 0 {
+		s.shadow(c.right)
 	}
 	return op, proposed
 }
@@ -54,7 +59,8 @@ func (s *State) senderOf(p *partition, c *change) uint16 {
 func (s *State) flightFor(f Flight) flight {
 	i := s.partitionIndex[f.Partition]
 	return flight{partition: i, add: s.indexOf(f.Add), remove: s.indexOf(f.Remove),
-		lead: s.indexOf(f.Lead), sender: s.leaderOf(&s.partitions[i])}
+		lead: s.indexOf(f.Lead), sender: s.leaderOf(&s.partitions[i]),
+		resizes: f.Split || f.Right != 0}
 }
 
 // steps are those of the change, each with the epoch that it expects.
@@ -68,6 +74,8 @@ func (s *State) steps(p *partition, c *change, handover uint16) []Step {
 		}
 	}
 	switch {
+	case c.resizes:
+		return nil
 	case c.kind == Transfer:
 		step(TransferLeader, c.lead, noNode)
 		return out

@@ -1,5 +1,7 @@
 package planner
 
+import "github.com/tidemarkdb/tidemark/range/keys"
+
 // flight is a Flight with indices.
 type flight struct {
 	partition uint32
@@ -8,6 +10,10 @@ type flight struct {
 	add, remove, lead uint16
 	// sender is the node that sends the snapshot.
 	sender uint16
+	// resizes: the partition splits or merges, under the lead of the sender.
+	resizes bool
+	// shadow: it is only left alone, for the flight before.
+	shadow bool
 }
 
 // setFlights replaces what is in flight. A partition whose operator is no longer there is looked at
@@ -29,8 +35,11 @@ func (s *State) setFlights(list []Flight) {
 			continue
 		}
 		if _, twice := s.flightOf[i]; !twice {
-			s.launch(flight{partition: i, add: s.indexOf(in.Add), remove: s.indexOf(in.Remove),
-				lead: s.indexOf(in.Lead), sender: s.leaderOf(&s.partitions[i])})
+			s.launch(s.flightFor(in))
+		}
+		// What is merged into it is left alone as well.
+		if in.Right != 0 {
+			s.shadow(in.Right)
 		}
 	}
 	for i := range before {
@@ -49,8 +58,24 @@ func (s *State) launch(f flight) {
 	s.occupy(&f, 1)
 }
 
-// withdraw takes back the last launch.
+// shadow has a partition that is merged into another one left alone.
+func (s *State) shadow(id keys.PartitionID) {
+	i, ok := s.partitionIndex[id]
+	if _, twice := s.flightOf[i]; ok && !twice {
+		f := s.flightFor(Flight{Partition: id})
+		f.shadow = true
+		s.launch(f)
+	}
+}
+
+// withdraw takes back the last operator.
 func (s *State) withdraw() {
+	for s.withdrawOne() {
+	}
+}
+
+// withdrawOne takes back the last launch, and says whether another one belongs to it.
+func (s *State) withdrawOne() bool {
 	last := len(s.flights) - 1
 	f := s.flights[last]
 	s.flights = s.flights[:last]
@@ -58,6 +83,7 @@ func (s *State) withdraw() {
 	s.partitions[f.partition].flags &^= flagFlying
 	s.project(&f, -1)
 	s.occupy(&f, -1)
+	return f.shadow
 }
 
 // project adds to the sums of both ends what a flight will have changed when it has ended, beyond
@@ -95,8 +121,14 @@ func (s *State) shift(p *partition, node uint16, sign int64) {
 
 // occupy counts a flight for the limits.
 func (s *State) occupy(f *flight, sign int) {
-	if f.add != noNode || f.remove != noNode || f.lead != noNode {
+	if f.add != noNode || f.remove != noNode || f.lead != noNode || f.resizes {
 		s.working += sign
+	}
+	if f.resizes {
+		s.splitting += sign
+		if f.sender != noNode {
+			s.nodes[f.sender].splitting += sign
+		}
 	}
 	if f.add != noNode {
 		n := &s.nodes[f.add]

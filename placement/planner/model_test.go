@@ -16,7 +16,8 @@ import (
 // proposes what a new State proposes that is told everything at once, in another order.
 func TestIncrementalAsFresh(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t, Settings{LeastBytes: 64 << 20, NodeInFlight: 2, ZoneInFlight: 4})
+		w := newWorld(t, Settings{LeastBytes: 64 << 20, NodeInFlight: 2, ZoneInFlight: 4,
+			NodeSplits: 2, Merges: rapid.Bool().Draw(t, "merges")})
 		g := &generator{T: t, world: w}
 		for i := range rapid.IntRange(1, 12).Draw(t, "nodes") {
 			g.node(keys.NodeID(i + 1))
@@ -100,6 +101,9 @@ func (g *generator) keyspace(id keys.KeyspaceID) {
 	if rules.Validate(k.Replicas) == nil {
 		k.Rules = rules
 	}
+	k.NoAuto = rapid.IntRange(0, 4).Draw(g.T, "no automatic splits") == 0
+	k.SplitSize = rapid.SampledFrom([]int64{0, 512 << 20}).Draw(g.T, "split size")
+	k.MergeSize = rapid.SampledFrom([]int64{0, 512 << 20}).Draw(g.T, "merge size")
 	if rapid.Bool().Draw(g.T, "preference") {
 		k.Leaders = Selectors{{Key: "region", Value: "eu"}}
 	}
@@ -111,7 +115,41 @@ func (g *generator) partition() {
 	w := g.world
 	p := Partition{ID: g.last, Measured: time.Hour, Epoch: Epoch{1, 1},
 		Keyspace: rapid.SampledFrom(slices.Sorted(maps.Keys(w.keyspaces))).Draw(g.T, "keyspace")}
+	if q, ok := w.partitions[p.ID-1]; ok && q.Keyspace == p.Keyspace {
+		p.Left, q.Right = q.ID, p.ID
+		w.must(w.setPartition(q))
+	}
 	w.must(w.setPartition(g.report(p)))
+}
+
+// grows draws what a leader says of where its partition grows.
+func (g *generator) grows(p *Partition) {
+	calm := rapid.IntRange(0, 2).Draw(g.T, "calm") == 0
+	p.SplitFrom, p.Resized = 0, time.Time{}
+	if rapid.IntRange(0, 3).Draw(g.T, "founded") > 0 {
+		p.SplitFrom = 1 << 40 // not known here, so that nothing is inherited
+		p.Resized = g.world.now.Add(-time.Duration(rapid.IntRange(0, 1200).Draw(g.T, "resized")) *
+			time.Second)
+	}
+	if p.Growth = (Growth{}); calm {
+		return
+	}
+	p.Growth.Sustained = Cores(rapid.IntRange(0, 600_000).Draw(g.T, "sustained"))
+	p.Growth.Peak = p.Growth.Sustained
+	part := func() *SplitPoint {
+		left := rapid.IntRange(0, 1000).Draw(g.T, "left")
+		across := rapid.IntRange(0, min(400, 1000-left)).Draw(g.T, "across")
+		return &SplitPoint{Key: Key("m"), Left: left, Right: 1000 - left - across, Across: across}
+	}
+	if rapid.Bool().Draw(g.T, "key by load") {
+		p.Growth.ByLoad = part()
+	}
+	if rapid.Bool().Draw(g.T, "key by size") {
+		p.Growth.BySize = part()
+	}
+	p.Growth.OneKey = rapid.IntRange(0, 4).Draw(g.T, "one key") == 0
+	p.Growth.Ascending = rapid.SampledFrom([]int{0, 100, 900}).Draw(g.T, "ascending")
+	p.Growth.Hot = rapid.SampledFrom([]int{0, 100, 900}).Draw(g.T, "hot")
 }
 
 // report draws what may change of a partition.
@@ -141,6 +179,7 @@ func (g *generator) report(p Partition) Partition {
 	p.Leader = rapid.SampledFrom(append(ids, 0)).Draw(g.T, "leader")
 	p.Wanted = rapid.SampledFrom(append(ids, 0)).Draw(g.T, "wanted")
 	p.Epoch.Membership++
+	g.grows(&p)
 	if rapid.IntRange(0, 3).Draw(g.T, "moved") == 0 {
 		p.Ended = g.world.now
 	}
@@ -185,8 +224,14 @@ func (g *generator) end(success bool) {
 	w.flights = slices.DeleteFunc(w.flights, func(f Flight) bool {
 		return f.Partition == op.Partition
 	})
-	if success && w.partitions[op.Partition].Epoch == op.Steps[0].Epoch {
-		w.finish(op)
+	p := w.partitions[op.Partition]
+	if !success || p.Epoch != op.Epoch || op.Kind == Split && p.Growth.ByLoad == nil ||
+		op.Kind == Split && p.Growth.BySize == nil ||
+		op.Kind == Merge && w.partitions[op.Right].Epoch != op.RightEpoch {
+		return
+	}
+	if w.finish(op); op.Kind == Split {
+		g.last = max(g.last, slices.Max(slices.Collect(maps.Keys(w.partitions))))
 	}
 }
 

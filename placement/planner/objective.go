@@ -23,6 +23,10 @@ const (
 	// LevelLeader is 2 if the leader is where none should be, 1 if it is elsewhere than preferred
 	// or wanted.
 	LevelLeader
+	// LevelGrowth is, of what splits, the size or load of the larger part by what it splits at; of
+	// what merges, the steps that are left until it is merged; of a new end, how much above its
+	// share of load its leader's node is.
+	LevelGrowth
 	// LevelRoom to LevelLeaders are how far the nodes in question are from their share, beyond what
 	// is tolerated: the sum of the squares of the differences, as parts of the share. At the level
 	// that an operator is for, it is beyond half of what is tolerated.
@@ -35,7 +39,7 @@ const (
 	levels
 )
 
-var levelNames = []string{"placement rules", "quorum", "zones", "regions", "leader", "room on disk",
+var levelNames = []string{"placement rules", "quorum", "zones", "regions", "leader", "growth", "room on disk",
 	"load", "bytes", "number of replicas", "number of leaders"}
 
 func (l Level) String() string { return nameOf(levelNames, int(l)) }

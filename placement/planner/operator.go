@@ -21,10 +21,25 @@ const (
 	Transfer
 	// Finish ends a change of replicas that nothing carries on.
 	Finish
+	// Split has a partition keep what is left of a key; the rest becomes a partition of its own.
+	Split
+	// Merge puts two neighbours together: the right one becomes part of the left one.
+	Merge
+
+	kinds
 )
 
+// Kinds are all kinds of operators.
+func Kinds() []Kind {
+	out := make([]Kind, kinds)
+	for i := range out {
+		out[i] = Kind(i)
+	}
+	return out
+}
+
 var kindNames = []string{"replace replica", "add replica", "remove replica", "transfer leader",
-	"finish change"}
+	"finish change", "split", "merge"}
 
 func (k Kind) String() string { return nameOf(kindNames, int(k)) }
 
@@ -85,6 +100,15 @@ type Operator struct {
 	// Add and Remove are the nodes that get and lose a replica, Lead the node that leads at the
 	// end and is wanted as leader from then on; 0 where nothing changes.
 	Add, Remove, Lead keys.NodeID
+	// Key is where a partition is split, a user key: it begins the right part. Only of a Split.
+	Key Key `json:",omitempty"`
+	// Right is the partition that becomes part of this one, its neighbour to the right. Only of a
+	// Merge.
+	Right keys.PartitionID `json:",omitempty"`
+	// Epoch is the epoch of the descriptor that it was proposed for, and RightEpoch that of Right.
+	// With any other a Split or Merge must not be begun; they have no steps.
+	Epoch      Epoch
+	RightEpoch Epoch `json:",omitzero"`
 	// Bytes is what a snapshot of it sends; 0 if there is none.
 	Bytes int64
 	// Steps are taken one after the other.
@@ -98,7 +122,8 @@ type Operator struct {
 
 // Flight is what has to be told of an operator in flight.
 func (o *Operator) Flight() Flight {
-	return Flight{Partition: o.Partition, Add: o.Add, Remove: o.Remove, Lead: o.Lead}
+	return Flight{Partition: o.Partition, Add: o.Add, Remove: o.Remove, Lead: o.Lead,
+		Split: o.Kind == Split, Right: o.Right}
 }
 
 // Title says what it does, without why.
@@ -115,6 +140,10 @@ func (o *Operator) Title() string {
 		return fmt.Sprintf("%s: transfer leader to %s", o.Partition, o.Lead)
 	case Finish:
 		text = "leave the joint configuration"
+	case Split:
+		text = fmt.Sprintf("split at %s", o.Key)
+	case Merge:
+		text = fmt.Sprintf("merge with %s", o.Right)
 	}
 	if o.Lead != 0 {
 		text += fmt.Sprintf(", leader to %s", o.Lead)
@@ -141,8 +170,9 @@ func (o *Operator) Detail() string {
 
 // Alternative is a node that was not chosen.
 type Alternative struct {
-	// Node is what would have been given the replica or the leadership.
-	Node keys.NodeID
+	// Node is what would have been given the replica or the leadership; 0 where it is not about
+	// nodes.
+	Node keys.NodeID `json:",omitempty"`
 	// Refused is why it cannot be; Allowed if it could.
 	Refused Refusal
 	// Decided is the level at which it is worse than what was chosen, if it was allowed.
@@ -151,13 +181,22 @@ type Alternative struct {
 	Text string
 }
 
-func (a *Alternative) String() string { return fmt.Sprintf("%s: %s", a.Node, a.Text) }
+func (a *Alternative) String() string {
+	if a.Node == 0 {
+		return a.Text
+	}
+	return fmt.Sprintf("%s: %s", a.Node, a.Text)
+}
 
 // Flight is an operator that the core has begun and that has not ended.
 //
-// One that names no node was cancelled: its partition is left alone until it has ended, and it does
-// not count for MaxOperators.
+// One that names no node, and is neither a split nor a merge, was cancelled: its partition is left
+// alone until it has ended, and it does not count for MaxOperators.
 type Flight struct {
 	Partition         keys.PartitionID
 	Add, Remove, Lead keys.NodeID
+	// Split: the partition splits.
+	Split bool
+	// Right is the neighbour that becomes part of it, 0 if none does.
+	Right keys.PartitionID
 }

@@ -79,6 +79,17 @@ type Partition struct {
 	// Measured is for how long the present leader has measured the load. With less than
 	// Settings.LoadWindow the loads known before stay.
 	Measured time.Duration
+	// Left and Right are its neighbours: of the same keyspace and hash number, ending where it
+	// begins and beginning where it ends. 0: there is none.
+	Left, Right keys.PartitionID
+	// SplitFrom is what it split off from; 0: it was founded with its keyspace, and its start is
+	// never merged away.
+	SplitFrom keys.PartitionID
+	// Resized is when it last split, split off or merged. Zero: never, as far as is known.
+	Resized time.Time
+	// Growth is what its leader says of where it grows. The zero value if what is reported is of
+	// an earlier generation.
+	Growth Growth
 	// Ended is when the last operator on it ended, whether it succeeded or not. Zero: never.
 	Ended time.Time
 }
@@ -87,6 +98,9 @@ func (p *Partition) validate() error {
 	if p.ID == 0 || p.Bytes < 0 || p.LeaderLoad < 0 || p.FollowerLoad < 0 {
 		return fmt.Errorf("partition %s: %d bytes, load %s and %s: a value is negative, or no id",
 			p.ID, p.Bytes, p.LeaderLoad, p.FollowerLoad)
+	}
+	if err := p.Growth.validate(); err != nil {
+		return fmt.Errorf("partition %s: %w", p.ID, err)
 	}
 	if len(p.Replicas) > maxReplicas-1 {
 		return fmt.Errorf("partition %s has %d replicas, at most %d", p.ID, len(p.Replicas),

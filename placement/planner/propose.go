@@ -1,5 +1,7 @@
 package planner
 
+import "github.com/tidemarkdb/tidemark/range/keys"
+
 // outcome is what became of a finding.
 type outcome uint8
 
@@ -22,6 +24,12 @@ type change struct {
 	ready  bool
 	reason Reason
 	found  places
+	// key is where it splits, right what is merged into it; resizes: it is one of both.
+	key     Key
+	right   keys.PartitionID
+	resizes bool
+	// growth is LevelGrowth before and after.
+	growth [2]float64
 	// rejected is set by what does not search for a place.
 	rejected *Alternative
 }
@@ -39,7 +47,14 @@ func (s *State) attempt(f finding) (Operator, outcome) {
 		return s.repair(f)
 	case urgeShrink:
 		return s.shrink(f)
+	case urgeSplit:
+		return s.split(f)
+	case urgeMerge:
+		return s.merge(f)
 	case urgeDrain, urgeLeader:
+		if f.cause == NewEnd {
+			return s.placeEnd(f)
+		}
 		return s.correctLeader(f)
 	case urgeLeave, urgeSpread:
 		return s.replaceOne(f)

@@ -29,6 +29,14 @@ const (
 	SharedRegion
 	LeaderPreferred
 	LeaderWanted
+	// TooLarge and TooBusy partitions are split; NewEnd is the part of one to which all that is new
+	// is written; Misaligned neighbours are brought to the same nodes, so that those that are
+	// TooSmall can be merged.
+	TooLarge
+	TooBusy
+	NewEnd
+	Misaligned
+	TooSmall
 	DiskFilling
 	LoadUneven
 	BytesUneven
@@ -39,7 +47,8 @@ const (
 var causeNames = []string{"unfinished change", "node lost", "node gone", "replica broken",
 	"disk wiped", "too few replicas", "too many replicas", "learner left over", "node draining",
 	"node leaving", "placement rule broken", "zone shared", "region shared", "leader preference",
-	"leader wanted", "disk filling", "load uneven", "bytes uneven", "replicas uneven",
+	"leader wanted", "partition too large", "partition too busy", "new end of the keys",
+	"neighbours apart", "neighbours small", "disk filling", "load uneven", "bytes uneven", "replicas uneven",
 	"leaders uneven"}
 
 func (c Cause) String() string { return nameOf(causeNames, int(c)) }
@@ -54,6 +63,8 @@ func (c Cause) betters() Level {
 		return LevelRegions
 	case NodeDraining, LeaderPreferred, LeaderWanted:
 		return LevelLeader
+	case TooLarge, TooBusy, NewEnd, Misaligned, TooSmall:
+		return LevelGrowth
 	}
 	if c >= DiskFilling {
 		return c.level()
@@ -83,6 +94,8 @@ type Reason struct {
 	Have, Want int `json:",omitempty"`
 	// Rules are those that are broken.
 	Rules string `json:",omitempty"`
+	// Growth is about a split, a merge, or what goes with them.
+	Growth *GrowthReason `json:",omitempty"`
 	// From and To are both ends of a move for balance.
 	From, To *Share `json:",omitempty"`
 }
@@ -127,6 +140,9 @@ func (r Reason) String() string {
 		return fmt.Sprintf("its keyspace prefers leaders on %s, and %s is not", r.Rules, r.Node)
 	case LeaderWanted:
 		return fmt.Sprintf("the leader wanted can lead again, %s leads for it", r.Node)
+	}
+	if r.Growth != nil {
+		return r.growth()
 	}
 	if r.From == nil || r.To == nil {
 		return r.Cause.String()

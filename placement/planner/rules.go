@@ -29,12 +29,32 @@ type Keyspace struct {
 	// Leaders says where leaders should be, as long as a voter that can lead is there; none:
 	// anywhere.
 	Leaders Selectors
+	// SplitSize is from which size on a partition splits, in bytes, and MergeSize below which two
+	// neighbours together are merged. 0: 256 MiB and 64 MiB.
+	SplitSize, MergeSize int64
+	// NoAuto: partitions split and merge only when that is asked for.
+	NoAuto bool
+}
+
+// DefaultSplitSize and DefaultMergeSize are the sizes for keyspaces that do not say.
+const (
+	DefaultSplitSize int64 = 256 << 20
+	DefaultMergeSize int64 = 64 << 20
+)
+
+func (k *Keyspace) ensureDefaults() {
+	orElse(&k.SplitSize, DefaultSplitSize)
+	orElse(&k.MergeSize, DefaultMergeSize)
 }
 
 func (k *Keyspace) validate() error {
 	if k.ID == 0 || k.Replicas < 1 || k.Replicas > maxFactor {
 		return fmt.Errorf("keyspace %s (%q): %d replicas; want 1 to %d and an id", k.ID, k.Name,
 			k.Replicas, maxFactor)
+	}
+	if k.SplitSize < 0 || k.MergeSize < 0 {
+		return fmt.Errorf("keyspace %q: it splits at %d bytes and merges below %d; want neither below 0",
+			k.Name, k.SplitSize, k.MergeSize)
 	}
 	if err := k.Rules.Validate(k.Replicas); err != nil {
 		return fmt.Errorf("keyspace %q: %w", k.Name, err)

@@ -98,6 +98,12 @@ func (c *scenario) settings(d *datadriven.TestData) string {
 			s.ZoneInFlight = int(number(v))
 		case "least-bytes":
 			s.LeastBytes = number(v)
+		case "merges":
+			s.Merges = v == "true"
+		case "node-splits":
+			s.NodeSplits = int(number(v))
+		case "all-splits":
+			s.AllSplits = int(number(v))
 		case "least-count":
 			s.LeastCount = float64(number(v))
 		default:
@@ -189,6 +195,13 @@ func (c *scenario) keyspace(id string, with map[string]string) error {
 	if k.Rules, err = ParseRules(with["place"]); err != nil {
 		return err
 	}
+	k.NoAuto = with["auto"] == "no"
+	if v := with["split"]; v != "" {
+		k.SplitSize = number(v)
+	}
+	if v := with["merge"]; v != "" {
+		k.MergeSize = number(v)
+	}
 	if v := with["leaders"]; v != "" {
 		if k.Leaders, err = ParseSelectors(v); err != nil {
 			return err
@@ -230,6 +243,31 @@ func (c *scenario) partition(id string, with map[string]string) error {
 			ago, err := time.ParseDuration(v)
 			c.must(err)
 			p.Ended = c.now.Add(-ago)
+		case "left":
+			p.Left = keys.PartitionID(number(v))
+		case "right":
+			p.Right = keys.PartitionID(number(v))
+		case "from":
+			p.SplitFrom = keys.PartitionID(number(v))
+		case "resized":
+			ago, err := time.ParseDuration(v)
+			c.must(err)
+			p.Resized = c.now.Add(-ago)
+		case "sustained":
+			p.Growth.Sustained = cores(v)
+		case "peak":
+			p.Growth.Peak = cores(v)
+		case "by-load":
+			p.Growth.ByLoad = pointOf(v)
+		case "by-size":
+			p.Growth.BySize = pointOf(v)
+		case "one-key":
+			p.Growth.OneKey = v == "true"
+		case "hot":
+			key, part, _ := strings.Cut(v, ":")
+			p.Growth.HotKey, p.Growth.Hot = Key(key), int(number(part))
+		case "ascending":
+			p.Growth.Ascending = int(number(v))
 		case "measured":
 			var err error
 			p.Measured, err = time.ParseDuration(v)
@@ -262,6 +300,19 @@ func replicaOf(text string) Replica {
 	}
 	r.Node = keys.NodeID(number(id))
 	return r
+}
+
+// pointOf reads a key and thousandths left, right and across: "m:480,500,20"; "none" is none.
+func pointOf(text string) *SplitPoint {
+	if text == "none" {
+		return nil
+	}
+	key, parts, _ := strings.Cut(text, ":")
+	p := &SplitPoint{Key: Key(key)}
+	for i, part := range strings.Split(parts, ",") {
+		*[]*int{&p.Left, &p.Right, &p.Across}[i] = int(number(part))
+	}
+	return p
 }
 
 func (c *scenario) step(d *datadriven.TestData) string {

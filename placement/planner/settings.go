@@ -57,6 +57,24 @@ type Settings struct {
 	// Searches is how many times in one step a place is looked for, for the same reason. What is
 	// left waits for the next step. 512.
 	Searches int
+	// SplitLoad is the load of a partition from which on it is split for its load: it has to be
+	// above it in each of the last windows (Growth.Sustained). A quarter of a core.
+	SplitLoad Cores
+	// MostLeft is the part of the load that one side may keep at most if a partition is split for
+	// its load, what touches both sides included; MostAcross the part that may touch both. 0.75,
+	// 0.25.
+	MostLeft, MostAcross float64
+	// SplitPause is how long a partition that has split, and one that has split off, is not split
+	// again for its load. Splits by size do not wait for it. 1 min.
+	SplitPause time.Duration
+	// Merges: partitions are merged. A State that does not merge tells what it would.
+	Merges bool
+	// MergePause is how long partitions that have split, merged or split off are not merged, and
+	// for how long their load has to have been low before they are. 10 min.
+	MergePause time.Duration
+	// NodeSplits is how many partitions that a node leads may be splitting or merging at a time,
+	// AllSplits how many in all. 4 and 64.
+	NodeSplits, AllSplits int
 	// Rescan is for how long a search for balance that found nothing is not repeated while no node
 	// comes or goes. 10 s.
 	Rescan time.Duration
@@ -83,6 +101,13 @@ func (s *Settings) EnsureDefaults() {
 	orElse(&s.MaxOperators, 1024)
 	orElse(&s.Scans, 16)
 	orElse(&s.Searches, 512)
+	orElse(&s.SplitLoad, Core/4)
+	orElse(&s.MostLeft, 0.75)
+	orElse(&s.MostAcross, 0.25)
+	orElse(&s.SplitPause, time.Minute)
+	orElse(&s.MergePause, 10*time.Minute)
+	orElse(&s.NodeSplits, 4)
+	orElse(&s.AllSplits, 64)
 	orElse(&s.Rescan, 10*time.Second)
 }
 
@@ -97,7 +122,7 @@ func orElse[T comparable](value *T, otherwise T) {
 func (s *Settings) Validate() error {
 	switch {
 	case s.RepairDelay < 0 || s.DisplacedDelay < 0 || s.Settle < 0 || s.Pause < 0 || s.LoadWindow < 0 ||
-		s.Rescan < 0:
+		s.Rescan < 0 || s.SplitPause < 0 || s.MergePause < 0:
 		return fmt.Errorf("a delay of the planner is negative")
 	case s.Tolerance <= 0 || s.Tolerance > 1:
 		return fmt.Errorf("tolerance %v: want more than 0 and at most 1", s.Tolerance)
@@ -108,10 +133,15 @@ func (s *Settings) Validate() error {
 	case s.DiskHigh <= 0 || s.DiskHigh > s.DiskFull || s.DiskFull > 1:
 		return fmt.Errorf("disk high %v and full %v: want 0 < high <= full <= 1",
 			s.DiskHigh, s.DiskFull)
+	case s.MostLeft < 0.5 || s.MostLeft >= 1 || s.MostAcross < 0 || s.MostAcross >= 1:
+		return fmt.Errorf("most left %v and across %v: want 0.5 <= left < 1 and 0 <= across < 1",
+			s.MostLeft, s.MostAcross)
+	case s.SplitLoad < 0:
+		return fmt.Errorf("split load %s: want more than 0", s.SplitLoad)
 	case s.LeastBytes < 0 || s.LeastLoad < 0 || s.LeastCount < 0:
 		return fmt.Errorf("a least difference is negative")
 	case s.NodeInFlight < 1 || s.ZoneInFlight < 1 || s.TransfersInFlight < 1 ||
-		s.MaxOperators < 1 || s.Scans < 1 || s.Searches < 1:
+		s.NodeSplits < 1 || s.AllSplits < 1 || s.MaxOperators < 1 || s.Scans < 1 || s.Searches < 1:
 		return fmt.Errorf("a limit of the planner is below 1")
 	}
 	return nil

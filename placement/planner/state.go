@@ -29,6 +29,8 @@ type State struct {
 	unusedKeyspaces []uint16 // free places in keyspaces
 
 	partitions     []partition
+	growths        []growth // of partitions, by the same index
+	hints          hints
 	partitionIndex map[keys.PartitionID]uint32
 	unused         []uint32 // free places in partitions
 	arena          arena
@@ -41,6 +43,8 @@ type State struct {
 	flightOf     map[uint32]int
 	// working is how many of the flights change something: those that were cancelled do not.
 	working int
+	// splitting is how many of them are splits and merges.
+	splitting int
 	// searches and scans count what a step has done, for its limits.
 	searches, visits, scans, probes int
 	// standings is space for sorting nodes.
@@ -81,6 +85,8 @@ type nodeState struct {
 	pending int64
 	// receiving and sending are snapshots, transfers leaderships, all in flight.
 	receiving, sending, transfers int
+	// splitting is how many partitions split or merge that it leads.
+	splitting int
 }
 
 // location is a zone or a region.
@@ -229,6 +235,7 @@ func (s *State) SetKeyspace(k Keyspace) error {
 	if err := k.validate(); err != nil {
 		return err
 	}
+	k.ensureDefaults()
 	i, err := s.keyspaceAt(k.ID)
 	if err != nil {
 		return err
@@ -239,7 +246,8 @@ func (s *State) SetKeyspace(k Keyspace) error {
 	ks.info, ks.known = k, true
 	s.maskAll(ks)
 	if was && before.Replicas == k.Replicas && before.Rules.String() == k.Rules.String() &&
-		before.Leaders.String() == k.Leaders.String() {
+		before.Leaders.String() == k.Leaders.String() && before.SplitSize == k.SplitSize &&
+		before.MergeSize == k.MergeSize && before.NoAuto == k.NoAuto {
 		return nil
 	}
 	for j := range s.partitions {

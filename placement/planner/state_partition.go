@@ -35,8 +35,12 @@ func (s *State) SetPartition(d Partition) error {
 	if flies {
 		s.project(&s.flights[fly], -1)
 	}
+	if !known {
+		s.inherit(&d)
+	}
 	p := &s.partitions[i]
 	s.account(p, -1)
+	s.touchLeftOf(i)
 	p.keyspace, p.epoch, p.bytes = keyspace, d.Epoch, d.Bytes
 	if !known || d.Measured >= s.settings.LoadWindow {
 		p.leaderLoad, p.followerLoad = saturated(d.LeaderLoad), saturated(d.FollowerLoad)
@@ -53,9 +57,11 @@ func (s *State) SetPartition(d Partition) error {
 	s.replace(i, replicas[:len(d.Replicas)])
 	p.leads = s.effectiveLeader(p)
 	s.account(p, 1)
+	s.setGrowth(i, &d)
 	if flies {
 		s.project(&s.flights[fly], 1)
 	}
+	s.touchLeftOf(i)
 	s.touch(i)
 	return nil
 }
@@ -74,6 +80,8 @@ func (s *State) RemovePartition(id keys.PartitionID) {
 	p := &s.partitions[i]
 	s.account(p, -1)
 	s.replace(i, nil)
+	s.touchLeftOf(i)
+	s.dropGrowth(i)
 	s.waiting.put(s, i, urgeNothing)
 	delete(s.partitionIndex, id)
 	s.leaveKeyspace(p.keyspace)
@@ -96,6 +104,7 @@ func (s *State) newPartition(id keys.PartitionID) uint32 {
 	} else {
 		i = uint32(len(s.partitions))
 		s.partitions = append(s.partitions, partition{})
+		s.growths = append(s.growths, growth{})
 	}
 	p := &s.partitions[i]
 	*p = partition{id: id, leader: noNode, wanted: noNode, leads: noNode, urge: urgeNothing,

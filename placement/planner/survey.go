@@ -116,8 +116,9 @@ func (d *delta) at(l Level) int64 {
 }
 
 // available says whether a partition may be moved for balance now.
-func (v *survey) available(p *partition) bool {
-	if p.flags&flagFit == 0 {
+func (v *survey) available(i uint32) bool {
+	p := &v.partitions[i]
+	if p.flags&flagFit == 0 || v.merging(i) {
 		return false
 	}
 	if p.flags&flagFlying != 0 || v.paused(p) {
@@ -198,7 +199,7 @@ func (v *survey) triggered(to uint16) bool {
 // transfer looks at a partition that the node may lead.
 func (v *survey) transfer(i uint32) {
 	p := &v.partitions[i]
-	if p.leads != v.donor || !v.available(p) {
+	if p.leads != v.donor || !v.available(i) {
 		return
 	}
 	d := delta{byLoad: int64(p.leaderLoad) - int64(p.followerLoad), byLeaders: 1}
@@ -264,7 +265,7 @@ func (v *survey) bar() float64 {
 // move looks at a partition with a replica on the node.
 func (v *survey) move(i uint32) {
 	p := &v.partitions[i]
-	if !v.available(p) {
+	if !v.available(i) {
 		return
 	}
 	if v.level == LevelLoad && v.over <= 0 {

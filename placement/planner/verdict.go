@@ -75,6 +75,13 @@ func (s *State) wrong(p *partition, f finding) string {
 
 func (s *State) waitText(p *partition, f finding) string {
 	text := s.wrong(p, f) + "; "
+	switch f.urgency {
+	case urgeSplit:
+		w := s.splittingOf(f.partition)
+		return text + "waits: " + s.splitWaits(f.partition, &w)
+	case urgeMerge:
+		return text + s.mergeVerdict(f.partition)
+	}
 	if f.urgency == urgeSpread && s.paused(p) {
 		left := time.Duration(int64(p.ended)-s.now.Unix())*time.Second + s.settings.Pause
 		return text + fmt.Sprintf("waits %s, the pause after its last operator", left)
@@ -91,6 +98,12 @@ func (s *State) waitText(p *partition, f finding) string {
 
 func (s *State) stayText(p *partition, f finding) string {
 	text := s.wrong(p, f) + "; "
+	switch {
+	case f.cause == NewEnd:
+		return text + "no other node has so much less load that it would be led there"
+	case f.urgency == urgeSplit || f.urgency == urgeMerge:
+		return text + "it betters nothing"
+	}
 	if f.urgency == urgeDrain || f.urgency == urgeLeader {
 		return text + "no other voter can lead"
 	}

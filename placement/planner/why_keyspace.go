@@ -25,9 +25,10 @@ type Counts struct {
 	// and TooMany as many replicas as that, Under fewer sound ones than wanted,
 	// Bad a lost or damaged one, Leaving one on a node that is being decommissioned, Breaking a rule
 	// that is not met, Sharing more in one zone or region than rules and nodes allow, Misled a leader
-	// in the wrong place, and InFlight an operator.
+	// in the wrong place, and InFlight an operator. Splitting are to be split, and Indivisible would
+	// be if that helped.
 	Partitions, NoQuorum, TooFew, TooMany, Under, Bad, Leaving, Breaking, Sharing, Misled,
-	InFlight int
+	InFlight, Splitting, Indivisible int
 }
 
 // Counts looks at each partition of the keyspaces that are known, as of the last step. It takes as
@@ -37,6 +38,11 @@ func (s *State) Counts() Counts {
 	for i := range s.partitions {
 		if p := &s.partitions[i]; p.id != 0 && s.keyspaces[p.keyspace].known {
 			c.count(s, p)
+			if w := s.splittingOf(uint32(i)); w.at != nil {
+				c.Splitting++
+			} else if w.needed && w.why != hindOff && w.why != hindNoKey {
+				c.Indivisible++
+			}
 		}
 	}
 	return c

@@ -19,6 +19,8 @@ type PartitionWhy struct {
 	Next     *Operator `json:",omitempty"`
 	Replicas []ReplicaWhy
 	Leader   LeaderWhy
+	// Split is about splitting and merging it.
+	Split SplitWhy
 }
 
 // ReplicaWhy is the same of one replica.
@@ -55,6 +57,9 @@ func (s *State) WhyPartition(id keys.PartitionID) (*PartitionWhy, error) {
 	out := &PartitionWhy{Partition: id, Keyspace: ks.info.Name, Epoch: p.epoch}
 	out.Verdict, out.Next = s.verdict(i)
 	out.Leader = s.leaderWhy(p)
+	if ks.known {
+		out.Split = s.splitWhy(i)
+	}
 	m := matching{}
 	x := s.inspect(p)
 	whole := x.good == x.voters // else a repair comes before any move
@@ -217,5 +222,8 @@ func (w *PartitionWhy) String() string {
 		}
 	}
 	fmt.Fprintf(&b, "  leader: %s\n", w.Leader.Text)
+	if w.Split.Verdict != "" {
+		fmt.Fprintf(&b, "  split: %s\n  merge: %s\n", w.Split.Verdict, w.Split.Merge)
+	}
 	return b.String()
 }

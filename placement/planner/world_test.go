@@ -100,6 +100,9 @@ func (w *world) check(op Operator) {
 				w.now.Sub(p.Ended), pause)
 		}
 	}
+	if op.Kind == Split || op.Kind == Merge {
+		w.checkResize(op)
+	}
 	at := p.Epoch
 	for _, step := range op.Steps {
 		if step.Epoch != at {
@@ -122,6 +125,14 @@ func (w *world) finish(op Operator) {
 	w.t.Helper()
 	p, ok := w.partitions[op.Partition]
 	if !ok {
+		return
+	}
+	switch op.Kind {
+	case Split:
+		w.split(op)
+		return
+	case Merge:
+		w.merge(op)
 		return
 	}
 	p.Replicas = slices.Clone(p.Replicas)

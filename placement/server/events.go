@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -107,15 +108,20 @@ func (s *Server) ListEvents(
 	return out, nil
 }
 
-// lastEnded is when the last operator of each partition ended, as far as events are kept.
-func lastEnded(v *store.View) (map[keys.PartitionID]time.Time, error) {
-	ended := map[keys.PartitionID]time.Time{}
-	err := eventsBackwards(v, func(e *clusterpb.Event) bool {
-		id := keys.PartitionID(e.Partition)
+// lastEnded is when the last operator of each partition ended, and when it last split or merged, as
+// far as events are kept.
+func lastEnded(v *store.View) (ended, resized map[keys.PartitionID]time.Time, err error) {
+	ended, resized = map[keys.PartitionID]time.Time{}, map[keys.PartitionID]time.Time{}
+	kinds := map[string]bool{planner.Split.String(): true, planner.Merge.String(): true}
+	err = eventsBackwards(v, func(e *clusterpb.Event) bool {
+		id, at := keys.PartitionID(e.Partition), time.UnixMilli(e.UnixMs)
 		if _, later := ended[id]; e.Operator != 0 && !later {
-			ended[id] = time.UnixMilli(e.UnixMs)
+			ended[id] = at
+		}
+		if _, later := resized[id]; kinds[e.Kind] && !later {
+			resized[id] = at
 		}
 		return true
 	})
-	return ended, err
+	return ended, resized, err
 }

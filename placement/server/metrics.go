@@ -14,7 +14,7 @@ type metrics struct {
 
 	registrations, heartbeats, created, dropped, cut, changes, splitOff prometheus.Counter
 	streams                                                             prometheus.Gauge
-	operators                                                           *prometheus.CounterVec
+	operators, resizes                                                  *prometheus.CounterVec
 	operatorTime                                                        *prometheus.HistogramVec
 }
 

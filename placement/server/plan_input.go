@@ -49,7 +49,8 @@ const maxPartitionBytes = 1 << 42
 // plannerKeyspace is what the planner is told of a keyspace.
 func plannerKeyspace(k *clusterpb.Keyspace) (planner.Keyspace, error) {
 	out := planner.Keyspace{ID: keys.KeyspaceID(k.Id), Name: k.Name,
-		Replicas: int(k.ReplicationFactor)}
+		Replicas: int(k.ReplicationFactor), NoAuto: k.NoAuto,
+		SplitSize: limited(k.SplitSizeBytes), MergeSize: limited(k.MergeSizeBytes)}
 	var err error
 	out.Rules, out.Leaders, err = parsePlacement(k.Placement, k.Leaders, out.Replicas)
 	return out, err
@@ -93,11 +94,12 @@ var roles = map[clusterpb.ReplicaRole]planner.Role{
 }
 
 // plannerPartition is what the planner is told of a partition: the newest descriptor there is, and
-// what the leader and the nodes report.
-func plannerPartition(d *clusterpb.Partition, seen reported, ended time.Time) planner.Partition {
+// what the leader and the nodes report, and what lies around it.
+func plannerPartition(d *clusterpb.Partition, seen reported, at surroundings) planner.Partition {
 	p := planner.Partition{ID: keys.PartitionID(d.Id), Keyspace: keys.KeyspaceID(d.Keyspace),
 		Epoch:  planner.Epoch{Generation: d.Generation, Membership: d.Membership},
-		Leader: seen.leader, Ended: ended,
+		Leader: seen.leader, Ended: at.ended, Resized: at.resized, Left: at.left, Right: at.right,
+		SplitFrom: keys.PartitionID(d.SplitFrom), Growth: plannerGrowth(d, seen.report),
 		Replicas: make([]planner.Replica, 0, len(d.Replicas))}
 	lead := wanted(d)
 	for _, r := range d.Replicas {

@@ -3,7 +3,6 @@ package server
 import (
 	"math"
 	"testing"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -13,7 +12,7 @@ func TestReportedSizesAddUp(t *testing.T) {
 	p := plannerPartition(&clusterpb.Partition{Id: 1, Keyspace: 1},
 		reported{report: &clusterpb.PartitionReport{SizeBytes: math.MaxUint64,
 			LeaderLoadMicro: math.MaxUint64, FollowerLoadMicro: math.MaxUint64,
-			MeasuredSeconds: math.MaxUint32}}, time.Time{})
+			MeasuredSeconds: math.MaxUint32}}, surroundings{})
 	const partitions, replicas = 200_000, 6
 	if p.Bytes <= 0 || p.Bytes > math.MaxInt64/(partitions*replicas) {
 		t.Errorf("%d partitions of %d bytes each do not add up", partitions, p.Bytes)

@@ -44,6 +44,11 @@ type scheduler struct {
 	keyspaceOf map[keys.PartitionID]keys.KeyspaceID
 	nodes      map[keys.NodeID]*clusterpb.Node
 	stats      map[keys.NodeID]*clusterpb.NodeStats
+	// layout is how partitions lie side by side, generations those of their descriptors in the table,
+	// resized when they last split, split off or merged.
+	layout      layout
+	generations map[keys.PartitionID]uint64
+	resized     map[keys.PartitionID]time.Time
 	// unknown are partitions that nodes report and the table does not have, by since when.
 	unknown map[keys.PartitionID]time.Time
 	// ahead are partitions that are reported with an epoch of which no descriptor has come, by since
@@ -158,7 +163,7 @@ func (c *scheduler) begin() error {
 	if err != nil {
 		return err
 	}
-	ended, err := lastEnded(s.store.Stale())
+	ended, resized, err := lastEnded(s.store.Stale())
 	if err != nil {
 		return err
 	}
@@ -168,6 +173,7 @@ func (c *scheduler) begin() error {
 	c.keyspaceOf = map[keys.PartitionID]keys.KeyspaceID{}
 	c.nodes = map[keys.NodeID]*clusterpb.Node{}
 	c.stats = map[keys.NodeID]*clusterpb.NodeStats{}
+	c.layout, c.generations, c.resized = newLayout(), map[keys.PartitionID]uint64{}, resized
 	c.ended, c.attempts = ended, map[keys.PartitionID]*attempt{}
 	c.seen = map[keys.PartitionID]*advance{}
 	c.flying = map[keys.PartitionID]*serverpb.Operator{}
@@ -217,6 +223,7 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 	for _, id := range u.RemovedKeyspaces {
 		c.state.RemoveKeyspace(keys.KeyspaceID(id))
 	}
+	beside := c.arrange(u, time.Now())
 	for _, p := range u.Partitions {
 		id := keys.PartitionID(p.Id)
 		if _, known := c.keyspaceOf[id]; !known && c.complete && p.SplitFrom != 0 {
@@ -233,6 +240,9 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 		delete(c.attempts, id)
 		delete(c.ahead, id)
 		delete(c.born, id)
+	}
+	for _, id := range beside {
+		note(c.renew(id))
 	}
 	c.complete = c.complete || u.Complete
 	if err := errors.Join(errs...); err != nil {
@@ -252,7 +262,7 @@ func (c *scheduler) set(d *clusterpb.Partition) error {
 	} else if c.ahead[id].IsZero() {
 		c.ahead[id] = time.Now()
 	}
-	return c.state.SetPartition(plannerPartition(newest, soft.of(id), c.ended[id]))
+	return c.state.SetPartition(plannerPartition(newest, soft.of(id), c.around(id)))
 }
 
 // renew tells the State of a partition anew.

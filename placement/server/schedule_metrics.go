@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -25,8 +26,10 @@ func (m *metrics) measureScheduler(s *Server) {
 		Buckets: prometheus.ExponentialBuckets(0.25, 2, 14),
 	}, []string{"kind"})
 	kinds := []string{splitKind}
-	for kind := planner.Replace; kind <= planner.Finish; kind++ {
-		kinds = append(kinds, label(kind.String()))
+	for _, kind := range planner.Kinds() {
+		if l := label(kind.String()); l != splitKind {
+			kinds = append(kinds, l)
+		}
 	}
 	for _, kind := range kinds {
 		for _, outcome := range []string{doneText, "cancelled", "other"} {
@@ -34,7 +37,15 @@ func (m *metrics) measureScheduler(s *Server) {
 		}
 		m.operatorTime.WithLabelValues(kind)
 	}
-	m.collectors = append(m.collectors, m.operators, m.operatorTime)
+	m.resizes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tidemark_placement_resizes_begun_total",
+		Help: "Splits and merges of partitions that placement has begun by itself, and moves for them, " +
+			"by why.",
+	}, []string{"reason"})
+	for _, cause := range resizeCauses {
+		m.resizes.WithLabelValues(label(cause.String()))
+	}
+	m.collectors = append(m.collectors, m.operators, m.operatorTime, m.resizes)
 	gauge := func(name, help string, value func(*scheduler) float64) {
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "tidemark_placement_" + name, Help: help}, func() float64 {
@@ -60,6 +71,11 @@ func (m *metrics) measureScheduler(s *Server) {
 			func(c *planner.Counts) int { return c.Breaking + c.Sharing + c.Leaving }},
 		{"leaders_misplaced", "Partitions whose leader is on a drained node, or not where its " +
 			"keyspace prefers leaders.", func(c *planner.Counts) int { return c.Misled }},
+		{"partitions_to_split", "Partitions that are too large or too busy, and are to be split.",
+			func(c *planner.Counts) int { return c.Splitting }},
+		{"partitions_indivisible", "Partitions that are too large or too busy, and that no split helps: " +
+			"one key has the load or the bytes, or all writes go to the end.",
+			func(c *planner.Counts) int { return c.Indivisible }},
 	} {
 		gauge(g.name, g.help, func(c *scheduler) float64 { return float64(g.of(&c.counts)) })
 	}
@@ -82,6 +98,17 @@ func (m *metrics) measureScheduler(s *Server) {
 			}
 			return bytes
 		})
+}
+
+// resizeCauses are those of splits and merges, and of what goes with them.
+var resizeCauses = []planner.Cause{planner.TooLarge, planner.TooBusy, planner.NewEnd,
+	planner.Misaligned, planner.TooSmall}
+
+// begun counts an operator that placement has begun by itself.
+func (m *metrics) begun(cause planner.Cause) {
+	if slices.Contains(resizeCauses, cause) {
+		m.resizes.WithLabelValues(label(cause.String())).Inc()
+	}
 }
 
 // label is the kind of an operator as a label.

@@ -87,9 +87,15 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 			delete(c.attempts, id)
 		}
 	}
+	set := c.state.Settings()
 	for id, at := range c.ended {
-		if now.Sub(at) > max(time.Hour, c.state.Settings().Pause) {
+		if now.Sub(at) > max(time.Hour, set.Pause) {
 			delete(c.ended, id)
+		}
+	}
+	for id, at := range c.resized {
+		if now.Sub(at) > max(time.Hour, set.SplitPause, set.MergePause) {
+			delete(c.resized, id)
 		}
 	}
 	return operators
@@ -191,6 +197,7 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 			if f.Lead = keys.NodeID(o.LeadNode); o.Lead {
 				f.Lead = f.Add
 			}
+			f.Split = o.Kind == planner.Split.String()
 		}
 		flights = append(flights, f)
 	}
@@ -244,7 +251,9 @@ func (s *Server) start(ctx context.Context, proposed []planner.Operator) error {
 	for i := range proposed {
 		o, conditions, err := s.operatorOf(s.store.Stale(), &proposed[i])
 		if err == nil && o != nil {
-			err = s.begin(ctx, o, conditions)
+			if err = s.begin(ctx, o, conditions); err == nil {
+				s.metrics.begun(proposed[i].Reason.Cause)
+			}
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("partition %s: %w", proposed[i].Partition, err))
@@ -258,6 +267,14 @@ func (s *Server) start(ctx context.Context, proposed []planner.Operator) error {
 func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	*serverpb.Operator, []*storepb.Compare, error) {
 	stored, revision, err := loadPartition(v, p.Keyspace, p.Partition)
+	if err == nil && stored != nil && p.Kind == planner.Split {
+		o, conditions, err := s.proposedSplit(v, p.Keyspace, p.Partition, p.Epoch,
+			keys.InternalKey(stored, []byte(p.Key)))
+		if o != nil {
+			explain(o, p)
+		}
+		return o, conditions, err
+	}
 	if err != nil || stored == nil || len(p.Steps) == 0 {
 		return nil, nil, err
 	}
@@ -265,12 +282,9 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	if e := p.Steps[0].Epoch; d.Generation != e.Generation || d.Membership != e.Membership {
 		return nil, nil, nil
 	}
-	o := &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, Reason: p.Reason.String(),
-		Kind: p.Kind.String(), Bytes: uint64(p.Bytes), CreatedUnixMs: time.Now().UnixMilli(),
-		ScoreBefore: p.Before.String(), ScoreAfter: p.After.String()}
-	if p.Rejected != nil {
-		o.Rejected = p.Rejected.String()
-	}
+	o := &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, Kind: p.Kind.String(),
+		Bytes: uint64(p.Bytes), CreatedUnixMs: time.Now().UnixMilli()}
+	explain(o, p)
 	conditions := []*storepb.Compare{store.ModifiedAt(partitionKey(p.Keyspace, p.Partition), revision)}
 	if p.Add != 0 {
 		unchanged, status, err := unchangedNode(v, p.Add)
@@ -302,6 +316,14 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 		o.LeadNode, o.LeadReplica = uint64(p.Lead), there.Replica
 	}
 	return o, conditions, nil
+}
+
+// explain takes the reasons over that the planner gives.
+func explain(o *serverpb.Operator, p *planner.Operator) {
+	o.Reason, o.ScoreBefore, o.ScoreAfter = p.Reason.String(), p.Before.String(), p.After.String()
+	if p.Rejected != nil {
+		o.Rejected = p.Rejected.String()
+	}
 }
 
 // begin records an operator, if its partition has none and the conditions hold. The caller has the

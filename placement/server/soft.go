@@ -124,6 +124,7 @@ func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (
 		}
 		pieces := r.SplitOff[:min(len(r.SplitOff), maxPieces)]
 		r.SplitOff = nil
+		trimHints(r.GetSplit())
 		s.reportLocked(id, n, r, room)
 		if d := r.Described; d != nil && s.mu.leaders[keys.PartitionID(r.Partition)] == id &&
 			d.Id == r.Partition && d.Membership == r.Membership && d.Generation == r.Generation &&
@@ -204,6 +205,8 @@ func (s *soft) describe(info *clusterpb.PartitionInfo) {
 	info.LeaderNode = uint64(s.mu.leaders[p])
 	if r := s.mu.partitions[p]; r != nil {
 		info.Term, info.LiveKeys, info.SizeBytes = r.Term, r.LiveKeys, r.SizeBytes
+		info.LiveBytes, info.MeasuredSeconds = r.LiveBytes, r.MeasuredSeconds
+		info.Minute, info.FiveMinutes = r.Minute, r.FiveMinutes
 	}
 }
 

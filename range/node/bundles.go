@@ -42,6 +42,12 @@ func (n *Node) mergeScan(pending replica.Pending) {
 			return
 		}
 	}
+	if n.sampledBundle() {
+		for _, route := range routes {
+			n.sampleOf(route.GetPartition(), &kvpb.Request{Command: &kvpb.Request_Scan{
+				Scan: &kvpb.ScanRequest{Start: c.Start, End: c.End}}}, pending.Arrived)
+		}
+	}
 	n.shared.MergeScan(pending, partitions)
 }
 
@@ -67,6 +73,12 @@ func (n *Node) multiGet(pending replica.Pending) {
 	case rpc.FromTimestamp(c.GetAt()).IsZero():
 		n.refuseMultiGet(pending, "it needs a timestamp")
 	default:
+		if n.sampledBundle() {
+			for _, p := range c.GetPartitions() {
+				n.sampleOf(p.GetPartition(), &kvpb.Request{Command: &kvpb.Request_BatchGet{
+					BatchGet: &kvpb.BatchGetRequest{Keys: p.GetKeys()}}}, pending.Arrived)
+			}
+		}
 		n.shared.MultiGet(pending, n)
 	}
 }

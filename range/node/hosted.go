@@ -138,6 +138,7 @@ func (m machine) Apply(entries []group.Entry) error {
 		bytes += 64 + int64(len(entries[i].Data))
 		effective = effective || len(entries[i].Data) > 0
 	}
+	m.h.load.written.Add(uint64(bytes))
 	m.h.node.flusher.applied(bytes)
 	if !effective {
 		return nil

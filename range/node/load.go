@@ -4,88 +4,141 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/load"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // loadWindow is over how long a load is averaged: what is older counts for less than a third.
-const loadWindow = time.Minute
+const loadWindow = load.Minute
 
 // loadMeter measures what a replica costs: the time that goroutines spend evaluating and serving
 // its requests and applying its entries. It is wall time, so it counts a wait for a disk, and on a
 // machine that has too little processor time for its load it says more than was used; both make a
 // replica look as heavy as it is to the node.
 type loadMeter struct {
-	// led is the time spent on requests, which only a leader has, and applying that on entries, which
-	// every replica has; in nanoseconds, since the replica was opened.
+	// led is the time spent on requests in passes, which only a leader has, and applying that on
+	// entries, which every replica has; in nanoseconds, since the replica was opened. written is the
+	// bytes of the entries that it has applied.
 	led, applying atomic.Int64
+	written       atomic.Uint64
+	// sampling is what samples its requests; nil: nothing does.
+	sampling atomic.Pointer[sampling]
+	// hints are where it could be split, as the splitter has found out last; nil: nothing is known.
+	hints atomic.Pointer[splitHints]
 
-	// What follows belongs to the goroutine that samples. The averages are in nanoseconds of work
-	// each second.
-	sampled                bool
-	at                     time.Time
-	ledBefore, applyBefore int64
-	ledRate, applyRate     float64
+	// What follows belongs to the goroutine that samples.
+	averages load.Averages
+	// generation is that of the descriptor for which it was measured.
+	generation uint64
 	// reported and reportedFor are the load, and for how long it was measured, as reported last.
-	reported, reportedFor float64
-	// leadsSince is since when it leads without a break; zero: it does not.
-	leadsSince time.Time
+	reported    float64
+	reportedFor time.Duration
 
-	// What the last sample found, for reports.
+	// What the last sample found, for all to read: what the partition costs a leader and a follower,
+	// and requests for each second.
 	leaderMicro, followerMicro atomic.Uint64
+	requests                   atomic.Uint64
 	measuredSeconds            atomic.Uint32
+}
+
+// sampledAs is for which span, and under which leadership, a partition's requests were sampled.
+type sampledAs struct{ generation, term uint64 }
+
+// splitHints are where a partition could be split.
+type splitHints struct {
+	of    sampledAs
+	found *clusterpb.SplitHints
 }
 
 // serving adds what requests have cost since began.
 func (m *loadMeter) serving(began time.Time) { m.led.Add(int64(time.Since(began))) }
 
+// totals are what was counted.
+func (m *loadMeter) totals(w replica.Work) load.Totals {
+	return load.Totals{Led: time.Duration(m.led.Load()) + w.Pooled,
+		Applied: time.Duration(m.applying.Load()), Reads: w.Reads, Writes: w.Writes,
+		ReadBytes: w.ReadBytes, WrittenBytes: m.written.Load()}
+}
+
 // sample averages what was added since the last one, and says whether it differs from what was
-// reported by enough to be reported: by more than a tenth, and by a hundredth of a processor.
-func (m *loadMeter) sample(now time.Time, leading bool) (news bool) {
-	led, applying := m.led.Load(), m.applying.Load()
-	if !leading {
-		m.leadsSince = time.Time{}
-	} else if m.leadsSince.IsZero() {
-		m.leadsSince, m.sampled = now, false
-	}
-	if !m.sampled {
-		m.sampled, m.at, m.ledBefore, m.applyBefore = true, now, led, applying
-		m.ledRate, m.applyRate = 0, 0
+// reported by enough to be reported: by more than a tenth, and by a hundredth of a processor. A new
+// leader, and one whose partition has split or merged, begins anew.
+func (m *loadMeter) sample(now time.Time, leading bool, generation uint64,
+	work replica.Work) (news bool) {
+	totals := m.totals(work)
+	switch {
+	case !leading:
+		m.averages = load.Averages{}
+		m.measuredSeconds.Store(0)
+		return false
+	case !m.averages.Started() || m.generation != generation:
+		m.generation = generation
+		m.averages.Reset(now, totals)
+		m.measuredSeconds.Store(0)
+		m.reportedFor = 0
 		return false
 	}
-	passed := now.Sub(m.at)
-	if passed <= 0 {
-		return false
-	}
-	// The first minute is averaged evenly; later samples count by their length.
-	weight := 1 - math.Exp(-float64(passed)/float64(loadWindow))
-	if age := now.Sub(m.leadsSince); leading && age < loadWindow {
-		weight = max(weight, float64(passed)/float64(age))
-	}
-	m.ledRate += weight * (float64(led-m.ledBefore)/passed.Seconds() - m.ledRate)
-	m.applyRate += weight * (float64(applying-m.applyBefore)/passed.Seconds() - m.applyRate)
-	m.at, m.ledBefore, m.applyBefore = now, led, applying
-	total := m.ledRate + m.applyRate
-	m.leaderMicro.Store(uint64(total / 1000))
-	m.followerMicro.Store(uint64(m.applyRate / 1000))
-	measured := 0.0
-	if leading {
-		measured = now.Sub(m.leadsSince).Seconds()
-	}
-	m.measuredSeconds.Store(uint32(min(measured, math.MaxUint32)))
-	const least = float64(10 * time.Millisecond)
-	news = math.Abs(total-m.reported) > max(least, 0.1*m.reported) ||
-		// Its leader has now measured for long enough to be believed.
-		leading && m.reportedFor < loadWindow.Seconds() && measured >= loadWindow.Seconds()
+	m.averages.Add(now, totals)
+	rate := &m.averages.Minute
+	m.leaderMicro.Store(micro(rate.Load()))
+	m.followerMicro.Store(micro(rate.Applied))
+	m.requests.Store(uint64(rate.Reads + rate.Writes))
+	measured := m.averages.Measured(now)
+	m.measuredSeconds.Store(uint32(min(measured.Seconds(), math.MaxUint32)))
+	const least = 0.01
+	news = math.Abs(rate.Load()-m.reported) > max(least, 0.1*m.reported)
+	news = news || measuredEnough(m.reportedFor, measured, generation)
 	if news {
-		m.reported, m.reportedFor = total, measured
+		m.reported, m.reportedFor = rate.Load(), measured
 	}
 	return news
+}
+
+// measuredEnough says whether a leader has now measured for long enough to be believed or, of a
+// partition that has split, to say that it was calm.
+func measuredEnough(before, now time.Duration, generation uint64) bool {
+	passed := func(long time.Duration) bool { return before < long && now >= long }
+	return passed(loadWindow) || generation > 1 && passed(load.PeakFor)
+}
+
+// micro is a number of processors in millionths.
+func micro(processors float64) uint64 { return uint64(max(0, processors) * 1e6) }
+
+// describe adds to a report what is known of the load. It is for the goroutine that samples.
+func (m *loadMeter) describe(r *clusterpb.PartitionReport) {
+	r.LeaderLoadMicro, r.FollowerLoadMicro = m.leaderMicro.Load(), m.followerMicro.Load()
+	r.MeasuredSeconds = m.measuredSeconds.Load()
+	r.Minute, r.FiveMinutes = activity(&m.averages.Minute), activity(&m.averages.Five)
+	r.SustainedLoadMicro = micro(m.averages.Sustained())
+	r.PeakLoadMicro = micro(m.averages.Peak())
+	// What was found out for another span, or under an earlier leadership, says nothing.
+	if h := m.hints.Load(); h != nil && h.found != nil && h.of == (sampledAs{r.Generation, r.Term}) {
+		f := h.found // which the receiver may trim: not the keys themselves
+		r.Split = &clusterpb.SplitHints{ByLoad: f.ByLoad, BySize: f.BySize, OneKey: f.OneKey,
+			HotKey: f.HotKey, HotThousandths: f.HotThousandths,
+			AscendingThousandths: f.AscendingThousandths}
+	}
+}
+
+// activity is what is reported of rates; nil: there is nothing.
+func activity(r *load.Rates) *clusterpb.Activity {
+	a := &clusterpb.Activity{LoadMicro: micro(r.Load()), Reads: uint64(r.Reads + 0.5),
+		Writes: uint64(r.Writes + 0.5), ReadBytes: uint64(r.ReadBytes + 0.5),
+		WrittenBytes: uint64(r.WrittenBytes + 0.5)}
+	if a.LoadMicro|a.Reads|a.Writes|a.ReadBytes|a.WrittenBytes == 0 {
+		return nil
+	}
+	return a
 }
 
 // sampleLoads samples the replicas that this node leads.
 func (n *Node) sampleLoads() {
 	now := time.Now()
 	for _, h := range n.leaders.led() {
-		if h.load.sample(now, h.leading.Load()) {
+		if h.load.sample(now, h.leading.Load(), h.replica.Descriptor().GetGeneration(),
+			h.replica.Work()) {
 			n.reports.changed(h)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/replica"
 )
 
 // TestLoadMeter has a meter follow a load that changes, and checks what is reported and when.
@@ -15,7 +17,7 @@ func TestLoadMeter(t *testing.T) {
 		m.led.Add(int64(led * 3e9))
 		m.applying.Add(int64(applying * 3e9))
 		now = now.Add(3 * time.Second)
-		return m.sample(now, leading)
+		return m.sample(now, leading, 1, replica.Work{})
 	}
 	near := func(what string, micro uint64, cores float64) {
 		t.Helper()
@@ -23,7 +25,7 @@ func TestLoadMeter(t *testing.T) {
 			t.Errorf("%s is %.3f, want %.3f", what, got, cores)
 		}
 	}
-	m.sample(now, true)
+	m.sample(now, true, 1, replica.Work{})
 	if !step(0.2, 0.1, true) {
 		t.Error("the first figure was not reported")
 	}

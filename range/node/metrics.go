@@ -15,6 +15,7 @@ type metrics struct {
 	ahead                                   prometheus.Counter
 	clockJumps                              prometheus.Counter
 	collections, collected, collectFailures prometheus.Counter
+	divisions                               prometheus.Counter
 	broken, revision, unfit, leaderless     prometheus.Gauge
 	logHangs                                prometheus.Counter
 }
@@ -57,6 +58,8 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 		"offset, and smaller steps that took it too far from a peer's.")
 	m.flushes = counter("state_flushes_total", "Flushes of the state that were asked for because "+
 		"much was not durable.")
+	m.divisions = counter("split_searches_total", "Times that the middle of a large partition was "+
+		"looked for.")
 	m.collections = counter("gc_runs_total", "Garbage collections of a partition.")
 	m.collected = counter("gc_versions_total", "Versions removed by garbage collection.")
 	m.collectFailures = counter("gc_failures_total", "Garbage collections that failed.")

@@ -35,15 +35,18 @@ type Node struct {
 
 	processLoad processLoad
 
-	follower    follower
-	reconciler  reconciler
-	orders      orders
-	births      births
-	leaders     leaders
-	elections   elections
-	reports     reports
-	collector   collector
-	flusher     flusher
+	follower   follower
+	reconciler reconciler
+	orders     orders
+	births     births
+	leaders    leaders
+	elections  elections
+	reports    reports
+	collector  collector
+	flusher    flusher
+	splitter   splitter
+	// bundles counts reads of several partitions.
+	bundles     atomic.Uint64
 	health      health
 	disk        disk
 	futureReads futureReads
@@ -74,6 +77,7 @@ func New(c Config) (*Node, error) {
 	n.reports.init()
 	n.collector.init(n)
 	n.flusher.init(n)
+	n.splitter.init(n)
 	n.metrics = newMetrics(n, c.Registerer)
 	n.shared = &replica.Node{
 		Clock: c.Clock, Metrics: replica.NewMetrics(c.Registerer), Logger: n.log,
@@ -158,7 +162,7 @@ func (n *Node) Start(t host.Transport) error {
 	for _, task := range []func(context.Context){
 		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
 		n.watchHealth, n.collector.run, n.flusher.run,
-		n.sweepLocks, n.orders.run, n.births.run,
+		n.sweepLocks, n.orders.run, n.births.run, n.splitter.run,
 	} {
 		n.tasks.Go(func() { task(ctx) })
 	}

@@ -54,6 +54,9 @@ func (p *pass) take() (left bool) {
 	for i := range p.portions {
 		part := &p.portions[i]
 		if part.open = part.hosted == nil; !part.open {
+			if s := part.hosted.load.sampling.Load(); s != nil {
+				s.note(part.requests)
+			}
 			part.queued, part.open = part.hosted.replica.Take(part.requests)
 		}
 		left = left || part.open

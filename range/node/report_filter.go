@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -13,6 +14,8 @@ const (
 	leastBytes = 64 << 10
 	leastKeys  = 100
 	leastLoad  = 10_000 // millionths of a processor
+	// leastSteady is the same of what is sustained, and of peaks.
+	leastSteady = 30_000
 	// busiest is how many partitions a heartbeat reports beside those that have changed by enough:
 	// the ones with the greatest load.
 	busiest = 50
@@ -29,12 +32,26 @@ func newsworthy(had, r *clusterpb.PartitionReport) bool {
 		return true
 	case differs(r.SizeBytes, had.SizeBytes, leastBytes), differs(r.LiveKeys, had.LiveKeys, leastKeys),
 		differs(r.LeaderLoadMicro, had.LeaderLoadMicro, leastLoad),
-		differs(r.FollowerLoadMicro, had.FollowerLoadMicro, leastLoad):
+		differs(r.FollowerLoadMicro, had.FollowerLoadMicro, leastLoad),
+		differs(r.SustainedLoadMicro, had.SustainedLoadMicro, leastSteady),
+		differs(r.PeakLoadMicro, had.PeakLoadMicro, leastSteady), hintsDiffer(r.Split, had.Split):
 		return true
 	}
-	// Its leader has now measured its load for long enough to be believed.
-	long := uint32(loadWindow.Seconds())
-	return had.MeasuredSeconds < long && r.MeasuredSeconds >= long
+	return measuredEnough(time.Duration(had.MeasuredSeconds)*time.Second,
+		time.Duration(r.MeasuredSeconds)*time.Second, r.Generation)
+}
+
+// hintsDiffer says whether what is known of where a partition could be split has changed by enough:
+// that there is a key at all, or how well it divides.
+func hintsDiffer(now, before *clusterpb.SplitHints) bool {
+	part := func(a, b uint32) bool { return max(a, b)-min(a, b) >= 100 }
+	point := func(a, b *clusterpb.SplitKey) bool {
+		return (a == nil) != (b == nil) || part(a.GetLeft(), b.GetLeft()) ||
+			part(a.GetAcross(), b.GetAcross())
+	}
+	return point(now.GetByLoad(), before.GetByLoad()) || point(now.GetBySize(), before.GetBySize()) ||
+		now.GetOneKey() != before.GetOneKey() || part(now.GetHotThousandths(), before.GetHotThousandths()) ||
+		part(now.GetAscendingThousandths(), before.GetAscendingThousandths())
 }
 
 // differs says whether a figure differs from another one by more than a tenth of that, and by more

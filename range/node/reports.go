@@ -179,8 +179,10 @@ func (h *hosted) report(told bool) *clusterpb.PartitionReport {
 	}
 	stats := h.replica.Stats()
 	r.LiveKeys, r.SizeBytes = stats.LiveKeys, stats.Bytes
-	r.LeaderLoadMicro, r.FollowerLoadMicro = h.load.leaderMicro.Load(), h.load.followerMicro.Load()
-	r.MeasuredSeconds = h.load.measuredSeconds.Load()
+	if stats.Versions > 0 {
+		r.LiveBytes = uint64(float64(stats.Bytes) * float64(stats.LiveKeys) / float64(stats.Versions))
+	}
+	h.load.describe(r)
 	if o := h.order.Load(); o != nil {
 		r.WaitsFor = o.waitsFor()
 	}

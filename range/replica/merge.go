@@ -165,7 +165,14 @@ func (m *mergedScan) serve(open *openReplicas) {
 			UncertainUntil: p.read.uncertainUntil(), Kept: kept,
 		})
 	}
+	began := time.Now()
 	response, held := m.page()
+	if n := len(m.read); n > 0 {
+		took, bytes := time.Since(began), len(response.GetMergeScan().GetRows())
+		for _, p := range m.read {
+			p.replica.work.sharedSpan(took/time.Duration(n), bytes/n)
+		}
+	}
 	if held {
 		return
 	}

@@ -49,9 +49,11 @@ func (n *Node) MultiGet(pending Pending, find Finder) {
 		response = newError(q, kvpb.ErrorCode_DEADLINE_EXCEEDED,
 			"the request waited longer than its timeout, and did not run")
 	} else {
+		began := time.Now()
 		m := multiGets.Get().(*multiGet)
 		m.ask(&pending, find)
 		response = m.answer(n)
+		m.count(time.Since(began))
 		m.release()
 	}
 	response.Id = q.Id
@@ -90,6 +92,8 @@ type multiPart struct {
 	locked  lockedReading
 	// active: its keys can be read, and the read counts as active until the replica is left.
 	active bool
+	// bytes is how many bytes of rows it has brought.
+	bytes int
 	// refusal is why it is not read; alone: it has to be asked by itself.
 	refusal *kvpb.Error
 	alone   bool
@@ -165,6 +169,21 @@ func (m *multiGet) answer(n *Node) *kvpb.Response {
 	return &out.response
 }
 
+// count counts the time that it took for the partitions that were read, by the number of keys.
+func (m *multiGet) count(took time.Duration) {
+	all := 0
+	for i := range m.parts {
+		if p := &m.parts[i]; p.active {
+			all += len(p.get.Keys)
+		}
+	}
+	for i := range m.parts {
+		if p := &m.parts[i]; p.active && all > 0 {
+			p.replica.work.shared(took*time.Duration(len(p.get.Keys))/time.Duration(all), p.bytes)
+		}
+	}
+}
+
 // readPart appends the rows of a partition, unless it says why they are not to be had.
 func (m *multiGet) readPart(n *Node, p *multiPart, rows []byte) []byte {
 	before := len(rows)
@@ -187,6 +206,7 @@ func (m *multiGet) readPart(n *Node, p *multiPart, rows []byte) []byte {
 		p.alone = true // it waits for the clocks
 	default:
 		n.Metrics.readsLease.Inc() // a read index would have been waited for
+		p.bytes = len(rows) - before
 		return rows
 	}
 	return rows[:before]

@@ -482,7 +482,11 @@ func (r *Replica) serve(rd *read) {
 		r.serveNow(rd)
 		return
 	}
-	if !r.goLong(func() { r.serveNow(rd) }) {
+	if !r.goLong(func() {
+		began := time.Now()
+		r.serveNow(rd)
+		r.work.span(began)
+	}) {
 		r.endRead(rd,
 			r.overloaded(rd.pending.Request, "reads of many rows are being served by this server"))
 	}
@@ -534,6 +538,7 @@ func (r *Replica) serveNow(rd *read) {
 	if response.Now == nil || response.Now.Wall == 0 {
 		r.node.tell(response, rd.timestamp)
 	}
+	r.work.read(response)
 	r.endRead(rd, response)
 	command.ReleaseRows(response.GetScan().GetRows())
 }

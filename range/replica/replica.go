@@ -40,6 +40,8 @@ type Replica struct {
 	// commitWait: every write has commit wait.
 	commitWait atomic.Bool
 
+	work work
+
 	// active counts what Close waits for: calls of Submit, and reads that are not answered.
 	active  atomic.Int64
 	closed  atomic.Bool

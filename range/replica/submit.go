@@ -32,11 +32,14 @@ func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 		}
 		return false, false
 	}
+	writes := 0
 	for i := range requests {
 		if c := command.Of(requests[i].Request); c.Way == command.InQueue {
+			writes++
 			queued = r.enqueue(requests[i], c) || queued
 		}
 	}
+	r.work.took(len(requests), writes)
 	return queued, true
 }
 
@@ -198,7 +201,9 @@ func (r *Replica) goIn(pool *Pool, f func()) bool {
 	r.active.Add(1)
 	if pool.Go(func() {
 		defer r.exit()
+		began := time.Now()
 		f()
+		r.work.pooled.Add(int64(time.Since(began)))
 	}) {
 		return true
 	}

@@ -88,7 +88,7 @@ func (m *member) Resolve(_ context.Context, all []txn.Committed) []bool {
 		name := shortID(c.ID.Bytes())
 		var in []string
 		for _, p := range c.Participants {
-			in = append(in, string(p.Key))
+			in = append(in, string(p.First))
 		}
 		m.resolved = append(m.resolved, fmt.Sprintf("resolves %s at %s in %s", name, stamp(c.At),
 			strings.Join(in, ", ")))

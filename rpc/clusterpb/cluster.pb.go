@@ -2381,15 +2381,20 @@ func (x *ListPartitionsRequest) GetKeyspace() string {
 }
 
 type PartitionInfo struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	Keyspace      string                 `protobuf:"bytes,2,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
-	LeaderNode    uint64                 `protobuf:"varint,3,opt,name=leader_node,json=leaderNode,proto3" json:"leader_node,omitempty"`
-	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
-	LiveKeys      uint64                 `protobuf:"varint,5,opt,name=live_keys,json=liveKeys,proto3" json:"live_keys,omitempty"`
-	SizeBytes     uint64                 `protobuf:"varint,6,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Partition  *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Keyspace   string                 `protobuf:"bytes,2,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	LeaderNode uint64                 `protobuf:"varint,3,opt,name=leader_node,json=leaderNode,proto3" json:"leader_node,omitempty"`
+	Term       uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	LiveKeys   uint64                 `protobuf:"varint,5,opt,name=live_keys,json=liveKeys,proto3" json:"live_keys,omitempty"`
+	SizeBytes  uint64                 `protobuf:"varint,6,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	LiveBytes  uint64                 `protobuf:"varint,7,opt,name=live_bytes,json=liveBytes,proto3" json:"live_bytes,omitempty"`
+	// What it does, averaged over one and over five minutes, and for how long its leader has measured that.
+	Minute          *Activity `protobuf:"bytes,8,opt,name=minute,proto3" json:"minute,omitempty"`
+	FiveMinutes     *Activity `protobuf:"bytes,9,opt,name=five_minutes,json=fiveMinutes,proto3" json:"five_minutes,omitempty"`
+	MeasuredSeconds uint32    `protobuf:"varint,10,opt,name=measured_seconds,json=measuredSeconds,proto3" json:"measured_seconds,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PartitionInfo) Reset() {
@@ -2460,6 +2465,34 @@ func (x *PartitionInfo) GetLiveKeys() uint64 {
 func (x *PartitionInfo) GetSizeBytes() uint64 {
 	if x != nil {
 		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *PartitionInfo) GetLiveBytes() uint64 {
+	if x != nil {
+		return x.LiveBytes
+	}
+	return 0
+}
+
+func (x *PartitionInfo) GetMinute() *Activity {
+	if x != nil {
+		return x.Minute
+	}
+	return nil
+}
+
+func (x *PartitionInfo) GetFiveMinutes() *Activity {
+	if x != nil {
+		return x.FiveMinutes
+	}
+	return nil
+}
+
+func (x *PartitionInfo) GetMeasuredSeconds() uint32 {
+	if x != nil {
+		return x.MeasuredSeconds
 	}
 	return 0
 }
@@ -2740,7 +2773,18 @@ type PartitionReport struct {
 	FollowerLoadMicro uint64 `protobuf:"varint,11,opt,name=follower_load_micro,json=followerLoadMicro,proto3" json:"follower_load_micro,omitempty"`
 	MeasuredSeconds   uint32 `protobuf:"varint,12,opt,name=measured_seconds,json=measuredSeconds,proto3" json:"measured_seconds,omitempty"`
 	// The partitions that split off from this one and are not in the node's table, as they are now.
-	SplitOff      []*Partition `protobuf:"bytes,13,rep,name=split_off,json=splitOff,proto3" json:"split_off,omitempty"`
+	SplitOff []*Partition `protobuf:"bytes,13,rep,name=split_off,json=splitOff,proto3" json:"split_off,omitempty"`
+	// What the partition does, averaged over one and over five minutes.
+	Minute      *Activity `protobuf:"bytes,14,opt,name=minute,proto3" json:"minute,omitempty"`
+	FiveMinutes *Activity `protobuf:"bytes,15,opt,name=five_minutes,json=fiveMinutes,proto3" json:"five_minutes,omitempty"`
+	// The least load of the last three windows of measurement (20 s each), and the highest of the last ten
+	// minutes, for the leader.
+	SustainedLoadMicro uint64 `protobuf:"varint,16,opt,name=sustained_load_micro,json=sustainedLoadMicro,proto3" json:"sustained_load_micro,omitempty"`
+	PeakLoadMicro      uint64 `protobuf:"varint,17,opt,name=peak_load_micro,json=peakLoadMicro,proto3" json:"peak_load_micro,omitempty"`
+	// About how many of the bytes are of newest versions.
+	LiveBytes uint64 `protobuf:"varint,18,opt,name=live_bytes,json=liveBytes,proto3" json:"live_bytes,omitempty"`
+	// Where it could be split; not set for a partition that is neither busy nor large.
+	Split         *SplitHints `protobuf:"bytes,19,opt,name=split,proto3" json:"split,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2866,6 +2910,285 @@ func (x *PartitionReport) GetSplitOff() []*Partition {
 	return nil
 }
 
+func (x *PartitionReport) GetMinute() *Activity {
+	if x != nil {
+		return x.Minute
+	}
+	return nil
+}
+
+func (x *PartitionReport) GetFiveMinutes() *Activity {
+	if x != nil {
+		return x.FiveMinutes
+	}
+	return nil
+}
+
+func (x *PartitionReport) GetSustainedLoadMicro() uint64 {
+	if x != nil {
+		return x.SustainedLoadMicro
+	}
+	return 0
+}
+
+func (x *PartitionReport) GetPeakLoadMicro() uint64 {
+	if x != nil {
+		return x.PeakLoadMicro
+	}
+	return 0
+}
+
+func (x *PartitionReport) GetLiveBytes() uint64 {
+	if x != nil {
+		return x.LiveBytes
+	}
+	return 0
+}
+
+func (x *PartitionReport) GetSplit() *SplitHints {
+	if x != nil {
+		return x.Split
+	}
+	return nil
+}
+
+// Activity is what a partition does, for each second.
+type Activity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it costs its leader, in millionths of a processor.
+	LoadMicro     uint64 `protobuf:"varint,1,opt,name=load_micro,json=loadMicro,proto3" json:"load_micro,omitempty"`
+	Reads         uint64 `protobuf:"varint,2,opt,name=reads,proto3" json:"reads,omitempty"`
+	Writes        uint64 `protobuf:"varint,3,opt,name=writes,proto3" json:"writes,omitempty"`
+	ReadBytes     uint64 `protobuf:"varint,4,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	WrittenBytes  uint64 `protobuf:"varint,5,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Activity) Reset() {
+	*x = Activity{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Activity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Activity) ProtoMessage() {}
+
+func (x *Activity) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Activity.ProtoReflect.Descriptor instead.
+func (*Activity) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Activity) GetLoadMicro() uint64 {
+	if x != nil {
+		return x.LoadMicro
+	}
+	return 0
+}
+
+func (x *Activity) GetReads() uint64 {
+	if x != nil {
+		return x.Reads
+	}
+	return 0
+}
+
+func (x *Activity) GetWrites() uint64 {
+	if x != nil {
+		return x.Writes
+	}
+	return 0
+}
+
+func (x *Activity) GetReadBytes() uint64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *Activity) GetWrittenBytes() uint64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
+// SplitHints is what the leader has found out about keys at which a partition could be split.
+type SplitHints struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key that divides the load best, and the one that divides the bytes; not set: none is known, or none does.
+	ByLoad *SplitKey `protobuf:"bytes,1,opt,name=by_load,json=byLoad,proto3" json:"by_load,omitempty"`
+	BySize *SplitKey `protobuf:"bytes,2,opt,name=by_size,json=bySize,proto3" json:"by_size,omitempty"`
+	// One key has so many of the bytes that no other divides them.
+	OneKey bool `protobuf:"varint,3,opt,name=one_key,json=oneKey,proto3" json:"one_key,omitempty"`
+	// The key with the largest part of the load, and that part in thousandths.
+	HotKey         []byte `protobuf:"bytes,4,opt,name=hot_key,json=hotKey,proto3" json:"hot_key,omitempty"`
+	HotThousandths uint32 `protobuf:"varint,5,opt,name=hot_thousandths,json=hotThousandths,proto3" json:"hot_thousandths,omitempty"`
+	// The part of the writes beyond all keys there were, each beyond the one before, in thousandths.
+	AscendingThousandths uint32 `protobuf:"varint,6,opt,name=ascending_thousandths,json=ascendingThousandths,proto3" json:"ascending_thousandths,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *SplitHints) Reset() {
+	*x = SplitHints{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SplitHints) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SplitHints) ProtoMessage() {}
+
+func (x *SplitHints) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SplitHints.ProtoReflect.Descriptor instead.
+func (*SplitHints) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SplitHints) GetByLoad() *SplitKey {
+	if x != nil {
+		return x.ByLoad
+	}
+	return nil
+}
+
+func (x *SplitHints) GetBySize() *SplitKey {
+	if x != nil {
+		return x.BySize
+	}
+	return nil
+}
+
+func (x *SplitHints) GetOneKey() bool {
+	if x != nil {
+		return x.OneKey
+	}
+	return false
+}
+
+func (x *SplitHints) GetHotKey() []byte {
+	if x != nil {
+		return x.HotKey
+	}
+	return nil
+}
+
+func (x *SplitHints) GetHotThousandths() uint32 {
+	if x != nil {
+		return x.HotThousandths
+	}
+	return 0
+}
+
+func (x *SplitHints) GetAscendingThousandths() uint32 {
+	if x != nil {
+		return x.AscendingThousandths
+	}
+	return 0
+}
+
+// SplitKey is a user key, and the parts of load or bytes that are left of it, right of it, and touch both sides,
+// in thousandths.
+type SplitKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Left          uint32                 `protobuf:"varint,2,opt,name=left,proto3" json:"left,omitempty"`
+	Right         uint32                 `protobuf:"varint,3,opt,name=right,proto3" json:"right,omitempty"`
+	Across        uint32                 `protobuf:"varint,4,opt,name=across,proto3" json:"across,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SplitKey) Reset() {
+	*x = SplitKey{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SplitKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SplitKey) ProtoMessage() {}
+
+func (x *SplitKey) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SplitKey.ProtoReflect.Descriptor instead.
+func (*SplitKey) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *SplitKey) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *SplitKey) GetLeft() uint32 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+func (x *SplitKey) GetRight() uint32 {
+	if x != nil {
+		return x.Right
+	}
+	return 0
+}
+
+func (x *SplitKey) GetAcross() uint32 {
+	if x != nil {
+		return x.Across
+	}
+	return 0
+}
+
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The core does not know the node's reports (a new core leader): send all of them next time.
@@ -2882,7 +3205,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +3217,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +3230,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HeartbeatResponse) GetWantFull() bool {
@@ -2949,7 +3272,7 @@ type MoveReplicaRequest struct {
 
 func (x *MoveReplicaRequest) Reset() {
 	*x = MoveReplicaRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2961,7 +3284,7 @@ func (x *MoveReplicaRequest) String() string {
 func (*MoveReplicaRequest) ProtoMessage() {}
 
 func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2974,7 +3297,7 @@ func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaRequest.ProtoReflect.Descriptor instead.
 func (*MoveReplicaRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MoveReplicaRequest) GetPartition() uint64 {
@@ -3007,7 +3330,7 @@ type MoveReplicaResponse struct {
 
 func (x *MoveReplicaResponse) Reset() {
 	*x = MoveReplicaResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3342,7 @@ func (x *MoveReplicaResponse) String() string {
 func (*MoveReplicaResponse) ProtoMessage() {}
 
 func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3355,7 @@ func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaResponse.ProtoReflect.Descriptor instead.
 func (*MoveReplicaResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MoveReplicaResponse) GetOperator() uint64 {
@@ -3051,7 +3374,7 @@ type CancelOperatorRequest struct {
 
 func (x *CancelOperatorRequest) Reset() {
 	*x = CancelOperatorRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3386,7 @@ func (x *CancelOperatorRequest) String() string {
 func (*CancelOperatorRequest) ProtoMessage() {}
 
 func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3399,7 @@ func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperatorRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CancelOperatorRequest) GetPartition() uint64 {
@@ -3094,7 +3417,7 @@ type CancelOperatorResponse struct {
 
 func (x *CancelOperatorResponse) Reset() {
 	*x = CancelOperatorResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3106,7 +3429,7 @@ func (x *CancelOperatorResponse) String() string {
 func (*CancelOperatorResponse) ProtoMessage() {}
 
 func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3119,7 +3442,7 @@ func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorResponse.ProtoReflect.Descriptor instead.
 func (*CancelOperatorResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{37}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 type ListOperatorsRequest struct {
@@ -3130,7 +3453,7 @@ type ListOperatorsRequest struct {
 
 func (x *ListOperatorsRequest) Reset() {
 	*x = ListOperatorsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3465,7 @@ func (x *ListOperatorsRequest) String() string {
 func (*ListOperatorsRequest) ProtoMessage() {}
 
 func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3478,7 @@ func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperatorsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{38}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 type ListOperatorsResponse struct {
@@ -3167,7 +3490,7 @@ type ListOperatorsResponse struct {
 
 func (x *ListOperatorsResponse) Reset() {
 	*x = ListOperatorsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3179,7 +3502,7 @@ func (x *ListOperatorsResponse) String() string {
 func (*ListOperatorsResponse) ProtoMessage() {}
 
 func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3192,7 +3515,7 @@ func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperatorsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListOperatorsResponse) GetOperators() []*OperatorInfo {
@@ -3235,7 +3558,7 @@ type OperatorInfo struct {
 
 func (x *OperatorInfo) Reset() {
 	*x = OperatorInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3247,7 +3570,7 @@ func (x *OperatorInfo) String() string {
 func (*OperatorInfo) ProtoMessage() {}
 
 func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3260,7 +3583,7 @@ func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorInfo.ProtoReflect.Descriptor instead.
 func (*OperatorInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OperatorInfo) GetOperator() uint64 {
@@ -3399,7 +3722,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3734,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3747,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TransferLeaderRequest) GetPartition() uint64 {
@@ -3450,7 +3773,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3462,7 +3785,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3475,7 +3798,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TransferLeaderResponse) GetOperator() uint64 {
@@ -3496,7 +3819,7 @@ type SplitPartitionRequest struct {
 
 func (x *SplitPartitionRequest) Reset() {
 	*x = SplitPartitionRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3831,7 @@ func (x *SplitPartitionRequest) String() string {
 func (*SplitPartitionRequest) ProtoMessage() {}
 
 func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3844,7 @@ func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SplitPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SplitPartitionRequest) GetKeyspace() string {
@@ -3551,7 +3874,7 @@ type SplitPartitionResponse struct {
 
 func (x *SplitPartitionResponse) Reset() {
 	*x = SplitPartitionResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3886,7 @@ func (x *SplitPartitionResponse) String() string {
 func (*SplitPartitionResponse) ProtoMessage() {}
 
 func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3899,7 @@ func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SplitPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SplitPartitionResponse) GetOperator() uint64 {
@@ -3613,7 +3936,7 @@ type SetNodeStatusRequest struct {
 
 func (x *SetNodeStatusRequest) Reset() {
 	*x = SetNodeStatusRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3948,7 @@ func (x *SetNodeStatusRequest) String() string {
 func (*SetNodeStatusRequest) ProtoMessage() {}
 
 func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3961,7 @@ func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SetNodeStatusRequest) GetNode() uint64 {
@@ -3683,7 +4006,7 @@ type SetNodeStatusResponse struct {
 
 func (x *SetNodeStatusResponse) Reset() {
 	*x = SetNodeStatusResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +4018,7 @@ func (x *SetNodeStatusResponse) String() string {
 func (*SetNodeStatusResponse) ProtoMessage() {}
 
 func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +4031,7 @@ func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetNodeStatusResponse) GetBefore() NodeStatus {
@@ -3794,7 +4117,7 @@ type ConfirmRecoveryRequest struct {
 
 func (x *ConfirmRecoveryRequest) Reset() {
 	*x = ConfirmRecoveryRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3806,7 +4129,7 @@ func (x *ConfirmRecoveryRequest) String() string {
 func (*ConfirmRecoveryRequest) ProtoMessage() {}
 
 func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3819,7 +4142,7 @@ func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ConfirmRecoveryRequest) GetPlan() string {
@@ -3860,7 +4183,7 @@ type RecoveredPartition struct {
 
 func (x *RecoveredPartition) Reset() {
 	*x = RecoveredPartition{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,7 +4195,7 @@ func (x *RecoveredPartition) String() string {
 func (*RecoveredPartition) ProtoMessage() {}
 
 func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +4208,7 @@ func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveredPartition.ProtoReflect.Descriptor instead.
 func (*RecoveredPartition) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RecoveredPartition) GetPartition() uint64 {
@@ -3949,7 +4272,7 @@ type ConfirmRecoveryResponse struct {
 
 func (x *ConfirmRecoveryResponse) Reset() {
 	*x = ConfirmRecoveryResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3961,7 +4284,7 @@ func (x *ConfirmRecoveryResponse) String() string {
 func (*ConfirmRecoveryResponse) ProtoMessage() {}
 
 func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3974,7 +4297,7 @@ func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ConfirmRecoveryResponse) GetRecovered() uint64 {
@@ -4010,7 +4333,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4345,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4358,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WhyRequest) GetPartition() uint64 {
@@ -4071,7 +4394,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4083,7 +4406,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4096,7 +4419,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WhyResponse) GetText() string {
@@ -4126,7 +4449,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4138,7 +4461,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4151,7 +4474,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListEventsRequest) GetPartition() uint64 {
@@ -4184,7 +4507,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4196,7 +4519,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4209,7 +4532,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -4249,7 +4572,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4584,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4597,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Event) GetNumber() uint64 {
@@ -4412,7 +4735,7 @@ type SetPlacementRequest struct {
 
 func (x *SetPlacementRequest) Reset() {
 	*x = SetPlacementRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4424,7 +4747,7 @@ func (x *SetPlacementRequest) String() string {
 func (*SetPlacementRequest) ProtoMessage() {}
 
 func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4437,7 +4760,7 @@ func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementRequest.ProtoReflect.Descriptor instead.
 func (*SetPlacementRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetPlacementRequest) GetChange() *PlacementSettings {
@@ -4457,7 +4780,7 @@ type SetPlacementResponse struct {
 
 func (x *SetPlacementResponse) Reset() {
 	*x = SetPlacementResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4469,7 +4792,7 @@ func (x *SetPlacementResponse) String() string {
 func (*SetPlacementResponse) ProtoMessage() {}
 
 func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4482,7 +4805,7 @@ func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementResponse.ProtoReflect.Descriptor instead.
 func (*SetPlacementResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetPlacementResponse) GetSettings() *PlacementSettings {
@@ -4512,7 +4835,7 @@ type PlacementSettings struct {
 
 func (x *PlacementSettings) Reset() {
 	*x = PlacementSettings{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4524,7 +4847,7 @@ func (x *PlacementSettings) String() string {
 func (*PlacementSettings) ProtoMessage() {}
 
 func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4537,7 +4860,7 @@ func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementSettings.ProtoReflect.Descriptor instead.
 func (*PlacementSettings) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PlacementSettings) GetPaused() bool {
@@ -4600,7 +4923,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4612,7 +4935,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4625,7 +4948,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Order) GetOperator() uint64 {
@@ -4667,7 +4990,7 @@ type CoreHint struct {
 
 func (x *CoreHint) Reset() {
 	*x = CoreHint{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4679,7 +5002,7 @@ func (x *CoreHint) String() string {
 func (*CoreHint) ProtoMessage() {}
 
 func (x *CoreHint) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4692,7 +5015,7 @@ func (x *CoreHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreHint.ProtoReflect.Descriptor instead.
 func (*CoreHint) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CoreHint) GetLeader() string {
@@ -4722,7 +5045,7 @@ type CoreTrouble struct {
 
 func (x *CoreTrouble) Reset() {
 	*x = CoreTrouble{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4734,7 +5057,7 @@ func (x *CoreTrouble) String() string {
 func (*CoreTrouble) ProtoMessage() {}
 
 func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4747,7 +5070,7 @@ func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreTrouble.ProtoReflect.Descriptor instead.
 func (*CoreTrouble) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CoreTrouble) GetNoQuorum() bool {
@@ -4789,7 +5112,7 @@ type BootstrapHello struct {
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4801,7 +5124,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4814,7 +5137,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -4884,7 +5207,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4896,7 +5219,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4909,7 +5232,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -4940,7 +5263,7 @@ type AnnounceRequest struct {
 
 func (x *AnnounceRequest) Reset() {
 	*x = AnnounceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4952,7 +5275,7 @@ func (x *AnnounceRequest) String() string {
 func (*AnnounceRequest) ProtoMessage() {}
 
 func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +5288,7 @@ func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
 func (*AnnounceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *AnnounceRequest) GetCluster() uint64 {
@@ -5010,7 +5333,7 @@ type AnnounceResponse struct {
 
 func (x *AnnounceResponse) Reset() {
 	*x = AnnounceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5022,7 +5345,7 @@ func (x *AnnounceResponse) String() string {
 func (*AnnounceResponse) ProtoMessage() {}
 
 func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5035,7 +5358,7 @@ func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
 func (*AnnounceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AnnounceResponse) GetCluster() uint64 {
@@ -5074,7 +5397,7 @@ type InformResponse struct {
 
 func (x *InformResponse) Reset() {
 	*x = InformResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5086,7 +5409,7 @@ func (x *InformResponse) String() string {
 func (*InformResponse) ProtoMessage() {}
 
 func (x *InformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5099,7 +5422,7 @@ func (x *InformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InformResponse.ProtoReflect.Descriptor instead.
 func (*InformResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
 }
 
 type ListCoreRequest struct {
@@ -5110,7 +5433,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5122,7 +5445,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5135,7 +5458,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
 }
 
 type ListCoreResponse struct {
@@ -5155,7 +5478,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5167,7 +5490,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5180,7 +5503,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -5232,7 +5555,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5244,7 +5567,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5257,7 +5580,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -5306,7 +5629,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5318,7 +5641,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5331,7 +5654,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -5373,7 +5696,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5385,7 +5708,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5398,7 +5721,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -5462,7 +5785,7 @@ type ChangeCoreRequest struct {
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5474,7 +5797,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5487,7 +5810,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -5514,7 +5837,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5849,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5539,7 +5862,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -5753,7 +6076,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\vwaiting_for\x18\x03 \x01(\tR\n" +
 	"waitingFor\"3\n" +
 	"\x15ListPartitionsRequest\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"\xda\x01\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"\x9d\x03\n" +
 	"\rPartitionInfo\x12<\n" +
 	"\tpartition\x18\x01 \x01(\v2\x1e.tidemark.cluster.v1.PartitionR\tpartition\x12\x1a\n" +
 	"\bkeyspace\x18\x02 \x01(\tR\bkeyspace\x12\x1f\n" +
@@ -5762,7 +6085,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x1b\n" +
 	"\tlive_keys\x18\x05 \x01(\x04R\bliveKeys\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x06 \x01(\x04R\tsizeBytes\"\xa4\x02\n" +
+	"size_bytes\x18\x06 \x01(\x04R\tsizeBytes\x12\x1d\n" +
+	"\n" +
+	"live_bytes\x18\a \x01(\x04R\tliveBytes\x125\n" +
+	"\x06minute\x18\b \x01(\v2\x1d.tidemark.cluster.v1.ActivityR\x06minute\x12@\n" +
+	"\ffive_minutes\x18\t \x01(\v2\x1d.tidemark.cluster.v1.ActivityR\vfiveMinutes\x12)\n" +
+	"\x10measured_seconds\x18\n" +
+	" \x01(\rR\x0fmeasuredSeconds\"\xa4\x02\n" +
 	"\x13RegisterNodeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
@@ -5783,7 +6112,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06server\x18\x03 \x01(\x06R\x06server\x124\n" +
 	"\x05stats\x18\x04 \x01(\v2\x1e.tidemark.cluster.v1.NodeStatsR\x05stats\x12>\n" +
 	"\areports\x18\x05 \x03(\v2$.tidemark.cluster.v1.PartitionReportR\areports\x12\x12\n" +
-	"\x04full\x18\x06 \x01(\bR\x04full\"\xf2\x03\n" +
+	"\x04full\x18\x06 \x01(\bR\x04full\"\x9b\x06\n" +
 	"\x0fPartitionReport\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1e\n" +
@@ -5803,7 +6132,35 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	" \x01(\x04R\x0fleaderLoadMicro\x12.\n" +
 	"\x13follower_load_micro\x18\v \x01(\x04R\x11followerLoadMicro\x12)\n" +
 	"\x10measured_seconds\x18\f \x01(\rR\x0fmeasuredSeconds\x12;\n" +
-	"\tsplit_off\x18\r \x03(\v2\x1e.tidemark.cluster.v1.PartitionR\bsplitOff\"\xbd\x01\n" +
+	"\tsplit_off\x18\r \x03(\v2\x1e.tidemark.cluster.v1.PartitionR\bsplitOff\x125\n" +
+	"\x06minute\x18\x0e \x01(\v2\x1d.tidemark.cluster.v1.ActivityR\x06minute\x12@\n" +
+	"\ffive_minutes\x18\x0f \x01(\v2\x1d.tidemark.cluster.v1.ActivityR\vfiveMinutes\x120\n" +
+	"\x14sustained_load_micro\x18\x10 \x01(\x04R\x12sustainedLoadMicro\x12&\n" +
+	"\x0fpeak_load_micro\x18\x11 \x01(\x04R\rpeakLoadMicro\x12\x1d\n" +
+	"\n" +
+	"live_bytes\x18\x12 \x01(\x04R\tliveBytes\x125\n" +
+	"\x05split\x18\x13 \x01(\v2\x1f.tidemark.cluster.v1.SplitHintsR\x05split\"\x9b\x01\n" +
+	"\bActivity\x12\x1d\n" +
+	"\n" +
+	"load_micro\x18\x01 \x01(\x04R\tloadMicro\x12\x14\n" +
+	"\x05reads\x18\x02 \x01(\x04R\x05reads\x12\x16\n" +
+	"\x06writes\x18\x03 \x01(\x04R\x06writes\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\x04 \x01(\x04R\treadBytes\x12#\n" +
+	"\rwritten_bytes\x18\x05 \x01(\x04R\fwrittenBytes\"\x8c\x02\n" +
+	"\n" +
+	"SplitHints\x126\n" +
+	"\aby_load\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.SplitKeyR\x06byLoad\x126\n" +
+	"\aby_size\x18\x02 \x01(\v2\x1d.tidemark.cluster.v1.SplitKeyR\x06bySize\x12\x17\n" +
+	"\aone_key\x18\x03 \x01(\bR\x06oneKey\x12\x17\n" +
+	"\ahot_key\x18\x04 \x01(\fR\x06hotKey\x12'\n" +
+	"\x0fhot_thousandths\x18\x05 \x01(\rR\x0ehotThousandths\x123\n" +
+	"\x15ascending_thousandths\x18\x06 \x01(\rR\x14ascendingThousandths\"^\n" +
+	"\bSplitKey\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
+	"\x04left\x18\x02 \x01(\rR\x04left\x12\x14\n" +
+	"\x05right\x18\x03 \x01(\rR\x05right\x12\x16\n" +
+	"\x06across\x18\x04 \x01(\rR\x06across\"\xbd\x01\n" +
 	"\x11HeartbeatResponse\x12\x1b\n" +
 	"\twant_full\x18\x01 \x01(\bR\bwantFull\x12!\n" +
 	"\flease_millis\x18\x02 \x01(\x04R\vleaseMillis\x122\n" +
@@ -6083,7 +6440,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),                // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),               // 1: tidemark.cluster.v1.Partitioning
@@ -6122,46 +6479,49 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*RegisterNodeResponse)(nil),    // 34: tidemark.cluster.v1.RegisterNodeResponse
 	(*HeartbeatRequest)(nil),        // 35: tidemark.cluster.v1.HeartbeatRequest
 	(*PartitionReport)(nil),         // 36: tidemark.cluster.v1.PartitionReport
-	(*HeartbeatResponse)(nil),       // 37: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),      // 38: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),     // 39: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),   // 40: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil),  // 41: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),    // 42: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),   // 43: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),            // 44: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),   // 45: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 46: tidemark.cluster.v1.TransferLeaderResponse
-	(*SplitPartitionRequest)(nil),   // 47: tidemark.cluster.v1.SplitPartitionRequest
-	(*SplitPartitionResponse)(nil),  // 48: tidemark.cluster.v1.SplitPartitionResponse
-	(*SetNodeStatusRequest)(nil),    // 49: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),   // 50: tidemark.cluster.v1.SetNodeStatusResponse
-	(*ConfirmRecoveryRequest)(nil),  // 51: tidemark.cluster.v1.ConfirmRecoveryRequest
-	(*RecoveredPartition)(nil),      // 52: tidemark.cluster.v1.RecoveredPartition
-	(*ConfirmRecoveryResponse)(nil), // 53: tidemark.cluster.v1.ConfirmRecoveryResponse
-	(*WhyRequest)(nil),              // 54: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),             // 55: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),       // 56: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 57: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                   // 58: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),     // 59: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),    // 60: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),       // 61: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                   // 62: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),                // 63: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),             // 64: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),          // 65: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),                // 66: tidemark.cluster.v1.Founding
-	(*AnnounceRequest)(nil),         // 67: tidemark.cluster.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),        // 68: tidemark.cluster.v1.AnnounceResponse
-	(*InformResponse)(nil),          // 69: tidemark.cluster.v1.InformResponse
-	(*ListCoreRequest)(nil),         // 70: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),        // 71: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),         // 72: tidemark.cluster.v1.CoreMemberState
-	(*CoreCandidate)(nil),           // 73: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),              // 74: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),       // 75: tidemark.cluster.v1.ChangeCoreRequest
-	(*ChangeCoreResponse)(nil),      // 76: tidemark.cluster.v1.ChangeCoreResponse
+	(*Activity)(nil),                // 37: tidemark.cluster.v1.Activity
+	(*SplitHints)(nil),              // 38: tidemark.cluster.v1.SplitHints
+	(*SplitKey)(nil),                // 39: tidemark.cluster.v1.SplitKey
+	(*HeartbeatResponse)(nil),       // 40: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),      // 41: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),     // 42: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),   // 43: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),  // 44: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),    // 45: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),   // 46: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),            // 47: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),   // 48: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 49: tidemark.cluster.v1.TransferLeaderResponse
+	(*SplitPartitionRequest)(nil),   // 50: tidemark.cluster.v1.SplitPartitionRequest
+	(*SplitPartitionResponse)(nil),  // 51: tidemark.cluster.v1.SplitPartitionResponse
+	(*SetNodeStatusRequest)(nil),    // 52: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),   // 53: tidemark.cluster.v1.SetNodeStatusResponse
+	(*ConfirmRecoveryRequest)(nil),  // 54: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),      // 55: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil), // 56: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),              // 57: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),             // 58: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),       // 59: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 60: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                   // 61: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),     // 62: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),    // 63: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),       // 64: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                   // 65: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                // 66: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),             // 67: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),          // 68: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                // 69: tidemark.cluster.v1.Founding
+	(*AnnounceRequest)(nil),         // 70: tidemark.cluster.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),        // 71: tidemark.cluster.v1.AnnounceResponse
+	(*InformResponse)(nil),          // 72: tidemark.cluster.v1.InformResponse
+	(*ListCoreRequest)(nil),         // 73: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),        // 74: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),         // 75: tidemark.cluster.v1.CoreMemberState
+	(*CoreCandidate)(nil),           // 76: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),              // 77: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),       // 78: tidemark.cluster.v1.ChangeCoreRequest
+	(*ChangeCoreResponse)(nil),      // 79: tidemark.cluster.v1.ChangeCoreResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	5,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -6172,7 +6532,7 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	10, // 5: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
 	3,  // 6: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
 	14, // 7: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	64, // 8: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	67, // 8: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
 	13, // 9: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
 	0,  // 10: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
 	14, // 11: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
@@ -6188,93 +6548,100 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	30, // 21: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
 	7,  // 22: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
 	4,  // 23: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
-	8,  // 24: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	10, // 25: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	36, // 26: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	4,  // 27: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	4,  // 28: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
-	62, // 29: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	15, // 30: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
-	44, // 31: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
-	3,  // 32: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
-	3,  // 33: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
-	3,  // 34: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	52, // 35: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
-	58, // 36: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	61, // 37: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	61, // 38: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	4,  // 39: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	4,  // 40: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
-	15, // 41: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
-	66, // 42: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	14, // 43: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	15, // 44: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	15, // 45: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	72, // 46: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	73, // 47: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	74, // 48: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
-	14, // 49: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
-	11, // 50: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	16, // 51: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	17, // 52: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	20, // 53: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	22, // 54: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	26, // 55: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	24, // 56: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	38, // 57: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	40, // 58: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	42, // 59: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	45, // 60: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	47, // 61: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	49, // 62: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	54, // 63: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	56, // 64: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	59, // 65: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	51, // 66: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	28, // 67: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	70, // 68: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	75, // 69: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	31, // 70: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	33, // 71: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	35, // 72: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	67, // 73: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	15, // 74: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	18, // 75: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	65, // 76: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	66, // 77: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	12, // 78: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	19, // 79: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	19, // 80: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	21, // 81: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	23, // 82: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	27, // 83: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	25, // 84: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	39, // 85: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	41, // 86: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	43, // 87: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	46, // 88: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	48, // 89: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	50, // 90: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	55, // 91: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	57, // 92: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	60, // 93: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	53, // 94: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	29, // 95: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	71, // 96: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	76, // 97: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	32, // 98: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	34, // 99: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	37, // 100: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	68, // 101: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	69, // 102: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	19, // 103: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	65, // 104: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	65, // 105: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	78, // [78:106] is the sub-list for method output_type
-	50, // [50:78] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	37, // 24: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
+	37, // 25: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	8,  // 26: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
+	10, // 27: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	36, // 28: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	4,  // 29: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
+	4,  // 30: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
+	37, // 31: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
+	37, // 32: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	38, // 33: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
+	39, // 34: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
+	39, // 35: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
+	65, // 36: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	15, // 37: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
+	47, // 38: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	3,  // 39: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
+	3,  // 40: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
+	3,  // 41: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
+	55, // 42: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	61, // 43: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	64, // 44: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	64, // 45: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	4,  // 46: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	4,  // 47: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
+	15, // 48: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
+	69, // 49: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	14, // 50: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	15, // 51: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	15, // 52: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	75, // 53: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	76, // 54: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	77, // 55: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	14, // 56: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
+	11, // 57: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	16, // 58: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	17, // 59: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	20, // 60: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	22, // 61: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	26, // 62: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	24, // 63: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	41, // 64: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	43, // 65: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	45, // 66: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	48, // 67: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	50, // 68: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	52, // 69: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	57, // 70: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	59, // 71: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	62, // 72: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	54, // 73: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	28, // 74: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	73, // 75: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	78, // 76: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	31, // 77: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	33, // 78: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	35, // 79: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	70, // 80: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	15, // 81: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	18, // 82: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	68, // 83: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	69, // 84: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	12, // 85: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	19, // 86: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	19, // 87: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	21, // 88: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	23, // 89: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	27, // 90: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	25, // 91: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	42, // 92: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	44, // 93: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	46, // 94: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	49, // 95: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	51, // 96: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	53, // 97: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	58, // 98: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	60, // 99: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	63, // 100: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	56, // 101: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	29, // 102: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	74, // 103: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	79, // 104: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	32, // 105: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	34, // 106: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	40, // 107: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	71, // 108: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	72, // 109: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	19, // 110: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	68, // 111: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	68, // 112: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	85, // [85:113] is the sub-list for method output_type
+	57, // [57:85] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -6283,14 +6650,14 @@ func file_clusterpb_cluster_proto_init() {
 		return
 	}
 	file_clusterpb_cluster_proto_msgTypes[20].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[57].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[60].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   73,
+			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -1,0 +1,190 @@
+package server
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/tree"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// layout is how the partitions lie side by side, as the table has them.
+type layout struct {
+	// starts are the partitions by the internal keys at which they begin.
+	starts *tree.Edit[string, keys.PartitionID]
+	// spans are where each begins and ends.
+	spans map[keys.PartitionID]layoutSpan
+}
+
+type layoutSpan struct {
+	start, end string
+	prefix     int
+}
+
+func newLayout() layout {
+	return layout{starts: tree.NewOrdered[string, keys.PartitionID]().Edit(),
+		spans: map[keys.PartitionID]layoutSpan{}}
+}
+
+// set takes a descriptor of the table.
+func (l *layout) set(d *clusterpb.Partition) {
+	id := keys.PartitionID(d.Id)
+	span := layoutSpan{start: string(d.Start), end: string(d.End), prefix: int(d.PrefixLength)}
+	if before, known := l.spans[id]; known {
+		if before == span {
+			return
+		}
+		l.drop(id)
+	}
+	l.spans[id] = span
+	l.starts.Set(span.start, id)
+}
+
+// drop forgets a partition.
+func (l *layout) drop(id keys.PartitionID) {
+	span, known := l.spans[id]
+	if !known {
+		return
+	}
+	delete(l.spans, id)
+	if at, ok := l.starts.View().Get(span.start); ok && at == id {
+		l.starts.Delete(span.start)
+	}
+}
+
+// neighbours are the partitions of the same keyspace and hash number that end where one begins, and
+// begin where it ends; 0: there is none.
+func (l *layout) neighbours(id keys.PartitionID) (left, right keys.PartitionID) {
+	span, known := l.spans[id]
+	if !known {
+		return 0, 0
+	}
+	prefix := min(span.prefix, len(span.start))
+	same := func(other keys.PartitionID) bool {
+		s := l.spans[other]
+		return s.prefix == span.prefix && len(s.start) >= prefix &&
+			s.start[:prefix] == span.start[:prefix]
+	}
+	if at, ok := l.starts.View().Below(span.start); ok && same(at) && l.spans[at].end == span.start {
+		left = at
+	}
+	if at, ok := l.starts.View().Get(span.end); ok && same(at) {
+		right = at
+	}
+	return left, right
+}
+
+// maxPermille bounds each part that a report says of keys.
+const maxPermille = 1000
+
+// trimHints drops what cannot be of what a node reports of keys, and what would take much memory.
+func trimHints(h *clusterpb.SplitHints) {
+	if h == nil {
+		return
+	}
+	sound := func(k *clusterpb.SplitKey) *clusterpb.SplitKey {
+		if k == nil || keys.ValidateUserKey(k.Key) != nil || k.Left > maxPermille ||
+			k.Right > maxPermille || k.Across > maxPermille || k.Left+k.Right+k.Across > maxPermille {
+			return nil
+		}
+		return k
+	}
+	h.ByLoad, h.BySize = sound(h.ByLoad), sound(h.BySize)
+	if keys.ValidateUserKey(h.HotKey) != nil {
+		h.HotKey, h.HotThousandths = nil, 0
+	}
+	h.HotThousandths = min(h.HotThousandths, maxPermille)
+	h.AscendingThousandths = min(h.AscendingThousandths, maxPermille)
+}
+
+// plannerGrowth is what the planner is told of where a partition grows. What is reported of an
+// earlier generation, or of keys at which it cannot be split, says nothing.
+func plannerGrowth(d *clusterpb.Partition, r *clusterpb.PartitionReport) planner.Growth {
+	if r.GetGeneration() != d.Generation {
+		return planner.Growth{}
+	}
+	out := planner.Growth{Sustained: planner.Cores(limited(r.SustainedLoadMicro)),
+		Peak: planner.Cores(limited(r.PeakLoadMicro))}
+	h := r.Split
+	if h == nil {
+		return out
+	}
+	point := func(k *clusterpb.SplitKey) *planner.SplitPoint {
+		if k == nil {
+			return nil
+		}
+		at := keys.InternalKey(d, k.Key)
+		if span := keys.PartitionSpan(d); !span.Contains(at) || bytes.Equal(at, span.Start) {
+			return nil
+		}
+		return &planner.SplitPoint{Key: k.Key, Left: int(k.Left), Right: int(k.Right),
+			Across: int(k.Across)}
+	}
+	out.ByLoad, out.BySize = point(h.ByLoad), point(h.BySize)
+	out.OneKey = h.OneKey
+	out.HotKey, out.Hot = h.HotKey, int(h.HotThousandths)
+	out.Ascending = int(h.AscendingThousandths)
+	return out
+}
+
+// surroundings are what the scheduler knows of a partition beside its descriptor and its reports.
+type surroundings struct {
+	left, right    keys.PartitionID
+	resized, ended time.Time
+}
+
+// around is what it knows of one. The caller holds mu.
+func (c *scheduler) around(id keys.PartitionID) surroundings {
+	out := surroundings{resized: c.resized[id], ended: c.ended[id]}
+	out.left, out.right = c.layout.neighbours(id)
+	return out
+}
+
+// arrange takes the descriptors of an update of the table, before the State is told of any: it has
+// to hear of all neighbours as they are. What has another generation than before has split or
+// merged. Of those that the table had when this leadership began it is the events that say when.
+// The caller holds mu.
+func (c *scheduler) arrange(u *clusterpb.TableUpdate, now time.Time) (touched []keys.PartitionID) {
+	moved := map[keys.PartitionID]struct{}{}
+	listed := make(map[keys.PartitionID]struct{}, len(u.Partitions))
+	for _, d := range u.Partitions {
+		id := keys.PartitionID(d.Id)
+		listed[id] = struct{}{}
+		before, known := c.generations[id]
+		switch {
+		case c.complete && (known && before != d.Generation || !known && d.SplitFrom != 0):
+			c.resized[id] = now
+		case !known && d.SplitFrom != 0 && c.resized[id].IsZero():
+			if at := c.resized[keys.PartitionID(d.SplitFrom)]; !at.IsZero() {
+				c.resized[id] = at
+			}
+		}
+		c.generations[id] = d.Generation
+		c.noteNeighbours(id, moved)
+		c.layout.set(d)
+		c.noteNeighbours(id, moved)
+	}
+	for _, id := range u.RemovedPartitions {
+		id := keys.PartitionID(id)
+		c.noteNeighbours(id, moved)
+		c.layout.drop(id)
+		delete(c.generations, id)
+		delete(c.resized, id)
+	}
+	for id := range moved {
+		if _, told := listed[id]; !told && id != 0 {
+			touched = append(touched, id)
+		}
+	}
+	slices.Sort(touched)
+	return touched
+}
+
+// noteNeighbours collects the neighbours of a partition: theirs change with it.
+func (c *scheduler) noteNeighbours(id keys.PartitionID, into map[keys.PartitionID]struct{}) {
+	left, right := c.layout.neighbours(id)
+	into[left], into[right] = struct{}{}, struct{}{}
+}
