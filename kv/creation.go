@@ -119,8 +119,8 @@ func (w *creation) ended(over, err error) error {
 // when it can be used. created says which.
 //
 // A keyspace that exists has to be what the options ask for: the partitioning, the number of hash
-// partitions, commit wait, and, where an option names them, the replicas and the GC window.
-// Otherwise the error is ErrKeyspaceExists, and names the difference. Split points are not
+// partitions, commit wait, and, where an option names them, the replicas, the GC window and the
+// sizes of partitions. Otherwise the error is ErrKeyspaceExists, and names the difference. Split points are not
 // compared: partitions split and merge.
 func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string,
 	options ...KeyspaceOption) (ks *Keyspace, created bool, err error) {
@@ -166,6 +166,7 @@ func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string,
 // valid.
 func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
 	want := newKeyspaceSettings(options)
+	split, merge := want.sizes()
 	age, idle := want.maxAge.Truncate(time.Millisecond), want.maxIdle.Truncate(time.Millisecond)
 	switch {
 	case i.HashPartitions != want.hashPartitions:
@@ -182,6 +183,13 @@ func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
 	case idle != 0 && i.MaxTransactionIdle != idle:
 		return fmt.Sprintf("a maximum idle time of transactions of %s instead of %s",
 			i.MaxTransactionIdle, idle)
+	case want.splitSize != nil && i.SplitSize != split:
+		return fmt.Sprintf("a split size of %d bytes instead of %d", i.SplitSize, split)
+	case want.mergeSize != nil && i.MergeSize != merge:
+		return fmt.Sprintf("a merge size of %d bytes instead of %d", i.MergeSize, merge)
+	case want.noAuto != nil && i.AutoSplit == *want.noAuto:
+		return fmt.Sprintf("splits by themselves %s instead of %s", onOff(i.AutoSplit),
+			onOff(!*want.noAuto))
 	}
 	return ""
 }

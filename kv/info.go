@@ -34,7 +34,11 @@ type KeyspaceInfo struct {
 	CommitWait bool
 	// MaxTransactionAge and MaxTransactionIdle are for how long transactions may hold locks of it.
 	MaxTransactionAge, MaxTransactionIdle time.Duration
-	State                                 KeyspaceState
+	// SplitSize is from which size on a partition splits, and MergeSize below which two neighbours
+	// together merge, in bytes; AutoSplit says whether they do by themselves.
+	SplitSize, MergeSize uint64
+	AutoSplit            bool
+	State                KeyspaceState
 	// WaitingFor says what a keyspace in state "creating" lacks.
 	WaitingFor string
 }
@@ -65,6 +69,8 @@ func keyspaceInfo(i *clusterpb.KeyspaceInfo, table *route.Table) KeyspaceInfo {
 		Placement:  k.GetPlacement(),
 		Leaders:    k.GetLeaders(),
 	}
+	info.SplitSize, info.MergeSize = keys.SplitSizes(k)
+	info.AutoSplit = !k.GetNoAuto()
 	limits := txn.LimitsOf(k)
 	info.MaxTransactionAge, info.MaxTransactionIdle = limits.Age, limits.Idle
 	if k.GetPartitioning() == clusterpb.Partitioning_HASH {
@@ -140,8 +146,8 @@ type PartitionInfo struct {
 	Keyspace string
 	// Hash is the number of a hash partition; -1 in a range keyspace.
 	Hash int
-	// Start and End are user keys, [Start, End). An empty End is no end. A hash partition has
-	// neither.
+	// Start and End are user keys, [Start, End). An empty End is no end. A hash partition that has
+	// not split has neither.
 	Start, End []byte
 	// Generation of the span and Membership version together are the epoch.
 	Generation, Membership uint64

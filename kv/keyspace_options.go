@@ -16,11 +16,12 @@ import (
 const DefaultHashPartitions = 32
 
 // KeyspaceOption is an option of CreateKeyspace and CreateKeyspaceIfMissing: Hash, Range, Replicas,
-// PlaceReplicas, PreferLeaders, GCWindow, CommitWait, MaxTransactionAge, MaxTransactionIdle.
+// PlaceReplicas, PreferLeaders, GCWindow, CommitWait, MaxTransactionAge, MaxTransactionIdle,
+// SplitSize, MergeSize, AutoSplit.
 type KeyspaceOption interface{ create(*keyspaceSettings) }
 
 // AlterOption is an option of AlterKeyspace: Replicas, PlaceReplicas, PreferLeaders,
-// MaxTransactionAge, MaxTransactionIdle.
+// MaxTransactionAge, MaxTransactionIdle, SplitSize, MergeSize, AutoSplit.
 type AlterOption interface{ alter(*keyspaceSettings) }
 
 // keyspaceSettings are what the options of a keyspace add up to. What is zero is the cluster's
@@ -35,6 +36,9 @@ type keyspaceSettings struct {
 	maxAge, maxIdle time.Duration
 	// placement and leaders are nil if they are not given.
 	placement, leaders *string
+	// splitSize, mergeSize and noAuto are nil if they are not given.
+	splitSize, mergeSize *uint64
+	noAuto               *bool
 	// bad is what is wrong with the first option that cannot be.
 	bad error
 }
@@ -66,6 +70,13 @@ func (s *keyspaceSettings) request(name string) *clusterpb.CreateKeyspaceRequest
 	if s.placement != nil {
 		r.Placement = *s.placement
 	}
+	if s.splitSize != nil {
+		r.SplitSizeBytes = *s.splitSize
+	}
+	if s.mergeSize != nil {
+		r.MergeSizeBytes = *s.mergeSize
+	}
+	r.NoAuto = s.noAuto != nil && *s.noAuto
 	if s.leaders != nil {
 		r.Leaders = *s.leaders
 	}
@@ -81,7 +92,8 @@ type keyspaceOption func(*keyspaceSettings)
 func (o keyspaceOption) create(s *keyspaceSettings) { o(s) }
 
 // Hash spreads the keys over n partitions (1 to 16384) by their hash: even load, whatever the keys;
-// scans visit all partitions. n never changes.
+// scans visit all partitions. n never changes; partitions that grow split into several for one of
+// the n numbers.
 func Hash(n int) KeyspaceOption {
 	return keyspaceOption(func(s *keyspaceSettings) {
 		if n < 1 || n > keys.MaxHashPartitions {
@@ -228,8 +240,8 @@ func ParsePartitioning(text string, splitAt ...[]byte) (KeyspaceOption, error) {
 		return nil, badPartitioning("%q: write hash:N (for instance hash:32) or range", text)
 	case len(splitAt) > 0:
 		return nil, badPartitioning(
-			"%q: split points are for range keyspaces; a hash keyspace has a fixed number of "+
-				"partitions", text)
+			"%q: split points are for range keyspaces; a hash keyspace begins with a partition for "+
+				"each number", text)
 	case !counted:
 		return Hash(DefaultHashPartitions), nil
 	}

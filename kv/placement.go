@@ -8,12 +8,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// OperatorInfo is a change of a partition's replicas or leader that is under way.
+// OperatorInfo is a change of a partition's replicas or leader, or a split of it, that is under way.
 type OperatorInfo struct {
 	ID, Partition uint64
 	Keyspace      string
-	// Kind is what it does: "replace replica", "add replica", "remove replica", "transfer leader" or
-	// "finish change".
+	// Kind is what it does: "replace replica", "add replica", "remove replica", "transfer leader",
+	// "finish change" or "split".
 	Kind string
 	// To is the node that gets a replica, From the one that gives its own up, and Leader the one that
 	// leads at the end; 0: none does, or that stays.
@@ -23,6 +23,9 @@ type OperatorInfo struct {
 	// Reason is why, Step what is done next, and WaitsFor what that waits for, in words.
 	Reason, Step, WaitsFor string
 	Began                  time.Time
+	// Child is the partition that splits off, and begins at the key SplitAt; 0: none does.
+	Child   uint64
+	SplitAt []byte
 	// Cancelled: it is being taken back.
 	Cancelled bool
 }
@@ -42,7 +45,8 @@ func (c *Client) MoveReplica(ctx context.Context, partition, from, to uint64) er
 }
 
 // CancelOperator takes back what is under way in a partition. A replica that was added is removed
-// again, unless the one in whose place it comes is on its way out: then that is completed.
+// again, unless the one in whose place it comes is on its way out: then that is completed, as is a
+// split that was carried out.
 func (c *Client) CancelOperator(ctx context.Context, partition uint64) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -53,7 +57,7 @@ func (c *Client) CancelOperator(ctx context.Context, partition uint64) error {
 		}))
 }
 
-// Operators lists the changes of replicas that are under way.
+// Operators lists the changes of replicas and leaders, and the splits, that are under way.
 func (c *Client) Operators(ctx context.Context) ([]OperatorInfo, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -63,7 +67,8 @@ func (c *Client) Operators(ctx context.Context) ([]OperatorInfo, error) {
 		all = nil
 		for _, o := range r.GetOperators() {
 			all = append(all, OperatorInfo{ID: o.Operator, Partition: o.Partition, Keyspace: o.Keyspace,
-				Kind: o.Kind, Leader: o.LeadNode, Bytes: o.Bytes, To: o.ToNode, From: o.FromNode, Reason: o.Reason, Step: o.Step, WaitsFor: o.WaitsFor,
+				Kind: o.Kind, Leader: o.LeadNode, Bytes: o.Bytes, To: o.ToNode, From: o.FromNode,
+				Reason: o.Reason, Step: o.Step, WaitsFor: o.WaitsFor, Child: o.Child, SplitAt: o.SplitAt,
 				Began: time.UnixMilli(o.CreatedUnixMs), Cancelled: o.Cancelled})
 		}
 		return err

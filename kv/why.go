@@ -74,6 +74,9 @@ type Event struct {
 	// ScoreBefore and ScoreAfter are what the planner expected it to better, Rejected what it did not
 	// choose.
 	ScoreBefore, ScoreAfter, Rejected string
+	// Child and SplitAt are as in OperatorInfo.
+	Child   uint64
+	SplitAt []byte
 }
 
 // Events lists what placement did, the newest first, and at most limit of them: all, or those of
@@ -94,7 +97,8 @@ func (c *Client) Events(ctx context.Context, partition, node uint64, limit int) 
 				Partition: e.Partition, Keyspace: e.Keyspace, To: e.ToNode, From: e.FromNode,
 				Leader: e.LeadNode, Operator: e.Operator, Reason: e.Reason, Outcome: e.Outcome,
 				Took: time.Duration(e.TookMillis) * time.Millisecond, Bytes: e.Bytes,
-				ScoreBefore: e.ScoreBefore, ScoreAfter: e.ScoreAfter, Rejected: e.Rejected})
+				ScoreBefore: e.ScoreBefore, ScoreAfter: e.ScoreAfter, Rejected: e.Rejected,
+				Child: e.Child, SplitAt: e.SplitAt})
 		}
 		return err
 	})

@@ -43,6 +43,7 @@ type createFlags struct {
 	ifMissing  bool
 	quiet      bool
 	limits     limitFlags
+	sizes      sizeFlags
 }
 
 func (a *app) keyspaceCreateCommand() *cobra.Command {
@@ -54,7 +55,7 @@ func (a *app) keyspaceCreateCommand() *cobra.Command {
 
 hash:N spreads the keys evenly over N partitions, whatever they are; N never changes. range keeps
 keys in order: it begins with one partition, or with one more than there are --split-at keys, each
-of which begins a partition.
+of which begins a partition. Either way partitions split as they grow, and merge as they shrink.
 
 The copies of a partition lie on different nodes; if there are fewer nodes than --replicas the
 keyspace waits for more.
@@ -85,6 +86,7 @@ waits for it.`,
 		"succeed if the keyspace exists and is as the flags describe it")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
 	f.limits.register(cmd, "1h", "2m")
+	f.sizes.register(cmd, "256MiB", "64MiB or a quarter of the split size")
 	f.Encoding.Register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("partitions",
 		cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"},
@@ -99,7 +101,7 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 	}
 	if strings.HasPrefix(f.partitions, "hash") && len(f.splitAt) > 0 {
 		return nil, exit.Usagef(
-			"--split-at is for range keyspaces; a hash keyspace has a fixed number of partitions")
+			"--split-at is for range keyspaces; a hash keyspace begins with a partition for each number")
 	}
 	var split [][]byte
 	for i, text := range f.splitAt {
@@ -141,6 +143,9 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 	}
 	for _, limit := range limits {
 		options = append(options, limit)
+	}
+	for _, size := range f.sizes.options() {
+		options = append(options, size)
 	}
 	if f.commitWait {
 		options = append(options, kv.CommitWait())
@@ -254,9 +259,9 @@ func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name stri
 	}
 	list := a.list(slices.Concat(keyspaceColumns, []output.Column{
 		{Name: "without leader", Number: true}, {Name: "keys", Number: true},
-		{Name: "size", Number: true}}, placeColumns, limitColumns)...)
+		{Name: "size", Number: true}}, placeColumns, limitColumns, sizeColumns)...)
 	list.Row(slices.Concat(keyspaceCells(info), []any{leaderless, keys, output.Size(size)},
-		placeCells(info), limitCells(info))...)
+		placeCells(info), limitCells(info), sizeCells(info))...)
 	return list.Flush()
 }
 
@@ -312,9 +317,10 @@ func keyspaceCells(info kv.KeyspaceInfo) []any {
 func (a *app) printKeyspaces(keyspaces []kv.KeyspaceInfo) error {
 	columns, cells := keyspaceColumns, keyspaceCells
 	if a.format == output.JSON {
-		columns = slices.Concat(columns, placeColumns, limitColumns)
+		columns = slices.Concat(columns, placeColumns, limitColumns, sizeColumns)
 		cells = func(info kv.KeyspaceInfo) []any {
-			return slices.Concat(keyspaceCells(info), placeCells(info), limitCells(info))
+			return slices.Concat(keyspaceCells(info), placeCells(info), limitCells(info),
+				sizeCells(info))
 		}
 	}
 	list := a.list(columns...)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
@@ -104,11 +105,16 @@ func limitCells(info kv.KeyspaceInfo) []any {
 func (a *app) keyspaceAlterCommand() *cobra.Command {
 	var f limitFlags
 	var place placeFlags
+	var sizes sizeFlags
+	var encoding argument.Encoding
+	var splitAt []string
 	cmd := &cobra.Command{
 		Use:   "alter NAME",
-		Short: "Change the replicas of a keyspace, and its limits of transactions",
-		Long: `Change how many replicas a keyspace has and where they are, and for how long transactions
-may hold locks of it. What is not given stays as it is.
+		Short: "Change the replicas of a keyspace, its partitions, and its limits of transactions",
+		Long: `Change how many replicas a keyspace has and where they are, how large its partitions become, and
+for how long transactions may hold locks of it. What is not given stays as it is.
+
+--split-at splits at each key given, and waits for each split, as "tidemark split --wait" does.
 
 Replicas are added, moved and removed afterwards, while the keyspace is used: "tidemark why NAME"
 shows how far that is.
@@ -117,6 +123,8 @@ Limits count for open transactions too, as soon as the nodes have heard of them,
 moment.`,
 		Example: `  tidemark keyspace alter fruit --replicas 5
   tidemark keyspace alter fruit --place region=eu:2,region=us:1 --leaders region=eu
+  tidemark keyspace alter fruit --split-size 64MiB --merge-size 8MiB
+  tidemark keyspace alter fruit --split-at g --split-at p
   tidemark keyspace alter fruit --txn-max-idle 30s`,
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
@@ -136,12 +144,28 @@ moment.`,
 			for _, option := range placing {
 				changes = append(changes, option)
 			}
-			if len(changes) == 0 {
-				return exit.Usagef("say what to change: --replicas, --place, --leaders, --txn-max-age, " +
-					"--txn-max-idle")
+			for _, size := range sizes.options() {
+				changes = append(changes, size)
+			}
+			var at [][]byte
+			for _, text := range splitAt {
+				key, err := encoding.DecodeKey(text)
+				if err != nil {
+					return err
+				}
+				at = append(at, key)
+			}
+			if len(changes)+len(at) == 0 {
+				return exit.Usagef("say what to change: --replicas, --place, --leaders, --split-size, " +
+					"--merge-size, --no-auto, --split-at, --txn-max-age, --txn-max-idle")
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
-				if err := client.AlterKeyspace(ctx, args[0], changes...); err != nil {
+				if len(changes) > 0 {
+					if err := client.AlterKeyspace(ctx, args[0], changes...); err != nil {
+						return err
+					}
+				}
+				if err := a.splitAll(ctx, client, args[0], at); err != nil {
 					return err
 				}
 				return a.describeKeyspace(ctx, client, args[0])
@@ -150,5 +174,9 @@ moment.`,
 	}
 	place.register(cmd, "it stays")
 	f.register(cmd, "it stays", "it stays")
+	sizes.register(cmd, "it stays", "it stays")
+	cmd.Flags().StringArrayVar(&splitAt, "split-at", nil,
+		"a key that begins a partition from now on; once for each")
+	encoding.Register(cmd)
 	return a.client(a.printing(cmd))
 }

@@ -70,15 +70,23 @@ interrupt it at any time, and see "tidemark operators". --cancel takes back what
 
 // followOperator shows on standard error how a partition's operator goes on, until it has ended.
 func (a *app) followOperator(ctx context.Context, client *kv.Client, partition uint64) error {
+	return a.followOperators(ctx, client,
+		func(o kv.OperatorInfo) bool { return o.Partition == partition })
+}
+
+// followOperators shows how the operator goes on that a function knows, until there is none.
+func (a *app) followOperators(ctx context.Context, client *kv.Client,
+	known func(kv.OperatorInfo) bool) error {
 	before := ""
 	for {
 		operators, err := client.Operators(ctx)
 		if err != nil {
 			return err
 		}
-		text := ""
+		text, partition := "", uint64(0)
 		for _, o := range operators {
-			if o.Partition == partition {
+			if known(o) {
+				partition = o.Partition
 				if text = o.Step; o.WaitsFor != "" {
 					text += ": " + o.WaitsFor
 				}
@@ -125,9 +133,10 @@ func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, n
 func (a *app) operatorsCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "operators",
-		Short: "List changes of replicas that are under way",
-		Long: `List the changes of partitions' replicas that are under way: which partition, from which node
-to which, why, what is done next, and what that waits for.`,
+		Short: "List changes of replicas, and splits, that are under way",
+		Long: `List the changes of partitions' replicas, and the splits, that are under way: which partition,
+from which node to which, or which partition splits off at which key, why, what is done next, and
+what that waits for.`,
 		Example: `  tidemark operators
   tidemark operators --output json`,
 		Args: arguments("nothing", 0, 0),
@@ -141,7 +150,10 @@ to which, why, what is done next, and what that waits for.`,
 					output.Column{Name: "kind"}, output.Column{Name: "partition", Number: true},
 					output.Column{Name: "keyspace"}, output.Column{Name: "from", Number: true},
 					output.Column{Name: "to", Number: true}, output.Column{Name: "leader", Number: true},
-					output.Column{Name: "size", Number: true, Detail: true}, output.Column{Name: "age"}, output.Column{Name: "why"}, output.Column{Name: "step"},
+					output.Column{Name: "child", Number: true},
+					output.Column{Name: "split at", Detail: true},
+					output.Column{Name: "size", Number: true, Detail: true}, output.Column{Name: "age"},
+					output.Column{Name: "why"}, output.Column{Name: "step"},
 					output.Column{Name: "waits for"})
 				for _, o := range operators {
 					why := o.Reason
@@ -149,7 +161,7 @@ to which, why, what is done next, and what that waits for.`,
 						why += ", cancelled"
 					}
 					list.Row(o.ID, o.Kind, o.Partition, o.Keyspace, orNumber(o.From), orNumber(o.To),
-						orNumber(o.Leader), output.Size(o.Bytes),
+						orNumber(o.Leader), orNumber(o.Child), bound(o.SplitAt), output.Size(o.Bytes),
 						time.Since(o.Began).Round(time.Second), why, o.Step, o.WaitsFor)
 				}
 				return list.Flush()

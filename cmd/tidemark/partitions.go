@@ -75,7 +75,7 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 			}
 			nodes = append(nodes, node)
 		}
-		list.Row(p.ID, p.Keyspace, hash, bound(p, p.Start), bound(p, p.End),
+		list.Row(p.ID, p.Keyspace, hash, bound(p.Start), bound(p.End),
 			fmt.Sprintf("%d.%d", p.Generation, p.Membership),
 			output.Cell{People: nodes, Programs: replicas}, learners,
 			leader, p.LiveKeys, output.Size(p.SizeBytes), orNone(changes[p.ID]))
@@ -83,9 +83,9 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 	return list.Flush()
 }
 
-// bound is one end of a partition's span; none at the ends of the keyspace and for hash partitions.
-func bound(p kv.PartitionInfo, key []byte) any {
-	if p.Hash >= 0 || len(key) == 0 {
+// bound is one end of a partition's span; none at the ends of the keyspace, or of a hash number.
+func bound(key []byte) any {
+	if len(key) == 0 {
 		return nil
 	}
 	return key

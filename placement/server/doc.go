@@ -40,6 +40,15 @@
 // Requests that create or drop carry a token. The latest maxTokens of them are kept with what was
 // asked and what came of it, so that a repeated request is answered and not done again.
 //
+// # Operators
+//
+// A change of a partition's replicas or leader, or a split of it, is an Operator record, one for
+// each partition at most. It has no state but its goal: what is next follows from the descriptor
+// (operator_step.go, split_step.go). The partition's leader carries the steps out and reports the
+// descriptor; the highest epoch goes into the table. A split takes the child's id from the counter
+// when it is recorded, and is in the table with all of its parts at once, or not at all
+// (split_report.go).
+//
 // # Members of the core
 //
 // The record of members lies in the store beside the keys. A change of them is a goal (CoreGoal),

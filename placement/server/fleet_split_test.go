@@ -26,6 +26,7 @@ func (f *fleet) splitLocked(p *fleetPartition, o *clusterpb.Order) {
 	child := &fleetPartition{d: proto.Clone(o.Child).(*clusterpb.Partition), term: 6,
 		leader: p.leader, bytes: p.bytes / 2, usedIDs: map[uint64]bool{}}
 	child.d.SplitIndex = 20
+	child.mute = time.Now().Add(f.reporting.mute)
 	for id := range p.usedIDs {
 		child.usedIDs[id] = true
 	}

@@ -34,8 +34,6 @@ type fleet struct {
 	reporting splitReporting
 	// news: the nodes report a leadership once, unless they are asked for everything.
 	news bool
-	// silent is a partition that no leader reports.
-	silent uint64
 }
 
 type fleetNode struct {
@@ -59,14 +57,16 @@ type fleetPartition struct {
 	usedIDs map[uint64]bool
 	// changed is when the replicas last did.
 	changed time.Time
-	// split is when it last did, and reporting how its leader tells of that.
-	split     time.Time
-	reporting splitReporting
+	// split is when it last did, and reporting how its leader tells of that. One that split off is
+	// not reported by its own leader before mute.
+	split, mute time.Time
+	reporting   splitReporting
 }
 
-// splitReporting is how late a leader tells of a split: after unsettled it describes the partition,
-// after whole it names what split off, and after done it does not any more.
-type splitReporting struct{ unsettled, whole, done time.Duration }
+// splitReporting is how late leaders tell of a split: after unsettled the parent's describes its
+// partition, after whole it names what split off, and after done it does not any more; after mute
+// the child's tells of itself.
+type splitReporting struct{ unsettled, whole, done, mute time.Duration }
 
 func newFleet(t *testing.T, c *core, client *Client) *fleet {
 	return &fleet{t: t, core: c, client: client, nodes: map[uint64]*fleetNode{},
@@ -210,7 +210,7 @@ func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 				h.Stats.DiskUsedBytes += p.bytes
 			}
 		}
-		if id == f.silent {
+		if time.Now().Before(p.mute) {
 			continue
 		}
 		if p.leader != n.id {

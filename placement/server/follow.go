@@ -101,7 +101,6 @@ func (s *Server) written(some []followed) {
 		s.soft.inTable(f.descriptor)
 		for _, p := range f.pieces {
 			s.soft.inTable(p)
-			s.metrics.splitOff.Inc()
 			s.config.Logger.Info("a partition has split", "partition", keys.PartitionID(f.descriptor.Id),
 				"child", keys.PartitionID(p.Id), "of", keys.PartitionID(p.SplitFrom), "at",
 				keys.Pretty(keys.UserKey(p, p.Start)))

@@ -35,8 +35,6 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 		"Streams of the partition table to nodes that were cut off because the node did not read.")
 	m.changes = counter("replica_changes_total",
 		"Changes of partitions' replicas that this member has put into the table.")
-	m.splitOff = counter("splits_total",
-		"Partitions that split off from others and that this member has put into the table.")
 	m.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_placement_table_streams",
 		Help: "Streams of the partition table from this member."})
 	m.collectors = append(m.collectors, m.streams)

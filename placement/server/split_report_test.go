@@ -249,13 +249,13 @@ func TestTheChildsLeaderTellsOfIt(t *testing.T) {
 func TestManySplitsAtOnce(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		var at []string
-		for i := range 399 {
+		for i := range 299 {
 			at = append(at, fmt.Sprintf("k%03d", i))
 		}
 		f.create(ranged("x", at...))
 		f.await(time.Minute, "all is well", func() bool { return f.idle() })
 		f.mu.Lock()
-		f.reporting = splitReporting{20 * time.Second, 0, time.Hour}
+		f.reporting = splitReporting{unsettled: 20 * time.Second, done: time.Hour}
 		f.mu.Unlock()
 		for _, key := range at {
 			f.split("x", key+"+")
@@ -267,7 +267,7 @@ func TestManySplitsAtOnce(t *testing.T) {
 			}
 			return f.idle() && f.asTable("x")
 		})
-		if n := len(partitionsIn(t, f.client, "x")); n != 799 {
+		if n := len(partitionsIn(t, f.client, "x")); n != 599 {
 			t.Errorf("%d partitions", n)
 		}
 	})

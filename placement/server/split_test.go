@@ -136,7 +136,7 @@ func TestASplitIsCancelled(t *testing.T) {
 			}
 		}
 		f.mu.Lock()
-		f.reporting = splitReporting{time.Minute, 0, time.Hour}
+		f.reporting = splitReporting{unsettled: time.Minute, done: time.Hour}
 		f.mu.Unlock()
 		r := f.split("x", "m")
 		f.await(time.Minute, "it was carried out", func() bool {
@@ -164,13 +164,15 @@ func cancel(t *testing.T, f *fleet, partition uint64) {
 // comes to have both parts and the leader of each.
 func TestASplitIsReportedLate(t *testing.T) {
 	for name, reporting := range map[string]splitReporting{
-		"at once":                   {0, 0, time.Hour},
-		"once":                      {0, 0, 4 * time.Second},
-		"described late":            {20 * time.Second, 0, time.Hour},
-		"named late":                {0, 20 * time.Second, time.Hour},
-		"named very late":           {0, 3 * time.Minute, time.Hour},
-		"described very late":       {3 * time.Minute, 0, time.Hour},
-		"the child's leader has to": {0, 0, 0},
+		"at once":                   {done: time.Hour},
+		"once":                      {done: 4 * time.Second},
+		"the child late":            {done: time.Hour, mute: 2 * time.Minute},
+		"described late":            {unsettled: 20 * time.Second, done: time.Hour},
+		"named late":                {whole: 20 * time.Second, done: time.Hour, mute: time.Hour},
+		"named very late":           {whole: 3 * time.Minute, done: time.Hour, mute: time.Hour},
+		"described very late":       {unsettled: 3 * time.Minute, done: time.Hour, mute: time.Hour},
+		"the child's leader has to": {mute: 20 * time.Second},
+		"the child's, very late":    {mute: 3 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
@@ -182,8 +184,14 @@ func TestASplitIsReportedLate(t *testing.T) {
 						keys.PrefixSpan(keys.KeyspacePrefix(1))); wrong != "" {
 						t.Fatal(wrong)
 					}
-					return f.idle() && f.asTable("x")
+					return f.idle() && len(partitionsIn(t, f.client, "x")) == 2
 				})
+				f.mu.Lock()
+				for _, p := range f.parts {
+					p.mute = time.Time{}
+				}
+				f.mu.Unlock()
+				f.await(30*time.Second, "the leaders are known", func() bool { return f.asTable("x") })
 			})
 		})
 	}
@@ -193,21 +201,13 @@ func TestASplitIsReportedLate(t *testing.T) {
 func TestAnIncompleteSplitIsShown(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(ranged("x"))
-		f.reporting = splitReporting{0, time.Minute, time.Hour}
-		f.mu.Lock()
-		f.silent = 101 // it has no leader that reports
-		f.mu.Unlock()
-		if r := f.split("x", "m"); r.Child != 101 {
-			t.Fatalf("the child is %d", r.Child)
-		}
+		f.reporting = splitReporting{whole: time.Minute, done: time.Hour, mute: 20 * time.Second}
+		f.split("x", "m")
 		f.await(15*time.Second, "it is said", func() bool {
 			o := operatorsOf(t, f)
 			return len(o) == 1 && strings.Contains(o[0].WaitsFor, "is not reported")
 		})
-		f.mu.Lock()
-		f.silent = 0
-		f.mu.Unlock()
-		f.await(5*time.Second, "its own leader suffices", func() bool { return f.asTable("x") })
+		f.await(25*time.Second, "its own leader suffices", func() bool { return f.asTable("x") })
 	})
 }
 
@@ -280,7 +280,7 @@ func TestTheLeaderOfAChildIsKnown(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(ranged("x"))
 		f.mu.Lock()
-		f.reporting, f.news = splitReporting{30 * time.Second, 0, time.Hour}, true
+		f.reporting, f.news = splitReporting{unsettled: 30 * time.Second, done: time.Hour}, true
 		f.mu.Unlock()
 		r := f.split("x", "m")
 		time.Sleep(20 * time.Second) // virtual
@@ -296,7 +296,8 @@ func TestTheLeaderOfAChildIsKnown(t *testing.T) {
 // Whichever write the core's leader falls at, before it or after it, the next one brings splits to
 // their ends, however they are reported; and no id is given out twice.
 func TestTheNextLeaderGoesOnWithSplits(t *testing.T) {
-	reportings := []splitReporting{{0, 0, time.Hour}, {0, 8 * time.Second, time.Hour}, {}}
+	reportings := []splitReporting{{done: time.Hour}, {mute: 8 * time.Second},
+		{whole: 8 * time.Second, done: time.Hour, mute: 20 * time.Second}}
 	for _, applied := range []bool{false, true} {
 		for at, reached := 1, true; reached; at++ {
 			inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {

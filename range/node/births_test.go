@@ -21,9 +21,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// splitter gives the orders by which partitions of keyspace 7 split at random keys, until there are
+// divider gives the orders by which partitions of keyspace 7 split at random keys, until there are
 // so many.
-type splitter struct {
+type divider struct {
 	c      *cluster
 	random *rand.Rand
 	most   int
@@ -36,7 +36,7 @@ func key(i int) string { return fmt.Sprintf("k%03d", i) }
 const splitKeys = 200
 
 // order is called with the core locked.
-func (s *splitter) order(p *clusterpb.Partition) *clusterpb.Order {
+func (s *divider) order(p *clusterpb.Partition) *clusterpb.Order {
 	if p.GetKeyspace() != 7 {
 		return nil
 	}
@@ -71,10 +71,10 @@ func (s *splitter) order(p *clusterpb.Partition) *clusterpb.Order {
 	return s.ordered[at]
 }
 
-// newSplitter makes keyspace 7, of one partition.
-func newSplitter(c *cluster, seed uint64, most int) *splitter {
+// newDivider makes keyspace 7, of one partition.
+func newDivider(c *cluster, seed uint64, most int) *divider {
 	c.core.follow = true
-	s := &splitter{c: c, random: rand.New(rand.NewPCG(seed, 25)), most: most,
+	s := &divider{c: c, random: rand.New(rand.NewPCG(seed, 25)), most: most,
 		ordered: make(map[[2]uint64]*clusterpb.Order)}
 	prefix := keys.KeyspacePrefix(7)
 	p := &clusterpb.Partition{Id: c.next, Keyspace: 7, Start: prefix, End: keys.PrefixEnd(prefix),
@@ -90,14 +90,14 @@ func newSplitter(c *cluster, seed uint64, most int) *splitter {
 }
 
 // begin has partitions split from now on.
-func (s *splitter) begin() {
+func (s *divider) begin() {
 	s.c.core.mu.Lock()
 	defer s.c.core.mu.Unlock()
 	s.c.core.orders = s.order
 }
 
 // partitions are those of the core's table, in order. They cover the keyspace exactly once.
-func (s *splitter) partitions() []*clusterpb.Partition {
+func (s *divider) partitions() []*clusterpb.Partition {
 	s.c.core.mu.Lock()
 	defer s.c.core.mu.Unlock()
 	var all []*clusterpb.Partition
@@ -119,7 +119,7 @@ func (s *splitter) partitions() []*clusterpb.Partition {
 }
 
 // of is the partition of a key, as the core has it.
-func (s *splitter) of(k string) *clusterpb.Partition {
+func (s *divider) of(k string) *clusterpb.Partition {
 	for _, p := range s.partitions() {
 		if keys.PartitionContains(p, []byte(k)) {
 			return p
@@ -130,7 +130,7 @@ func (s *splitter) of(k string) *clusterpb.Partition {
 }
 
 // do sends a request for a key to the partition that has it, until it is taken.
-func (s *splitter) do(k string, request func(*clusterpb.Partition, uint64) *kvpb.Request,
+func (s *divider) do(k string, request func(*clusterpb.Partition, uint64) *kvpb.Request,
 ) *kvpb.Response {
 	for range 300 {
 		p := s.of(k)
@@ -146,7 +146,7 @@ func (s *splitter) do(k string, request func(*clusterpb.Partition, uint64) *kvpb
 	return nil
 }
 
-func (s *splitter) put(k, value string) {
+func (s *divider) put(k, value string) {
 	if r := s.do(k, func(p *clusterpb.Partition, term uint64) *kvpb.Request {
 		return put(p, term, k, value)
 	}); r.Error != nil {
@@ -154,7 +154,7 @@ func (s *splitter) put(k, value string) {
 	}
 }
 
-func (s *splitter) expect(k, value string) {
+func (s *divider) expect(k, value string) {
 	if r := s.do(k, func(p *clusterpb.Partition, term uint64) *kvpb.Request {
 		return get(p, term, k)
 	}); r.Error != nil || string(r.GetGet().GetValue()) != value {
@@ -164,7 +164,7 @@ func (s *splitter) expect(k, value string) {
 
 // check waits until all replicas of all partitions are there and have the same, and counts what they
 // hold.
-func (s *splitter) check() {
+func (s *divider) check() {
 	c := s.c
 	for _, p := range s.partitions() {
 		id := keys.PartitionID(p.Id)
@@ -211,7 +211,7 @@ func TestPartitionsSplit(t *testing.T) {
 func splitAndCrash(t *testing.T, seed uint64) {
 	const parts = 12
 	c := newCluster(t, 3, nil)
-	s := newSplitter(c, seed, parts)
+	s := newDivider(c, seed, parts)
 	crash := rand.New(rand.NewPCG(seed, 26))
 	is := map[string]string{}
 	write := func(round int) {
@@ -275,7 +275,7 @@ func splitAndCrash(t *testing.T, seed uint64) {
 func TestBaseWithoutLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
-		s := newSplitter(c, 1, 2)
+		s := newDivider(c, 1, 2)
 		for i := range splitKeys {
 			s.put(key(i), "before")
 		}
@@ -333,7 +333,7 @@ func TestBaseWithoutLog(t *testing.T) {
 func TestUnlistedChildStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
-		s := newSplitter(c, 1, 2)
+		s := newDivider(c, 1, 2)
 		s.put(key(5), "before")
 		c.core.follow = false // the core does not hear of the split
 		s.begin()

@@ -41,5 +41,48 @@ func (f split) Begin(w *World) (string, func() string) {
 	return "a partition begins to split", nil
 }
 
-// maxSplit bounds the partitions of a keyspace: with more of them the faults find each seldom.
-const maxSplit = 24
+const (
+	// maxSplit bounds the partitions: with more of them the faults find each seldom.
+	maxSplit = 40
+	// splitSample is how many keys are looked at for one to split at.
+	splitSample = 300
+)
+
+// one splits one partition, and says what it did.
+func (f split) one(ctx context.Context, w *World, client *kv.Client, turn int) string {
+	ctx, cancel := context.WithTimeout(ctx, movePatience)
+	defer cancel()
+	partitions, err := client.Partitions(ctx, "")
+	if err != nil || len(partitions) == 0 {
+		return fmt.Sprintf("no partition splits: %v", err)
+	}
+	if len(partitions) >= maxSplit {
+		return fmt.Sprintf("no partition splits: there are %d", len(partitions))
+	}
+	keyspace := partitions[(f.Partition+turn)%len(partitions)].Keyspace
+	var found [][]byte
+	for pair, err := range client.Keyspace(keyspace).Scan(ctx, kv.KeysOnly(), kv.Limit(splitSample)) {
+		if err != nil {
+			return fmt.Sprintf("keyspace %s does not split: %v", keyspace, err)
+		}
+		found = append(found, pair.Key)
+	}
+	if len(found) == 0 {
+		return fmt.Sprintf("keyspace %s does not split: it is empty", keyspace)
+	}
+	at := found[(f.Share*len(found)/1000+turn*7)%len(found)]
+	s, err := client.SplitPartition(ctx, keyspace, at)
+	if err != nil {
+		return fmt.Sprintf("keyspace %s does not split at %q: %v", keyspace, at, err)
+	}
+	if s.Operator == 0 {
+		return fmt.Sprintf("keyspace %s has a boundary at %q already", keyspace, at)
+	}
+	w.count("splits")
+	if f.Cancel > 0 && sleep(ctx, f.Cancel) {
+		err := client.CancelOperator(ctx, s.Partition)
+		return fmt.Sprintf("partition %d splits at %q, and is not to after %s: %v", s.Partition, at,
+			f.Cancel, err)
+	}
+	return fmt.Sprintf("partition %d splits at %q into itself and %d", s.Partition, at, s.Child)
+}
