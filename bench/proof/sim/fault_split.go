@@ -19,7 +19,7 @@ type split struct {
 	Cancel time.Duration
 }
 
-var _ = register("split", 22, 0, func(d *Dice) split {
+var splits = register("split", 0, 0, func(d *Dice) split {
 	s := split{Partition: d.IntN(100), Share: d.IntN(1000), Times: d.Of(1, 1, 2, 4, 8),
 		Every: d.Between(50*time.Millisecond, 5*time.Second)}
 	if d.Of(0, 0, 0, 1) == 1 {
@@ -85,4 +85,25 @@ func (f split) one(ctx context.Context, w *World, client *kv.Client, turn int) s
 			f.Cancel, err)
 	}
 	return fmt.Sprintf("partition %d splits at %q into itself and %d", s.Partition, at, s.Child)
+}
+
+// splitting is a partition that splits, and what may come at the worst moment of that.
+func splitting(d *Dice, at time.Duration) []Fault {
+	faults := []Fault{splits.at(d, at)}
+	when := at + d.Between(0, 500*time.Millisecond)
+	switch d.IntN(8) {
+	case 0, 1:
+		faults = append(faults, fault(when, d.Between(20*time.Millisecond, 6*time.Second),
+			crash{d.Server(), d.Of(0, 50, 100)}))
+	case 2:
+		faults = append(faults, fault(when, d.Between(20*time.Millisecond, 4*time.Second),
+			stop{d.Server()}))
+	case 3:
+		faults = append(faults, kinds["transfer"].at(d, when))
+	case 4:
+		faults = append(faults, kinds["cut"].at(d, when))
+	case 5:
+		faults = append(faults, kinds["move"].at(d, when))
+	}
+	return faults
 }

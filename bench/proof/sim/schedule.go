@@ -119,10 +119,20 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 			s.Faults = append(s.Faults, changesOfMembers.at(d, at))
 		}
 	}
+	if !d.Epochs {
+		d.Rand = rand.New(rand.NewPCG(seed, 12))
+		for at := d.Between(time.Second, 10*time.Second); at < duration; at += 2*time.Second +
+			time.Duration(d.ExpFloat64()*float64(splitsApart)) {
+			s.Faults = append(s.Faults, splitting(d, at)...)
+		}
+	}
 	s.Faults = slices.DeleteFunc(s.Faults, func(f Fault) bool { return f.At >= duration })
 	s.sort()
 	return s
 }
+
+// splitsApart is about how far apart the splits are that every seed has.
+const splitsApart = 15 * time.Second
 
 // membersEvery: every so many seeds change the members of the core, if there are servers for it. A
 // server is not wiped then, once it may be a member, and no node decommissioned.
