@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -83,6 +84,15 @@ func (s *Server) Checksum(partition uint64) (index, sum uint64, err error) {
 		})
 	}
 	return index, sum, err
+}
+
+// CheckState compares what the disk has with what the replicas say of it, and lists what differs. It
+// reads everything; the server is at rest.
+func (s *Server) CheckState(ctx context.Context) ([]string, error) {
+	if n := s.dataNode(); n != nil {
+		return n.CheckState(ctx)
+	}
+	return nil, nil
 }
 
 // TransferLeader makes a replica that leads hand over to another one; nothing happens if it does

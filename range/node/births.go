@@ -86,6 +86,9 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	}
 	n.replicas.change([]*hosted{h}, nil)
 	n.metrics.born.Inc()
+	// This node may have been behind for so long that a later descriptor names the replica out.
+	n.reconciler.retry(h.id)
+	signal(n.reconciler.wake)
 	if !leads {
 		n.elections.add(h, n.now()+int64(n.config.PatienceWithLeaders)+
 			n.jitter(n.config.PatienceWithLeaders))
@@ -162,7 +165,7 @@ func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, erro
 		n.log.Info("splits that a crash had cut through are whole", "bases", restored, "logs",
 			len(orphans))
 	}
-	removed, _, err := d.Sweep()
+	removed, err := d.Sweep()
 	if err != nil {
 		return nil, err
 	}

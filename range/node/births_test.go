@@ -376,3 +376,36 @@ func TestUnlistedChildStays(t *testing.T) {
 		})
 	})
 }
+
+// A node that was away applies a split whose child has left the node meanwhile: the replica that is
+// born goes again.
+func TestBornAfterItWasNamedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4, nil)
+		s := newDivider(c, 1, 2)
+		for i := range splitKeys {
+			s.put(key(i), "before")
+		}
+		away, parent := c.nodes[3], keys.PartitionID(s.partitions()[0].Id)
+		c.network.setCut(3, true)
+		s.begin()
+		c.await("it splits", time.Minute, func() bool { return len(s.partitions()) == 2 })
+		child := s.partitions()[1]
+		id := keys.PartitionID(child.Id)
+		// As if the child had moved to node 4 meanwhile.
+		moved := proto.Clone(child).(*clusterpb.Partition)
+		moved.Membership += 3
+		moved.NextReplica = 5
+		moved.Replicas[2] = &clusterpb.Replica{Node: 4, Replica: 4}
+		c.core.update(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{moved}})
+		c.await("the node knows", time.Minute, func() bool {
+			p := away.tables.load().Partition(id)
+			return p != nil && p.Membership == moved.Membership
+		})
+		c.network.setCut(3, false)
+		c.await("the split is applied there", time.Minute, func() bool {
+			return away.replicas.get(parent).replica.Descriptor().GetGeneration() == 2
+		})
+		c.await("the replica goes", time.Minute, func() bool { return away.replicas.get(id) == nil })
+	})
+}

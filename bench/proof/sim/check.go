@@ -38,6 +38,8 @@ func (w *World) check(t testing.TB, workloads []driver.Workload, counters *cover
 	w.checkMoves(ctx)
 	w.checkMembers(ctx)
 	w.checkReplicas(ctx)
+	w.checkStates(ctx)
+	w.checkTable(ctx)
 	counters.checkGauges(w)
 	counters.checkLocks(w)
 	counters.checkRest(w)

@@ -6,17 +6,17 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica"
 )
 
-// Sweep removes what is in the state and in no partition's span: a crash may leave the part that a
-// replica has lost by a snapshot. It does nothing, and says so, if the span of a replica cannot be
-// read. No replica is open.
-func (d *Directory) Sweep() (removed int, ok bool, err error) {
+// Strays are the spans of internal keys that are in no partition's span, and have something in the
+// state. ok: all spans can be read.
+func Strays(state engine.Reader) (strays []keys.Span, ok bool, err error) {
 	var spans []keys.Span
 	ok = true
-	err = replica.EachRecorded(d.State, func(id keys.PartitionID, r replica.Recorded, err error) {
+	err = replica.EachRecorded(state, func(id keys.PartitionID, r replica.Recorded, err error) {
 		if err != nil {
 			ok = false
 			return
@@ -24,30 +24,42 @@ func (d *Directory) Sweep() (removed int, ok bool, err error) {
 		spans = append(spans, keys.PartitionSpan(r.Descriptor))
 	})
 	if err != nil || !ok {
-		return 0, false, err
+		return nil, false, err
 	}
 	slices.SortFunc(spans, func(a, b keys.Span) int { return bytes.Compare(a.Start, b.Start) })
+	for _, gap := range gaps(spans) {
+		some, err := has(state, keys.AnchorSpan(gap))
+		if err == nil && !some {
+			some, err = has(state, keys.DataSpan(gap))
+		}
+		if err != nil {
+			return nil, true, err
+		}
+		if some {
+			strays = append(strays, gap)
+		}
+	}
+	return strays, true, nil
+}
+
+// Sweep removes what is in the state and in no partition's span: a crash may leave the part that a
+// replica has lost by a snapshot. It does nothing if the span of a replica cannot be read. No
+// replica is open.
+func (d *Directory) Sweep() (removed int, err error) {
+	strays, _, err := Strays(d.State)
+	if err != nil || len(strays) == 0 {
+		return 0, err
+	}
 	b := d.State.NewBatch()
 	defer b.Close()
-	for _, gap := range gaps(spans) {
-		for _, s := range [...]keys.Span{keys.AnchorSpan(gap), keys.DataSpan(gap)} {
-			some, err := d.has(s)
-			if err != nil {
-				return 0, true, err
-			}
-			if !some {
-				continue
-			}
-			removed++
+	for _, stray := range strays {
+		for _, s := range [...]keys.Span{keys.AnchorSpan(stray), keys.DataSpan(stray)} {
 			if err := b.DeleteRange(s.Start, s.End, nil); err != nil {
-				return 0, true, err
+				return 0, err
 			}
 		}
 	}
-	if removed == 0 {
-		return 0, true, nil
-	}
-	return removed, true, d.State.Commit(b)
+	return len(strays), d.State.Commit(b)
 }
 
 // gaps are the spans of internal keys between spans that are in order.
@@ -67,8 +79,8 @@ func gaps(spans []keys.Span) (between []keys.Span) {
 	return append(between, keys.Span{Start: at})
 }
 
-func (d *Directory) has(span keys.Span) (some bool, err error) {
-	i, err := d.State.NewIter(&pebble.IterOptions{LowerBound: span.Start, UpperBound: span.End})
+func has(state engine.Reader, span keys.Span) (some bool, err error) {
+	i, err := state.NewIter(&pebble.IterOptions{LowerBound: span.Start, UpperBound: span.End})
 	if err != nil {
 		return false, err
 	}

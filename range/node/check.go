@@ -1,0 +1,35 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/replica"
+)
+
+// CheckState compares what the state database has with what the replicas say of it: the statistics of
+// each with a count, and all spans with what lies in none. It reads everything, and is for tests of
+// a node at rest.
+func (n *Node) CheckState(ctx context.Context) (problems []string, err error) {
+	state, err := n.config.State.NewSnapshot()
+	if err != nil {
+		return nil, err
+	}
+	defer state.Close()
+	for id, h := range n.replicas.all() {
+		recorded, counted, err := replica.Recount(ctx, state, id)
+		if err != nil {
+			return problems, err
+		}
+		if recorded.Stats != counted {
+			problems = append(problems, fmt.Sprintf("replica %s of partition %s holds %+v, and says %+v",
+				h.self, id, counted, recorded.Stats))
+		}
+	}
+	strays, _, err := birth.Strays(state)
+	for _, s := range strays {
+		problems = append(problems, fmt.Sprintf("there is something in %s, which is in no replica's span", s))
+	}
+	return problems, err
+}
