@@ -403,9 +403,12 @@ func TestBornAfterItWasNamedOut(t *testing.T) {
 			return p != nil && p.Membership == moved.Membership
 		})
 		c.network.setCut(3, false)
-		c.await("the split is applied there", time.Minute, func() bool {
-			return away.replicas.get(parent).replica.Descriptor().GetGeneration() == 2
+		c.await("a replica is born, and goes", time.Minute, func() bool {
+			identity, known, err := away.host.Log().Identity(id)
+			return err == nil && known && identity.Removed && away.replicas.get(id) == nil
 		})
-		c.await("the replica goes", time.Minute, func() bool { return away.replicas.get(id) == nil })
+		if d := away.replicas.get(parent).replica.Descriptor(); d.GetGeneration() != 2 {
+			t.Errorf("the parent is of generation %d", d.GetGeneration())
+		}
 	})
 }
