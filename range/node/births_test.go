@@ -398,6 +398,8 @@ func TestBornAfterItWasNamedOut(t *testing.T) {
 		moved.NextReplica = 5
 		moved.Replicas[2] = &clusterpb.Replica{Node: 4, Replica: 4}
 		c.core.update(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{moved}})
+		away.stop()
+		away.start()
 		c.await("the node knows", time.Minute, func() bool {
 			p := away.tables.load().Partition(id)
 			return p != nil && p.Membership == moved.Membership
