@@ -72,7 +72,7 @@ interrupt it at any time, and see "tidemark operators". --cancel takes back what
 func (a *app) followOperator(ctx context.Context, client *kv.Client, partition uint64) error {
 	before := ""
 	for {
-		operators, err := client.Operators(ctx)
+		operators, err := persist(ctx, func() ([]kv.OperatorInfo, error) { return client.Operators(ctx) })
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, n
 	if err := a.followOperator(ctx, client, partition); err != nil {
 		return err
 	}
-	all, err := client.Partitions(ctx, "")
+	all, err := persist(ctx, func() ([]kv.PartitionInfo, error) { return client.Partitions(ctx, "") })
 	if err != nil {
 		return err
 	}
