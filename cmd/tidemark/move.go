@@ -72,7 +72,9 @@ interrupt it at any time, and see "tidemark operators". --cancel takes back what
 func (a *app) followOperator(ctx context.Context, client *kv.Client, partition uint64) error {
 	before := ""
 	for {
-		operators, err := persist(ctx, func() ([]kv.OperatorInfo, error) { return client.Operators(ctx) })
+		operators, err := persist(ctx, func() ([]kv.OperatorInfo, error) {
+			return client.Operators(ctx)
+		})
 		if err != nil {
 			return err
 		}

@@ -184,7 +184,8 @@ func goneText(node uint64, nodes []kv.NodeInfo, core kv.Core) string {
 	}
 	for _, n := range nodes {
 		if n.Address == address && n.ID > node && n.Status != kv.NodeGone {
-			return fmt.Sprintf("node %d is gone for good; the server at its address is node %d", node, n.ID)
+			return fmt.Sprintf("node %d is gone for good; the server at its address is node %d", node,
+				n.ID)
 		}
 	}
 	for _, m := range core.Members {

@@ -63,8 +63,8 @@ func (s *State) keyspacesByID() []uint16 {
 	return out
 }
 
-// lacking says what a keyspace wants that the nodes that are left cannot give; are is what the words
-// say of these nodes.
+// lacking says what a keyspace wants that the nodes that are left cannot give; are is what the
+// words say of these nodes.
 func (s *State) lacking(ks *keyspaceState, left []uint16, are string) []Obstacle {
 	k := &ks.info
 	var allowed []uint16

@@ -113,7 +113,8 @@ func (c *coreChanges) offering(member func(server uint64) bool) []*clusterpb.Cor
 func (c *coreChanges) setStep(term uint64, s coreStep) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if before := c.mu.step; before.text != s.text || before.waits != s.waits || c.mu.stepTerm != term {
+	before := c.mu.step
+	if before.text != s.text || before.waits != s.waits || c.mu.stepTerm != term {
 		c.mu.since = time.Now()
 	}
 	c.mu.step, c.mu.stepTerm = s, term

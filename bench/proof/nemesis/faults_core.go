@@ -27,7 +27,7 @@ const (
 type way int
 
 const (
-	// lost: its server is killed, its directory is gone, and a new one at its address takes its place.
+	// lost: its server is killed, its directory is gone, and a new one takes its place there.
 	lost way = iota
 	// stopped: the same after a clean stop.
 	stopped

@@ -27,8 +27,9 @@ func TestWholeCore(t *testing.T) {
 		{"whole", func(*kv.Core) {}, 1, ""},
 		{"whole, and nobody went", func(*kv.Core) {}, 0, ""},
 		{"the former is there", func(*kv.Core) {}, 4, "member 4 is there still"},
-		{"a change is under way", func(c *kv.Core) { c.Change = &kv.CoreChange{Add: "a", Step: "x"} }, 1,
-			"a change is under way"},
+		{"a change is under way", func(c *kv.Core) {
+			c.Change = &kv.CoreChange{Add: "a", Step: "x"}
+		}, 1, "a change is under way"},
 		{"one is missing", func(c *kv.Core) { c.Members = c.Members[:2] }, 1, "2 members, not 3"},
 		{"one too many", func(c *kv.Core) {
 			c.Members = append(c.Members, kv.CoreMemberInfo{ID: 5, Address: "d", Role: "voter",
