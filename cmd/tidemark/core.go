@@ -15,10 +15,6 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// coreSilence is how long the core may not answer while a change of its members is waited for: its
-// lead changes hands meanwhile.
-const coreSilence = time.Minute
-
 func (a *app) coreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "core",

@@ -79,7 +79,9 @@ func (a *app) followOperators(ctx context.Context, client *kv.Client,
 	known func(kv.OperatorInfo) bool) error {
 	before := ""
 	for {
-		operators, err := client.Operators(ctx)
+		operators, err := persist(ctx, func() ([]kv.OperatorInfo, error) {
+			return client.Operators(ctx)
+		})
 		if err != nil {
 			return err
 		}
@@ -112,7 +114,7 @@ func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, n
 	if err := a.followOperator(ctx, client, partition); err != nil {
 		return err
 	}
-	all, err := client.Partitions(ctx, "")
+	all, err := persist(ctx, func() ([]kv.PartitionInfo, error) { return client.Partitions(ctx, "") })
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,9 @@ func (a *app) awaitNode(ctx context.Context, client *kv.Client, node uint64, wan
 	defer bar.Stop()
 	way, said, since := "", "", time.Now()
 	for {
-		now, err := client.CheckNodeStatus(ctx, node, want)
+		now, err := persist(ctx, func() (kv.NodeProgress, error) {
+			return client.CheckNodeStatus(ctx, node, want)
+		})
 		if err != nil {
 			return p, err
 		}
@@ -168,18 +170,29 @@ func (a *app) sayGone(ctx context.Context, client *kv.Client, node uint64) error
 	if err != nil {
 		return err
 	}
+	a.say("%s", goneText(node, nodes, core))
+	return nil
+}
+
+// goneText says what is left to do about a node that is gone.
+func goneText(node uint64, nodes []kv.NodeInfo, core kv.Core) string {
+	address := ""
 	for _, n := range nodes {
-		if n.ID != node {
-			continue
-		}
-		for _, m := range core.Members {
-			if m.Address == n.Address {
-				a.say("node %d is gone for good. Its server is a member of the core: leave it running, "+
-					"or take it out with \"tidemark core remove %s\" first", node, m.Address)
-				return nil
-			}
+		if n.ID == node {
+			address = n.Address
 		}
 	}
-	a.say("node %d is gone for good: stop its server; its directory can be deleted", node)
-	return nil
+	for _, n := range nodes {
+		if n.Address == address && n.ID > node && n.Status != kv.NodeGone {
+			return fmt.Sprintf("node %d is gone for good; the server at its address is node %d", node,
+				n.ID)
+		}
+	}
+	for _, m := range core.Members {
+		if m.Address == address {
+			return fmt.Sprintf("node %d is gone for good. Its server is a member of the core: leave it "+
+				"running, or take it out with \"tidemark core remove %s\" first", node, address)
+		}
+	}
+	return fmt.Sprintf("node %d is gone for good: stop its server; its directory can be deleted", node)
 }

@@ -167,7 +167,9 @@ func handedOver(partition, to uint64, outcome string) error {
 
 // lastOutcome is how the last operator of a partition ended.
 func (a *app) lastOutcome(ctx context.Context, client *kv.Client, partition uint64) (string, error) {
-	events, err := client.Events(ctx, partition, 0, 1)
+	events, err := persist(ctx, func() ([]kv.Event, error) {
+		return client.Events(ctx, partition, 0, 1)
+	})
 	if err != nil || len(events) == 0 {
 		return "ended", err
 	}

@@ -46,6 +46,18 @@ var coreAlerts = []Alert{
 			if nodes keep them busy.`,
 	},
 	{
+		Name: "TidemarkCoreChangeStuck",
+		Expr: `
+			max by (job) (tidemark_placement_core_change_step_age_seconds) > 300
+			or max by (job) (tidemark_placement_core_change_age_seconds) > 3600`,
+		For:      time.Minute,
+		Severity: Warning,
+		Summary: "A change of the members of the core of {{ $labels.job }} has not got on for " +
+			"{{ $value | humanizeDuration }}.",
+		Description: `tidemark core list says what it waits for: mostly a server that does not answer.
+			Start it, or take the newcomer back with tidemark core remove.`,
+	},
+	{
 		Name: "TidemarkCoreOverloaded",
 		Expr: `
 			sum by (job, instance, server)

@@ -91,6 +91,16 @@ var partitions = Dashboard{
 				{`max(tidemark_placement_partitions)`, "partitions"},
 				{`max(tidemark_placement_partitions_led)`, "partitions led"},
 			}},
+			{Title: "Members of the core", Unit: "short", Queries: []Query{
+				{`max(tidemark_placement_core_members)`, "members"},
+				{`max(tidemark_placement_core_voters)`, "voters"},
+				{`max(tidemark_placement_core_learners)`, "learners"},
+				{`max(tidemark_placement_core_changes)`, "changes under way"},
+			}},
+			{Title: "Age of the change of the core's members", Unit: "s", Queries: []Query{
+				{`max(tidemark_placement_core_change_age_seconds)`, "change"},
+				{`max(tidemark_placement_core_change_step_age_seconds)`, "its present step"},
+			}},
 			{Title: "Commands of the core", Unit: "ops", Queries: []Query{
 				{`sum by (kind, outcome) ` +
 					`(rate(tidemark_placement_store_commands_total[$__rate_interval]))`,

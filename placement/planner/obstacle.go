@@ -44,7 +44,7 @@ func (s *State) CanRemove(ids ...keys.NodeID) []Obstacle {
 		}
 	}
 	for _, k := range s.keyspacesByID() {
-		out = append(out, s.lacking(&s.keyspaces[k], left)...)
+		out = append(out, s.lacking(&s.keyspaces[k], left, "would be left")...)
 	}
 	out = append(out, s.lackingRoom(goes, left)...)
 	return append(out, s.immovable(goes)...)
@@ -63,8 +63,9 @@ func (s *State) keyspacesByID() []uint16 {
 	return out
 }
 
-// lacking says what a keyspace wants that the nodes that are left cannot give.
-func (s *State) lacking(ks *keyspaceState, left []uint16) []Obstacle {
+// lacking says what a keyspace wants that the nodes that are left cannot give; are is what the
+// words say of these nodes.
+func (s *State) lacking(ks *keyspaceState, left []uint16, are string) []Obstacle {
 	k := &ks.info
 	var allowed []uint16
 	for _, n := range left {
@@ -74,8 +75,8 @@ func (s *State) lacking(ks *keyspaceState, left []uint16) []Obstacle {
 	}
 	if len(allowed) < k.Replicas {
 		return []Obstacle{{Keyspace: k.ID, Text: fmt.Sprintf(
-			"keyspace %s wants %s, %s would be left%s", k.Name, plural(k.Replicas, "replica"),
-			plural(len(allowed), "node"), whereAllowed(k.Rules))}}
+			"keyspace %s wants %s, %s %s%s", k.Name, plural(k.Replicas, "replica"),
+			plural(len(allowed), "node"), are, whereAllowed(k.Rules))}}
 	}
 	if len(ks.masks) == 0 {
 		return nil
@@ -89,8 +90,8 @@ func (s *State) lacking(ks *keyspaceState, left []uint16) []Obstacle {
 		return nil
 	}
 	return []Obstacle{{Keyspace: k.ID, Text: fmt.Sprintf(
-		"keyspace %s wants %s on nodes that match %s, %s would be left", k.Name,
-		plural(wanted, "replica"), names, plural(has, "node"))}}
+		"keyspace %s wants %s on nodes that match %s, %s %s", k.Name,
+		plural(wanted, "replica"), names, plural(has, "node"), are)}}
 }
 
 func whereAllowed(rules Rules) string {

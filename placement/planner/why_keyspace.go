@@ -82,7 +82,7 @@ func (s *State) WhyKeyspace(id keys.KeyspaceID) (*KeyspaceWhy, error) {
 		}
 		out.Rules = append(out.Rules, why)
 	}
-	out.Lacks = s.lacking(ks, left)
+	out.Lacks = s.lacking(ks, left, "can have one now")
 	for i := range s.partitions {
 		if p := &s.partitions[i]; p.id != 0 && p.keyspace == at {
 			out.Counts.count(s, p)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -92,7 +93,11 @@ func (s *State) whatIsLeft(i uint16, out *NodeWhy) {
 
 // balanceText says what would be moved away from a node, or why nothing is.
 func (s *State) balanceText(i uint16) string {
-	if !s.nodes[i].cond.is(open) {
+	if n := &s.nodes[i]; !n.cond.is(open) {
+		if n.cond == live {
+			return fmt.Sprintf("it has answered for %s, and is given replicas and leaders after %s",
+				max(0, s.now.Sub(n.info.Since)).Round(time.Second), s.settings.Settle)
+		}
 		return "it takes no part in balance"
 	}
 	for l := LevelRoom; l < levels; l++ {

@@ -95,7 +95,7 @@ func (s *Server) ChangeCore(
 	}
 	s.config.Logger.Info("a change of the core's members is recorded", "change", g.Id, "what",
 		describeGoal(g))
-	s.core.setStep(coreStep{})
+	s.core.setStep(0, coreStep{})
 	s.core.poke()
 	return &clusterpb.ChangeCoreResponse{Change: g.Id}, nil
 }

@@ -40,8 +40,11 @@ type coreChanges struct {
 	mu struct {
 		sync.Mutex
 		candidates map[uint64]candidate
-		// step is what the last step was, or waits for.
-		step coreStep
+		// step is what the last step was, or waits for, as the leader of a term, and since when it has
+		// been that.
+		step     coreStep
+		stepTerm uint64
+		since    time.Time
 	}
 	// fenced is the term, and the version of the members, that a later entry is known to be committed
 	// of. Of the stepper alone.
@@ -107,10 +110,24 @@ func (c *coreChanges) offering(member func(server uint64) bool) []*clusterpb.Cor
 	return list
 }
 
-func (c *coreChanges) setStep(s coreStep) {
+func (c *coreChanges) setStep(term uint64, s coreStep) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.step = s
+	before := c.mu.step
+	if before.text != s.text || before.waits != s.waits || c.mu.stepTerm != term {
+		c.mu.since = time.Now()
+	}
+	c.mu.step, c.mu.stepTerm = s, term
+}
+
+// stepAge is for how long the last step has been the same; 0 if there was none.
+func (c *coreChanges) stepAge() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.since.IsZero() {
+		return 0
+	}
+	return time.Since(c.mu.since)
 }
 
 func (c *coreChanges) lastStep() coreStep {

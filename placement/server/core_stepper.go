@@ -79,7 +79,7 @@ func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay b
 		return true, nil // it does not lead any more
 	}
 	step := coreStepOf(g, v)
-	s.core.setStep(step)
+	s.core.setStep(l.Term, step)
 	text := step.text
 	if step.waits != "" {
 		text += ": " + step.waits

@@ -20,7 +20,9 @@ func (s *Server) ListNodes(
 		return nil, s.toStatus(err)
 	}
 	for _, n := range nodes {
-		n.Stats = s.soft.stats(keys.NodeID(n.Id))
+		if n.Status != clusterpb.NodeStatus_NODE_GONE {
+			n.Stats = s.soft.stats(keys.NodeID(n.Id))
+		}
 	}
 	return &clusterpb.ListNodesResponse{Nodes: nodes, Members: s.Members(),
 		CoreLeader: s.LeaderAddress()}, nil

@@ -68,6 +68,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 			"0 unless it leads the core.",
 	}, func() float64 { return float64(s.soft.led()) }))
 	m.measureScheduler(s)
+	m.measureCore(s)
 	if registerer == nil {
 		return m, nil
 	}

@@ -70,7 +70,13 @@ func (s *Server) SetNodeStatus(
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	out, err := s.scheduler.progressOf(id, r.Status, nodes)
+	var keyspaces []storedKeyspace
+	if r.Status == clusterpb.NodeStatus_NODE_MOVING && n.Status != r.Status {
+		if keyspaces, err = loadKeyspaces(v); err != nil {
+			return nil, s.toStatus(err)
+		}
+	}
+	out, err := s.scheduler.progressOf(id, r.Status, nodes, keyspaces)
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
@@ -103,9 +109,11 @@ func (s *Server) SetNodeStatus(
 }
 
 // progressOf says what a node holds, what of that is still to go, and what is in the way of a
-// status, given the nodes as they are: the scheduler may not have heard of the last change.
+// status, given the nodes and keyspaces as they are: the scheduler may not have heard of the last
+// change. Both are of one view, and the caller has the turn: a keyspace is not given more replicas
+// meanwhile.
 func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes []*clusterpb.Node,
-) (*clusterpb.SetNodeStatusResponse, error) {
+	keyspaces []storedKeyspace) (*clusterpb.SetNodeStatusResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.planned {
@@ -122,6 +130,18 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes 
 		}
 		c.nodes[id] = n
 		if err := c.state.SetNode(withStats(plannerNode(n), c.stats[id])); err != nil {
+			return nil, err
+		}
+	}
+	for _, k := range keyspaces {
+		if k.State != clusterpb.KeyspaceState_ACTIVE {
+			continue
+		}
+		ks, err := plannerKeyspace(k.Keyspace)
+		if err == nil {
+			err = c.state.SetKeyspace(ks)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

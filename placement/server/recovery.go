@@ -49,6 +49,28 @@ func isRecovered(d *clusterpb.Partition, r *clusterpb.RecoveredPartition) bool {
 	return at != nil && at.Node == r.Node
 }
 
+// recoversOn says whether a partition goes on from a replica on a node by a confirmed recovery, and
+// that has not been reported yet: no descriptor names the node for it then.
+func (s *Server) recoversOn(v *store.View, node keys.NodeID) (bool, error) {
+	for kv, err := range v.All([]byte(recoveryPrefix)) {
+		if err != nil {
+			return false, err
+		}
+		r := &clusterpb.RecoveredPartition{}
+		if err := r.UnmarshalVT(kv.Value); err != nil {
+			return false, errMalformed(kv.Key, err)
+		}
+		if keys.NodeID(r.Node) != node {
+			continue
+		}
+		d, _, err := loadPartition(v, keys.KeyspaceID(r.Keyspace), keys.PartitionID(r.Partition))
+		if err != nil || d != nil && d.Membership < r.Membership {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
 // ConfirmRecovery takes note of a recovery. Only the leader does it.
 func (s *Server) ConfirmRecovery(
 	ctx context.Context, r *clusterpb.ConfirmRecoveryRequest,

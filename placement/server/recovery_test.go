@@ -138,3 +138,46 @@ func TestARecoveryThatDoesNotFit(t *testing.T) {
 		}
 	})
 }
+
+// TestANodeThatAPartitionRecoversOnIsKept: a node that is being decommissioned, and that the table
+// knows no replica on, does not go while a confirmed recovery says that a partition goes on there.
+func TestANodeThatAPartitionRecoversOnIsKept(t *testing.T) {
+	inFleet(t, []string{"", "", "", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(hash("x", 1, 3))
+		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
+		var id uint64
+		var on []uint64
+		for id, on = range f.where() {
+		}
+		at := uint64(1)
+		for slices.Contains(on, at) {
+			at++
+		}
+		for _, node := range []uint64{on[0], on[1], at} {
+			f.kill(node)
+		}
+		record := f.recoverOn(id, at)
+		time.Sleep(time.Minute) // virtual; the dead count as dead
+		if _, err := f.client.ConfirmRecovery(t.Context(), &clusterpb.ConfirmRecoveryRequest{Plan: "p",
+			LostNodes: on[:2], Partitions: []*clusterpb.RecoveredPartition{record}}); err != nil {
+			t.Fatal(err)
+		}
+		is := func() clusterpb.NodeStatus {
+			r, err := f.client.SetNodeStatus(t.Context(), &clusterpb.SetNodeStatusRequest{Node: at,
+				Status: clusterpb.NodeStatus_NODE_MOVING})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.Status
+		}
+		is()
+		time.Sleep(5 * time.Minute) // virtual
+		if now := is(); now != clusterpb.NodeStatus_NODE_MOVING {
+			t.Fatalf("node %d, on which partition %d goes on, is %v", at, id, now)
+		}
+		f.restart(at)
+		f.await(10*time.Minute, "it has given its replica to others, and is gone", func() bool {
+			return is() == clusterpb.NodeStatus_NODE_GONE && f.sound(3)
+		})
+	})
+}

@@ -164,6 +164,45 @@ func TestDecommission(t *testing.T) {
 	})
 }
 
+// A keyspace that has just been given more replicas keeps the nodes that it needs, although the
+// planner has not heard of it.
+func TestDecommissionRightAfterAlter(t *testing.T) {
+	inFleet(t, []string{"", "", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(hash("x", 4, 3))
+		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
+		v, err := c.leader.server.view(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.client.AlterKeyspace(t.Context(), &clusterpb.AlterKeyspaceRequest{Name: "x",
+			ReplicationFactor: 5}); err != nil {
+			t.Fatal(err)
+		}
+		// The planner is where it was before.
+		before, err := loadKeyspaces(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ks, err := plannerKeyspace(before[0].Keyspace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		planner := &c.leader.server.scheduler
+		planner.mu.Lock()
+		err = planner.state.SetKeyspace(ks)
+		planner.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.client.SetNodeStatus(t.Context(), &clusterpb.SetNodeStatusRequest{Node: 1,
+			Status: clusterpb.NodeStatus_NODE_MOVING})
+		if want := "keyspace x wants 5 replicas, 4 nodes would be left"; err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("decommissioned: %v; want %q", err, want)
+		}
+	})
+}
+
 // A decommissioning says what it waits for also when the node holds nothing: an operator that
 // cannot be taken back, because its partition has no leader, may still bring it something.
 func TestADecommissioningThatWaitsSaysSo(t *testing.T) {

@@ -80,7 +80,7 @@ func (c *scheduler) retire(ctx context.Context) error {
 	return nil
 }
 
-// retire makes a node GONE if no descriptor and no operator names it.
+// retire makes a node GONE if no descriptor, no operator and no recovery that waits names it.
 //
 // INVARIANT: no descriptor can come to name it later. A replica comes to a node only by an operator
 // that is recorded, by a keyspace that is made, or by a recovery that was confirmed. An operator
@@ -122,6 +122,9 @@ func (s *Server) retire(ctx context.Context, id keys.NodeID) error {
 		if replicaAt(p, id) != nil {
 			return nil
 		}
+	}
+	if waits, err := s.recoversOn(v, id); waits || err != nil {
+		return err
 	}
 	n.Status = clusterpb.NodeStatus_NODE_GONE
 	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: uint64(id),

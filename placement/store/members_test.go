@@ -191,11 +191,18 @@ func TestMembersThatDoNotFollow(t *testing.T) {
 func TestSnapshotHasItsMembers(t *testing.T) {
 	_, s := one(t, withFounding(1))
 	put(t, s, "k", "v")
+	var open []group.Snapshot // a store waits for them when it is closed
+	defer func() {
+		for _, p := range open {
+			_ = p.Close()
+		}
+	}()
 	take := func() (group.Snapshot, string) {
 		p, err := s.Snapshot()
 		if err != nil {
 			t.Fatal(err)
 		}
+		open = append(open, p)
 		now := p.(group.Configured).Configuration()
 		return p, now.String()
 	}

@@ -23,12 +23,12 @@
 //
 // # What fails a run
 //
-// A broken promise to a client; an operation that fails in calm (package calm); a process that ends
-// by itself; replicas that differ at the same applied index; a failed replica; a cluster that is
-// whole again and does not serve again. The directory then stays, with the schedule, the history,
-// the report and the logs of the servers, and the exit code is 1. A pause longer than the faults
-// explain is a finding: it is reported, and does not fail the run, because it may be the machine
-// that was slow.
+// A broken promise to a client; an operation that fails in calm (package calm); a process that
+// ends by itself; replicas that differ at the same applied index; a failed replica; a core without
+// the members that it should have; a cluster that is whole again and does not serve again. The
+// directory then stays, with the schedule, the history, the report and the logs of the servers,
+// and the exit code is 1. A pause longer than the faults explain is a finding: it is reported, and
+// does not fail the run, because it may be the machine that was slow.
 //
 // The package does not retry what failed, and asserts no timing.
 package main

@@ -54,20 +54,25 @@ const stopPatience = 20 * time.Second
 func stopServer(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	list := w.upOf([]int{anyServer(random)})
 	for _, i := range list {
-		w.mu.Lock()
-		w.mu.down[i] = true
-		w.mu.Unlock()
-		begin := time.Now()
-		if err := w.servers[i].Stop(stopPatience); err != nil {
-			w.journal.finding("%v", err)
-		}
-		if p := w.servers[i].Process(); p.ExitCode() > 0 {
-			w.proof.Violation("%s was stopped with SIGTERM and ended with code %d after %v:\n%s",
-				w.servers[i].Name, p.ExitCode(), time.Since(begin).Round(ms), p.LogTail(1000))
-		}
+		w.stop(i)
 	}
 	return &fault{what: "stopped " + w.names(list), effect: effect{gone: servers(list...)},
 		end: func() error { return w.startAll(list) }}, nil
+}
+
+// stop has a server end by SIGTERM.
+func (w *world) stop(server int) {
+	w.mu.Lock()
+	w.mu.down[server] = true
+	w.mu.Unlock()
+	begin := time.Now()
+	if err := w.servers[server].Stop(stopPatience); err != nil {
+		w.journal.finding("%v", err)
+	}
+	if p := w.servers[server].Process(); p.ExitCode() > 0 {
+		w.proof.Violation("%s was stopped with SIGTERM and ended with code %d after %v:\n%s",
+			w.servers[server].Name, p.ExitCode(), time.Since(begin).Round(ms), p.LogTail(1000))
+	}
 }
 
 func pauseNode(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {

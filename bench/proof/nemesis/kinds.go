@@ -62,6 +62,8 @@ var kinds = []kind{
 		alone: true, settles: calm.Restarts, begin: retireNode},
 	{name: "directory of a data node lost", weight: 3, shortest: 2 * time.Second,
 		longest: 15 * time.Second, alone: true, settles: calm.Replacements, begin: loseDirectory},
+	{name: "member of the core replaced", weight: 5, shortest: 3 * time.Second,
+		longest: 20 * time.Second, alone: true, settles: calm.Restarts, begin: replaceMember},
 	{name: "clock off, within the bound", weight: 6, shortest: 2 * time.Second,
 		longest: 15 * time.Second, settles: calm.Clocks, begin: clockWithin},
 }

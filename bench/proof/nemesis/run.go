@@ -452,6 +452,7 @@ func (n *nemesis) finalChecks(ctx context.Context) {
 	n.probes.stop()
 	n.proof.Judge()
 	n.checkReplicas(ctx)
+	n.awaitCore("at the end", 0, recovery, nil)
 	n.watchMetrics(ctx)
 	n.watchProcesses()
 	if err := n.watchLogs(time.Now().Before(n.clocksUntil)); err != nil {

@@ -1,0 +1,57 @@
+package server
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// measureCore adds what operators of the cluster ask about the core's members. All of it is 0 on a
+// member that does not lead the core: what another one has of them may be old.
+func (m *metrics) measureCore(s *Server) {
+	gauge := func(name, help string, value func() float64) {
+		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "tidemark_placement_core_" + name, Help: help}, func() float64 {
+				if l, _ := s.store.Leadership(); !l.Serving {
+					return 0
+				}
+				return value()
+			}))
+	}
+	count := func(is func(clusterpb.ReplicaRole) bool) func() float64 {
+		return func() (n float64) {
+			for _, x := range s.Members() {
+				if is(x.Role) {
+					n++
+				}
+			}
+			return n
+		}
+	}
+	gauge("members", "Members of the core: voters, learners, and those that are going.",
+		count(func(clusterpb.ReplicaRole) bool { return true }))
+	gauge("voters", "Members of the core that vote when what is under way is done.",
+		count(func(r clusterpb.ReplicaRole) bool {
+			return r == clusterpb.ReplicaRole_VOTER || r == clusterpb.ReplicaRole_INCOMING
+		}))
+	gauge("learners", "Members of the core that do not vote yet.",
+		count(func(r clusterpb.ReplicaRole) bool { return r == clusterpb.ReplicaRole_LEARNER }))
+	changing := func(value func(created time.Time) float64) func() float64 {
+		return func() float64 {
+			g, _, err := loadGoal(s.store.Stale())
+			if g == nil || err != nil {
+				return 0
+			}
+			return value(time.UnixMilli(g.CreatedUnixMs))
+		}
+	}
+	gauge("changes", "Changes of the core's members that are under way: 0 or 1.",
+		changing(func(time.Time) float64 { return 1 }))
+	gauge("change_age_seconds", "How long the change of the core's members has been under way.",
+		changing(func(created time.Time) float64 { return max(0, time.Since(created).Seconds()) }))
+	gauge("change_step_age_seconds", "For how long the change of the core's members that is under way "+
+		"has been at its present step, and has waited for the same.",
+		changing(func(time.Time) float64 { return s.core.stepAge().Seconds() }))
+}
