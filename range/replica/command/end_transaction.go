@@ -25,7 +25,7 @@ var EndTransaction = register((*kvpb.Request_EndTransaction)(nil), Command{
 		w.Transaction = &Transaction{Info: end.Transaction, End: end}
 		w.Size = LockOverhead + len(end.Transaction.Anchor)
 		for _, p := range end.Participants {
-			w.Size += len(p.Key) + 8
+			w.Size += len(p.First) + len(p.Last) + 16
 		}
 		return w, checkAnchor(d, end.Transaction)
 	},
