@@ -150,7 +150,7 @@ func TestElementLimitLetsTransactionsPass(t *testing.T) {
 		keys[i], spans[i] = []byte("0123456789"),
 			&kvpb.KeySpan{Start: []byte("begin"), End: []byte("end")}
 		mutations[i], participants[i] = &kvpb.Mutation{Key: keys[i], Value: []byte("value")},
-			&kvpb.Participant{Key: keys[i]}
+			&kvpb.Participant{Keyspace: 1, Key: keys[i], Hash: new(uint32), Last: []byte("0123456799")}
 	}
 	resolutions := make([]*kvpb.Resolution, 10_000)
 	for i := range resolutions {

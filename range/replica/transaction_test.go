@@ -88,7 +88,14 @@ func (m *member) Resolve(_ context.Context, all []txn.Committed) []bool {
 		name := shortID(c.ID.Bytes())
 		var in []string
 		for _, p := range c.Participants {
-			in = append(in, string(p.First))
+			switch name := string(p.First); {
+			case p.Whole():
+				in = append(in, "all of keyspace "+p.Keyspace.String())
+			case string(p.Last) != name:
+				in = append(in, name+" to "+string(p.Last))
+			default:
+				in = append(in, name)
+			}
 		}
 		m.resolved = append(m.resolved, fmt.Sprintf("resolves %s at %s in %s", name, stamp(c.At),
 			strings.Join(in, ", ")))
@@ -275,7 +282,7 @@ func parseStamp(text string) *kvpb.Timestamp {
 //	prepare NAME K=V,K=-,K=lock,K=unlock,... (with ? at the end: it was read) [least=T] [values]
 //	  [volatile] [one-phase] [wait] [under=TERM.EPOCH] [keys=K,K] [spans=A:B,A:B] [read-at=T]
 //	hold NAME spans=A:B,A:B [least=T]
-//	end NAME commit=T | end NAME abort            [wait] [participants=K,K]
+//	end NAME commit=T | end NAME abort            [wait] [participants=K,K:L] [earlier]
 //	push NAME status|timestamp|abort [above=T] [pusher=NAME] [seen=T]
 //	heartbeat NAME | resolve NAME commit=T | resolve NAME abort
 //	refresh NAME at=T to=T [keys=K,K] [spans=A:B,A:B]
@@ -356,7 +363,12 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 			Requested: has("requested"), CommitTimestamp: at("commit"), CommitWait: has("wait")}
 		if options["participants"] != "" {
 			for _, key := range strings.Split(options["participants"], ",") {
-				end.Participants = append(end.Participants, &kvpb.Participant{Keyspace: 7, Key: []byte(key)})
+				first, last, _ := strings.Cut(key, ":")
+				p := &kvpb.Participant{Keyspace: 7, Key: []byte(first), Last: []byte(last)}
+				if !has("earlier") {
+					p.Hash = new(uint32)
+				}
+				end.Participants = append(end.Participants, p)
 			}
 		}
 		q.Command = &kvpb.Request_EndTransaction{EndTransaction: end}

@@ -4386,7 +4386,8 @@ type EndTransactionRequest struct {
 	Transaction     *Transaction           `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
 	Commit          bool                   `protobuf:"varint,2,opt,name=commit,proto3" json:"commit,omitempty"`
 	CommitTimestamp *Timestamp             `protobuf:"bytes,3,opt,name=commit_timestamp,json=commitTimestamp,proto3" json:"commit_timestamp,omitempty"`
-	// Where there are intents: every key that has one lies in one of these. All have a hash, or none has.
+	// Where there are intents: every key that has one lies in one of these. All have a hash, or none
+	// has.
 	Participants []*Participant `protobuf:"bytes,4,rep,name=participants,proto3" json:"participants,omitempty"`
 	CommitWait   bool           `protobuf:"varint,5,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
 	// Without commit: a person asks for the abort, not the transaction's client. A transaction of
@@ -4481,15 +4482,16 @@ func (x *EndTransactionRequest) GetHoldTimestamp() bool {
 	return false
 }
 
-// Participant is a span of keys in which a transaction has written. Partitions split and merge as they like: whoever wants to know of
-// its intents asks all that hold a part of the span.
+// Participant is a span of keys in which a transaction has written. Partitions split and merge as
+// they like: whoever wants to know of its intents asks all that hold a part of the span.
 type Participant struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace uint32                 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	// The first key of the span.
 	Key []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// In a hash keyspace, the hash number that the span lies in; 0 in a range keyspace. A client of an earlier version sets none, and names a
-	// partition by one of its keys: that stands for the whole keyspace, since nobody knows any more how far the partition reached.
+	// In a hash keyspace, the hash number that the span lies in; 0 in a range keyspace. A client of an
+	// earlier version sets none, and names a partition by one of its keys: that stands for the whole
+	// keyspace, since it is not known any more how far the partition reached.
 	Hash *uint32 `protobuf:"varint,3,opt,name=hash,proto3,oneof" json:"hash,omitempty"`
 	// The last key of the span, which is in it; empty if the first one is the only.
 	Last          []byte `protobuf:"bytes,4,opt,name=last,proto3" json:"last,omitempty"`

@@ -102,8 +102,11 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 		}
 		fits, committed := r.Fits, r.Place
 		r.Fits = func(p Place) bool {
-			committed = p // unless it does not fit, and nothing is committed
-			return fits(p)
+			if !fits(p) {
+				return false
+			}
+			committed = p
+			return true
 		}
 		response, err := t.c.sender.Send(ctx, r)
 		at := rpc.FromTimestamp(response.GetPrepare().GetPrepared())
