@@ -127,7 +127,7 @@ func splitConditions(v *store.View, ks storedKeyspace, o *serverpb.Operator) ([]
 		store.ModifiedAt(partitionKey(ks.id(), id), revision)}, err
 }
 
-// proposedSplit makes the operator of a split at an internal key that the planner proposes, and the
+// proposedSplit makes the operator of a split at a user key that the planner proposes, and the
 // conditions for begin; nil if the proposal does not fit any more. It has neither reason nor scores
 // yet.
 //
@@ -147,7 +147,7 @@ func (s *Server) proposedSplit(v *store.View, keyspace keys.KeyspaceID, id keys.
 	if d.Generation != epoch.Generation || d.Membership != epoch.Membership || !allVote(d) {
 		return nil, nil, nil
 	}
-	o, err := newSplit(d, key)
+	o, err := newSplit(d, keys.InternalKey(d, key))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -249,9 +249,8 @@ func TestAProposedSplit(t *testing.T) {
 		f.create(ranged("x", "m"))
 		f.await(time.Minute, "all is well", func() bool { return f.sound(3) && f.idle() })
 		s := c.members[0].server
-		at := func(key string) []byte { return append(keys.KeyspacePrefix(1), key...) }
 		propose := func(epoch planner.Epoch, key string) (*serverpb.Operator, error) {
-			o, conditions, err := s.proposedSplit(s.store.Stale(), 1, 100, epoch, at(key))
+			o, conditions, err := s.proposedSplit(s.store.Stale(), 1, 100, epoch, []byte(key))
 			if o != nil && err == nil {
 				o.Reason = "it is too large"
 				err = s.begin(t.Context(), o, conditions)
