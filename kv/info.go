@@ -156,6 +156,26 @@ type PartitionInfo struct {
 	Leader, Term uint64
 	LiveKeys     uint64
 	SizeBytes    uint64
+	// LiveBytes is about how many of the bytes are of newest versions.
+	LiveBytes uint64
+	// Minute and FiveMinutes are what it does, averaged over so long; with Measured below that, over
+	// as long as its leader has measured.
+	Minute, FiveMinutes PartitionActivity
+	Measured            time.Duration
+}
+
+// PartitionActivity is what a partition does in each second.
+type PartitionActivity struct {
+	// Load is what it costs the node that leads it, in processors.
+	Load float64
+	// Reads and Writes are requests, ReadBytes what reads have brought, WrittenBytes what was written
+	// to the log.
+	Reads, Writes, ReadBytes, WrittenBytes uint64
+}
+
+func activity(a *clusterpb.Activity) PartitionActivity {
+	return PartitionActivity{Load: float64(a.GetLoadMicro()) / 1e6, Reads: a.GetReads(),
+		Writes: a.GetWrites(), ReadBytes: a.GetReadBytes(), WrittenBytes: a.GetWrittenBytes()}
 }
 
 // ReplicaInfo is one copy of a partition.
@@ -172,6 +192,8 @@ func partitionInfo(p *clusterpb.PartitionInfo) PartitionInfo {
 		ID: d.Id, Keyspace: p.Keyspace, Hash: -1, Start: span.Start, End: span.End,
 		Generation: d.Generation, Membership: d.Membership,
 		Leader: p.LeaderNode, Term: p.Term, LiveKeys: p.LiveKeys, SizeBytes: p.SizeBytes,
+		LiveBytes: p.LiveBytes, Minute: activity(p.Minute), FiveMinutes: activity(p.FiveMinutes),
+		Measured: time.Duration(p.MeasuredSeconds) * time.Second,
 	}
 	if d.PrefixLength == keys.HashPrefixLength {
 		info.Hash = int(d.Hash)

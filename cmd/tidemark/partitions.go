@@ -1,25 +1,35 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
 func (a *app) partitionsCommand() *cobra.Command {
-	return a.printing(a.client(&cobra.Command{
+	var order partitionOrder
+	cmd := &cobra.Command{
 		Use:   "partitions [NAME]",
 		Short: "List partitions, their replicas and leaders",
 		Long: `List the partitions of the keyspace NAME, or of all keyspaces: number or span, epoch
 (generation of the span and version of the membership), the nodes with a replica, the leader's node,
 number of keys and size, and what is being changed, with the reason. Keys and size are what the
-leader reported last, a few seconds ago.`,
+leader reported last, a few seconds ago.
+
+--top load, --top size, --top reads or --top writes lists those with the most of it first, as many
+as --limit says, with columns for the load: what the partition costs its leader in processors,
+over one and over five minutes, and requests and bytes for each second of the last minute.`,
 		Example: `  tidemark partitions
+  tidemark partitions --top load
+  tidemark partitions fruit --top size --limit 5
   tidemark partitions fruit --output json`,
 		Args:              arguments("at most a NAME", 0, 1),
 		ValidArgsFunction: a.completeKeyspaces,
@@ -28,18 +38,64 @@ leader reported last, a few seconds ago.`,
 			if len(args) == 1 {
 				name = args[0]
 			}
+			if err := order.validate(); err != nil {
+				return err
+			}
 			return a.withClient(ctx, func(client *kv.Client) error {
-				return a.partitions(ctx, client, name)
+				return a.partitions(ctx, client, name, order)
 			})
 		}),
-	}))
+	}
+	cmd.Flags().StringVar(&order.by, "top", "", "those with the most first: load, size, reads or writes")
+	cmd.Flags().IntVar(&order.limit, "limit", 20, "with --top: how many at most")
+	return a.printing(a.client(cmd))
 }
 
-func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string) error {
+// partitionOrder is how partitions are listed.
+type partitionOrder struct {
+	by    string
+	limit int
+}
+
+// tops are what partitions can be ordered by.
+var tops = map[string]func(p *kv.PartitionInfo) float64{
+	"load":   func(p *kv.PartitionInfo) float64 { return p.Minute.Load },
+	"size":   func(p *kv.PartitionInfo) float64 { return float64(p.SizeBytes) },
+	"reads":  func(p *kv.PartitionInfo) float64 { return float64(p.Minute.Reads) },
+	"writes": func(p *kv.PartitionInfo) float64 { return float64(p.Minute.Writes) },
+}
+
+func (o *partitionOrder) validate() error {
+	switch {
+	case o.by == "":
+		return nil
+	case tops[o.by] == nil:
+		return exit.Usagef("--top %s: want load, size, reads or writes", o.by)
+	case o.limit < 1:
+		return exit.Usagef("--limit %d: at least 1", o.limit)
+	}
+	return nil
+}
+
+// apply orders partitions, and leaves out those beyond the limit.
+func (o *partitionOrder) apply(all []kv.PartitionInfo) []kv.PartitionInfo {
+	of := tops[o.by]
+	if of == nil {
+		return all
+	}
+	slices.SortStableFunc(all, func(p, q kv.PartitionInfo) int {
+		return cmp.Compare(of(&q), of(&p))
+	})
+	return all[:min(len(all), o.limit)]
+}
+
+func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string,
+	order partitionOrder) error {
 	partitions, err := client.Partitions(ctx, keyspace)
 	if err != nil {
 		return err
 	}
+	partitions = order.apply(partitions)
 	operators, err := client.Operators(ctx)
 	if err != nil {
 		return err
@@ -48,6 +104,7 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 	for _, o := range operators {
 		changes[o.Partition] = fmt.Sprintf("%s: %s", o.Step, o.Reason)
 	}
+	loads := order.by == ""
 	list := a.list(
 		output.Column{Name: "id", Number: true}, output.Column{Name: "keyspace"},
 		output.Column{Name: "hash", Number: true},
@@ -55,7 +112,16 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 		output.Column{Name: "epoch", Detail: true}, output.Column{Name: "replicas"},
 		output.Column{Name: "learners", Programs: true},
 		output.Column{Name: "leader", Number: true}, output.Column{Name: "keys", Number: true},
-		output.Column{Name: "size", Number: true}, output.Column{Name: "changes"})
+		output.Column{Name: "size", Number: true},
+		output.Column{Name: "live_bytes", Programs: true},
+		output.Column{Name: "load", Number: true, Programs: loads},
+		output.Column{Name: "load_5m", Number: true, Programs: loads},
+		output.Column{Name: "reads", Number: true, Programs: loads},
+		output.Column{Name: "writes", Number: true, Programs: loads},
+		output.Column{Name: "read_bytes", Number: true, Programs: loads},
+		output.Column{Name: "written_bytes", Number: true, Programs: loads},
+		output.Column{Name: "measured_seconds", Programs: true},
+		output.Column{Name: "changes"})
 	for _, p := range partitions {
 		var hash, leader any
 		if p.Hash >= 0 {
@@ -78,9 +144,17 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 		list.Row(p.ID, p.Keyspace, hash, bound(p.Start), bound(p.End),
 			fmt.Sprintf("%d.%d", p.Generation, p.Membership),
 			output.Cell{People: nodes, Programs: replicas}, learners,
-			leader, p.LiveKeys, output.Size(p.SizeBytes), orNone(changes[p.ID]))
+			leader, p.LiveKeys, output.Size(p.SizeBytes), p.LiveBytes,
+			loadCell(p.Minute.Load), loadCell(p.FiveMinutes.Load), p.Minute.Reads, p.Minute.Writes,
+			output.Size(p.Minute.ReadBytes), output.Size(p.Minute.WrittenBytes),
+			uint64(p.Measured.Seconds()), orNone(changes[p.ID]))
 	}
 	return list.Flush()
+}
+
+// loadCell is a number of processors.
+func loadCell(processors float64) output.Cell {
+	return output.Cell{People: fmt.Sprintf("%.2f", processors), Programs: processors}
 }
 
 // bound is one end of a partition's span; none at the ends of the keyspace, or of a hash number.

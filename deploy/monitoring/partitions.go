@@ -41,6 +41,12 @@ var partitions = Dashboard{
 				`tidemark_placement_operators_ended_total`),
 			quantiles("Time of a change", "From its record to its end.",
 				"tidemark_placement_operator_duration_seconds", ""),
+			{Title: "Partitions that are too large or too busy", Unit: "short", Queries: []Query{
+				{`max(tidemark_placement_partitions_to_split)`, "to be split"},
+				{`max(tidemark_placement_partitions_indivisible)`, "no split helps"},
+			}},
+			rateBy("reason", "Splits and merges begun by placement", "ops", "",
+				`tidemark_placement_resizes_begun_total`),
 			{Title: "Age of the oldest change", Unit: "s", Queries: []Query{
 				{`max(tidemark_placement_operator_oldest_age_seconds)`, "age"},
 			}},

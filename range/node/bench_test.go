@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -51,7 +52,8 @@ func manyPartitions(count, replicas int) *clusterpb.TableUpdate {
 	for i := range count {
 		prefix := keys.HashPrefix(2, uint16(i))
 		p := &clusterpb.Partition{Id: uint64(100 + i), Keyspace: 2, Hash: uint32(i), Start: prefix,
-			End: keys.PrefixEnd(prefix), Generation: 1, PrefixLength: 6}
+			End: keys.PrefixEnd(prefix), Generation: 1, Membership: group.FoundingMembership,
+			PrefixLength: 6}
 		for r := range replicas {
 			p.Replicas = append(p.Replicas,
 				&clusterpb.Replica{Node: uint64(1 + r), Replica: uint64(1 + r)})

@@ -176,3 +176,41 @@ func TestReportsConverge(t *testing.T) {
 		t.Errorf("%d reports for a core that knows nothing", n)
 	}
 }
+
+// What is known of where a partition could be split is news when it comes, goes, or changes by much.
+func TestNewsOfSplitKeys(t *testing.T) {
+	hints := func(left, across, hot, ascending uint32) *clusterpb.PartitionReport {
+		return &clusterpb.PartitionReport{Split: &clusterpb.SplitHints{
+			ByLoad:         &clusterpb.SplitKey{Key: []byte("k"), Left: left, Across: across},
+			HotThousandths: hot, AscendingThousandths: ascending}}
+	}
+	had := hints(500, 0, 0, 0)
+	for _, c := range []struct {
+		what string
+		now  *clusterpb.PartitionReport
+		want bool
+	}{
+		{"the same", hints(500, 0, 0, 0), false}, {"about the same", hints(550, 50, 50, 50), false},
+		{"another balance", hints(700, 0, 0, 0), true}, {"more across", hints(500, 200, 0, 0), true},
+		{"a hot key", hints(500, 0, 800, 0), true}, {"ascending", hints(500, 0, 0, 900), true},
+		{"nothing known", &clusterpb.PartitionReport{}, true},
+		{"one key", &clusterpb.PartitionReport{Split: &clusterpb.SplitHints{OneKey: true}}, true},
+		{"sustained", &clusterpb.PartitionReport{Split: had.Split, SustainedLoadMicro: 250_000}, true},
+		{"a peak", &clusterpb.PartitionReport{Split: had.Split, PeakLoadMicro: 250_000}, true},
+	} {
+		if got := newsworthy(had, c.now); got != c.want {
+			t.Errorf("%s: %t", c.what, got)
+		}
+	}
+}
+
+// That a partition was calm for ten minutes is news of one that has split, and may be merged.
+func TestNewsOfCalm(t *testing.T) {
+	for generation, want := range map[uint64]bool{1: false, 2: true} {
+		had := &clusterpb.PartitionReport{Generation: generation, MeasuredSeconds: 500}
+		now := &clusterpb.PartitionReport{Generation: generation, MeasuredSeconds: 600}
+		if got := newsworthy(had, now); got != want {
+			t.Errorf("generation %d: %t", generation, got)
+		}
+	}
+}
