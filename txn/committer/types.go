@@ -73,8 +73,7 @@ type Place struct {
 	Generation uint64
 	// Hash is the number of a hash partition; AllPartitions for a partition of a range keyspace.
 	Hash int
-	// Span is in user keys: those of the number, or of the keyspace, that lie in it are the
-	// partition's.
+	// Span are its user keys; in a hash keyspace, those that have the number.
 	Span keys.Span
 }
 
