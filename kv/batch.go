@@ -16,9 +16,10 @@ const (
 	maxBatchKeys  = 100_000
 )
 
-// Batch gathers writes that happen together or not at all, at one timestamp. All its keys must lie
-// in one partition (see ErrCrossPartition) when it is committed. If that one splits just then, the
-// batch becomes a transaction: it happens together or not at all in any case. It is made by
+// Batch gathers writes that happen together or not at all, at one timestamp. Keys of one partition
+// cost one request. Where partitions split by themselves, keys that were in one may be in several
+// tomorrow: then the batch is committed as a transaction, as BatchPut does, with its errors. In a
+// hash keyspace, keys of different numbers are refused (see ErrCrossPartition). A Batch is made by
 // Keyspace.Batch, is not safe for concurrent use, and can be committed once.
 //
 //	version, err := ks.Batch().Put(k1, v1).Put(k2, v2).Delete(k3).Commit(ctx)
@@ -110,7 +111,6 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 		return Timestamp{}, err
 	}
 	var cross *Error
-	whole := false // it was in one partition
 	call := route.Call{
 		Keyspace: ks.ID,
 		Key:      b.operations[0].Key,
@@ -120,17 +120,17 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 		Request: &kvpb.Request{Command: &kvpb.Request_WriteBatch{
 			WriteBatch: &kvpb.WriteBatchRequest{Operations: b.operations}}},
 		Prepare: route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
-			if cross = b.crosses(p); cross != nil {
+			var elsewhere bool
+			if elsewhere, cross = b.crosses(p); elsewhere {
 				return errElsewhere
 			}
-			whole = true
 			return nil
 		}),
 	}
 	answer, err := k.client.sender.Do(ctx, &call)
 	var failed *route.Error
 	if errors.As(err, &failed) && failed.Cause == errElsewhere {
-		if !whole {
+		if cross != nil {
 			return Timestamp{}, cross
 		}
 		return b.commitAcross(ctx, &call, failed.OutcomeUnknown)
@@ -141,8 +141,8 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 	return fromWire(answer.GetWriteBatch().GetVersion()), nil
 }
 
-// commitAcross commits a batch whose partition has split since it was sent there. maybe: it may have
-// been executed before that.
+// commitAcross commits a batch whose keys are in several partitions. maybe: it may have been executed
+// when they were in one.
 func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
 	maybe bool) (Timestamp, error) {
 	const op = "batch"
@@ -168,25 +168,33 @@ func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
 	return at, named(op, k.name, err)
 }
 
-// crosses finds a key outside partition p, which holds the first key.
-func (b *Batch) crosses(p *route.Partition) *Error {
+// crosses says whether there is a key outside partition p, which holds the first key. It returns an
+// error if that has another number than the first one.
+func (b *Batch) crosses(p *route.Partition) (elsewhere bool, _ *Error) {
 	ks := b.keyspace.client.sender.Table().KeyspaceByID(p.Keyspace)
 	if ks == nil {
-		return nil // dropped this moment: the nodes will say so
+		return false, nil // dropped this moment: the nodes will say so
 	}
 	for _, o := range b.operations[1:] {
-		if other := ks.ByKey(o.Key); other != nil && other != p {
-			first := b.operations[0].Key
-			return &Error{
-				Op: "batch", Keyspace: b.keyspace.name, Key: clone(o.Key),
-				Message: fmt.Sprintf("a batch is atomic within one partition, but key %s lies in "+
-					"partition %s and key %s in partition %s; "+
-					"commit one batch for each partition", keys.Pretty(first), p.ID, keys.Pretty(o.Key), other.ID),
-				wraps: []error{ErrCrossPartition, ErrInvalidArgument},
-			}
+		other := ks.ByKey(o.Key)
+		if other == nil || other == p {
+			continue
+		}
+		if other.Hash == p.Hash {
+			elsewhere = true
+			continue
+		}
+		first := b.operations[0].Key
+		return true, &Error{
+			Op: "batch", Keyspace: b.keyspace.name, Key: clone(o.Key),
+			Message: fmt.Sprintf("a batch is atomic within one hash partition, but key %s lies in "+
+				"partition %s and key %s in partition %s; "+
+				"commit one batch for each partition, or use BatchPut", keys.Pretty(first), p.ID,
+				keys.Pretty(o.Key), other.ID),
+			wraps: []error{ErrCrossPartition, ErrInvalidArgument},
 		}
 	}
-	return nil
+	return elsewhere, nil
 }
 
 // BatchPut writes many keys, in any partitions, at one timestamp, which it returns: all of them or

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -268,30 +269,36 @@ func TestBatch(t *testing.T) {
 				t.Fatalf("%+v", p)
 			}
 		}
-		_, err := ks.Batch().Put([]byte("a"), nil).Put([]byte("z"), nil).Commit(ctx)
+		// Keys of several partitions make a transaction of a batch, whether the client has heard of a
+		// split or not.
+		for i, far := range []string{"z", "b", "b"} {
+			if i == 1 {
+				c.Split(c.PartitionOf(id, "a"), "b", false)
+			}
+			version = must[Timestamp](t)(
+				ks.Batch().Put([]byte("a"), []byte("3")).Delete([]byte(far)).Commit(ctx))
+			if p := must[Pair](t)(ks.Get(ctx, []byte("a"))); p.Version != version {
+				t.Fatalf("%+v", p)
+			}
+			if _, err := ks.Get(ctx, []byte(far)); !errors.Is(err, ErrNotFound) {
+				t.Fatal(err)
+			}
+			if n := c.Writes(id, "a"); n != i+2 {
+				t.Fatalf("%d writes of a key after %d batches", n, i+2)
+			}
+		}
+		// Numbers of a hash keyspace are their caller's to know.
+		hashed := c.AddKeyspace("h", 16)
+		h, first, far := client.Keyspace("h"), []byte("a"), []byte("b")
+		for i := 0; keys.HashPartition(first, 16) == keys.HashPartition(far, 16); i++ {
+			far = fmt.Appendf(nil, "b%d", i)
+		}
+		_, err := h.Batch().Put(first, nil).Put(far, nil).Commit(ctx)
 		if !errors.Is(err, ErrCrossPartition) || !strings.Contains(err.Error(), `"a"`) ||
-			!strings.Contains(err.Error(), `"z"`) {
+			!strings.Contains(err.Error(), string(far)) {
 			t.Fatalf("%v", err)
 		}
-		if c.Writes(id, "a") != 1 {
-			t.Fatal("a refused batch wrote")
-		}
-		// A split that the client has not heard of makes a transaction of a batch.
-		c.Split(c.PartitionOf(id, "a"), "b", false)
-		version = must[Timestamp](t)(
-			ks.Batch().Put([]byte("a"), nil).Delete([]byte("b")).Commit(ctx))
-		if p := must[Pair](t)(ks.Get(ctx, []byte("a"))); p.Version != version {
-			t.Fatalf("%+v", p)
-		}
-		if _, err := ks.Get(ctx, []byte("b")); !errors.Is(err, ErrNotFound) {
-			t.Fatal(err)
-		}
-		// One that it has heard of is its caller's to know.
-		_, err = ks.Batch().Put([]byte("a"), nil).Put([]byte("b"), nil).Commit(ctx)
-		if !errors.Is(err, ErrCrossPartition) {
-			t.Fatalf("%v", err)
-		}
-		if c.Writes(id, "a") != 2 {
+		if c.Writes(hashed, "a") != 0 {
 			t.Fatal("a refused batch wrote")
 		}
 	})

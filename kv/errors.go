@@ -33,7 +33,7 @@ const (
 	ErrKeyspaceExists ErrorKind = "keyspace exists"
 	// ErrInvalidArgument: the call makes no sense; nothing was changed.
 	ErrInvalidArgument ErrorKind = "invalid argument"
-	// ErrCrossPartition: the keys of an atomic batch do not lie in one partition. It is an
+	// ErrCrossPartition: the keys of an atomic batch have different numbers in a hash keyspace. It is an
 	// ErrInvalidArgument too.
 	ErrCrossPartition ErrorKind = "keys lie in different partitions"
 	// ErrOutcomeUnknown: the call ended before the outcome of a write was known. It may have been

@@ -206,8 +206,7 @@ func isCode(err error, code kvpb.ErrorCode) (Timestamp, bool) {
 }
 
 // PartitionOf is the id of the partition that holds the key at present, as far as the client knows.
-// Keys with the same id can travel in one Batch, unless the partition is split before it is
-// committed (ErrCrossPartition then). It asks the cluster only if the client does not know yet.
+// A Batch of keys with the same id is one request, unless the partition splits before. It asks the cluster only if the client does not know yet.
 func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) {
 	const op = "locate"
 	s := k.client.sender

@@ -2,7 +2,6 @@ package kv
 
 import (
 	"bytes"
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -210,13 +209,6 @@ func runModel(t *testing.T, rt *rapid.T) {
 				b.Put(k, []byte(seen[string(k)]))
 			}
 			_, err := b.Commit(ctx)
-			if errors.Is(err, ErrCrossPartition) { // there was a split before
-				var all []Pair
-				for k, v := range seen {
-					all = append(all, Pair{Key: []byte(k), Value: []byte(v)})
-				}
-				_, err = ks.BatchPut(ctx, all)
-			}
 			check(err, "batch")
 			for k, v := range seen {
 				m.now[k] = v

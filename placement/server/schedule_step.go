@@ -268,8 +268,7 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	*serverpb.Operator, []*storepb.Compare, error) {
 	stored, revision, err := loadPartition(v, p.Keyspace, p.Partition)
 	if err == nil && stored != nil && p.Kind == planner.Split {
-		o, conditions, err := s.proposedSplit(v, p.Keyspace, p.Partition, p.Epoch,
-			keys.InternalKey(stored, []byte(p.Key)))
+		o, conditions, err := s.proposedSplit(v, p.Keyspace, p.Partition, p.Epoch, []byte(p.Key))
 		if o != nil {
 			explain(o, p)
 		}
