@@ -104,6 +104,7 @@ var nodeMetrics = []Metric{
 	metric(Counter, "tidemark_node_heartbeats_failed_total", "part"),
 	metric(Counter, "tidemark_node_gc_runs_total", "part"),
 	metric(Counter, "tidemark_node_split_searches_total", "part"),
+	metric(Counter, "tidemark_node_replicas_born_total", "part"),
 	metric(Counter, "tidemark_node_gc_failures_total", "part"),
 	metric(Counter, "tidemark_node_gc_versions_total", "part"),
 	metric(Gauge, "tidemark_node_gc_waiting", "part"),

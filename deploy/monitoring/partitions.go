@@ -47,6 +47,8 @@ var partitions = Dashboard{
 			}},
 			rateBy("reason", "Splits and merges begun by placement", "ops", "",
 				`tidemark_placement_resizes_begun_total`),
+			rate("Searches for the middle of a large partition", "ops", "", `tidemark_node_split_searches_total`),
+			rate("Replicas made by splits", "ops", "", `tidemark_node_replicas_born_total`),
 			{Title: "Age of the oldest change", Unit: "s", Queries: []Query{
 				{`max(tidemark_placement_operator_oldest_age_seconds)`, "age"},
 			}},

@@ -26,12 +26,14 @@ type fitted struct {
 	// says that cells were shortened.
 	without []string
 	cut     bool
+	// width is that of the terminal.
+	width int
 }
 
 // fit makes the table fit: empty columns go first, then those that are details, from the right;
 // then the widest texts are cut; and at last the rightmost columns go, but for the first.
 func (l *List) fit() *fitted {
-	f := &fitted{rows: make([][]string, len(l.rows))}
+	f := &fitted{rows: make([][]string, len(l.rows)), width: l.width}
 	for i, c := range l.columns {
 		if c.Programs {
 			continue
@@ -146,7 +148,8 @@ func (f *fitted) write(out io.Writer) error {
 	if len(said) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "(%s; --output json has all)\n", strings.Join(said, "; "))
+	note := fmt.Sprintf("(%s; --output json has all)", strings.Join(said, "; "))
+	_, err := fmt.Fprintln(out, text.WrapSoft(note, f.width))
 	return err
 }
 
