@@ -97,10 +97,16 @@ func TestPaused(t *testing.T) {
 	if err != nil || !strings.Contains(why.Verdict, "the planner is paused") {
 		t.Fatalf("%v, %v", why, err)
 	}
+	// Nor is what is lost replaced.
+	w.must(w.setPartition(on(2, 1, 2, 3)))
+	w.must(w.setNode(Node{ID: 3, Status: Gone}))
+	if proposal := w.step(); len(proposal.Operators) != 0 || proposal.Waiting != 2 {
+		t.Fatalf("paused, and a node is lost: %s", show(proposal))
+	}
 	settings := w.state.Settings()
 	settings.Paused = false
 	w.must(w.state.SetSettings(settings))
-	if proposal := w.step(); len(proposal.Operators) != 1 {
+	if proposal := w.step(); len(proposal.Operators) != 2 {
 		t.Fatalf("no longer paused: %s", show(proposal))
 	}
 }

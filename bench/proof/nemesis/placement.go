@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// placement is where the probes' partitions are.
+// placement is where the probes' partitions are: of each hash number the one with the probe's key.
 type placement struct {
 	// voters are the servers with a replica of each partition, leader the one that leads it, -1 if
 	// none is known.
@@ -35,8 +37,12 @@ func (w *world) where(ctx context.Context) (*placement, error) {
 		}
 	}
 	p := &placement{voters: make([][]int, probePartitions), leader: make([]int, probePartitions)}
+	probed := probeKeys(probePartitions)
 	for _, info := range infos {
 		hash := int(info.Partition.Hash)
+		if hash < probePartitions && !keys.PartitionContains(info.Partition, probed[hash]) {
+			continue // it has split
+		}
 		if hash >= probePartitions {
 			return nil, fmt.Errorf("a partition of %s with number %d, which has %d", probeKeyspace,
 				hash, probePartitions)
