@@ -414,3 +414,46 @@ func TestBornAfterItWasNamedOut(t *testing.T) {
 		}
 	})
 }
+
+// The parent's replica leaves a node, on which it was created with all that is the child's by now: only
+// what is still its own goes with it.
+func TestParentLeavesTheChild(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, 4, nil)
+			s := newDivider(c, 1, 2)
+			for i := range splitKeys {
+				s.put(key(i), "before")
+			}
+			s.begin()
+			c.await("it splits", time.Minute, func() bool { return len(s.partitions()) == 2 })
+			parent, child := s.partitions()[0], s.partitions()[1]
+			m := c.nodes[3]
+			c.await("the child is there", time.Minute,
+				func() bool { return m.replicas.get(keys.PartitionID(child.Id)) != nil })
+			moved := proto.Clone(parent).(*clusterpb.Partition)
+			moved.Membership += 3
+			moved.NextReplica = 5
+			moved.Replicas[2] = &clusterpb.Replica{Node: 4, Replica: 4}
+			c.core.update(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{moved}})
+			c.await("the parent's replica goes", time.Minute,
+				func() bool { return m.replicas.get(keys.PartitionID(parent.Id)) == nil })
+			if crash {
+				m.crash()
+				m.start()
+			}
+			c.await("the child is there", time.Minute, func() bool {
+				h := m.replicas.get(keys.PartitionID(child.Id))
+				return h != nil && h.group.Failed() == nil
+			})
+			recorded, counted, err := replica.Recount(context.Background(), m.state,
+				keys.PartitionID(child.Id))
+			if err != nil || recorded.Stats != counted || counted.LiveKeys == 0 {
+				t.Errorf("the child holds %+v, and says %+v: %v", counted, recorded.Stats, err)
+			}
+			if problems, err := m.CheckState(context.Background()); len(problems) > 0 || err != nil {
+				t.Errorf("%v, %v", problems, err)
+			}
+		})
+	}
+}

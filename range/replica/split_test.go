@@ -14,6 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -425,5 +427,64 @@ func TestSplitsThatDoNotFit(t *testing.T) {
 	}
 	if now, _ := r.Applied(); now != index {
 		t.Errorf("something was proposed: index %d after %d", now, index)
+	}
+}
+
+// A read that was admitted before the split, and reads after it, is refused: what has split off may
+// have left the node by then.
+func TestReadAcrossSplit(t *testing.T) {
+	s := newSplitTest(t, 1)
+	defer s.close()
+	m := s.members[0]
+	s.must(s.ask(putOf("x", "before")))
+	old := m.replica.Descriptor()
+	left, right := splitAt(old, "m", 200)
+	if err := m.replica.Split(context.Background(), left, right); err != nil {
+		t.Fatal(err)
+	}
+	span := keys.PartitionSpan(right)
+	if err := Destroy(context.Background(), m.state, Gone{ID: 200, Span: &span}); err != nil {
+		t.Fatal(err)
+	}
+	q := getOf("x")
+	q.Generation, q.Term = 1, 1
+	answers := make(chan *kvpb.Response, 1)
+	m.replica.active.Add(1)
+	m.replica.serveNow(&read{command: command.Of(q), descriptor: old, timestamp: m.node.Clock.Now(),
+		lockedReading: &plainReading, pending: Pending{Client: 1, Request: q, Arrived: time.Now(),
+			Reply: func(a *kvpb.Response) { answers <- a }}})
+	if a := <-answers; a.GetError().GetCode() != kvpb.ErrorCode_STALE_EPOCH {
+		t.Errorf("answered with %v", a)
+	}
+}
+
+// The locks of the right part are the child's, and not the parent's any more, on leaders and followers.
+func TestLocksGoWithTheirKeys(t *testing.T) {
+	s := newSplitTest(t, 2)
+	defer s.close()
+	id := bytes.Repeat([]byte{7}, 16)
+	for _, key := range []string{"b", "x"} {
+		s.must(s.ask(&kvpb.Request{Session: rpc.ToTimestamp(s.members[0].node.Clock.Now()),
+			Command: &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
+				Transaction: &kvpb.Transaction{Id: id, Anchor: []byte("b"), Keyspace: 7,
+					Begun:   rpc.ToTimestamp(hlc.Timestamp{Wall: epoch}),
+					Started: rpc.ToTimestamp(hlc.Timestamp{Wall: epoch})},
+				Mutations: []*kvpb.Mutation{{Kind: kvpb.Mutation_PUT, Key: []byte(key)}}}}}))
+	}
+	leader := s.members[0].replica
+	left, right := splitAt(leader.Descriptor(), "m", 200)
+	if err := leader.Split(context.Background(), left, right); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range s.members {
+		m.catchUp(-1)
+		child, err := New(Config{Partition: right, ReplicaID: m.id, State: m.state, Group: m, Node: m.node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, c := m.replica.Intents(), child.Intents(); p != 1 || c != 1 {
+			t.Errorf("replica %s: %d locks in the parent, %d in the child", m.id, p, c)
+		}
+		child.Close()
 	}
 }
