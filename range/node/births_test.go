@@ -457,3 +457,24 @@ func TestParentLeavesTheChild(t *testing.T) {
 		})
 	}
 }
+
+// Only a replica with which a partition is founded knows its voters from the table. One of a partition
+// that has split, or has split off, begins with nothing.
+func TestVotersFromTheTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		for i, p := range c.createHash(2, 3) {
+			x := proto.Clone(p).(*clusterpb.Partition)
+			switch i {
+			case 1:
+				x.Generation++ // it has split
+			case 2:
+				x.SplitFrom, x.SplitIndex = 99, 12
+			}
+			id, err := c.nodes[1].identityOf(x)
+			if err != nil || (len(id.Voters) > 0) != (i == 0) {
+				t.Errorf("%v is to be created with the voters %v: %v", x, id.Voters, err)
+			}
+		}
+	})
+}
