@@ -169,9 +169,14 @@ func (f *sizeFlags) options() (options []kv.SizeOption) {
 	return options
 }
 
+// People see the split size, or that there are no splits but those that are asked for.
 var sizeColumns = []output.Column{{Name: "split size", Number: true},
-	{Name: "merge size", Number: true}, {Name: "auto split"}}
+	{Name: "merge size", Number: true, Programs: true}, {Name: "auto split", Programs: true}}
 
 func sizeCells(info kv.KeyspaceInfo) []any {
-	return []any{output.Size(info.SplitSize), output.Size(info.MergeSize), info.AutoSplit}
+	split := output.Cell{People: output.Size(info.SplitSize), Programs: output.Size(info.SplitSize)}
+	if !info.AutoSplit {
+		split.People = "when asked"
+	}
+	return []any{split, output.Size(info.MergeSize), info.AutoSplit}
 }

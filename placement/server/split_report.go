@@ -246,8 +246,8 @@ func (j *splitJudge) check(p, now *clusterpb.Partition) error {
 }
 
 // unused says why an id that no operator has for a child cannot be a child's. There is no such
-// operator if the core was recovered from a member that lacked it. The id is looked for in the whole
-// table.
+// operator if the core was recovered from a member that lacked it. The id is looked for in all of
+// the table.
 func (j *splitJudge) unused(id keys.PartitionID) error {
 	there, err := j.server.findPartition(j.view, id)
 	if err != nil {

@@ -35,8 +35,8 @@ func (f *fleet) split(keyspace, key string) *clusterpb.SplitPartitionResponse {
 	return r
 }
 
-// A partition splits when it is asked for, in a range keyspace and in a hash keyspace, and so do its
-// parts. What is asked for twice is done once; what cannot be is refused.
+// A partition splits when it is asked for, in a range keyspace and in a hash keyspace, and so do
+// its parts. What is asked for twice is done once; what cannot be is refused.
 func TestSplit(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(ranged("x", "m"))
