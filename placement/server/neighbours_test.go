@@ -11,8 +11,9 @@ import (
 // partitionOf describes a partition of keyspace 2 by user keys.
 func partitionOf(id uint64, start, end string) *clusterpb.Partition {
 	prefix := keys.KeyspacePrefix(2)
-	d := &clusterpb.Partition{Id: id, Keyspace: 2, Generation: 1, PrefixLength: keys.KeyspacePrefixLength,
-		Start: append(bytes.Clone(prefix), start...), End: append(bytes.Clone(prefix), end...)}
+	d := &clusterpb.Partition{Id: id, Keyspace: 2, Generation: 1,
+		PrefixLength: keys.KeyspacePrefixLength, Start: append(bytes.Clone(prefix), start...),
+		End: append(bytes.Clone(prefix), end...)}
 	if end == "" {
 		d.End = keys.PrefixEnd(prefix)
 	}
@@ -60,8 +61,8 @@ func TestNeighbours(t *testing.T) {
 	l.drop(4)
 }
 
-// What is reported of another generation, of keys at which a partition cannot split, or cannot be at
-// all, is not believed, and the rest is.
+// What is reported of another generation, of keys at which a partition cannot split, or cannot be
+// at all, is not believed, and the rest is.
 func TestReportedSplitKeys(t *testing.T) {
 	d := partitionOf(1, "f", "m")
 	d.Generation = 4
