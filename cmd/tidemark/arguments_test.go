@@ -145,6 +145,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{"keyspace create fruit --partitions range --split-at a --split-at a", "twice"},
 		{"keyspace create fruit --partitions range --split-at=", "empty"},
 		{"keyspace create fruit --partitions hash:8 --replicas 2", "1, 3 or 5"},
+		{"partitions --top colour", "--top colour: want load, size, reads or writes"},
+		{"partitions --top load --limit 0", "--limit 0: at least 1"},
 		{"keyspace drop fruit", "There is no terminal to ask at: give --yes"},
 		{"scan fruit --prefix a --from b", "--from and --prefix exclude each other: give one of them"},
 		{"scan fruit --limit -1", "--limit"},

@@ -46,7 +46,8 @@ over one and over five minutes, and requests and bytes for each second of the la
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&order.by, "top", "", "those with the most first: load, size, reads or writes")
+	cmd.Flags().StringVar(&order.by, "top", "",
+		"those with the most first: load, size, reads or writes")
 	cmd.Flags().IntVar(&order.limit, "limit", 20, "with --top: how many at most")
 	return a.printing(a.client(cmd))
 }

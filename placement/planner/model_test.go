@@ -132,6 +132,7 @@ func (g *generator) grows(p *Partition) {
 			time.Second)
 	}
 	if p.Growth = (Growth{}); calm {
+		p.Bytes >>= 6 // small as well
 		return
 	}
 	p.Growth.Sustained = Cores(rapid.IntRange(0, 600_000).Draw(g.T, "sustained"))
@@ -225,8 +226,7 @@ func (g *generator) end(success bool) {
 		return f.Partition == op.Partition
 	})
 	p := w.partitions[op.Partition]
-	if !success || p.Epoch != op.Epoch || op.Kind == Split && p.Growth.ByLoad == nil ||
-		op.Kind == Split && p.Growth.BySize == nil ||
+	if !success || p.Epoch != op.Epoch ||
 		op.Kind == Merge && w.partitions[op.Right].Epoch != op.RightEpoch {
 		return
 	}

@@ -78,5 +78,5 @@ func (s *State) lessLoaded(p *partition, a, b uint16) bool {
 
 // emptier says whether a node without a replica has so much less load that moving one is worth it.
 func (s *State) emptier(p *partition, n, than uint16) bool {
-	return s.deviation(byLoad, than, 0)-s.deviation(byLoad, n, int64(p.leaderLoad)) >= leastEndMove
+	return s.endLoad(p, than)-s.deviation(byLoad, n, int64(p.leaderLoad)) >= leastEndMove
 }

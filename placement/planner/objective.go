@@ -39,8 +39,8 @@ const (
 	levels
 )
 
-var levelNames = []string{"placement rules", "quorum", "zones", "regions", "leader", "growth", "room on disk",
-	"load", "bytes", "number of replicas", "number of leaders"}
+var levelNames = []string{"placement rules", "quorum", "zones", "regions", "leader", "growth",
+	"room on disk", "load", "bytes", "number of replicas", "number of leaders"}
 
 func (l Level) String() string { return nameOf(levelNames, int(l)) }
 

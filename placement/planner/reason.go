@@ -48,8 +48,8 @@ var causeNames = []string{"unfinished change", "node lost", "node gone", "replic
 	"disk wiped", "too few replicas", "too many replicas", "learner left over", "node draining",
 	"node leaving", "placement rule broken", "zone shared", "region shared", "leader preference",
 	"leader wanted", "partition too large", "partition too busy", "new end of the keys",
-	"neighbours apart", "neighbours small", "disk filling", "load uneven", "bytes uneven", "replicas uneven",
-	"leaders uneven"}
+	"neighbours apart", "neighbours small", "disk filling", "load uneven", "bytes uneven",
+	"replicas uneven", "leaders uneven"}
 
 func (c Cause) String() string { return nameOf(causeNames, int(c)) }
 

@@ -121,8 +121,8 @@ func orElse[T comparable](value *T, otherwise T) {
 // Validate says what of complete settings makes no sense.
 func (s *Settings) Validate() error {
 	switch {
-	case s.RepairDelay < 0 || s.DisplacedDelay < 0 || s.Settle < 0 || s.Pause < 0 || s.LoadWindow < 0 ||
-		s.Rescan < 0 || s.SplitPause < 0 || s.MergePause < 0:
+	case s.RepairDelay < 0 || s.DisplacedDelay < 0 || s.Settle < 0 || s.Pause < 0 ||
+		s.LoadWindow < 0 || s.Rescan < 0 || s.SplitPause < 0 || s.MergePause < 0:
 		return fmt.Errorf("a delay of the planner is negative")
 	case s.Tolerance <= 0 || s.Tolerance > 1:
 		return fmt.Errorf("tolerance %v: want more than 0 and at most 1", s.Tolerance)

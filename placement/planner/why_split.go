@@ -67,16 +67,17 @@ func (s *State) hindrance(i uint32, w *splitting) string {
 	case hindOneKey:
 		return "one key has nearly all of the bytes, and the versions of a key are never parted"
 	case hindHotKey:
-		return fmt.Sprintf("a split does not help: %s of the load is on the key %s. It is not tried; only "+
-			"spreading that key over several, or reading it from a cache, helps", permille(h.hot), h.hotKey)
+		return fmt.Sprintf("a split does not help: %s of the load is on the key %s. It is not tried; "+
+			"only spreading that key over several, or reading it from a cache, helps",
+			permille(h.hot), h.hotKey)
 	case hindAscending:
-		return fmt.Sprintf("a split for the load does not help: %s of the writes go to the end, each key "+
-			"above the one before, so that the right side would keep all of it. It splits by size, and the "+
-			"new end goes to the node with the least load; a hash keyspace, or keys that begin with "+
-			"something that varies, spread such writes", permille(int(g.ascending)))
+		return fmt.Sprintf("a split for the load does not help: %s of the writes go to the end, each "+
+			"key above the one before, so that the right side would keep all of it. It splits by size, "+
+			"and the new end goes to the node with the least load; a hash keyspace, or keys that begin "+
+			"with something that varies, spread such writes", permille(int(g.ascending)))
 	case hindAcross:
-		return fmt.Sprintf("a split costs more than it helps: %s of the load would touch both sides, more "+
-			"than %s (%s)", permille(h.byLoad.Across), permille(int(1000*s.settings.MostAcross)), h.byLoad)
+		return fmt.Sprintf("a split costs more than it helps: %s of the load would touch both sides, "+
+			"more than %s (%s)", permille(h.byLoad.Across), permille(int(1000*s.settings.MostAcross)), h.byLoad)
 	case hindOneSided:
 		return fmt.Sprintf("a split does not help: the best key leaves one side %s, more than %s (%s)",
 			permille(h.byLoad.larger()), most, h.byLoad)

@@ -61,19 +61,11 @@ func nodesOf(p Partition) (nodes [maxReplicas]keys.NodeID) {
 	return nodes
 }
 
-// point is the one of a partition's split points that an operator is for.
-func point(p Partition, op Operator) SplitPoint {
-	if op.Reason.Cause == TooLarge {
-		return *p.Growth.BySize
-	}
-	return *p.Growth.ByLoad
-}
-
 // split carries a split out at once. What the two halves cost is not known yet.
 func (w *world) split(op Operator) keys.PartitionID {
 	w.t.Helper()
 	parent := w.partitions[op.Partition]
-	at := point(parent, op)
+	at := op.Reason.Growth.At
 	child := parent
 	child.ID = slices.Max(slices.Collect(maps.Keys(w.partitions))) + 1
 	child.SplitFrom, child.Left, child.Ended = parent.ID, parent.ID, time.Time{}

@@ -73,8 +73,8 @@ func (m *metrics) measureScheduler(s *Server) {
 			"keyspace prefers leaders.", func(c *planner.Counts) int { return c.Misled }},
 		{"partitions_to_split", "Partitions that are too large or too busy, and are to be split.",
 			func(c *planner.Counts) int { return c.Splitting }},
-		{"partitions_indivisible", "Partitions that are too large or too busy, and that no split helps: " +
-			"one key has the load or the bytes, or all writes go to the end.",
+		{"partitions_indivisible", "Partitions that are too large or too busy, and that no split " +
+			"helps: one key has the load or the bytes, or all writes go to the end.",
 			func(c *planner.Counts) int { return c.Indivisible }},
 	} {
 		gauge(g.name, g.help, func(c *scheduler) float64 { return float64(g.of(&c.counts)) })

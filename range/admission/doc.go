@@ -20,7 +20,8 @@
 //	                  idle    busy
 //	Resolution        2       8          50 ms     range/replica: ends of locks of large transactions
 //	LargeTransaction  none    6          50 ms     txn/committer: requests that take their locks
-//	Collection        3       3          none      range/node: garbage collection of one partition
+//	Collection        3       3          none      range/node: garbage collection of one partition,
+//	                                            the search for the middle of another
 //	Flush             2       2          10 ms     range/engine: flushes, compactions
 //	Snapshot          1       1          none      rpc: a piece counts for as long as its rate says
 //

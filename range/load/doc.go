@@ -18,8 +18,8 @@
 // that were written divides them evenly, and everything that comes is right of it.)
 //
 // A request of several keys or a span that lies on both sides counts as across: it costs both
-// parts. Two keys are looked at for each that is drawn, the key and the next one after it, so that a
-// hot key can be parted from what is left and from what is right of it.
+// parts. Two keys are looked at for each that is drawn, the key and the next one after it, so that
+// a hot key can be parted from what is left and from what is right of it.
 //
 // What a single request costs is not measured. A point counts as one, a batch as its keys, and a
 // span as what spans have cost on average by the side of points.

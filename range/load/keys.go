@@ -99,8 +99,8 @@ type judged struct {
 	below, on, from, above, across uint64
 }
 
-// Keys samples the requests of one partition. The zero value is ready, and draws the same of the same
-// requests. It is safe for use by several
+// Keys samples the requests of one partition. The zero value is ready, and draws the same of the
+// same requests. It is safe for use by several
 // goroutines: a request that comes while another one is noted is not.
 type Keys struct {
 	mu struct {
@@ -193,8 +193,8 @@ func (k *Keys) writeLocked(s *Sample) {
 	}
 }
 
-// Turn ends a window, and says what it has shown of a partition with a span of user keys. end is the
-// last key that there is in the partition, nil if it is empty.
+// Turn ends a window, and says what it has shown of a partition with a span of user keys. end is
+// the last key that there is in the partition, nil if it is empty.
 func (k *Keys) Turn(span keys.Span, end []byte) Verdict {
 	k.mu.Lock()
 	defer k.mu.Unlock()

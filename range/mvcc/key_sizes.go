@@ -11,8 +11,8 @@ import (
 
 // KeySizes visits the keys of a span of internal keys in ascending order, each with what all its
 // versions take: the lengths of state keys and values, without headers. It ends when visit returns
-// false, or before the next key when it has looked at so many versions; then resume is that key. The
-// key that is visited is valid during the call only.
+// false, or before the next key when it has looked at so many versions; then resume is that key.
+// The key that is visited is valid during the call only.
 func KeySizes(r engine.Reader, span keys.Span, versions int,
 	visit func(key []byte, size int64) bool) (resume []byte, err error) {
 	if span.Empty() {

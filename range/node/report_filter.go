@@ -50,7 +50,8 @@ func hintsDiffer(now, before *clusterpb.SplitHints) bool {
 			part(a.GetAcross(), b.GetAcross())
 	}
 	return point(now.GetByLoad(), before.GetByLoad()) || point(now.GetBySize(), before.GetBySize()) ||
-		now.GetOneKey() != before.GetOneKey() || part(now.GetHotThousandths(), before.GetHotThousandths()) ||
+		now.GetOneKey() != before.GetOneKey() ||
+		part(now.GetHotThousandths(), before.GetHotThousandths()) ||
 		part(now.GetAscendingThousandths(), before.GetAscendingThousandths())
 }
 

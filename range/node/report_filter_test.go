@@ -177,7 +177,8 @@ func TestReportsConverge(t *testing.T) {
 	}
 }
 
-// What is known of where a partition could be split is news when it comes, goes, or changes by much.
+// What is known of where a partition could be split is news when it comes, goes, or changes by
+// much.
 func TestNewsOfSplitKeys(t *testing.T) {
 	hints := func(left, across, hot, ascending uint32) *clusterpb.PartitionReport {
 		return &clusterpb.PartitionReport{Split: &clusterpb.SplitHints{

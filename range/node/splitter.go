@@ -32,8 +32,8 @@ const (
 )
 
 // splitter finds out where partitions that are led here could be split: it samples the requests of
-// the busy ones, and looks for the middle of the bytes of the large ones. What it finds is reported;
-// the core decides. One goroutine does it, and takes no more than a quarter of a processor, but for
+// the busy ones, and looks for the middle of the bytes of the large ones. What it finds is
+// reported; the core decides. One goroutine does it, and takes no more than a quarter of a processor, but for
 // a partition that is above its split size.
 type splitter struct {
 	node  *Node
@@ -129,8 +129,8 @@ func (s *splitter) forget(h *hosted) {
 	h.load.hints.Store(nil)
 }
 
-// turn ends the window in which a partition's requests are sampled, if it is long enough, and begins
-// the next one.
+// turn ends the window in which a partition's requests are sampled, if it is long enough, and
+// begins the next one.
 func (s *splitter) turn(h *hosted, of sampledAs, now time.Time) (turned bool) {
 	at := h.load.sampling.Load()
 	if at == nil {
@@ -170,7 +170,8 @@ func (s *sampling) begin(h *hosted) {
 	spans := w.Spans - s.work.Spans
 	points := t.Reads - s.before.Reads + t.Writes - s.before.Writes - spans
 	weight := uint64(1)
-	if spanTime := w.SpanTime - s.work.SpanTime; spans > 0 && points > 0 && s.before != (load.Totals{}) {
+	spanTime := w.SpanTime - s.work.SpanTime
+	if began := s.before != (load.Totals{}); began && spans > 0 && points > 0 {
 		if rest := t.Led - s.before.Led - spanTime; rest > 0 {
 			each := float64(spanTime) / float64(spans)
 			weight = uint64(min(max(each*float64(points)/float64(rest), 1), mostWeight))

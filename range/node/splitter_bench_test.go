@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -43,5 +44,20 @@ func BenchmarkSampling(b *testing.B) {
 			s.close()
 			net.close()
 		})
+	}
+}
+
+// BenchmarkNote measures what sampling adds to the way of 64 requests of one partition, none of
+// which is sampled in most cases.
+func BenchmarkNote(b *testing.B) {
+	s := &sampling{}
+	s.gap.Store(5000)
+	requests := make([]replica.Pending, 64)
+	for i := range requests {
+		requests[i].Request = &kvpb.Request{Command: &kvpb.Request_Get{
+			Get: &kvpb.GetRequest{Key: fmt.Appendf(nil, "key%d", i)}}}
+	}
+	for b.Loop() {
+		s.note(requests)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Work is what a replica has done for requests since it was opened, beyond what its callers can see.
+// Work is what a replica has done for requests since it was opened, beyond what its callers can
+// see.
 type Work struct {
 	// Reads and Writes are the requests that it took in, ReadBytes what reads have brought.
 	Reads, Writes, ReadBytes uint64
