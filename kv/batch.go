@@ -17,8 +17,9 @@ const (
 )
 
 // Batch gathers writes that happen together or not at all, at one timestamp. All its keys must lie
-// in one partition (see ErrCrossPartition). It is made by Keyspace.Batch, is not safe for
-// concurrent use, and can be committed once.
+// in one partition (see ErrCrossPartition) when it is committed. If that one splits just then, the
+// batch becomes a transaction: it happens together or not at all in any case. It is made by
+// Keyspace.Batch, is not safe for concurrent use, and can be committed once.
 //
 //	version, err := ks.Batch().Put(k1, v1).Put(k2, v2).Delete(k3).Commit(ctx)
 //
@@ -109,29 +110,62 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 		return Timestamp{}, err
 	}
 	var cross *Error
+	whole := false // it was in one partition
 	call := route.Call{
 		Keyspace: ks.ID,
 		Key:      b.operations[0].Key,
 		Write:    true,
 		Slack:    lockSlack,
+		Identity: new(route.Identity),
 		Request: &kvpb.Request{Command: &kvpb.Request_WriteBatch{
 			WriteBatch: &kvpb.WriteBatchRequest{Operations: b.operations}}},
 		Prepare: route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
 			if cross = b.crosses(p); cross != nil {
 				return errElsewhere
 			}
+			whole = true
 			return nil
 		}),
 	}
 	answer, err := k.client.sender.Do(ctx, &call)
 	var failed *route.Error
-	if errors.As(err, &failed) && failed.Cause == errElsewhere && !failed.OutcomeUnknown {
-		return Timestamp{}, cross
+	if errors.As(err, &failed) && failed.Cause == errElsewhere {
+		if !whole {
+			return Timestamp{}, cross
+		}
+		return b.commitAcross(ctx, &call, failed.OutcomeUnknown)
 	}
 	if err != nil {
 		return Timestamp{}, wrap(op, k.name, call.Key, err)
 	}
 	return fromWire(answer.GetWriteBatch().GetVersion()), nil
+}
+
+// commitAcross commits a batch whose partition has split since it was sent there. maybe: it may have
+// been executed before that.
+func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
+	maybe bool) (Timestamp, error) {
+	const op = "batch"
+	k := b.keyspace
+	if maybe {
+		// A batch makes a version of each of its keys, of a deleted one too.
+		at, executed, err := k.client.sender.Executed(ctx, call, call.Key)
+		if err != nil {
+			return Timestamp{}, wrap(op, k.name, call.Key, err)
+		}
+		if executed {
+			return at, nil
+		}
+	}
+	at, err := k.client.Update(ctx, func(tx *Txn) error {
+		for _, o := range b.operations {
+			if err := tx.write(op, k, o.Key, o.Value, o.Delete); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return at, named(op, k.name, err)
 }
 
 // crosses finds a key outside partition p, which holds the first key.
@@ -141,7 +175,7 @@ func (b *Batch) crosses(p *route.Partition) *Error {
 		return nil // dropped this moment: the nodes will say so
 	}
 	for _, o := range b.operations[1:] {
-		if other := ks.ByKey(o.Key); other != nil && other.ID != p.ID {
+		if other := ks.ByKey(o.Key); other != nil && other != p {
 			first := b.operations[0].Key
 			return &Error{
 				Op: "batch", Keyspace: b.keyspace.name, Key: clone(o.Key),

@@ -70,17 +70,18 @@ type group struct {
 	places []int
 	// at is when they were read.
 	at Timestamp
-	// halves take the group's place when it turned out to hold too much for one answer.
-	halves []*group
+	// parts take the group's place when it turned out to hold too much for one answer, or its
+	// partition is not what it was.
+	parts []*group
 }
 
 // leaves are the groups that were read.
 func leaves(groups []*group, into []*group) []*group {
 	for _, g := range groups {
-		if g.halves == nil {
+		if g.parts == nil {
 			into = append(into, g)
 		} else {
-			into = leaves(g.halves, into)
+			into = leaves(g.parts, into)
 		}
 	}
 	return into
@@ -126,7 +127,8 @@ func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID,
 		partition *route.Partition
 		keys      int
 	}
-	open := make(map[keys.PartitionID]int)
+	// One partition may be shown twice, by descriptors of two generations: that is two groups.
+	open := make(map[*route.Partition]int)
 	var few [16]count
 	var fewOf [32]int
 	counts, of := few[:0], append(fewOf[:0], make([]int, len(userKeys))...)
@@ -135,10 +137,10 @@ func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID,
 		if p == nil {
 			return nil, errElsewhere
 		}
-		at, known := open[p.ID]
+		at, known := open[p]
 		if !known || counts[at].keys == keysPerRequest {
 			at = len(counts)
-			open[p.ID] = at
+			open[p] = at
 			counts = append(counts, count{partition: p})
 		}
 		counts[at].keys++
@@ -168,25 +170,51 @@ func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []
 	for i, g := range groups {
 		calls[i] = g.call(&asked[i], id, wire, r)
 	}
-	var large []*group
+	var large, moved []*group
 	err := k.client.sender.DoAll(ctx, parallelRequests, calls,
 		func(i int, answer route.Answer, err error) error {
-			if _, tooLarge := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT); tooLarge &&
-				len(groups[i].keys) > 1 {
+			_, tooLarge := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT)
+			switch {
+			case tooLarge && len(groups[i].keys) > 1:
 				large = append(large, groups[i])
-				return nil
-			}
-			if err != nil {
+			case errors.Is(err, errElsewhere):
+				moved = append(moved, groups[i])
+			case err != nil:
 				return err
+			default:
+				return groups[i].take(answer, r, pairs)
 			}
-			return groups[i].take(answer, r, pairs)
+			return nil
 		})
 	for _, g := range large {
 		if err == nil {
 			err = k.readGroups(ctx, id, g.halve(), at, r, pairs)
 		}
 	}
+	for _, g := range moved {
+		if err == nil {
+			if err = k.regroup(ctx, id, g); err == nil {
+				err = k.readGroups(ctx, id, g.parts, at, r, pairs)
+			}
+		}
+	}
 	return err
+}
+
+// regroup sorts the keys of a group by partition once more. The others keep what they have read: it
+// stays what there is at their moment.
+func (k *Keyspace) regroup(ctx context.Context, id keys.KeyspaceID, g *group) error {
+	parts, err := k.groups(ctx, id, g.keys)
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		for i, at := range part.places {
+			part.places[i] = g.places[at]
+		}
+	}
+	g.parts = parts
+	return nil
 }
 
 // readFirst reads a group, before which nothing was read: the node chooses the moment, or may move
@@ -289,8 +317,8 @@ func (g *group) halve() []*group {
 	low, high := *g, *g
 	low.keys, low.places = g.keys[:middle], g.places[:middle]
 	high.keys, high.places = g.keys[middle:], g.places[middle:]
-	g.halves = []*group{&low, &high}
-	return g.halves
+	g.parts = []*group{&low, &high}
+	return g.parts
 }
 
 // inParallel calls f for 0 to n-1, some of them at a time, and returns the first error, which ends

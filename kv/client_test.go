@@ -273,13 +273,25 @@ func TestBatch(t *testing.T) {
 			!strings.Contains(err.Error(), `"z"`) {
 			t.Fatalf("%v", err)
 		}
-		// A split that the client has not heard of makes a batch cross partitions.
+		if c.Writes(id, "a") != 1 {
+			t.Fatal("a refused batch wrote")
+		}
+		// A split that the client has not heard of makes a transaction of a batch.
 		c.Split(c.PartitionOf(id, "a"), "b", false)
+		version = must[Timestamp](t)(
+			ks.Batch().Put([]byte("a"), nil).Delete([]byte("b")).Commit(ctx))
+		if p := must[Pair](t)(ks.Get(ctx, []byte("a"))); p.Version != version {
+			t.Fatalf("%+v", p)
+		}
+		if _, err := ks.Get(ctx, []byte("b")); !errors.Is(err, ErrNotFound) {
+			t.Fatal(err)
+		}
+		// One that it has heard of is its caller's to know.
 		_, err = ks.Batch().Put([]byte("a"), nil).Put([]byte("b"), nil).Commit(ctx)
 		if !errors.Is(err, ErrCrossPartition) {
 			t.Fatalf("%v", err)
 		}
-		if c.Writes(id, "a") != 1 {
+		if c.Writes(id, "a") != 2 {
 			t.Fatal("a refused batch wrote")
 		}
 	})

@@ -19,6 +19,8 @@ type feed struct {
 	parts int
 	// rows is the size of the last page asked for.
 	rows int
+	// asleep: it has not been asked for anything yet, and is not before its first key may be next.
+	asleep bool
 
 	// pairs is the page in hand, from next on.
 	pairs []rpc.Row
@@ -113,9 +115,12 @@ func (f *feed) fetchBundle(ctx context.Context) (got fetched) {
 	got.pairs = pairs
 	f.parts -= len(left)
 	for _, p := range left {
-		one := f.scan.feedOf(p, f.snapshot)
-		one.track.rest = from
-		got.scattered = append(got.scattered, one)
+		// What lies behind the partition as it was is read by the feed that sleeps until then.
+		one := f.scan.feedOf(p.Hash, f.snapshot)
+		one.track.rest = from.Intersect(p.Span)
+		if one.track.over = one.track.rest.Empty(); !one.track.over {
+			got.scattered = append(got.scattered, one)
+		}
 	}
 	got.err = f.scan.fillAll(ctx, got.scattered)
 	return got
@@ -147,9 +152,40 @@ func (f *feed) prefetch(ctx context.Context) {
 	})
 }
 
-// feedOf reads one hash partition.
-func (s *scan) feedOf(p *route.Partition, snap *snapshot) *feed {
-	return &feed{scan: s, snapshot: snap, track: s.track(p.Hash), parts: 1}
+// feedOf reads all of one hash number.
+func (s *scan) feedOf(hash uint32, snap *snapshot) *feed {
+	return &feed{scan: s, snapshot: snap, track: s.track(hash), parts: 1}
+}
+
+// firsts are, of each hash number, the partition in which the scan begins, and the numbers that have
+// more. In a range keyspace there is one number.
+func (s *scan) firsts(parts []*route.Partition) (first []*route.Partition, more map[uint32]bool) {
+	if !s.hashed {
+		return parts[:min(1, len(parts))], nil
+	}
+	first = make([]*route.Partition, 0, len(parts))
+	for _, p := range parts {
+		n := len(first)
+		if n == 0 || first[n-1].Hash != p.Hash {
+			first = append(first, p)
+			continue
+		}
+		if more == nil {
+			more = make(map[uint32]bool)
+		}
+		if more[p.Hash] = true; s.q.reverse {
+			first[n-1] = p
+		}
+	}
+	return first, more
+}
+
+// behind is what a scan reads of a hash number behind the partition in which it begins there.
+func (s *scan) behind(p *route.Partition, snap *snapshot) *feed {
+	f := s.feedOf(p.Hash, snap)
+	f.asleep = true
+	f.track.advance(p, false, nil)
+	return f
 }
 
 // fillAll brings the first pages of several feeds into hand.
@@ -159,35 +195,46 @@ func (s *scan) fillAll(ctx context.Context, feeds []*feed) error {
 	})
 }
 
-// merge yields all partitions of a hash keyspace in key order. Those that one node leads come
-// merged by it, as one feed.
-func (s *scan) merge(ctx context.Context, parts []*route.Partition, snap *snapshot) error {
+// merge yields all partitions of a hash keyspace in key order. It begins in the first partition of
+// each hash number. Those that one node leads come merged by it, as one feed; a hash number that has
+// further partitions has a feed of its own for these, which sleeps until it is its turn.
+func (s *scan) merge(ctx context.Context, first []*route.Partition, more map[uint32]bool,
+	snap *snapshot) error {
 	var bundles []*route.Bundle
-	rest := parts
+	rest := first
 	// If neither is so, every partition has to be told what is uncertain.
 	if snap.reading == nil || snap.certain {
-		bundles, rest = s.keyspace.client.sender.Bundles(parts, 2)
+		bundles, rest = s.keyspace.client.sender.Bundles(first, 2)
 	}
-	feeds := make([]*feed, 0, len(bundles)+len(rest))
+	feeds, asleep := make([]*feed, 0, len(bundles)+len(rest)), []*feed(nil)
 	for _, b := range bundles {
 		feeds = append(feeds,
 			&feed{scan: s, snapshot: snap, bundle: s.bundle(b), parts: len(b.Partitions)})
+		for _, p := range b.Partitions {
+			if more[p.Hash] {
+				asleep = append(asleep, s.behind(p, snap))
+			}
+		}
 	}
 	for _, p := range rest {
-		feeds = append(feeds, s.feedOf(p, snap))
+		feeds = append(feeds, s.feedOf(p.Hash, snap))
 	}
 	if err := s.fillAll(ctx, feeds); err != nil {
 		return err
 	}
 	s.slots = make(chan struct{}, parallelRequests)
-	h := heads{reverse: s.q.reverse}
+	h := heads{scan: s, reverse: s.q.reverse}
 	for _, f := range feeds {
 		if err := h.add(ctx, f); err != nil {
 			return err
 		}
 	}
+	h.feeds = append(h.feeds, asleep...)
 	h.arrange()
-	for len(h.feeds) > 0 {
+	for {
+		if err := h.wake(ctx); err != nil || len(h.feeds) == 0 {
+			return err
+		}
 		f := h.feeds[0]
 		p := pairOf(&f.pairs[f.next])
 		f.pop(ctx)
@@ -198,11 +245,12 @@ func (s *scan) merge(ctx context.Context, parts []*route.Partition, snap *snapsh
 			return err
 		}
 	}
-	return nil
 }
 
-// heads is a binary heap of feeds by their next key. Every feed in it has a pair in hand.
+// heads is a binary heap of feeds by their next key. Every feed in it has a pair in hand, or sleeps
+// and stands where its next key is at the earliest.
 type heads struct {
+	scan    *scan
 	feeds   []*feed
 	reverse bool
 }
@@ -262,14 +310,66 @@ func (h *heads) settle(ctx context.Context) error {
 	return nil
 }
 
-func (h *heads) before(i, j int) bool {
-	a, b := h.feeds[i], h.feeds[j]
-	c := bytes.Compare(a.pairs[a.next].Key, b.pairs[b.next].Key)
+// wake wakes the feed that comes first, if it sleeps, and the others whose turn comes before a
+// further page is needed of those that are awake.
+func (h *heads) wake(ctx context.Context) error {
+	for len(h.feeds) > 0 && h.feeds[0].asleep {
+		var horizon []byte // the first of the last keys in hand
+		for _, f := range h.feeds {
+			if f.asleep {
+				continue
+			}
+			if last := f.pairs[len(f.pairs)-1].Key; horizon == nil || h.goesBefore(last, horizon) {
+				horizon = last
+			}
+		}
+		var due []*feed
+		for i, f := range h.feeds {
+			if f.asleep && (i == 0 || horizon == nil || !h.goesBefore(horizon, f.key())) {
+				due = append(due, f)
+			}
+		}
+		for _, f := range due {
+			f.asleep = false
+		}
+		if err := h.scan.fillAll(ctx, due); err != nil {
+			return err
+		}
+		all := h.feeds
+		h.feeds = make([]*feed, 0, len(all))
+		for _, f := range all {
+			if f.asleep {
+				h.feeds = append(h.feeds, f)
+			} else if err := h.add(ctx, f); err != nil {
+				return err
+			}
+		}
+		h.arrange()
+	}
+	return nil
+}
+
+// key is where a feed stands: its next key, or while it sleeps where that is at the earliest.
+func (f *feed) key() []byte {
+	switch {
+	case !f.asleep:
+		return f.pairs[f.next].Key
+	case f.track.reverse:
+		return f.track.rest.End
+	}
+	return f.track.rest.Start
+}
+
+// goesBefore says that the one key comes before the other one.
+func (h *heads) goesBefore(a, b []byte) bool {
+	c := bytes.Compare(a, b)
 	if h.reverse {
 		return c > 0
 	}
 	return c < 0
 }
+
+func (h *heads) before(i, j int) bool { return h.goesBefore(h.feeds[i].key(), h.feeds[j].key()) }
 
 func (h *heads) sink(i int) {
 	for {

@@ -233,7 +233,7 @@ func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) 
 			return 0, wrap(op, k.name, key, err)
 		}
 		for _, p := range parts {
-			if !ks.Hashed() && !p.Span.Contains(key) {
+			if !p.Span.Contains(key) {
 				continue
 			}
 			if ks.Hashed() && p.Hash != keys.HashPartition(key, ks.Info.HashPartitions) {

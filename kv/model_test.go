@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -80,7 +81,6 @@ func runModel(t *testing.T, rt *rapid.T) {
 	default:
 		id = c.AddKeyspace("k", 0, "b", "bb", "c")
 	}
-	ranged := c.Keyspaces[id].Partitioning == clusterpb.Partitioning_RANGE // no client yet
 	c.Set(func() { c.PageRows = rapid.SampledFrom([]int{1, 2, 3, 1 << 20}).Draw(rt, "page rows") })
 	c.Set(func() {
 		c.NoMerges = rapid.IntRange(0, 3).Draw(rt, "no merges") == 0
@@ -103,7 +103,28 @@ func runModel(t *testing.T, rt *rapid.T) {
 		return state%n == 0
 	}
 	trouble := rapid.SampledFrom([]uint64{0, 4, 12}).Draw(rt, "trouble")
+	// Partitions split and merge just before a request of any call is served, and refusals do not
+	// bring all that there is to know of it.
+	reshaping := rapid.SampledFrom([]uint64{0, 3, 20}).Draw(rt, "reshaping")
+	brings := rapid.SampledFrom([]uint64{1, 2, 5}).Draw(rt, "brings")
+	c.Set(func() {
+		c.Brings = func(of *clusterpb.Partition, all []*clusterpb.Partition) []*clusterpb.Partition {
+			return slices.DeleteFunc(slices.Clone(all), func(d *clusterpb.Partition) bool {
+				return d.Id != of.Id && !roll(brings)
+			})
+		}
+	})
 	c.Play(func(n *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+		if reshaping > 0 && roll(reshaping) {
+			all := c.PartitionsOf(id)
+			p := all[state%uint64(len(all))]
+			if told := roll(2); roll(3) || len(all) > 40 {
+				c.MergeLocked(p, told)
+			} else {
+				at := []byte{'a' + byte(state>>8%3), 'a' + byte(state>>16%3), 'a' + byte(state>>24%3)}
+				c.SplitLocked(p, string(at[:1+state>>32%3]), told)
+			}
+		}
 		if trouble == 0 || !roll(trouble) {
 			return fakeserver.Fault{}
 		}
@@ -189,6 +210,13 @@ func runModel(t *testing.T, rt *rapid.T) {
 				b.Put(k, []byte(seen[string(k)]))
 			}
 			_, err := b.Commit(ctx)
+			if errors.Is(err, ErrCrossPartition) { // there was a split before
+				var all []Pair
+				for k, v := range seen {
+					all = append(all, Pair{Key: []byte(k), Value: []byte(v)})
+				}
+				_, err = ks.BatchPut(ctx, all)
+			}
 			check(err, "batch")
 			for k, v := range seen {
 				m.now[k] = v
@@ -264,8 +292,61 @@ func runModel(t *testing.T, rt *rapid.T) {
 			c.Lead(p, p.Next(), rapid.Bool().Draw(rt, "told"))
 		},
 		"split": func(rt *rapid.T) {
-			if at := key.Draw(rt, "at"); ranged {
-				c.Split(c.PartitionOf(id, string(at)), string(at), rapid.Bool().Draw(rt, "told"))
+			at := key.Draw(rt, "at")
+			c.Split(c.PartitionOf(id, string(at)), string(at), rapid.Bool().Draw(rt, "told"))
+		},
+		"merge": func(rt *rapid.T) {
+			at := key.Draw(rt, "at")
+			c.Merge(c.PartitionOf(id, string(at)), rapid.Bool().Draw(rt, "told"))
+		},
+		"transaction": func(rt *rapid.T) {
+			from, all := key.Draw(rt, "from"), rapid.SliceOfN(key, 1, 5).Draw(rt, "keys")
+			v := value.Draw(rt, "value")
+			var got []Pair
+			_, err := client.Update(ctx, func(tx *Txn) (err error) {
+				if got, err = drain(tx.Scan(ctx, ks, From(from))); err != nil {
+					return err
+				}
+				for _, k := range all {
+					if err := tx.Put(ks, k, []byte(v)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			check(err, "transaction")
+			q := &query{}
+			From(from).scan(q)
+			if want := expected(m.now, q); !slices.Equal(keysOf(got), want) {
+				rt.Fatalf("scan in a transaction from %q: %q, want %q", from, keysOf(got), want)
+			}
+			for _, k := range all {
+				m.now[string(k)] = v
+			}
+		},
+		"view": func(rt *rapid.T) {
+			all, from := rapid.SliceOfN(key, 1, 5).Draw(rt, "keys"), key.Draw(rt, "from")
+			var pairs, rows []Pair
+			var n uint64
+			check(client.View(ctx, func(s *Snapshot) (err error) {
+				if pairs, err = s.BatchGet(ctx, ks, all); err != nil {
+					return err
+				}
+				if rows, err = drain(s.Scan(ctx, ks, From(from), Reverse())); err != nil {
+					return err
+				}
+				n, err = s.Count(ctx, ks)
+				return err
+			}), "view")
+			for i, p := range pairs {
+				if v, exists := m.now[string(all[i])]; p.Exists() != exists || string(p.Value) != v {
+					rt.Fatalf("batch get in a view %q: %+v, want %q, %t", all[i], p, v, exists)
+				}
+			}
+			q := &query{reverse: true}
+			From(from).scan(q)
+			if want := expected(m.now, q); !slices.Equal(keysOf(rows), want) || n != uint64(len(m.now)) {
+				rt.Fatalf("a view from %q: %q of %d, want %q of %d", from, keysOf(rows), n, want, len(m.now))
 			}
 		},
 		"cut": func(rt *rapid.T) {
@@ -291,7 +372,9 @@ func runModel(t *testing.T, rt *rapid.T) {
 		for k, versions := range p.Data.Versions {
 			seen := map[fakeserver.WriteID]bool{}
 			for _, v := range versions {
-				if id := v.By; seen[id] {
+				if id := v.By; id == (fakeserver.WriteID{}) {
+					continue // of a transaction in two phases
+				} else if seen[id] {
 					rt.Fatalf("%q: request %v was applied twice", k, id)
 				} else {
 					seen[id] = true

@@ -90,7 +90,8 @@ type scan struct {
 	left    bool
 	yielded int
 
-	// total is how many partitions the scan reads side by side: they share its memory.
+	// total is how many partitions, at most one of each hash number, the scan reads side by side:
+	// they share its memory.
 	total int
 	// slots bounds the pages on their way in a merge; nil before its first pages are in hand, and
 	// where there is no merge.
@@ -108,7 +109,7 @@ func (s *scan) run(ctx context.Context) error {
 		return s.read(ctx, parts, exactly(s.q.at))
 	}
 	if len(parts) == 1 || (!s.hashed && s.q.limit > 0 && s.q.limit <= maxRows) {
-		done, err := s.firstPartition(ctx, len(parts) == 1)
+		done, err := s.firstPartition(ctx, parts[0].Hash, len(parts) == 1)
 		if done || err != nil {
 			return err
 		}
@@ -139,17 +140,14 @@ func (s *scan) announce(ctx context.Context, parts []*route.Partition, at Timest
 // firstPartition reads with the moment that the first partition's leader chooses. If that turns out
 // to be all that is needed, or the scan has only one partition, it goes on from there and done is
 // true; nothing was yielded otherwise.
-func (s *scan) firstPartition(ctx context.Context, only bool) (done bool, err error) {
-	t := s.track(0)
-	if only && s.hashed {
-		t.hash = 0
-	}
+func (s *scan) firstPartition(ctx context.Context, hash uint32, only bool) (done bool, err error) {
+	t := s.track(hash)
 	first, err := t.scanPage(ctx, nil, s.q.keysOnly, s.rows(1), s.bytes(1))
 	if err != nil {
 		return false, err
 	}
 	// The table may have been old: a partition that was split holds less than was thought.
-	only = only && (s.hashed || first.answer.Partition.Span.ContainsSpan(s.q.span))
+	only = only && first.answer.Partition.Span.ContainsSpan(s.q.span)
 	enough := (t.over && only) || (s.q.limit > 0 && len(first.pairs) >= s.q.limit)
 	if !only && !enough {
 		return false, nil
@@ -167,7 +165,7 @@ func (s *scan) firstPartition(ctx context.Context, only bool) (done bool, err er
 	return true, s.sequential(ctx, f)
 }
 
-// track is what the scan reads, or its part in one hash partition.
+// track is what the scan reads, or its part of one hash number.
 func (s *scan) track(hash uint32) *track {
 	return &track{keyspace: s.keyspace, id: s.id, hashed: s.hashed, hash: hash,
 		reverse: s.q.reverse, rest: s.q.span}
@@ -206,15 +204,16 @@ func (s *scan) bytes(parts int) int { return min(maxPageBytes, max(1, scanBytes/
 
 // read yields everything at the snapshot.
 func (s *scan) read(ctx context.Context, parts []*route.Partition, snap *snapshot) error {
-	if s.hashed && len(parts) > 1 {
-		s.total = len(parts)
-		return s.merge(ctx, parts, snap)
+	first, more := s.firsts(parts)
+	switch s.total = len(first); s.total {
+	case 0:
+		return nil
+	case 1:
+	default:
+		return s.merge(ctx, first, more, snap)
 	}
-	f := &feed{scan: s, track: s.track(0), snapshot: snap, parts: 1}
-	if s.hashed {
-		f.track.hash = parts[0].Hash
-	}
-	return s.sequential(ctx, f)
+	return s.sequential(ctx,
+		&feed{scan: s, track: s.track(parts[0].Hash), snapshot: snap, parts: 1})
 }
 
 // sequential yields one feed.

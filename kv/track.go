@@ -10,14 +10,17 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// track is a run of keys that is read in order, page by page: a hash partition, or a span of a
-// range keyspace, which may cross partitions. It is used by one goroutine at a time.
+// track is a run of keys that is read in order, page by page: a span of a hash number, or of a range
+// keyspace, which may cross partitions. Each page is asked of the partition that holds the next keys
+// by then, and ends with that one at the latest: so a split or a merge on the way neither repeats
+// nor misses a key. It is used by one goroutine at a time.
 type track struct {
 	keyspace *Keyspace
 	id       keys.KeyspaceID
 	hashed   bool
-	hash     uint32
-	reverse  bool
+	// hash is the number; 0 in a range keyspace.
+	hash    uint32
+	reverse bool
 	// rest is what has not been read yet; over says that nothing is left.
 	rest keys.Span
 	over bool
@@ -27,11 +30,13 @@ type track struct {
 // that lies in the partition.
 func (t *track) call(r *kvpb.Request,
 	clip func(*route.Partition, route.Leader, keys.Span)) *route.Call {
-	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Key: t.rest.Start, Slack: lockSlack}
-	if t.hashed {
-		c.By, c.Hash = route.ByHash, t.hash
-	} else if t.reverse {
+	c := &route.Call{Keyspace: t.id, Request: r, By: route.ByKey, Hash: t.hash, Key: t.rest.Start,
+		Slack: lockSlack}
+	switch {
+	case t.reverse:
 		c.By, c.Key = route.Before, t.rest.End
+	case t.hashed:
+		c.By = route.ByHash
 	}
 	c.Prepare = route.PreparerFunc(func(p *route.Partition, l route.Leader) error {
 		clip(p, l, t.rest.Intersect(p.Span))
@@ -48,8 +53,6 @@ func (t *track) advance(p *route.Partition, more bool, resume []byte) {
 		t.rest.End = resume
 	case more:
 		t.rest.Start = resume
-	case t.hashed:
-		t.over = true
 	case t.reverse:
 		t.rest.End = p.Span.Start
 		t.over = len(p.Span.Start) == 0

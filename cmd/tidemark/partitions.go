@@ -15,10 +15,10 @@ func (a *app) partitionsCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "partitions [NAME]",
 		Short: "List partitions, their replicas and leaders",
-		Long: `List the partitions of the keyspace NAME, or of all keyspaces: number or span, epoch
+		Long: `List the partitions of the keyspace NAME, or of all keyspaces: hash number and span, epoch
 (generation of the span and version of the membership), the nodes with a replica, the leader's node,
 number of keys and size, and what is being changed, with the reason. Keys and size are what the
-leader reported last, a few seconds ago.`,
+leader reported last, a few seconds ago. A hash number has one partition, or several after splits.`,
 		Example: `  tidemark partitions
   tidemark partitions fruit --output json`,
 		Args:              arguments("at most a NAME", 0, 1),
@@ -75,7 +75,7 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 			}
 			nodes = append(nodes, node)
 		}
-		list.Row(p.ID, p.Keyspace, hash, bound(p, p.Start), bound(p, p.End),
+		list.Row(p.ID, p.Keyspace, hash, bound(p.Start), bound(p.End),
 			fmt.Sprintf("%d.%d", p.Generation, p.Membership),
 			output.Cell{People: nodes, Programs: replicas}, learners,
 			leader, p.LiveKeys, output.Size(p.SizeBytes), orNone(changes[p.ID]))
@@ -83,9 +83,9 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 	return list.Flush()
 }
 
-// bound is one end of a partition's span; none at the ends of the keyspace and for hash partitions.
-func bound(p kv.PartitionInfo, key []byte) any {
-	if p.Hash >= 0 || len(key) == 0 {
+// bound is one end of a partition's span; none at the ends of the keyspace, or of a hash number.
+func bound(key []byte) any {
+	if len(key) == 0 {
 		return nil
 	}
 	return key

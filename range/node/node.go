@@ -29,6 +29,7 @@ type Node struct {
 	epoch int64
 
 	replicas registry
+	spans    ownSpans
 	// broken maps the partitions whose replica is on disk and does not open to a brokenReplica.
 	broken sync.Map
 	tables tables
@@ -79,6 +80,7 @@ func New(c Config) (*Node, error) {
 		LogBehind: func() bool { return n.host.LogBehind() },
 		Pusher:    c.Pusher, Resolver: c.Resolver, Random: c.Random, AfterFunc: c.AfterFunc,
 		Gone:           c.Gone,
+		Covering:       n.covering,
 		Silent:         func(node keys.NodeID) bool { return n.host.PeerDown(uint64(node)) },
 		WithoutRoom:    func(node keys.NodeID) bool { return n.host.PeerWithoutRoom(uint64(node)) },
 		AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },

@@ -11,7 +11,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -119,7 +118,7 @@ func (n *Node) absent(id keys.PartitionID) *kvpb.Error {
 	default:
 		e.Message = fmt.Sprintf("partition %s has no replica on node %s; see the descriptor given",
 			id, n.config.ID)
-		e.Partitions = []*clusterpb.Partition{p}
+		e.Partitions = n.covering(p, keys.PartitionSpan(p))
 	}
 	return e
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"cmp"
 	"iter"
 	"sync/atomic"
@@ -25,22 +26,24 @@ type Table struct {
 	nodes      tree.Tree[uint64, *clusterpb.Node]
 	keyspaces  tree.Tree[uint32, *clusterpb.Keyspace]
 	partitions tree.Tree[uint64, *clusterpb.Partition]
-	// members are the partitions once more, by keyspace.
+	// members are the partitions once more, by keyspace and in key order.
 	members tree.Tree[placed, *clusterpb.Partition]
 	// changed is closed when a newer table takes this one's place.
 	changed chan struct{}
 }
 
-// placed orders partitions by keyspace.
+// placed orders partitions by keyspace, and in key order. What is known of two may overlap.
 type placed struct {
 	keyspace  uint32
+	start     []byte // an internal key
 	partition uint64
 }
 
-func placedOf(p *clusterpb.Partition) placed { return placed{p.Keyspace, p.Id} }
+func placedOf(p *clusterpb.Partition) placed { return placed{p.Keyspace, p.Start, p.Id} }
 
 func compareMembers(a, b placed) int {
-	return cmp.Or(cmp.Compare(a.keyspace, b.keyspace), cmp.Compare(a.partition, b.partition))
+	return cmp.Or(cmp.Compare(a.keyspace, b.keyspace), bytes.Compare(a.start, b.start),
+		cmp.Compare(a.partition, b.partition))
 }
 
 func newTable() *Table {
@@ -83,7 +86,7 @@ func (t *Table) Partition(id keys.PartitionID) *clusterpb.Partition {
 	return p
 }
 
-// PartitionsOf iterates over the partitions of a keyspace by ascending id.
+// PartitionsOf iterates over the partitions of a keyspace in key order.
 func (t *Table) PartitionsOf(id keys.KeyspaceID) iter.Seq[*clusterpb.Partition] {
 	return func(yield func(*clusterpb.Partition) bool) {
 		for at, p := range t.members.From(placed{keyspace: uint32(id)}) {
@@ -141,7 +144,7 @@ func membersLike(t *Table, partitions tree.Tree[uint64, *clusterpb.Partition],
 ) tree.Tree[placed, *clusterpb.Partition] {
 	members := t.members.Edit()
 	tree.Diff(t.partitions, partitions, func(c tree.Change[uint64, *clusterpb.Partition]) bool {
-		if c.Had && (!c.Has || c.Old.Keyspace != c.New.Keyspace) {
+		if c.Had && (!c.Has || compareMembers(placedOf(c.Old), placedOf(c.New)) != 0) {
 			members.Delete(placedOf(c.Old))
 		}
 		if c.Has {

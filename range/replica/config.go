@@ -90,6 +90,10 @@ type Node struct {
 	// Silent, if not nil, says that a node that holds replicas of this node's partitions has not
 	// been heard of for an election timeout.
 	Silent func(node keys.NodeID) bool
+	// Covering, if not nil, are the descriptors that the node knows of what has become of a
+	// partition, itself included, and of a span of internal keys, nearest to that first. A refusal of
+	// a request that was routed by an old table brings them. It must be cheap.
+	Covering func(p *clusterpb.Partition, span keys.Span) []*clusterpb.Partition
 	// Pusher, if not nil, asks the coordinators of transactions that are in the way. Without it
 	// they are waited for only.
 	Pusher txn.Pusher

@@ -118,17 +118,6 @@ func (r *Replica) unconfirmed(request *kvpb.Request, err error) *kvpb.Response {
 			"although none of them is known to be down (%s); try again", r.id, err)
 }
 
-// staleEpoch is for a request that was routed by another descriptor.
-func (r *Replica) staleEpoch(request *kvpb.Request,
-	descriptor *clusterpb.Partition) *kvpb.Response {
-	response := newError(request, kvpb.ErrorCode_STALE_EPOCH,
-		"partition %s: the request was routed by generation %d, it is at %d", r.id,
-		request.GetGeneration(), descriptor.GetGeneration())
-	response.Error.Partitions = []*clusterpb.Partition{descriptor}
-	response.Error.Leader = r.leaderHint()
-	return response
-}
-
 func (r *Replica) overloaded(request *kvpb.Request, what string) *kvpb.Response {
 	return newError(request, kvpb.ErrorCode_OVERLOADED,
 		"partition %s: too many %s; try again more slowly", r.id, what)
@@ -182,16 +171,6 @@ func (r *Replica) readError(request *kvpb.Request, err error) *kvpb.Response {
 	}
 	r.node.Logger.Error("reading the state failed", "partition", r.id, "error", err)
 	return newError(request, code, "%s", r.about("reading its state failed", err))
-}
-
-// refuseProblem refuses a request because of what is wrong with it by itself.
-func (r *Replica) refuseProblem(request *kvpb.Request, p *command.Problem) *kvpb.Response {
-	response := p.Response(request)
-	if p.Code == kvpb.ErrorCode_KEY_OUT_OF_SPAN {
-		response.Error.Partitions = []*clusterpb.Partition{r.Descriptor()}
-		response.Error.Leader = r.leaderHint()
-	}
-	return response
 }
 
 // leadershipError says that what was read under volatile locks may never have been there.

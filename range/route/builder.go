@@ -2,6 +2,7 @@ package route
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -37,31 +38,27 @@ func newContents() *contents {
 
 // changes is what an update touched.
 type changes struct {
-	nodes bool
-	// keyspaces has, for each of which anything changed, its partitions that did, with what was in
-	// their place before: nil for one that is new.
-	keyspaces map[keys.KeyspaceID]map[keys.PartitionID]*Partition
+	nodes     bool
+	keyspaces map[keys.KeyspaceID]*keyspaceChanges
 }
 
-func (c *changes) keyspace(id keys.KeyspaceID) {
+// keyspaceChanges are of one keyspace: the partitions that come, and those that go.
+type keyspaceChanges struct {
+	in, out []*Partition
+	// dropped: the keyspace is gone.
+	dropped bool
+}
+
+func (c *changes) keyspace(id keys.KeyspaceID) *keyspaceChanges {
 	if c.keyspaces == nil {
-		c.keyspaces = make(map[keys.KeyspaceID]map[keys.PartitionID]*Partition)
+		c.keyspaces = make(map[keys.KeyspaceID]*keyspaceChanges)
 	}
-	if _, ok := c.keyspaces[id]; !ok {
-		c.keyspaces[id] = nil
+	k := c.keyspaces[id]
+	if k == nil {
+		k = &keyspaceChanges{}
+		c.keyspaces[id] = k
 	}
-}
-
-func (c *changes) partition(ks keys.KeyspaceID, id keys.PartitionID, before *Partition) {
-	c.keyspace(ks)
-	of := c.keyspaces[ks]
-	if of == nil {
-		of = make(map[keys.PartitionID]*Partition)
-		c.keyspaces[ks] = of
-	}
-	if _, ok := of[id]; !ok {
-		of[id] = before
-	}
+	return k
 }
 
 // apply merges an update; leaders are not part of the contents. Descriptors that make no sense are
@@ -82,12 +79,14 @@ func (c *contents) apply(u *clusterpb.TableUpdate, touched *changes) (bad error)
 	for _, id := range u.RemovedKeyspaces {
 		delete(c.keyspaces, keys.KeyspaceID(id))
 		delete(c.followed, keys.KeyspaceID(id))
-		touched.keyspace(keys.KeyspaceID(id))
+		touched.keyspace(keys.KeyspaceID(id)).dropped = true
 	}
 	for _, id := range u.RemovedPartitions {
-		if p := c.partitions[keys.PartitionID(id)]; p != nil {
+		// In a keyspace that stays, a merge has consumed it: what has consumed it takes its place.
+		if p := c.partitions[keys.PartitionID(id)]; p != nil && !c.stays(p.Keyspace) {
 			delete(c.partitions, p.ID)
-			touched.partition(p.Keyspace, p.ID, p)
+			k := touched.keyspace(p.Keyspace)
+			k.out = append(k.out, p)
 		}
 	}
 	for _, p := range u.Partitions {
@@ -109,25 +108,37 @@ func (c *contents) apply(u *clusterpb.TableUpdate, touched *changes) (bad error)
 	return bad
 }
 
-// describe takes a descriptor in, unless one of the same or a later epoch is there.
+// stays says that a keyspace is there, and is not being dropped.
+func (c *contents) stays(id keys.KeyspaceID) bool {
+	k := c.keyspaces[id]
+	return k != nil && k.State != clusterpb.KeyspaceState_DROPPING
+}
+
+// tellsAllOf says that a descriptor of the same partition tells nothing more. One of an earlier epoch
+// and a larger span may tell of keys of which nothing else is known.
+func (p *Partition) tellsAllOf(d *clusterpb.Partition) bool {
+	return !newerEpoch(d, p.Descriptor) &&
+		keys.PartitionSpan(p.Descriptor).ContainsSpan(keys.PartitionSpan(d))
+}
+
+// describe takes a descriptor in, unless what it tells is known.
 func (c *contents) describe(d *clusterpb.Partition, touched *changes) error {
 	if err := keys.ValidatePartition(d); err != nil {
 		return err
 	}
-	old := c.partitions[keys.PartitionID(d.Id)]
-	if old != nil && !newerEpoch(d, old.Descriptor) {
-		return nil
-	}
 	p := newPartition(d)
+	old := c.partitions[p.ID]
 	if old != nil {
-		p.hint = old.hint
-		if old.Keyspace != p.Keyspace {
-			touched.partition(old.Keyspace, old.ID, old)
-			old = nil
+		if old.tellsAllOf(d) {
+			return nil
 		}
+		p.hint = old.hint
 	}
-	c.partitions[p.ID] = p
-	touched.partition(p.Keyspace, p.ID, old)
+	if old == nil || newerEpoch(d, old.Descriptor) {
+		c.partitions[p.ID] = p
+	}
+	k := touched.keyspace(p.Keyspace)
+	k.in = append(k.in, p)
 	return nil
 }
 
@@ -143,8 +154,9 @@ func (c *contents) everything() *changes {
 	for id := range c.keyspaces {
 		all.keyspace(id)
 	}
-	for id, p := range c.partitions {
-		all.partition(p.Keyspace, id, nil)
+	for _, p := range c.partitions {
+		k := all.keyspace(p.Keyspace)
+		k.in = append(k.in, p)
 	}
 	return all
 }
@@ -165,15 +177,15 @@ func (s *Sender) publishLocked(on *Table, touched *changes) {
 		s.updateAddressesLocked()
 	}
 	ids, names := on.ids.Edit(), on.names.Edit()
-	for id, partitions := range touched.keyspaces {
-		l := s.layoutLocked(id, partitions)
+	for id, change := range touched.keyspaces {
+		l := s.layoutLocked(id, change)
 		if before, ok := ids.View().Get(id); ok {
 			names.Delete(named{before.Info.Name, id})
 		}
 		info := s.mu.contents.keyspaces[id]
 		if info == nil {
 			ids.Delete(id)
-			if l.shown.Len()+len(l.hidden) == 0 {
+			if l.shown.Len() == 0 {
 				delete(s.mu.contents.layouts, id)
 			}
 			continue
@@ -191,40 +203,57 @@ func (s *Sender) publishLocked(on *Table, touched *changes) {
 	close(old.changed)
 }
 
-// layoutLocked brings the layout of a keyspace up to date.
-func (s *Sender) layoutLocked(id keys.KeyspaceID,
-	touched map[keys.PartitionID]*Partition) *layout {
-	l := s.mu.contents.layouts[id]
+// layoutLocked brings the layout of a keyspace up to date. What it does not show any more is
+// forgotten.
+func (s *Sender) layoutLocked(id keys.KeyspaceID, change *keyspaceChanges) *layout {
+	c := s.mu.contents
+	l := c.layouts[id]
 	if l == nil {
 		l = newLayout()
-		s.mu.contents.layouts[id] = l
+		c.layouts[id] = l
 	}
-	if len(touched) == 0 {
+	if change.dropped && c.keyspaces[id] == nil {
+		for _, p := range l.shown.Values() {
+			delete(c.partitions, p.ID)
+		}
+		l = newLayout()
+		c.layouts[id] = l
+		for _, p := range change.in {
+			delete(c.partitions, p.ID)
+		}
 		return l
 	}
-	out, in := make([]*Partition, 0, len(touched)), make([]*Partition, 0, len(touched))
-	for pid, before := range touched {
-		if before != nil {
-			out = append(out, before)
-		}
-		if p := s.mu.contents.partitions[pid]; p != nil && p.Keyspace == id {
-			s.equipLocked(p)
-			in = append(in, p)
+	if len(change.in)+len(change.out) == 0 {
+		return l
+	}
+	for _, p := range change.in {
+		s.equipLocked(p)
+	}
+	for _, p := range l.change(change.in, change.out) {
+		if c.partitions[p.ID] == p {
+			delete(c.partitions, p.ID)
 		}
 	}
-	l.change(out, in)
 	return l
 }
 
 // equipLocked gives a partition its hint and its voters, before it is shown.
 func (s *Sender) equipLocked(p *Partition) {
-	if p.hint == nil {
-		p.hint = newLeaderHint()
-	}
 	p.voters = p.voters[:0]
 	for _, r := range p.Descriptor.Replicas {
 		if r.Role != clusterpb.ReplicaRole_LEARNER {
 			p.voters = append(p.voters, s.nodeLocked(keys.NodeID(r.Node)))
+		}
+	}
+	if p.hint != nil {
+		return
+	}
+	p.hint = newLeaderHint()
+	// A partition that has split off is led at first where the one is that it was a part of.
+	if from := s.mu.contents.partitions[keys.PartitionID(p.Descriptor.SplitFrom)]; from != nil &&
+		from.hint != nil {
+		if l := from.hint.leader.Load(); l != nil {
+			p.hint.position = max(0, slices.Index(p.voters, l.node))
 		}
 	}
 }
@@ -266,5 +295,10 @@ func (s *Sender) learnPartitions(partitions []*clusterpb.Partition) bool {
 		return false
 	}
 	s.publishLocked(s.table.Load(), &touched)
-	return true
+	for id, change := range touched.keyspaces {
+		if l := s.mu.contents.layouts[id]; l != nil && slices.ContainsFunc(change.in, l.shows) {
+			return true
+		}
+	}
+	return false
 }

@@ -36,14 +36,14 @@ type Bundle struct {
 	node    *node
 }
 
-// Bundles puts the partitions that one node leads together. Those that no node is known to lead are
-// left over, and a bundle has at least so many partitions.
+// Bundles puts the partitions that one node leads together. Those that no node is known to lead, or
+// of which only a part is theirs, are left over, and a bundle has at least so many partitions.
 func (s *Sender) Bundles(partitions []*Partition,
 	least int) (bundles []*Bundle, rest []*Partition) {
 	var open []*Bundle
 	for _, p := range partitions {
 		l := p.hint.leader.Load()
-		if !l.usable() || l.term == 0 {
+		if !l.usable() || l.term == 0 || p.Clipped() {
 			rest = append(rest, p)
 			continue
 		}

@@ -17,9 +17,10 @@ type By uint8
 const (
 	// ByKey: the partition that holds Key.
 	ByKey By = iota
-	// ByHash: hash partition number Hash.
+	// ByHash: of the partitions of hash number Hash, the one that holds Key.
 	ByHash
-	// Before: the partition that holds the keys just below Key; of a range keyspace.
+	// Before: of the partitions of hash number Hash, 0 in a range keyspace, the one that holds the
+	// keys just below Key.
 	Before
 )
 
@@ -50,7 +51,8 @@ type Call struct {
 
 // Identity is by which nodes know the attempts of a write. The first call that has it fills it in.
 // A later one learns what became of the write, which takes effect now if it has not; failing that
-// its outcome is unknown. The zero Identity is new.
+// its outcome is unknown. Where the write cannot be sent again, Executed asks what became of it. The
+// zero Identity is new.
 type Identity struct {
 	sequence uint64
 	session  *kvpb.Timestamp
@@ -247,9 +249,9 @@ func (a *attempt) lookUp() (*Partition, error) {
 	var p *Partition
 	switch a.call.By {
 	case ByHash:
-		p = k.ByHash(a.call.Hash)
+		p = k.ByHash(a.call.Hash, a.call.Key)
 	case Before:
-		p = k.Before(a.call.Key)
+		p = k.Before(a.call.Hash, a.call.Key)
 	default:
 		p = k.ByKey(a.call.Key)
 	}

@@ -10,8 +10,8 @@
 // single request. What comes back decides the rest:
 //
 //   - Not the leader, another epoch, no such partition: the answer carries what the node knows
-//     better. The cache is corrected, and the request goes again at once the first time, then with
-//     a short backoff.
+//     better, of a partition that has split all that has become of it. The cache is corrected, and
+//     the request goes again at once the first time, then with a short backoff.
 //   - Overloaded, no quorum, node unhealthy: again after a longer backoff.
 //   - The stream broke: the node is suspected, all hints that name it are dropped, and the request
 //     goes elsewhere. A write that may have been executed is repeated with the same sequence and
@@ -44,8 +44,9 @@
 // the whole table comes (Cluster.WatchTable).
 //
 // A Table shares with the one before what did not change: keyspaces, and the partitions of each,
-// lie in persistent trees (package tree). layout.go says which partitions are shown where
-// descriptors overlap.
+// lie in persistent trees (package tree). The way to a key is its hash number, in a hash keyspace,
+// and then the key itself: a number may have several partitions. layout.go says which partitions are
+// shown where descriptors overlap. No news make a hole.
 //
 // INVARIANT: a published Table, its Keyspaces and Partitions never change; leader hints hang off
 // them and are atomic.
@@ -56,6 +57,7 @@
 //
 // INVARIANT: once an attempt of a write may have been executed, the request ends with a definite
 // answer to that same sequence or with Error.OutcomeUnknown, never with an error that denies it.
+// What became of a write of several keys whose partition has split, Sender.Executed asks.
 //
 // The package imports keys, hlc and rpc; never placement, txn or kv.
 package route

@@ -420,23 +420,47 @@ func (s *Sender) replace(staged *contents) bool {
 		s.mu.Unlock()
 		return false
 	}
-	// Answers of nodes may have brought later descriptors than the core has heard of.
-	for id, p := range staged.partitions {
-		known := s.mu.contents.partitions[id]
-		if known == nil {
-			continue
-		}
-		if newerEpoch(known.Descriptor, p.Descriptor) {
-			p = newPartition(known.Descriptor)
-			staged.partitions[id] = p
-		}
-		p.hint = known.hint
-	}
+	everything := staged.everything()
+	s.keepKnownLocked(staged, everything)
 	leaders := slices.Collect(maps.Values(staged.leaders))
 	staged.leaders = nil
 	s.mu.contents = staged
-	s.publishLocked(newTable(), staged.everything())
+	s.publishLocked(newTable(), everything)
 	s.mu.Unlock()
 	s.learnLeaders(leaders)
 	return true
+}
+
+// keepKnownLocked adds to a whole table what is known of its keyspaces besides: answers of nodes may
+// have brought later descriptors than the core has heard of.
+func (s *Sender) keepKnownLocked(staged *contents, touched *changes) {
+	keep := func(known *Partition) {
+		if !staged.stays(known.Keyspace) {
+			return
+		}
+		p := newPartition(known.Descriptor) // the known one is published, and does not change any more
+		p.hint = known.hint
+		if listed := staged.partitions[p.ID]; listed == nil ||
+			newerEpoch(p.Descriptor, listed.Descriptor) {
+			staged.partitions[p.ID] = p
+		}
+		k := touched.keyspace(p.Keyspace)
+		k.in = append(k.in, p)
+	}
+	for _, known := range s.mu.contents.partitions {
+		if listed := staged.partitions[known.ID]; listed != nil {
+			listed.hint = known.hint
+			if listed.tellsAllOf(known.Descriptor) {
+				continue
+			}
+		}
+		keep(known)
+	}
+	for _, l := range s.mu.contents.layouts {
+		for known := range l.clipped {
+			if s.mu.contents.partitions[known.ID] != known {
+				keep(known)
+			}
+		}
+	}
 }

@@ -2,9 +2,9 @@ package route
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -13,44 +13,24 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// arrangeAll sorts a keyspace's partitions and takes out those that a descriptor of a later
-// generation has overtaken.
-func arrangeAll(partitions []*Partition) []*Partition {
-	sort.Slice(partitions, func(i, j int) bool {
-		a, b := partitions[i].Descriptor, partitions[j].Descriptor
-		if c := bytes.Compare(a.Start, b.Start); c != 0 {
-			return c < 0
-		}
-		return a.Generation < b.Generation
-	})
-	kept := partitions[:0]
-next:
-	for _, p := range partitions {
-		for len(kept) > 0 {
-			last := kept[len(kept)-1].Descriptor
-			if bytes.Compare(last.End, p.Descriptor.Start) <= 0 {
-				break
-			}
-			if last.Generation > p.Descriptor.Generation {
-				continue next
-			}
-			kept = kept[:len(kept)-1]
-		}
-		kept = append(kept, p)
-	}
-	return kept
-}
-
-// segment is a part of a keyspace, between two of the keys a to z.
+// segment is a partition as it was at some time: a part of a hash number, or of a range keyspace,
+// between two of the keys a to z.
 type segment struct {
-	from, to   byte
-	generation uint64
+	id                     uint64
+	hash                   uint32
+	from, to               byte
+	generation, membership uint64
 }
 
-func (s segment) descriptor(id uint64) *clusterpb.Partition {
-	prefix := keys.KeyspacePrefix(1)
-	d := &clusterpb.Partition{Id: id, Keyspace: 1, PrefixLength: keys.KeyspacePrefixLength,
-		Generation: s.generation, Membership: 1, Start: prefix, End: keys.PrefixEnd(prefix),
+// hashed is how many hash numbers the keyspace of a test has; 0: it is of ranges.
+func (s segment) descriptor(hashed uint32) *clusterpb.Partition {
+	prefix, n := keys.KeyspacePrefix(1), uint32(keys.KeyspacePrefixLength)
+	if hashed > 0 {
+		prefix, n = keys.HashPrefix(1, uint16(s.hash)), keys.HashPrefixLength
+	}
+	d := &clusterpb.Partition{Id: s.id, Keyspace: 1, Hash: s.hash, PrefixLength: n,
+		Generation: s.generation, Membership: s.membership,
+		Start: prefix, End: keys.PrefixEnd(prefix),
 		Replicas: []*clusterpb.Replica{{Node: 1, Replica: 1, Role: clusterpb.ReplicaRole_VOTER}}}
 	if s.from > 'a' {
 		d.Start = append(bytes.Clone(prefix), s.from)
@@ -61,111 +41,229 @@ func (s segment) descriptor(id uint64) *clusterpb.Partition {
 	return d
 }
 
-// While partitions split and merge, and the news of it come late, twice and in any order, the table
-// is the one that would be made from all that is known; and when all news have come it is what is.
-func TestLayoutAgainstAllAnew(t *testing.T) {
+// heard is what a table must show: at each key the newest descriptor that was ever heard of, found
+// by looking at all of them.
+type heard []segment
+
+func (h heard) at(hash uint32, key byte) (newest segment) {
+	for _, s := range h {
+		if s.hash == hash && s.from <= key && key < s.to && (s.generation > newest.generation ||
+			s.generation == newest.generation && s.membership > newest.membership) {
+			newest = s
+		}
+	}
+	return newest
+}
+
+// history is how the partitions of a keyspace split, merge and move.
+type history struct {
+	hashed uint32
+	now    map[uint64]segment
+	next   uint64
+	// news are what there was to hear, in order.
+	news []news
+}
+
+// news are descriptors that belong together, and partitions that are no more.
+type news struct {
+	now  []segment
+	gone []uint64
+}
+
+func newHistory(hashed uint32) *history {
+	h := &history{hashed: hashed, now: map[uint64]segment{}, next: 1}
+	for n := range max(1, hashed) {
+		h.now[h.next] = segment{h.next, n, 'a', 'z' + 1, 1, 1}
+		h.news = append(h.news, news{now: []segment{h.now[h.next]}})
+		h.next++
+	}
+	return h
+}
+
+// step lets a partition split, merge with its neighbour, or change its replicas.
+func (h *history) step(t *rapid.T) {
+	ids := slices.Sorted(maps.Keys(h.now))
+	left := h.now[rapid.SampledFrom(ids).Draw(t, "partition")]
+	right := slices.IndexFunc(ids, func(id uint64) bool {
+		return h.now[id].hash == left.hash && h.now[id].from == left.to
+	})
+	switch what := rapid.IntRange(0, 3).Draw(t, "what"); {
+	case what < 2 && left.to-left.from > 1:
+		child := left
+		at := byte(rapid.IntRange(int(left.from)+1, int(left.to)-1).Draw(t, "at"))
+		left.to, left.generation = at, left.generation+1
+		child.id, child.from, child.generation = h.next, at, left.generation
+		h.next++
+		h.now[left.id], h.now[child.id] = left, child
+		h.news = append(h.news, news{now: []segment{left, child}})
+	case what == 2 && right >= 0:
+		other := h.now[ids[right]]
+		left.to, left.generation = other.to, max(left.generation, other.generation)+1
+		h.now[left.id] = left
+		delete(h.now, other.id)
+		h.news = append(h.news, news{now: []segment{left}, gone: []uint64{other.id}})
+	default:
+		left.membership++
+		h.now[left.id] = left
+		h.news = append(h.news, news{now: []segment{left}})
+	}
+}
+
+// While partitions split, merge and move, and the news of it come late, twice, in part and in any
+// order, by the table stream and by refusals, the table shows at each key the newest that was heard
+// of. So it never has a hole or an overlap, and when all news have come it shows what is.
+func TestTableShowsTheNewestOfEachKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := bareSender()
+		h := newHistory(uint32(rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "hash")))
+		first := len(h.news)
+		for range rapid.IntRange(0, 25).Draw(t, "steps") {
+			h.step(t)
+		}
+		s, keyspace := bareSender(), &clusterpb.Keyspace{Id: 1, Name: "k",
+			Partitioning: clusterpb.Partitioning_RANGE, HashPartitions: h.hashed}
+		if h.hashed > 0 {
+			keyspace.Partitioning = clusterpb.Partitioning_HASH
+		}
 		s.mu.cluster = 1
-		s.merge(&clusterpb.TableUpdate{Keyspaces: []*clusterpb.Keyspace{{Id: 1, Name: "k",
-			Partitioning: clusterpb.Partitioning_RANGE}}})
-		now, next := map[uint64]segment{1: {'a', 'z' + 1, 1}}, uint64(2)
-		var news []*clusterpb.TableUpdate
-		tell := func(removed []uint64, ids ...uint64) {
-			u := &clusterpb.TableUpdate{RemovedPartitions: removed}
-			for _, id := range ids {
-				u.Partitions = append(u.Partitions, now[id].descriptor(id))
-			}
-			news = append(news, u)
-		}
-		tell(nil, 1)
-		for range rapid.IntRange(0, 20).Draw(t, "steps") {
-			ids := slices.Sorted(maps.Keys(now))
-			id := rapid.SampledFrom(ids).Draw(t, "partition")
-			left := now[id]
-			right := slices.IndexFunc(ids, func(id uint64) bool { return now[id].from == left.to })
-			switch {
-			case rapid.Bool().Draw(t, "split") && left.to-left.from > 1:
-				at := byte(rapid.IntRange(int(left.from)+1, int(left.to)-1).Draw(t, "at"))
-				now[id] = segment{left.from, at, left.generation + 1}
-				now[next] = segment{at, left.to, left.generation + 1}
-				tell(nil, id, next)
-				next++
-			case right >= 0:
-				other := now[ids[right]]
-				now[id] = segment{left.from, other.to, max(left.generation, other.generation) + 1}
-				delete(now, ids[right])
-				tell([]uint64{ids[right]}, id)
-			}
-		}
-		// Some news are heard before others; what is removed never comes back.
-		gone := map[uint64]bool{}
-		order := rapid.Permutation(news).Draw(t, "order")
-		for i, u := range append(order, news...) {
-			heard := &clusterpb.TableUpdate{RemovedPartitions: u.RemovedPartitions}
-			for _, id := range u.RemovedPartitions {
-				gone[id] = true
-			}
-			for _, d := range u.Partitions {
-				if !gone[d.Id] {
-					heard.Partitions = append(heard.Partitions, d)
+		var known heard
+		hear := func(i int, n news) {
+			u := &clusterpb.TableUpdate{RemovedPartitions: n.gone}
+			for _, segment := range n.now {
+				if rapid.IntRange(0, 4).Draw(t, "lost") > 0 || i < first || i >= len(h.news) {
+					known = append(known, segment)
+					u.Partitions = append(u.Partitions, segment.descriptor(h.hashed))
 				}
 			}
-			if rapid.Bool().Draw(t, "by an answer") && len(heard.RemovedPartitions) == 0 {
-				s.learnPartitions(heard.Partitions)
-			} else {
-				s.merge(heard)
+			switch how := rapid.IntRange(0, 9).Draw(t, "how"); {
+			case how < 4 && len(n.gone) == 0 && i >= first:
+				s.learnPartitions(u.Partitions)
+			case how == 9 && i >= first:
+				// Another server sends a whole table, of what the core knows.
+				whole := newContents()
+				u.Keyspaces = append(u.Keyspaces, keyspace)
+				if err := whole.apply(u, &changes{}); err != nil {
+					t.Fatal(err)
+				}
+				if !s.replace(whole) {
+					t.Fatal("a table was not taken")
+				}
+			default:
+				s.merge(u)
 			}
-			checkLayout(t, s, i)
+			checkTable(t, s, known, h.hashed)
 		}
-		k := s.Table().KeyspaceByName("k")
-		if !k.Complete() || k.Len() != len(now) {
-			t.Fatalf("complete %t, %d partitions, want %d", k.Complete(), k.Len(), len(now))
+		s.merge(&clusterpb.TableUpdate{Keyspaces: []*clusterpb.Keyspace{keyspace}})
+		for i := range first {
+			hear(i, h.news[i])
 		}
-		for id, part := range now {
-			if p := k.ByKey([]byte{part.to - 1}); p == nil || p.ID != keys.PartitionID(id) {
-				t.Fatalf("%c is in %v, want %d", part.to-1, p, id)
+		late := rapid.Permutation(h.news[first:]).Draw(t, "order")
+		for i, n := range late[:rapid.IntRange(0, len(late)).Draw(t, "early")] {
+			hear(first+i, n)
+		}
+		for _, n := range h.news {
+			hear(len(h.news), n)
+		}
+		for _, segment := range h.now {
+			p := s.Table().KeyspaceByID(1).ByHash(segment.hash, []byte{segment.from})
+			if h.hashed == 0 {
+				p = s.Table().KeyspaceByID(1).ByKey([]byte{segment.from})
 			}
+			if p == nil || uint64(p.ID) != segment.id || p.Clipped() ||
+				p.Descriptor.Membership != segment.membership {
+				t.Fatalf("%v, want %v", p, segment)
+			}
+		}
+		if all, want := s.Table().KeyspaceByID(1).Len(), len(h.now); all != want {
+			t.Fatalf("%d partitions, want %d", all, want)
+		}
+		if known := len(s.mu.contents.partitions); known != len(h.now) {
+			t.Fatalf("%d partitions are kept, of %d that there are", known, len(h.now))
+		}
+		// With the keyspace everything goes.
+		s.merge(&clusterpb.TableUpdate{RemovedKeyspaces: []uint32{1}})
+		if len(s.mu.contents.partitions)+len(s.mu.contents.layouts) > 0 {
+			t.Fatalf("%d partitions of a keyspace that is gone", len(s.mu.contents.partitions))
 		}
 	})
 }
 
-// checkLayout compares the table with what all descriptors together make.
-func checkLayout(t *rapid.T, s *Sender, step int) {
+// checkTable compares the table with what was heard.
+func checkTable(t *rapid.T, s *Sender, known heard, hashed uint32) {
 	k := s.Table().KeyspaceByID(1)
-	shown := k.Partitions()
-	want := arrangeAll(slices.Collect(maps.Values(s.mu.contents.partitions)))
-	complete, at := len(want) > 0, []byte(nil)
-	for i, p := range shown {
-		if i > 0 && bytes.Compare(shown[i-1].Descriptor.End, p.Descriptor.Start) > 0 {
-			t.Fatalf("step %d: %v and %v overlap", step, shown[i-1].Descriptor, p.Descriptor)
-		}
-		complete = complete && bytes.Equal(at, p.Span.Start)
-		at = p.Span.End
-		if p.hint == nil || len(p.voters) != 1 {
-			t.Fatalf("step %d: %v has no hint or no voters", step, p.Descriptor)
-		}
-	}
-	if complete = complete && len(at) == 0; complete != k.Complete() {
-		t.Fatalf("step %d: Complete is %t", step, k.Complete())
-	}
-	// What is shown of the highest generation at each key is the same. (Where an older one is in the
-	// way of nothing, it depends on the order in which they came.)
-	for _, p := range want {
-		if !slices.Contains(shown, p) {
-			for _, o := range shown {
-				if o.Generation >= p.Generation && o.Span.Overlaps(p.Span) {
-					p = nil
-					break
+	complete := true
+	var parts []*Partition
+	for hash := range max(1, hashed) {
+		for key := byte('a'); key <= 'z'; key++ {
+			want, at := known.at(hash, key), []byte{key}
+			complete = complete && want.id != 0
+			p := k.at(place{hash, at})
+			if want.id == 0 {
+				if p != nil {
+					t.Fatalf("%c of %d: %v, want none", key, hash, p)
 				}
+				continue
 			}
-			if p != nil {
-				t.Fatalf("step %d: %v is not shown, and nothing is in its way", step, p.Descriptor)
+			if p == nil || uint64(p.ID) != want.id || p.Generation != want.generation ||
+				p.Descriptor.Membership != want.membership {
+				t.Fatalf("%c of %d: %v, want %v", key, hash, p, want)
+			}
+			if p.hint == nil || len(p.voters) != 1 ||
+				!keys.PartitionUserSpan(p.Descriptor).ContainsSpan(p.Span) {
+				t.Fatalf("%v is not whole", p)
+			}
+			if hashed > 0 && k.ByHash(hash, at) != p {
+				t.Fatalf("%c of %d: %v by hash", key, hash, k.ByHash(hash, at))
+			}
+			if before := k.Before(hash, []byte{key, 0}); before != p {
+				t.Fatalf("%c of %d: %v is before its end", key, hash, before)
+			}
+			if !slices.Contains(parts, p) {
+				parts = append(parts, p)
 			}
 		}
 	}
-	if hidden := len(s.mu.contents.partitions) - len(shown); hidden !=
-		len(s.mu.contents.layouts[1].hidden) {
-		t.Fatalf("step %d: %d are hidden, want %d", step, len(s.mu.contents.layouts[1].hidden), hidden)
+	if complete != k.Complete() {
+		t.Fatalf("Complete is %t", k.Complete())
 	}
+	if !slices.Equal(k.Partitions(), parts) {
+		t.Fatalf("%v are shown, want %v", k.Partitions(), parts)
+	}
+	clipped := map[*Partition]int{}
+	for _, p := range parts {
+		if p.Clipped() {
+			clipped[p.clip.of]++
+		}
+	}
+	if of := s.mu.contents.layouts[1].clipped; !maps.Equal(of, clipped) {
+		t.Fatalf("%v are clipped, want %v", of, clipped)
+	}
+	if complete {
+		checkOverlapping(t, k, parts, hashed)
+	}
+}
+
+// checkOverlapping compares Overlapping with looking at all.
+func checkOverlapping(t *rapid.T, k *Keyspace, parts []*Partition, hashed uint32) {
+	bound := rapid.SampledFrom([]string{"", "a", "c", "k", "m0", "z", "zz"})
+	span := keys.Span{Start: []byte(bound.Draw(t, "start")), End: []byte(bound.Draw(t, "end"))}
+	if span.Empty() {
+		return
+	}
+	var over []*Partition
+	for _, p := range parts {
+		if p.Span.Overlaps(span) {
+			over = append(over, p)
+		}
+	}
+	if got := k.Overlapping(span); !slices.Equal(got, over) {
+		t.Fatalf("%v overlap %s, want %v", got, span, over)
+	}
+}
+
+// String makes failures readable.
+func (p *Partition) String() string {
+	if p == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s@%d%s", p.ID, p.Generation, p.Span)
 }

@@ -196,18 +196,13 @@ func (s *Sender) Session() hlc.Timestamp { return s.session.load() }
 func (s *Sender) RaiseSession(ts hlc.Timestamp) { s.session.observe(rpc.ToTimestamp(ts)) }
 
 // probe is a request that asks a replica which one leads. A write of term 0 is refused by every
-// replica, by the leader with its term. Should that ever fail to hold, it is a write of no effect:
-// it expects a version that no key has.
+// replica, by the leader with its term. Should that ever fail to hold, it is a write of no effect.
 func probe(p *Partition) *kvpb.Request {
 	key := p.Span.Start
 	if len(key) == 0 {
 		key = []byte{0}
 	}
-	return &kvpb.Request{
-		Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
-			Key: key, Expected: &kvpb.CompareAndSwapRequest_Version{
-				Version: &kvpb.Timestamp{Logical: 1}}, Delete: true,
-		}}}
+	return neverMet(key)
 }
 
 // Greet asks some nodes for their clocks, so that the session begins at the cluster's time. It

@@ -70,14 +70,21 @@ type Partition struct {
 	Generation uint64
 	// Hash is the number of a hash partition.
 	Hash uint32
-	// Span is in user keys.
+	// Span is in user keys: of a hash partition those with its number that lie in it. It is less than
+	// what the descriptor says where only another partition is known to be newer (layout.go).
 	Span keys.Span
 	// Descriptor is not to be changed.
 	Descriptor *clusterpb.Partition
 
 	voters []*node
 	hint   *leaderHint
+	// clip says which part of the descriptor is shown; nil: all of it.
+	clip *clip
 }
+
+// Clipped reports whether the partition is shown in part: what its descriptor says of the rest is
+// known to be old.
+func (p *Partition) Clipped() bool { return p.clip != nil }
 
 // Changed is closed when a newer table is published.
 func (t *Table) Changed() <-chan struct{} { return t.changed }
@@ -131,15 +138,19 @@ func (k *Keyspace) Complete() bool { return k.complete }
 
 // ByKey finds the partition that holds a user key; nil if the table has a hole there.
 func (k *Keyspace) ByKey(userKey []byte) *Partition {
-	at := place{key: userKey}
-	if k.Hashed() {
-		if k.Info.HashPartitions == 0 {
-			return nil
-		}
-		return k.ByHash(keys.HashPartition(userKey, k.Info.HashPartitions))
+	if !k.Hashed() {
+		return k.at(place{key: userKey})
 	}
+	if k.Info.HashPartitions == 0 {
+		return nil
+	}
+	return k.ByHash(keys.HashPartition(userKey, k.Info.HashPartitions), userKey)
+}
+
+// at finds the partition that holds a place.
+func (k *Keyspace) at(at place) *Partition {
 	p, ok := k.shown.Floor(at)
-	if !ok || !p.Span.Contains(userKey) {
+	if !ok || p.Hash != at.hash || !p.Span.Contains(at.key) {
 		return nil
 	}
 	return p
@@ -149,47 +160,67 @@ func (k *Keyspace) ByKey(userKey []byte) *Partition {
 // of the keyspace has one of its own.
 const listed = 4096
 
-// ByHash finds a hash partition by its number; nil if the table lacks it.
-func (k *Keyspace) ByHash(number uint32) *Partition {
+// ByHash finds, of the partitions of a hash number, the one that holds a user key; nil if the table
+// lacks it.
+func (k *Keyspace) ByHash(number uint32, userKey []byte) *Partition {
+	if k.split() {
+		return k.at(place{number, userKey})
+	}
 	list := k.list.Load()
 	if list == nil && k.Len() <= listed {
 		k.Partitions()
 		list = k.list.Load()
 	}
 	if list != nil && int(number) < len(*list) {
-		if p := (*list)[number]; p.Hash == number {
+		if p := (*list)[number]; p.Hash == number && p.Span.Contains(userKey) {
 			return p
 		}
 	}
-	p, _ := k.shown.Get(place{hash: number})
-	return p
+	return k.at(place{number, userKey})
 }
 
-// Before finds the partition of a range keyspace that holds the keys just below end; an empty end
-// is the end of the keyspace. nil if the table has a hole there.
-func (k *Keyspace) Before(end []byte) *Partition {
-	p, ok := k.shown.Last()
-	if len(end) > 0 {
-		p, ok = k.shown.Below(place{key: end})
+// split says that there are more partitions than hash numbers.
+func (k *Keyspace) split() bool { return k.Len() > int(k.Info.HashPartitions) }
+
+// Before finds, of the partitions of a hash number, 0 in a range keyspace, the one that holds the
+// keys just below end; an empty end is the end of all keys. nil if the table has a hole there.
+func (k *Keyspace) Before(number uint32, end []byte) *Partition {
+	at := place{number, end}
+	if len(end) == 0 {
+		at = place{hash: number + 1}
 	}
-	if !ok || len(p.Span.End) > 0 && (len(end) == 0 || bytes.Compare(p.Span.End, end) < 0) {
+	p, ok := k.shown.Below(at)
+	if !ok || p.Hash != number ||
+		len(p.Span.End) > 0 && (len(end) == 0 || bytes.Compare(p.Span.End, end) < 0) {
 		return nil
 	}
 	return p
 }
 
-// Overlapping returns the partitions that hold keys of a span of user keys: all of them in a hash
-// keyspace.
+// Overlapping returns the partitions that hold keys of a span of user keys: in the order of their
+// hash numbers, those of one number in key order.
 func (k *Keyspace) Overlapping(span keys.Span) (over []*Partition) {
-	if k.Hashed() {
+	switch {
+	case !k.Hashed():
+		return k.overlapping(nil, 0, span)
+	case k.complete && !k.split(), len(span.Start) == 0 && len(span.End) == 0:
 		return k.Partitions()
 	}
-	if p, ok := k.shown.Below(place{key: span.Start}); ok &&
+	for number := range k.Info.HashPartitions {
+		over = k.overlapping(over, number, span)
+	}
+	return over
+}
+
+// overlapping appends the partitions of a hash number that hold keys of a span.
+func (k *Keyspace) overlapping(over []*Partition, number uint32, span keys.Span) []*Partition {
+	at := place{number, span.Start}
+	if p, ok := k.shown.Below(at); ok && p.Hash == number &&
 		(len(p.Span.End) == 0 || bytes.Compare(p.Span.End, span.Start) > 0) {
 		over = append(over, p)
 	}
-	for at, p := range k.shown.From(place{key: span.Start}) {
-		if len(span.End) > 0 && bytes.Compare(at.key, span.End) >= 0 {
+	for o, p := range k.shown.From(at) {
+		if o.hash != number || len(span.End) > 0 && bytes.Compare(o.key, span.End) >= 0 {
 			break
 		}
 		over = append(over, p)

@@ -71,7 +71,7 @@ func BenchmarkTableLookUp(b *testing.B) {
 			i := 0
 			for b.Loop() {
 				i = (i + 7919) % n
-				if s.Table().KeyspaceByID(keys.KeyspaceID(1+i/1000)).ByHash(uint32(i%1000)) == nil {
+				if s.Table().KeyspaceByID(keys.KeyspaceID(1+i/1000)).ByHash(uint32(i%1000), nil) == nil {
 					b.Fatal("not found")
 				}
 			}

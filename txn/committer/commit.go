@@ -109,13 +109,18 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 			return true
 		}
 		response, err := t.c.sender.Send(ctx, r)
+		at := rpc.FromTimestamp(response.GetPrepare().GetPrepared())
+		if err == nil && at.IsZero() {
+			err = fmt.Errorf("partition %s answered a commit without a timestamp", r.Place.Partition)
+			return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
+		}
+		if errors.Is(err, ErrMoved) && unknown(err) && len(t.locked) == 0 {
+			// Its partition has split, or merged. (A lock of its own on the key would be in the way of
+			// the question.)
+			at, err = t.executed(ctx, r)
+		}
 		switch {
 		case err == nil:
-			at := rpc.FromTimestamp(response.GetPrepare().GetPrepared())
-			if at.IsZero() {
-				err = fmt.Errorf("partition %s answered a commit without a timestamp", r.Place.Partition)
-				return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
-			}
 			// The locks went with the commit, all of them in this partition; there is no record
 			// that could say so.
 			t.c.stopHeartbeats(t)
@@ -124,10 +129,15 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 		case unknown(err):
 			// The early locks may go: the request, if it is executed yet, needs none of them.
 			t.abort(nil)
+			if errors.Is(err, ErrMoved) {
+				if at, err := t.askOnePhase(ctx, r); err == nil || Retryable(err) {
+					return at, true, err
+				}
+			}
 			t.asks = func(ctx context.Context) (hlc.Timestamp, error) { return t.askOnePhase(ctx, r) }
 			return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
 		case errors.Is(err, ErrMoved):
-			continue // it did not run
+			continue // it did not run, and never will
 		}
 		return hlc.Timestamp{}, true, t.fail(nil, classify(r.Place.Keyspace, err))
 	}

@@ -276,6 +276,25 @@ func (f *fake) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 	}
 }
 
+// Executed looks whether a request has written its version, after which no copy of it is executed.
+func (f *fake) Executed(_ context.Context, q *Request, key []byte) (at hlc.Timestamp, executed bool,
+	err error) {
+	f.trip()
+	defer f.trip()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	by := fakeserver.WriteID{Client: 1, Sequence: f.identities[q.Identity]}
+	data, name := f.named(internal(q.Place.Keyspace, key))
+	for _, v := range data.Versions[name] {
+		if v.By == by {
+			return v.At, true, nil
+		}
+	}
+	f.refused[by.Sequence] = true
+	f.counts["not executed"]++
+	return at, false, nil
+}
+
 func (f *fake) SendAll(ctx context.Context, limit int, all []*Request,
 	landed func(i int, response *kvpb.Response, err error) error) error {
 	ctx, cancel := context.WithCancel(ctx)

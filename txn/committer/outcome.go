@@ -3,6 +3,7 @@ package committer
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -38,12 +39,37 @@ func (t *Transaction) askOnePhase(ctx context.Context, r *Request) (hlc.Timestam
 		}
 		err = errors.New("a commit was answered without a timestamp")
 	}
+	if errors.Is(err, ErrMoved) {
+		at, asked := t.executed(ctx, r)
+		switch {
+		case asked == nil:
+			return at, nil
+		case errors.Is(asked, ErrMoved):
+			return hlc.Timestamp{}, &Error{Kind: ErrAborted, Reason: kvpb.AbortReason_ROLLED_BACK,
+				Cause: errors.New("its partition has changed before it was committed")}
+		}
+		err = asked
+	}
 	// A conflict stays one, and what is aborted is so for ever. Anything else says nothing about
 	// the first time.
 	if c := classify(r.Place.Keyspace, err); Retryable(c) {
 		return hlc.Timestamp{}, c
 	}
 	return hlc.Timestamp{}, &Error{Kind: ErrOutcomeUnknown, Cause: err}
+}
+
+// executed asks what became of the request of a one-phase commit that does not fit into one
+// partition any more. ErrMoved says that it did not run, and never will.
+func (t *Transaction) executed(ctx context.Context, r *Request) (hlc.Timestamp, error) {
+	mutations := r.Command.GetPrepare().GetMutations()
+	i := slices.IndexFunc(mutations, func(m *kvpb.Mutation) bool {
+		return m.Kind == kvpb.Mutation_PUT || m.Kind == kvpb.Mutation_DELETE
+	})
+	at, executed, err := t.c.sender.Executed(ctx, r, mutations[i].Key)
+	if err == nil && !executed {
+		err = ErrMoved
+	}
+	return at, err
 }
 
 // askAgain asks for the decision once more, at the timestamp that was asked for last.

@@ -73,6 +73,12 @@ func (r *routed) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
 	return answer.Response, nil
 }
 
+// Executed implements Sender.
+func (r *routed) Executed(ctx context.Context, q *Request, key []byte) (hlc.Timestamp, bool,
+	error) {
+	return r.Sender.Executed(ctx, q.call(), key)
+}
+
 // SendAll implements Sender.
 func (r *routed) SendAll(ctx context.Context, limit int, all []*Request,
 	landed func(i int, response *kvpb.Response, err error) error) error {

@@ -38,14 +38,14 @@ type Write struct {
 	Delete bool
 }
 
-// AllPartitions as a Span's Hash means every hash partition of the keyspace.
+// AllPartitions as a Span's Hash means every hash number of the keyspace.
 const AllPartitions = -1
 
 // Span is user keys of a keyspace.
 type Span struct {
 	Keyspace keys.KeyspaceID
-	// Hash is the hash partition that the span lies in, or AllPartitions. It is AllPartitions in a
-	// range keyspace.
+	// Hash is the hash number that the span lies in, or AllPartitions. It is AllPartitions in a range
+	// keyspace.
 	Hash int
 	keys.Span
 }
@@ -115,6 +115,9 @@ type Sender interface {
 	Overlapping(ctx context.Context, s Span) ([]Place, error)
 	// Send brings a request to its partition and returns the response, which has no error in it.
 	Send(ctx context.Context, r *Request) (*kvpb.Response, error)
+	// Executed finds out whether a request with an Identity that was sent, and makes a version of a
+	// key, took effect, and at which timestamp. If it has not, it never will.
+	Executed(ctx context.Context, r *Request, key []byte) (at hlc.Timestamp, executed bool, err error)
 	// SendAll is Send for several requests, at most limit of them at a time; those of one node
 	// travel together. landed is called once for each, as they end, by the caller's goroutine. An
 	// error that it returns is what SendAll returns: it ends the other requests, whose landed is

@@ -33,6 +33,9 @@ type Cluster struct {
 	WaitingFor string
 	// Created, if not nil, is told of a new keyspace before any client is, with the lock held.
 	Created func(*clusterpb.Keyspace)
+	// Brings chooses the descriptors that a refusal of a request with another generation brings, of
+	// those that there are in the keyspace; nil: all.
+	Brings func(of *clusterpb.Partition, all []*clusterpb.Partition) []*clusterpb.Partition
 	// NoLeaders keeps leaders out of the table.
 	NoLeaders bool
 	// NoMerges refuses scans and reads of several partitions, as servers do that are older than
@@ -244,28 +247,6 @@ func (c *Cluster) Lead(p *Partition, node uint64, told bool) {
 	}
 	p.Term++
 	p.Low = hlc.Max(p.Low, hlc.Timestamp{Wall: c.Nodes[node].Clock.Physical() + int64(MaxOffset)})
-	if told {
-		c.TellLocked()
-	}
-}
-
-// Split cuts a range partition in two; the upper half gets a new id and another leader.
-func (c *Cluster) Split(p *Partition, at string, told bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	cut := append(bytes.Clone(keys.PartitionPrefix(p.Desc)), at...)
-	if bytes.Compare(cut, p.Desc.Start) <= 0 || bytes.Compare(cut, p.Desc.End) >= 0 {
-		return
-	}
-	upper := c.addPartitionLocked(p.Data, &clusterpb.Partition{
-		Keyspace: p.Desc.Keyspace, Start: cut, End: p.Desc.End, PrefixLength: 4,
-	})
-	upper.Desc.Generation = p.Desc.Generation + 1
-	upper.Highest, upper.Read = p.Highest, p.Read
-	upper.Low = hlc.Max(p.Low, hlc.Timestamp{Wall: time.Now().UnixNano() + int64(2*MaxOffset)})
-	lower := cloned(p.Desc)
-	lower.End, lower.Generation = cut, p.Desc.Generation+1
-	p.Desc = lower
 	if told {
 		c.TellLocked()
 	}

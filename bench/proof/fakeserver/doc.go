@@ -8,7 +8,7 @@
 //     wrong on purpose.
 //   - Cluster is nodes that serve the real protocol over an in-memory network in front of one
 //     Store. A test scripts what goes wrong with single requests (Play, Fault), moves leaders
-//     (Lead), splits partitions (Split) and ends nodes (Kill).
+//     (Lead), splits and merges partitions (Split, Merge) and ends nodes (Kill).
 //
 // A Store without a Cluster serves tests that have a network of their own.
 //

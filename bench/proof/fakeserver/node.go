@@ -182,13 +182,7 @@ func (n *Node) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 		return Refusal(kvpb.ErrorCode_PARTITION_NOT_FOUND, "no such partition here")
 	}
 	if r.Generation != p.Desc.Generation {
-		refused := Refusal(kvpb.ErrorCode_STALE_EPOCH, "another generation")
-		for _, other := range c.Partitions {
-			if other.Desc.Keyspace == p.Desc.Keyspace {
-				refused.Error.Partitions = append(refused.Error.Partitions, other.Desc)
-			}
-		}
-		return refused
+		return c.staleLocked(p)
 	}
 	// A write without a term asks which node leads.
 	if p.Leader != n.ID || r.Term != p.Term && (IsWrite(r) || r.Term != 0) {
@@ -201,6 +195,9 @@ func (n *Node) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	}
 	if r.TimeoutMicros > uint64(time.Hour/time.Microsecond) {
 		c.TB.Errorf("a timeout of %d µs", r.TimeoutMicros)
+	}
+	if r.Term != 0 {
+		c.checkKeysLocked(p, r)
 	}
 	answer, wait := c.Execute(p, n.Clock, client, r)
 	if wait {

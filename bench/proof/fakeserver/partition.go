@@ -59,8 +59,8 @@ type Partition struct {
 
 // Contains says whether a user key belongs to the partition.
 func (p *Partition) Contains(key string) bool {
-	if p.HashPartitions > 0 {
-		return keys.HashPartition([]byte(key), p.HashPartitions) == p.Desc.Hash
+	if p.HashPartitions > 0 && keys.HashPartition([]byte(key), p.HashPartitions) != p.Desc.Hash {
+		return false
 	}
 	return keys.PartitionContains(p.Desc, []byte(key))
 }

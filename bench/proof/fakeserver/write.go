@@ -107,9 +107,8 @@ func (w *write) batch(operations []*kvpb.WriteOperation) bool {
 		w.at = v.At
 		return true
 	}
-	ranged := p.HashPartitions == 0
 	for _, o := range operations {
-		if ranged && !p.Contains(string(o.Key)) {
+		if !p.Contains(string(o.Key)) {
 			return false
 		}
 	}

@@ -155,6 +155,36 @@ func TestRetriesFindTheirVersion(t *testing.T) {
 	}
 }
 
+// TestASwapAsksWhatBecameOfABatch: a compare-and-swap that expects what no key has, with the id of a
+// batch, tells whether that was written; if not, no attempt of it may be written later.
+func TestASwapAsksWhatBecameOfABatch(t *testing.T) {
+	batch := &kvpb.Request{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{
+		Operations: []*kvpb.WriteOperation{
+			{Key: []byte("a"), Value: []byte("2")}, {Key: []byte("b"), Delete: true}}}}}
+	for _, apply := range []bool{true, false} {
+		for _, key := range []string{"a", "b"} {
+			ask := &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{
+				CompareAndSwap: &kvpb.CompareAndSwapRequest{Key: []byte(key), Delete: true,
+					Expected: &kvpb.CompareAndSwapRequest_Version{Version: &kvpb.Timestamp{Logical: 1}}}}}
+			p := newPartition(t)
+			p.write(p.evaluate(1, putOf(key, "1")), putOf(key, "1"), true)
+			if before := p.evaluate(2, ask); before.Outcome != NothingDone ||
+				before.Response.GetCompareAndSwap().Swapped {
+				t.Errorf("before it was written: %d, %v", before.Outcome, before.Response)
+			}
+			first := p.write(p.evaluate(2, batch), batch, apply)
+			p.write(p.evaluate(3, putOf(key, "3")), putOf(key, "3"), apply)
+			again := p.evaluate(2, ask)
+			swap := again.Response.GetCompareAndSwap()
+			if again.Outcome != Duplicate || !swap.GetSwapped() ||
+				swap.Version.String() != first.GetWriteBatch().Version.String() {
+				t.Errorf("%s, applied %t: the question came to %d, %v; the batch was told %v", key, apply,
+					again.Outcome, again.Response, first)
+			}
+		}
+	}
+}
+
 // TestDeleteRangeLeavesARecord: a retry of a range deletion finds the record of the first attempt.
 func TestDeleteRangeLeavesARecord(t *testing.T) {
 	p := newPartition(t)

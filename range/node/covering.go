@@ -1,0 +1,197 @@
+package node
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// What a refusal tells a sender that routes by an old table.
+//
+// The replicas of this node know of a split before the core does, and the table knows of partitions
+// that have left this node. So both are looked at: for the span of the request, for what the
+// partition had according to the table, and for the partitions that have split off from it here,
+// and from those. Of one partition the later epoch counts. The sender takes all of it in at once, and
+// keeps what it knew of keys that none of them holds (range/route, layout.go).
+
+// maxCovering is how many descriptors a refusal brings, those nearest to the request first.
+const maxCovering = 64
+
+// covering are the descriptors that this node knows of what has become of a partition, p first, and
+// of a span of internal keys of it.
+func (n *Node) covering(p *clusterpb.Partition, span keys.Span) []*clusterpb.Partition {
+	table, own := n.tables.load(), n.spans.load(n)
+	wide := hull(span, keys.PartitionSpan(p))
+	if listed := table.Partition(keys.PartitionID(p.Id)); listed != nil &&
+		listed.Keyspace == p.Keyspace {
+		wide = hull(wide, keys.PartitionSpan(listed))
+	}
+	found := map[uint64]*clusterpb.Partition{p.Id: p}
+	add := func(d *clusterpb.Partition) {
+		if d.Keyspace != p.Keyspace || d.Hash != p.Hash {
+			return
+		}
+		if here := own.by[d.Id]; here != nil && olderEpoch(d, here) {
+			d = here
+		}
+		if known := found[d.Id]; known == nil || olderEpoch(known, d) {
+			found[d.Id] = d
+		}
+	}
+	own.around(span.Start, wide, add)
+	own.heirs(p.Id, add)
+	table.around(p.Keyspace, span.Start, wide, add)
+	all := slices.Collect(maps.Values(found))
+	slices.SortFunc(all, func(a, b *clusterpb.Partition) int {
+		far, farther := distance(a, p, span), distance(b, p, span)
+		if far == farther && far == behind {
+			return bytes.Compare(b.Start, a.Start)
+		}
+		return cmp.Or(cmp.Compare(far, farther), bytes.Compare(a.Start, b.Start))
+	})
+	return all[:min(len(all), maxCovering)]
+}
+
+// How near a descriptor is to a request.
+const (
+	itself = iota
+	asked
+	ahead
+	behind
+)
+
+// distance is how near a descriptor is to a request to p for a span.
+func distance(d, p *clusterpb.Partition, span keys.Span) int {
+	switch {
+	case d.Id == p.Id:
+		return itself
+	case keys.PartitionSpan(d).Overlaps(span):
+		return asked
+	case bytes.Compare(d.Start, span.Start) > 0:
+		return ahead
+	}
+	return behind
+}
+
+// hull is the smallest span with all keys of two spans of internal keys.
+func hull(a, b keys.Span) keys.Span {
+	if bytes.Compare(b.Start, a.Start) < 0 {
+		a.Start = b.Start
+	}
+	if len(a.End) > 0 && (len(b.End) == 0 || bytes.Compare(b.End, a.End) > 0) {
+		a.End = b.End
+	}
+	return a
+}
+
+// around calls visit for the partitions of a keyspace that are described in a span of internal keys,
+// up to maxCovering on either side of a key.
+func (t *Table) around(keyspace uint32, key []byte, span keys.Span,
+	visit func(*clusterpb.Partition)) {
+	at := placed{keyspace: keyspace, start: key}
+	left := maxCovering
+	for _, p := range t.members.From(at) {
+		if left == 0 || p.Keyspace != keyspace || !keys.PartitionSpan(p).Overlaps(span) {
+			break
+		}
+		visit(p)
+		left--
+	}
+	for left = maxCovering; left > 0; left-- {
+		p, ok := t.members.Below(at)
+		if !ok || p.Keyspace != keyspace || !keys.PartitionSpan(p).Overlaps(span) {
+			return
+		}
+		visit(p)
+		at = placedOf(p)
+	}
+}
+
+// ownSpans are the descriptors of this node's replicas, as they were a moment ago.
+type ownSpans struct {
+	mu   sync.Mutex
+	made *madeSpans
+}
+
+// madeSpans are made of the registry as it was at one time. Immutable.
+type madeSpans struct {
+	of   *map[keys.PartitionID]*hosted
+	at   int64 // of Node.now
+	cost int64
+	// order is by the start of the spans.
+	order []*clusterpb.Partition
+	by    map[uint64]*clusterpb.Partition
+	// from are those that have split off from a partition.
+	from map[uint64][]*clusterpb.Partition
+}
+
+// spansAge is for how long the spans are good, in nanoseconds, if no replica has come or gone.
+const spansAge = 10_000_000
+
+// load returns the spans. To make them costs in proportion to the replicas: so after a refusal they
+// are used for others for at least ten times as long as that took.
+func (s *ownSpans) load(n *Node) *madeSpans {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, of := n.now(), n.replicas.current.Load()
+	if m := s.made; m != nil && (now-m.at < 10*m.cost || m.of == of && now-m.at < spansAge) {
+		return m
+	}
+	m := &madeSpans{of: of, by: make(map[uint64]*clusterpb.Partition, len(*of)),
+		from: make(map[uint64][]*clusterpb.Partition)}
+	for _, h := range *of {
+		if d := h.replica.Descriptor(); d != nil {
+			m.order, m.by[d.Id] = append(m.order, d), d
+			if d.SplitFrom != 0 {
+				m.from[d.SplitFrom] = append(m.from[d.SplitFrom], d)
+			}
+		}
+	}
+	slices.SortFunc(m.order, func(a, b *clusterpb.Partition) int {
+		return cmp.Or(bytes.Compare(a.Start, b.Start), cmp.Compare(a.Id, b.Id))
+	})
+	m.at = n.now()
+	m.cost = m.at - now
+	s.made = m
+	return m
+}
+
+// around is as Table.around.
+func (m *madeSpans) around(key []byte, span keys.Span, visit func(*clusterpb.Partition)) {
+	first := sort.Search(len(m.order), func(i int) bool {
+		return bytes.Compare(m.order[i].Start, key) >= 0
+	})
+	for i := first; i < min(first+maxCovering, len(m.order)); i++ {
+		if !keys.PartitionSpan(m.order[i]).Overlaps(span) {
+			break
+		}
+		visit(m.order[i])
+	}
+	for i := first - 1; i >= max(0, first-maxCovering); i-- {
+		if !keys.PartitionSpan(m.order[i]).Overlaps(span) {
+			return
+		}
+		visit(m.order[i])
+	}
+}
+
+// heirs calls visit for the partitions that have split off from one, and from those, up to
+// maxCovering.
+func (m *madeSpans) heirs(id uint64, visit func(*clusterpb.Partition)) {
+	seen := map[uint64]bool{id: true}
+	for due := []uint64{id}; len(due) > 0 && len(seen) <= maxCovering; due = due[1:] {
+		for _, d := range m.from[due[0]] {
+			if !seen[d.Id] {
+				seen[d.Id] = true
+				due = append(due, d.Id)
+				visit(d)
+			}
+		}
+	}
+}
