@@ -56,7 +56,7 @@ func partitions(table *route.Table, a area) (over []*route.Partition, covered bo
 // holder is the partition that holds a key; nil if the table has a hole there.
 func holder(k *route.Keyspace, hash uint32, key []byte) *route.Partition {
 	if k.Hashed() {
-		return k.ByHash(hash)
+		return k.ByHash(hash, key)
 	}
 	return k.ByKey(key)
 }
