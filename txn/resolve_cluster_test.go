@@ -83,6 +83,33 @@ func TestResolveInPartitionsAsTheyAre(t *testing.T) {
 		resolve("hash partitions, named by one key",
 			txn.Participant{Keyspace: keys.KeyspaceID(hashed), First: []byte("g")})
 
+		// The partitions of a hash number split, and merge again.
+		first, last := "", ""
+		for i := range 50 {
+			if key := fmt.Sprint(i); keys.HashPartition([]byte(key), 8) == 3 {
+				lock(hashed, key)
+				if first == "" || key < first {
+					first = key
+				}
+				last = max(last, key)
+			}
+		}
+		three := between(hashed, 3, first, last)
+		lower := c.PartitionOf(hashed, first)
+		c.Split(lower, last, false)
+		resolve("a hash partition that has split", three)
+		lock(hashed, first)
+		lock(hashed, last)
+		resolve("a hash number of two partitions", three)
+		lock(hashed, first)
+		lock(hashed, last)
+		resolve("a hash number of two partitions, named by one key",
+			txn.Participant{Keyspace: keys.KeyspaceID(hashed), First: []byte(first)})
+		lock(hashed, first)
+		lock(hashed, last)
+		c.Merge(lower, false)
+		resolve("two partitions that have merged", three)
+
 		// What is nowhere in the table is not settled.
 		for _, p := range []txn.Participant{between(99999, 0, "a", "b"), between(hashed, 8, "a", "b")} {
 			if settled := s.Resolve(context.Background(), []txn.Committed{
