@@ -12,10 +12,10 @@ type metrics struct {
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
 
-	registrations, heartbeats, created, dropped, cut, changes, splitOff prometheus.Counter
-	streams                                                             prometheus.Gauge
-	operators, resizes                                                  *prometheus.CounterVec
-	operatorTime                                                        *prometheus.HistogramVec
+	registrations, heartbeats, created, dropped, cut, changes prometheus.Counter
+	streams                                                   prometheus.Gauge
+	operators, resizes                                        *prometheus.CounterVec
+	operatorTime                                              *prometheus.HistogramVec
 }
 
 func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {

@@ -163,6 +163,47 @@ func moveReplicas(w *world, random *rand.Rand, _ time.Duration) (*fault, error) 
 	}, whole)
 }
 
+const (
+	// splitSample is how many keys of a keyspace are looked at for some to split at, splitMost how
+	// many partitions there may be: with more, each seldom meets a fault.
+	splitSample = 500
+	splitMost   = 120
+)
+
+// splitPartitions splits partitions of several keyspaces, at keys that are there.
+func splitPartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
+	splits := 0
+	return w.migration("partitions split", -1, random, func(ctx context.Context, c *kv.Client) error {
+		partitions, err := c.Partitions(ctx, "")
+		if err != nil {
+			return err
+		}
+		for range 2 + random.IntN(6) {
+			if len(partitions)+splits >= splitMost {
+				break
+			}
+			keyspace := partitions[random.IntN(len(partitions))].Keyspace
+			var found [][]byte
+			for pair, err := range c.Keyspace(keyspace).Scan(ctx, kv.KeysOnly(), kv.Limit(splitSample)) {
+				if err != nil {
+					return err
+				}
+				found = append(found, pair.Key)
+			}
+			if len(found) == 0 {
+				continue
+			}
+			// One that is refused, as there is a change under way, is no harm.
+			s, err := c.SplitPartition(ctx, keyspace, found[random.IntN(len(found))])
+			if err == nil && s.Operator != 0 {
+				splits++
+			}
+		}
+		w.journal.note("%d partitions begin to split", splits)
+		return nil
+	}, whole)
+}
+
 // drainNode has a node lead nothing for a while.
 func drainNode(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	server, node := anyNode(random), uint64(0)
