@@ -36,6 +36,9 @@ func TestSplitVerb(t *testing.T) {
 	if again := split("m"); again.Partition != first.Partition || again.Child != first.Child {
 		t.Errorf("%+v, and again %+v", first, again)
 	}
+	if s := split("p", "--wait"); s.Operator == 0 || s.Outcome != "split" {
+		t.Errorf("with --wait: %+v", s)
+	}
 	b.fails(exit.Usage, "--at", "split", "sp")
 	b.fails(exit.Usage, "hex", "split", "sp", "--at", "x", "--hex")
 	b.fails(exit.NotFound, "no keyspace", "split", "sp-none", "--at", "m")
