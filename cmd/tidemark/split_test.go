@@ -36,6 +36,7 @@ func TestSplitVerb(t *testing.T) {
 	if again := split("m"); again.Partition != first.Partition || again.Child != first.Child {
 		t.Errorf("%+v, and again %+v", first, again)
 	}
+	split("m", "--wait")
 	if s := split("p", "--wait"); s.Operator == 0 || s.Outcome != "split" {
 		t.Errorf("with --wait: %+v", s)
 	}
