@@ -63,6 +63,18 @@ func (t *track) advance(p *route.Partition, more bool, resume []byte) {
 	t.over = t.over || t.rest.Empty()
 }
 
+// doneTo moves on to a key; empty: to the end.
+func (t *track) doneTo(key []byte) {
+	if len(key) == 0 {
+		t.over = true
+		return
+	}
+	if bytes.Compare(key, t.rest.Start) > 0 {
+		t.rest.Start = bytes.Clone(key)
+	}
+	t.over = t.over || t.rest.Empty()
+}
+
 // page is a page of rows, as it came.
 type page struct {
 	pairs []rpc.Row

@@ -52,6 +52,19 @@ func (c *scheduler) look(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// letRest has nothing proposed for a partition before a time: what was cancelled is not to begin again at
+// once. The caller holds mu.
+func (c *scheduler) letRest(id keys.PartitionID, until time.Time) {
+	f := c.attempts[id]
+	if f == nil {
+		f = &attempt{}
+		c.attempts[id] = f
+	}
+	if f.until.Before(until) {
+		f.until = until
+	}
+}
+
 // takeIn brings the State up to what was reported and to the operators that there are.
 func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operator {
 	news, stats := c.server.soft.takeNews()
@@ -68,6 +81,9 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 		if operators[id] == nil || operators[id].Id != o.Id {
 			// It ended, and the State hears of how before it is not in flight any more.
 			c.ended[id] = now
+			if o.Cancelled {
+				c.letRest(id, now.Add(c.state.Settings().Pause))
+			}
 			c.refused(c.renew(id))
 			delete(c.seen, id)
 		}

@@ -135,6 +135,9 @@ func splitConditions(v *store.View, ks storedKeyspace, o *serverpb.Operator) ([]
 // the planner proposes again.
 func (s *Server) proposedSplit(v *store.View, keyspace keys.KeyspaceID, id keys.PartitionID,
 	epoch planner.Epoch, key []byte) (*serverpb.Operator, []*storepb.Compare, error) {
+	if all, known := s.scheduler.partitions(); !known || all >= s.config.MaxPartitions {
+		return nil, nil, nil
+	}
 	ks, err := loadKeyspace(v, keyspace)
 	if err != nil || ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE {
 		return nil, nil, err

@@ -85,6 +85,9 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 		return err
 	}
 	n.replicas.change([]*hosted{h}, nil)
+	// Once more, now that it is found here: the keyspace may have changed meanwhile.
+	h.replica.SetGCWindow(n.gcWindow(keys.KeyspaceID(child.Keyspace)))
+	h.replica.SetCommitWait(n.commitWait(keys.KeyspaceID(child.Keyspace)))
 	n.metrics.born.Inc()
 	// This node may have been behind for so long that a later descriptor names the replica out.
 	n.reconciler.retry(h.id)
@@ -200,6 +203,14 @@ func (b *births) noticed(h *hosted) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.unlisted[h] = struct{}{}
+}
+
+// forget drops a replica that was removed.
+func (b *births) forget(h *hosted) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.mu.unlisted, h)
+	delete(b.mu.young, h)
 }
 
 // splitOff are the partitions here that came from one, or from one that did, and that the table

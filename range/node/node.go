@@ -91,7 +91,7 @@ func New(c Config) (*Node, error) {
 		WithoutRoom:    func(node keys.NodeID) bool { return n.host.PeerWithoutRoom(uint64(node)) },
 		AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },
 		ClientAddress:  c.ClientAddress, TransactionLimits: n.transactionLimits,
-		Bear: n.births.bear, Split: n.births.split,
+		Bear: n.births.bear, Split: n.births.split, SpansChanged: n.reconciler.spansChanged,
 	}
 	if err := n.shared.Prepare(); err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.ID, err)

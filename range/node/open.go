@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -135,6 +136,15 @@ func (b brokenReplica) keyspace() keys.KeyspaceID {
 func (n *Node) setBroken(id raftlog.Identity, err error) {
 	n.broken.Store(id.Group, brokenReplica{id, err})
 	n.metrics.broken.Inc()
+	// INVARIANT: what it has is no other replica's as long as it is there: with it, that would go too.
+	span, err := replica.RecordedSpan(n.config.State, id.Group)
+	if err != nil {
+		if span, err = n.loneSpan(id); err != nil {
+			n.log.Warn("what a replica holds that does not open cannot be told", "partition", id.Group,
+				"error", err)
+		}
+	}
+	n.shared.Holds(id.Group, span)
 }
 
 // failedReplicas are the partitions of which a replica is on disk and serves nothing, in order.

@@ -250,6 +250,16 @@ func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
 	}
 	var waits []string
 	last := h.group.Applied()
+	if o.GetChild() != nil {
+		// What splits off is made by each of them: one that is far behind would be sent the rest only,
+		// and what splits off by itself. One that is away is not waited for.
+		for _, m := range from.Members {
+			p := followers[m.Replica]
+			if m.Replica != h.self && active(m.Replica) && (p.Snapshot || p.Match+nearlyAll < last) {
+				waits = append(waits, fmt.Sprintf("node %d does not have everything yet", m.Host))
+			}
+		}
+	}
 	for _, m := range to.Members {
 		if m.Role != group.Incoming || from.Role(m.Replica) != group.Learner {
 			continue

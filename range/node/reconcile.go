@@ -219,8 +219,8 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 			if b := n.brokenBefore(p, self); b != nil && t.Complete {
 				broken = append(broken, *b)
 			} else if self != nil && p.SplitFrom != 0 &&
-				n.shared.Overlapping(id, keys.PartitionSpan(p)) != 0 {
-				r.waiting.add(id) // it is made of the other one
+				r.waits(id, p) {
+				// It is made of the other one, or that has to go.
 			} else if self != nil &&
 				r.refused[id] != keys.ReplicaID(self.Replica) && n.brokenBy(id) == nil {
 				create = append(create, p)
@@ -266,6 +266,18 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 	r.mu.busy = len(create) + len(remove) + len(broken)
 	r.mu.Unlock()
 	return create, remove, broken
+}
+
+// waits says whether a replica has to wait for a part of its span, and has it looked at again when
+// that may be free.
+func (r *reconciler) waits(id keys.PartitionID, p *clusterpb.Partition) bool {
+	span := keys.PartitionSpan(p)
+	if r.node.shared.Overlapping(id, span) == 0 {
+		return false
+	}
+	// Once more, for it may have become free before this one was among those that wait.
+	r.waiting.add(id)
+	return r.node.shared.Overlapping(id, span) != 0
 }
 
 // replicaHere is this node's replica in a descriptor; nil if it has none.

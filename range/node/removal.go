@@ -176,6 +176,7 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	n.replicas.change(nil, gone)
 	for _, h := range gone {
 		n.shared.Released(h.id)
+		n.births.forget(h)
 		n.reports.forget(h)
 		if h.moved.Load() {
 			n.reconciler.retry(h.id) // another replica of it may be listed here
@@ -203,13 +204,19 @@ func (n *Node) removeBroken(ctx context.Context, gone []brokenReplica) error {
 	for i, b := range gone {
 		ids[i] = b.identity
 	}
+	// INVARIANT: as in destroy.
+	if err := n.config.State.Flush(); err != nil {
+		return err
+	}
 	if err := n.markRemoval(ids); err != nil {
 		return err
 	}
 	if err := n.erase(ctx, ids); err != nil {
 		return err
 	}
+	defer n.reconciler.spansChanged()
 	for _, id := range ids {
+		n.shared.Released(id.Group)
 		n.broken.Delete(id.Group)
 		n.metrics.broken.Dec()
 		n.log.Info("a replica that did not open was removed: its partition is in no keyspace any "+

@@ -94,6 +94,10 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	if threshold := applied.threshold; r.threshold.Load().Less(threshold) {
 		r.threshold.Store(&threshold)
 	}
+	if changes.split != nil {
+		// INVARIANT: before a part of the partition may go: see moved.
+		r.coming.Store(changes.descriptor.Generation)
+	}
 	if err := r.state.Commit(batch); err != nil {
 		return 0, err
 	}

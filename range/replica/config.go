@@ -118,8 +118,11 @@ type Node struct {
 	// replica has the given id; an error fails the parent's replica. It is asked before the split is
 	// applied, and Split is told when it is; leads: that replica leads. Both are called on apply
 	// workers.
-	Bear  func(child *clusterpb.Partition, self keys.ReplicaID) (Birth, error)
-	Split func(child *clusterpb.Partition, self keys.ReplicaID, birth Birth, leads bool)
+	Bear func(child *clusterpb.Partition, self keys.ReplicaID) (Birth, error)
+	// SpansChanged, if not nil, is called when a part of the state that Overlapping said to be a
+	// replica's, or claimed, may be free.
+	SpansChanged func()
+	Split        func(child *clusterpb.Partition, self keys.ReplicaID, birth Birth, leads bool)
 	// Pool runs what must not hold up the caller of Submit, or the group's workers. Default: a Pool
 	// of 4, 4,096.
 	Pool *Pool

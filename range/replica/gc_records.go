@@ -97,6 +97,9 @@ func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) 
 	if from != nil {
 		chunk.span.Start = from
 	}
+	if compareStateKeys(chunk.span.Start, chunk.span.End) >= 0 {
+		return chunk, nil // what is left has split off
+	}
 	threshold := *r.threshold.Load()
 	var old []txn.Committed
 	records, participants := 0, 0

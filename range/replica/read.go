@@ -546,7 +546,8 @@ func (r *Replica) serveNow(rd *read) {
 // moved refuses a read, before or after it has read, if the partition is not what it was when the
 // read was admitted.
 func (r *Replica) moved(rd *read) *kvpb.Response {
-	if d := r.Descriptor(); d.GetGeneration() != rd.descriptor.GetGeneration() {
+	if d := r.Descriptor(); d.GetGeneration() != rd.descriptor.GetGeneration() ||
+		r.coming.Load() > d.GetGeneration() {
 		return r.staleEpoch(rd.pending.Request, d)
 	}
 	return nil

@@ -33,6 +33,9 @@ type Replica struct {
 	descriptor atomic.Pointer[clusterpb.Partition]
 	// descriptorAt is the index of the entry that has brought it, or a later one.
 	descriptorAt atomic.Uint64
+	// coming is the generation of the descriptor that is to follow, if a part of what the present one
+	// names is going from the state. It may be an earlier one.
+	coming atomic.Uint64
 	// threshold is the garbage collection threshold: nothing below it can be read. Never nil.
 	threshold atomic.Pointer[hlc.Timestamp]
 	// gcWindow is a time.Duration; negative means that nothing is collected.

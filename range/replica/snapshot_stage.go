@@ -304,7 +304,7 @@ func (s *stager) abort() {
 		s.table.Abort()
 	}
 	s.r.state.DiscardTables(s.paths)
-	s.r.node.spans.unclaim(s.claim)
+	s.r.node.unclaim(s.claim)
 }
 
 func (s *stager) record(key, value []byte) error {
@@ -418,7 +418,7 @@ func (s *stager) verify() error {
 // past.
 func (s *staged) Install() error {
 	r := s.r
-	defer r.node.spans.unclaim(s.claim)
+	defer r.node.unclaim(s.claim)
 	if !r.enter() {
 		r.state.DiscardTables(s.paths)
 		return ErrClosed
@@ -469,7 +469,9 @@ func (s *staged) install() error {
 	// INVARIANT: after the ingestion, for a partition that lacked a part of itself would go on with
 	// its log; and before the descriptor is published, for the part may be another replica's then.
 	// After a crash in between it is in no partition's span, and goes when the node starts
-	// (RemoveOrphans).
+	// (birth.Sweep). The generation is published before: a read that finds nothing there is not to
+	// answer.
+	r.coming.Store(s.descriptor.Generation)
 	b := r.state.NewBatch()
 	defer b.Close()
 	was := keys.PartitionSpan(former)
@@ -490,7 +492,7 @@ func (s *staged) install() error {
 // Discard removes the tables.
 func (s *staged) Discard() {
 	s.r.state.DiscardTables(s.paths)
-	s.r.node.spans.unclaim(s.claim)
+	s.r.node.unclaim(s.claim)
 }
 
 // FlushSplits makes the splits durable that are applied here.

@@ -90,10 +90,24 @@ func (t *spanTable) claim(id keys.PartitionID, span keys.Span) (*spanClaim, erro
 }
 
 // unclaim ends a claim; nil is none.
-func (t *spanTable) unclaim(c *spanClaim) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.claimed, c)
+func (n *Node) unclaim(c *spanClaim) {
+	if c == nil {
+		return
+	}
+	n.spans.mu.Lock()
+	delete(n.spans.claimed, c)
+	n.spans.mu.Unlock()
+	if n.SpansChanged != nil {
+		n.SpansChanged()
+	}
+}
+
+// Holds says that a partition has a span in the state of this node although its replica does not
+// open; nil: it is not known to have any.
+func (n *Node) Holds(id keys.PartitionID, span *keys.Span) {
+	if span != nil {
+		n.spans.own(id, *span)
+	}
 }
 
 // Released says that nothing is left of a partition in the state of this node.

@@ -492,3 +492,35 @@ func TestLocksGoWithTheirKeys(t *testing.T) {
 		child.Close()
 	}
 }
+
+// A retry of a DeleteRange that was executed before the split says how far that reached: what came into
+// the right part since is not deleted again.
+func TestDeleteRangeAcrossSplit(t *testing.T) {
+	s := newSplitTest(t, 1)
+	defer s.close()
+	m := s.members[0]
+	for _, key := range []string{"b", "x"} {
+		s.must(s.ask(putOf(key, "before")))
+	}
+	remove := func(end string) *kvpb.Request {
+		return &kvpb.Request{Command: &kvpb.Request_DeleteRange{
+			DeleteRange: &kvpb.DeleteRangeRequest{Start: []byte("b"), End: []byte(end)}}}
+	}
+	session := rpc.ToTimestamp(m.node.Clock.Now())
+	q := remove("y")
+	q.Session = session
+	if r := s.must(s.ask(q)).GetDeleteRange(); r.Deleted != 2 || r.DoneTo != nil {
+		t.Fatalf("%v", r)
+	}
+	left, right := splitAt(m.replica.Descriptor(), "m", 200)
+	if err := m.replica.Split(context.Background(), left, right); err != nil {
+		t.Fatal(err)
+	}
+	s.sequence-- // the same request again, as far as the left part has it
+	q = remove("m")
+	q.Session = session
+	r := s.must(s.askOf(m.replica, 2, q)).GetDeleteRange()
+	if r.Deleted != 2 || r.More || string(r.DoneTo) != "y" {
+		t.Errorf("the retry is answered with %v", r)
+	}
+}

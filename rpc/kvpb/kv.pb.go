@@ -3479,11 +3479,14 @@ func (x *DeleteRangeRequest) GetMaxRows() uint32 {
 }
 
 type DeleteRangeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Deleted       uint64                 `protobuf:"varint,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
-	Resume        []byte                 `protobuf:"bytes,3,opt,name=resume,proto3" json:"resume,omitempty"`
-	Version       *Timestamp             `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Deleted uint64                 `protobuf:"varint,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	More    bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	Resume  []byte                 `protobuf:"bytes,3,opt,name=resume,proto3" json:"resume,omitempty"`
+	Version *Timestamp             `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// If it is there, the request was executed before, when its partition reached further: the keys up to this one are
+	// done as well; empty: all that the request asked for then, to its end.
+	DoneTo        []byte `protobuf:"bytes,5,opt,name=done_to,json=doneTo,proto3,oneof" json:"done_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3542,6 +3545,13 @@ func (x *DeleteRangeResponse) GetResume() []byte {
 func (x *DeleteRangeResponse) GetVersion() *Timestamp {
 	if x != nil {
 		return x.Version
+	}
+	return nil
+}
+
+func (x *DeleteRangeResponse) GetDoneTo() []byte {
+	if x != nil {
+		return x.DoneTo
 	}
 	return nil
 }
@@ -5870,12 +5880,15 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x12DeleteRangeRequest\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\fR\x03end\x12\x19\n" +
-	"\bmax_rows\x18\x03 \x01(\rR\amaxRows\"\x90\x01\n" +
+	"\bmax_rows\x18\x03 \x01(\rR\amaxRows\"\xba\x01\n" +
 	"\x13DeleteRangeResponse\x12\x18\n" +
 	"\adeleted\x18\x01 \x01(\x04R\adeleted\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x16\n" +
 	"\x06resume\x18\x03 \x01(\fR\x06resume\x123\n" +
-	"\aversion\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"\f\n" +
+	"\aversion\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\x12\x1c\n" +
+	"\adone_to\x18\x05 \x01(\fH\x00R\x06doneTo\x88\x01\x01B\n" +
+	"\n" +
+	"\b_done_to\"\f\n" +
 	"\n" +
 	"NowRequest\"!\n" +
 	"\vNowResponse\x12\x12\n" +
@@ -6400,6 +6413,7 @@ func file_kvpb_kv_proto_init() {
 		(*CompareAndSwapRequest_Value)(nil),
 		(*CompareAndSwapRequest_Version)(nil),
 	}
+	file_kvpb_kv_proto_msgTypes[36].OneofWrappers = []any{}
 	file_kvpb_kv_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

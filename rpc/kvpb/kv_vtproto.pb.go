@@ -3396,6 +3396,13 @@ func (m *DeleteRangeResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.DoneTo != nil {
+		i -= len(m.DoneTo)
+		copy(dAtA[i:], m.DoneTo)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.DoneTo)))
+		i--
+		dAtA[i] = 0x2a
+	}
 	if m.Version != nil {
 		size, err := m.Version.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -6822,6 +6829,10 @@ func (m *DeleteRangeResponse) SizeVT() (n int) {
 	}
 	if m.Version != nil {
 		l = m.Version.SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.DoneTo != nil {
+		l = len(m.DoneTo)
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
@@ -14687,6 +14698,37 @@ func (m *DeleteRangeResponse) UnmarshalVTUnsafe(dAtA []byte) error {
 			if err := m.Version.UnmarshalVTUnsafe(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
+			iNdEx = postIndex
+		case 5:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DoneTo", wireType)
+			}
+			var byteLen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				byteLen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if byteLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + byteLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.DoneTo = dAtA[iNdEx:postIndex]
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex

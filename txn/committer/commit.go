@@ -114,9 +114,9 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 			err = fmt.Errorf("partition %s answered a commit without a timestamp", r.Place.Partition)
 			return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
 		}
-		if errors.Is(err, ErrMoved) && unknown(err) && len(t.locked) == 0 {
-			// Its partition has split, or merged. (A lock of its own on the key would be in the way of
-			// the question.)
+		if errors.Is(err, ErrMoved) && unknown(err) && len(t.locked)+len(t.held.all) == 0 {
+			// Its partition has split, or merged. (A lock of its own on the key, or on a span with it,
+			// would be in the way of the question.)
 			at, err = t.executed(ctx, r)
 		}
 		switch {

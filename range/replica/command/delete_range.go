@@ -45,6 +45,8 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 		return err
 	} else if found {
 		e.HoldFor(e.CommitWait || done.waited, done.timestamp)
+		// The partition may have split since.
+		done.beyond = done.endKnown && !bytes.Equal(done.end, userEnd(e.Descriptor, span))
 		e.Duplicate(done.response(q), 0)
 		return nil
 	}
@@ -65,7 +67,7 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 		return err
 	}
 	done := &deletedRange{count: uint64(len(e.Ops)), more: result.More,
-		waited: !result.CommitWaitUntil.IsZero()}
+		waited: !result.CommitWaitUntil.IsZero(), end: userEnd(e.Descriptor, span)}
 	if result.More {
 		done.resume = bytes.Clone(keys.UserKey(e.Descriptor, result.Resume))
 	}
@@ -85,8 +87,20 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	return nil
 }
 
+// userEnd is the user key before which a span of internal keys ends; empty at the end of the
+// keyspace, or hash number.
+func userEnd(d *clusterpb.Partition, span keys.Span) []byte {
+	if !bytes.HasPrefix(span.End, keys.PartitionPrefix(d)) {
+		return []byte{}
+	}
+	return bytes.Clone(keys.UserKey(d, span.End))
+}
+
 func (d deletedRange) response(q *kvpb.Request) *kvpb.Response {
-	return &kvpb.Response{Id: q.Id,
-		Result: &kvpb.Response_DeleteRange{DeleteRange: &kvpb.DeleteRangeResponse{
-			Deleted: d.count, More: d.more, Resume: d.resume, Version: rpc.ToTimestamp(d.timestamp)}}}
+	r := &kvpb.DeleteRangeResponse{
+		Deleted: d.count, More: d.more, Resume: d.resume, Version: rpc.ToTimestamp(d.timestamp)}
+	if d.beyond && !d.more {
+		r.DoneTo = d.end
+	}
+	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_DeleteRange{DeleteRange: r}}
 }

@@ -28,9 +28,19 @@ type deletedRange struct {
 	waited bool
 	// resume is a user key.
 	resume []byte
+	// end is the user key before which the span ended: empty if that was the end of its keyspace, or
+	// hash number. It is not known of records of the first version.
+	end      []byte
+	endKnown bool
+	// beyond: the partition that answers does not reach to the end.
+	beyond bool
 }
 
-const deletedRangeVersion = 1
+// deletedRangeVersion is the first byte of a record. One of the first version has no end.
+const (
+	deletedRangeVersion1 = 1
+	deletedRangeVersion  = 2
+)
 
 const (
 	deletedMore   = 1
@@ -59,12 +69,13 @@ func (d *deletedRange) append(dst []byte) []byte {
 	if d.waited {
 		flags |= deletedWaited
 	}
-	return append(append(dst, flags), d.resume...)
+	dst = binary.AppendUvarint(append(dst, flags), uint64(len(d.resume)))
+	return append(append(dst, d.resume...), d.end...)
 }
 
 // decodeDeletedRange reads what append wrote.
 func decodeDeletedRange(data []byte) (deletedRange, error) {
-	if len(data) == 0 || data[0] != deletedRangeVersion {
+	if len(data) == 0 || data[0] != deletedRangeVersion && data[0] != deletedRangeVersion1 {
 		return deletedRange{}, errors.New("unknown version")
 	}
 	dec := proposal.Decoder{Data: data[1:]}
@@ -73,8 +84,16 @@ func decodeDeletedRange(data []byte) (deletedRange, error) {
 		return deletedRange{}, errors.New("malformed")
 	}
 	d.more, d.waited = dec.Data[0]&deletedMore != 0, dec.Data[0]&deletedWaited != 0
-	if rest := dec.Data[1:]; len(rest) > 0 {
-		d.resume = append([]byte(nil), rest...)
+	dec.Data = dec.Data[1:]
+	length := uint64(len(dec.Data))
+	if data[0] == deletedRangeVersion {
+		if length = dec.Uvarint(); dec.Bad || length > uint64(len(dec.Data)) {
+			return deletedRange{}, errors.New("malformed")
+		}
+		d.end, d.endKnown = append([]byte{}, dec.Data[length:]...), true
+	}
+	if length > 0 {
+		d.resume = append([]byte(nil), dec.Data[:length]...)
 	}
 	return d, nil
 }
