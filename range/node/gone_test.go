@@ -26,7 +26,7 @@ func TestANodeThatIsGoneIsNotHeard(t *testing.T) {
 		}
 		status(clusterpb.NodeStatus_NODE_GONE)
 		time.Sleep(time.Second) // virtual
-		c.nodes[1].crash() // a stop would hand the lead over, with its own vote
+		c.nodes[1].crash()      // a stop would hand the lead over, with its own vote
 		for range 60 {
 			for _, id := range []uint64{2, 3} {
 				c.nodes[id].replicas.get(keys.PartitionID(p.Id)).group.Wake()
