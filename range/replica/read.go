@@ -543,16 +543,6 @@ func (r *Replica) serveNow(rd *read) {
 	command.ReleaseRows(response.GetScan().GetRows())
 }
 
-// moved refuses a read, before or after it has read, if the partition is not what it was when the
-// read was admitted.
-func (r *Replica) moved(rd *read) *kvpb.Response {
-	if d := r.Descriptor(); d.GetGeneration() != rd.descriptor.GetGeneration() ||
-		r.coming.Load() > d.GetGeneration() {
-		return r.staleEpoch(rd.pending.Request, d)
-	}
-	return nil
-}
-
 // maxRestarts is how often a read of the latest state begins anew because garbage collection
 // overtook its timestamp, which takes a collection window that is about as short as the read is
 // long.

@@ -29,8 +29,8 @@ import (
 // or one that takes back the batch and leaves the log, is what range/node looks for when it starts.
 
 const (
-	// bornIndex and bornTerm are of what a child has applied when it is born. They are above zero:
-	// nobody can be told its log from the beginning, only sent a snapshot.
+	// bornIndex and bornTerm are of what a child has applied when it is born. They are above zero: a
+	// replica that has nothing cannot be sent its log from the beginning, only a snapshot.
 	bornIndex = 10
 	bornTerm  = 5
 )

@@ -74,3 +74,13 @@ func asked(q *kvpb.Request, descriptor *clusterpb.Partition) keys.Span {
 	}
 	return span
 }
+
+// moved refuses a read, before or after it has read, if the partition is not what it was when the
+// read was admitted.
+func (r *Replica) moved(rd *read) *kvpb.Response {
+	if d := r.Descriptor(); d.GetGeneration() != rd.descriptor.GetGeneration() ||
+		r.coming.Load() > d.GetGeneration() {
+		return r.staleEpoch(rd.pending.Request, d)
+	}
+	return nil
+}

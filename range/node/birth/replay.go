@@ -3,8 +3,6 @@ package birth
 import (
 	"fmt"
 
-	"go.etcd.io/raft/v3/raftpb"
-
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -114,30 +112,14 @@ func (w *restorer) replay(id raftlog.Identity, index uint64) error {
 		entries, size = nil, 0
 		return err
 	}
-	for next := applied + 1; next <= index; {
-		read, err := g.Entries(next, index+1, replayBytes)
-		if err != nil {
-			return fmt.Errorf("reading entry %d of partition %s: %w", next, id.Group, err)
+	if err := EachEntry(g, applied, index, func(e group.Entry) error {
+		entries, size = append(entries, e), size+len(e.Data)
+		if e.Change || size > replayBytes {
+			return flush()
 		}
-		if len(read) == 0 {
-			return fmt.Errorf("entry %d of partition %s: %w", next, id.Group, raftlog.ErrCorrupt)
-		}
-		for _, e := range read {
-			entry := group.Entry{Index: e.GetIndex(), Term: e.GetTerm(), Data: e.GetData()}
-			if e.GetType() != raftpb.EntryNormal {
-				if entry.Data, err = group.DecodeChange(e); err != nil {
-					return err
-				}
-				entry.Change = true
-			}
-			entries, size = append(entries, entry), size+len(entry.Data)
-			if entry.Change || size > replayBytes {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
-		}
-		next += uint64(len(read))
+		return nil
+	}); err != nil {
+		return fmt.Errorf("partition %s: %w", id.Group, err)
 	}
 	return flush()
 }

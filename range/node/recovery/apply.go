@@ -251,7 +251,7 @@ func applyAll(r *replica.Replica, g *raftlog.Group, after, last uint64) error {
 		batch = batch[:0]
 		return err
 	}
-	if err := EachEntry(g, after, last, func(e group.Entry) error {
+	if err := birth.EachEntry(g, after, last, func(e group.Entry) error {
 		batch = append(batch, e)
 		if e.Change || len(batch) == applyBatch {
 			return flush()

@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
+	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -211,7 +212,7 @@ func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) e
 		return err
 	}
 	r.Committed = hard.GetCommit()
-	err = EachEntry(g, recorded.Index, r.LastIndex, func(e group.Entry) error {
+	err = birth.EachEntry(g, recorded.Index, r.LastIndex, func(e group.Entry) error {
 		if !e.Change {
 			return nil
 		}
@@ -237,31 +238,4 @@ func digest(r *Replica, hard *raftpb.HardState) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %d %d %d", r.Partition, r.Replica, r.LastIndex,
 		r.LastTerm, hard.GetTerm(), hard.GetVote()))
 	return hex.EncodeToString(sum[:8])
-}
-
-// EachEntry calls a function for the entries of a log behind after, up to last.
-func EachEntry(g *raftlog.Group, after, last uint64, do func(group.Entry) error) error {
-	for next := after + 1; next <= last; {
-		entries, err := g.Entries(next, last+1, 1<<20)
-		if err != nil {
-			return fmt.Errorf("reading entry %d of its log: %w", next, err)
-		}
-		if len(entries) == 0 {
-			return fmt.Errorf("entry %d of its log: %w", next, raftlog.ErrCorrupt)
-		}
-		for _, e := range entries {
-			entry := group.Entry{Index: e.GetIndex(), Term: e.GetTerm(), Data: e.GetData()}
-			if e.GetType() != raftpb.EntryNormal {
-				if entry.Data, err = group.DecodeChange(e); err != nil {
-					return err
-				}
-				entry.Change = true
-			}
-			if err := do(entry); err != nil {
-				return err
-			}
-		}
-		next += uint64(len(entries))
-	}
-	return nil
 }
