@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/node/recovery"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
@@ -196,7 +197,7 @@ func PlanCoreRecovery(fs vfs.FS, path string, random func() uint64) (p *CoreReco
 			return err
 		}
 		applied, _ := c.store.Applied()
-		err = recovery.EachEntry(c.group, applied, p.LastIndex, func(e group.Entry) error {
+		err = birth.EachEntry(c.group, applied, p.LastIndex, func(e group.Entry) error {
 			p.MayLack = p.MayLack || e.Change
 			return nil
 		})
@@ -271,7 +272,7 @@ func (c *stoppedCore) recover(plan *CoreRecovery) error {
 	self := &storepb.Member{Replica: plan.Replica, Server: uint64(id.Server), Address: c.state.GetAddress()}
 	if c.store.Members().GetVersion() < plan.Version {
 		applied, _ := c.store.Applied()
-		if err := recovery.EachEntry(c.group, applied, last, func(e group.Entry) error {
+		if err := birth.EachEntry(c.group, applied, last, func(e group.Entry) error {
 			return c.store.Apply([]group.Entry{e})
 		}); err != nil {
 			return err
