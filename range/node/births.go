@@ -78,6 +78,10 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	if err != nil {
 		return err
 	}
+	if !n.beginOpening(id.Group) {
+		return nil // the core knows of it already, and the table has it opened
+	}
+	defer n.endOpening(id.Group)
 	if err := n.host.Log().Create(id); err != nil {
 		return err
 	}
@@ -263,7 +267,8 @@ func (b *births) splitOff(parent keys.PartitionID) (found []*clusterpb.Partition
 // maxSplitOff bounds the partitions that a report tells of.
 const maxSplitOff = 64
 
-// waitingPartitions are partitions whose replica here waits for a span to become free.
+// waitingPartitions are partitions whose replica here waits for a span to become free, or may be left
+// over when it does.
 type waitingPartitions struct {
 	mu  sync.Mutex
 	ids map[keys.PartitionID]struct{}
