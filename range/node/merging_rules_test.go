@@ -100,6 +100,20 @@ func (s *mergeTest) leads(id uint64) (node, term uint64) {
 	return node, term
 }
 
+// handOver has a partition's leader hand over to the replica on a node.
+func (s *mergeTest) handOver(id, to uint64) {
+	s.c.t.Helper()
+	from, _ := s.leads(id)
+	s.hosted(from, id).replica.TransferLeader(s.hosted(to, id).self)
+	deadline := time.Now().Add(time.Minute)
+	for !s.hosted(to, id).replica.Serving() {
+		if time.Now().After(deadline) {
+			s.c.t.Fatalf("node %d does not come to lead partition %d", to, id)
+		}
+		time.Sleep(time.Millisecond) // virtual
+	}
+}
+
 func (s *mergeTest) hosted(node, id uint64) *hosted {
 	return s.c.nodes[node].replicas.get(keys.PartitionID(id))
 }
@@ -236,7 +250,7 @@ func TestMergeWaitsForAll(t *testing.T) {
 func TestMergeInherits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMergeTest(t, 3)
-		node, term := s.leads(s.right)
+		node, _ := s.leads(s.right)
 		n := s.c.nodes[node]
 		id := bytes.Repeat([]byte{7}, 16)
 		begun := n.config.Clock.Now()
@@ -251,13 +265,18 @@ func TestMergeInherits(t *testing.T) {
 		}); r.Error != nil {
 			t.Fatal(r.Error)
 		}
-		// A read in the near future, as a faster clock has it.
-		ahead := hlc.Timestamp{Wall: n.physical.Now() + int64(200*time.Millisecond)}
+		// Another node leads the right one for a moment, and serves a read in the near future, as a faster
+		// clock has it. This node's clock does not hear of that.
+		other := node%3 + 1
+		s.handOver(s.right, other)
+		_, term := s.leads(s.right)
+		ahead := hlc.Timestamp{Wall: s.c.nodes[other].physical.Now() + int64(200*time.Millisecond)}
 		q := get(s.of("k150"), term, "k150")
 		q.GetGet().At = &kvpb.Timestamp{Wall: uint64(ahead.Wall)}
-		if r := s.c.ask(node, q)[q.Id]; r.GetError() != nil {
+		if r := s.c.ask(other, q)[q.Id]; r.GetError() != nil {
 			t.Fatal(r.Error)
 		}
+		s.handOver(s.right, node)
 		left, right := s.hosted(node, s.left), s.hosted(node, s.right)
 		s.freeze()
 		target := proto.Clone(left.replica.Descriptor()).(*clusterpb.Partition)
