@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -277,6 +278,13 @@ func TestMergeInherits(t *testing.T) {
 			t.Fatal(r.Error)
 		}
 		s.handOver(s.right, node)
+		_, term = s.leads(s.right)
+		last := ahead.Add(50 * time.Millisecond)
+		q = get(s.of("k150"), term, "k150")
+		q.GetGet().At = &kvpb.Timestamp{Wall: uint64(last.Wall)}
+		if r := s.c.ask(node, q)[q.Id]; r.GetError() != nil {
+			t.Fatal(r.Error)
+		}
 		left, right := s.hosted(node, s.left), s.hosted(node, s.right)
 		s.freeze()
 		target := proto.Clone(left.replica.Descriptor()).(*clusterpb.Partition)
@@ -292,8 +300,12 @@ func TestMergeInherits(t *testing.T) {
 		r := s.c.ask(node, q)[q.Id]
 		version := r.GetPut().GetVersion()
 		if at := (hlc.Timestamp{Wall: int64(version.GetWall()), Logical: version.GetLogical()}); r.Error != nil ||
-			at.LessEq(ahead) {
-			t.Errorf("written at %s what was served at %s: %v", at, ahead, r.GetError())
+			at.LessEq(last) {
+			t.Errorf("written at %s what was served at %s: %v", at, last, r.GetError())
+		}
+		recorded, _, err := replica.ReadRecorded(n.state, keys.PartitionID(s.left))
+		if err != nil || recorded.Closed.Less(last) {
+			t.Errorf("closed at %s, and a read was served at %s: %v", recorded.Closed, last, err)
 		}
 		s.c.await("all have merged", time.Minute, func() bool {
 			for id := range s.c.nodes {
