@@ -210,8 +210,8 @@ func TestFreezeIsNotEndedByTime(t *testing.T) {
 	})
 }
 
-// A merge is taken back if not all replicas of the right one have the freeze: one of them could not be
-// brought to it.
+// A merge is taken back if not all replicas of the right one have the freeze: one of them could not
+// be brought to it.
 func TestMergeWaitsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMergeTest(t, 3)
@@ -266,8 +266,8 @@ func TestMergeInherits(t *testing.T) {
 		}); r.Error != nil {
 			t.Fatal(r.Error)
 		}
-		// Another node leads the right one for a moment, and serves a read in the near future, as a faster
-		// clock has it. This node's clock does not hear of that.
+		// Another node leads the right one for a moment, and serves a read in the near future, as a
+		// faster clock has it. This node's clock does not hear of that.
 		other := node%3 + 1
 		s.handOver(s.right, other)
 		_, term := s.leads(s.right)
@@ -318,8 +318,8 @@ func TestMergeInherits(t *testing.T) {
 	})
 }
 
-// lag has a node miss all of the left one's log from the freeze on, until the others have thrown away
-// what it lacks.
+// lag has a node miss all of the left one's log from the freeze on, until the others have thrown
+// away what it lacks.
 func (s *mergeTest) lag(away uint64, meanwhile func()) {
 	s.c.t.Helper()
 	begun := false
@@ -399,9 +399,9 @@ func (s *mergeTest) buried(m *member) bool {
 	return err == nil && known && id.Removed
 }
 
-// A node that was away is sent a snapshot from after the merge: it takes the place of both replicas.
-// Also when the partition has split since, so that it is narrower than they were; and when the node
-// crashes right after.
+// A node that was away is sent a snapshot from after the merge: it takes the place of both
+// replicas. Also when the partition has split since, so that it is narrower than they were; and
+// when the node crashes right after.
 func TestSnapshotAcrossMerge(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -438,8 +438,8 @@ func TestSnapshotAcrossMerge(t *testing.T) {
 	}
 }
 
-// The left one leaves a node that has not come to the merge, and the right one's replica there is left
-// over: the table proves that. It goes, but not as long as the left one might need it.
+// The left one leaves a node that has not come to the merge, and the right one's replica there is
+// left over: the table proves that. It goes, but not as long as the left one might need it.
 func TestLeftOverGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMergeTest(t, 4)
@@ -472,8 +472,8 @@ func TestLeftOverGoes(t *testing.T) {
 	})
 }
 
-// The log of a consumed replica goes when what has consumed it is durable, and not before; and a start
-// after a crash in between finishes that.
+// The log of a consumed replica goes when what has consumed it is durable, and not before; and a
+// start after a crash in between finishes that.
 func TestConsumedLogGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMergeTest(t, 3)
@@ -533,9 +533,8 @@ func TestMergedAwayIsStale(t *testing.T) {
 	})
 }
 
-
-// An attempt that was taken back stays so: the left one does not consume a partition that was frozen
-// for another epoch of it.
+// An attempt that was taken back stays so: the left one does not consume a partition that was
+// frozen for another epoch of it.
 func TestMergeOfAnotherEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMergeTest(t, 3)
