@@ -1,9 +1,12 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -41,4 +44,96 @@ func (c *scheduler) unfitMerge(o *serverpb.Operator, now time.Time) string {
 		}
 	}
 	return ""
+}
+
+// noteMerges tells the State which partitions of an update of the table have consumed others, before
+// it hears of what they are now. The caller holds mu.
+func (c *scheduler) noteMerges(u *clusterpb.TableUpdate, now time.Time) {
+	for _, d := range u.Partitions {
+		at, known := c.layout.spans[keys.PartitionID(d.Id)]
+		for known && at.end < string(d.End) {
+			right, found := c.layout.starts.View().Get(at.end)
+			if !found {
+				break
+			}
+			c.state.Merged(now, keys.PartitionID(d.Id), right)
+			at = c.layout.spans[right]
+		}
+	}
+}
+
+// frozenFlights have the planner leave frozen partitions alone that no operator has. The caller
+// holds mu.
+func (c *scheduler) frozenFlights() (flights []planner.Flight) {
+	for id := range c.frozen {
+		if c.flying[id] == nil {
+			flights = append(flights, planner.Flight{Partition: id})
+		}
+	}
+	return flights
+}
+
+// frozenFor is for how long a partition may be frozen while no operator merges it.
+const frozenFor = 30 * time.Second
+
+// thaw sees to it that partitions thaw which were frozen by merges that nothing carries on, as after
+// a recovery of the core. A freeze is for one epoch of the left neighbour. An operator that is
+// cancelled from the beginning raises that epoch.
+func (c *scheduler) thaw(ctx context.Context, now time.Time) error {
+	c.mu.Lock()
+	held := map[keys.PartitionID]bool{}
+	for _, o := range c.flying {
+		held[keys.PartitionID(o.Right)], held[keys.PartitionID(o.Partition)] = true, true
+	}
+	due := map[keys.PartitionID]keys.KeyspaceID{}
+	for id, since := range c.frozen {
+		switch {
+		case !c.complete || !c.informed(now):
+		case held[id]:
+			c.frozen[id] = now
+		case now.Sub(since) >= frozenFor:
+			due[id], c.frozen[id] = c.keyspaceOf[id], now
+		}
+	}
+	c.mu.Unlock()
+	if len(due) == 0 {
+		return nil
+	}
+	done, err := c.server.takeTurn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var errs []error
+	for id, keyspace := range due {
+		errs = append(errs, c.server.thaw(ctx, keyspace, id))
+	}
+	return errors.Join(errs...)
+}
+
+// thaw has the attempt taken back for which a partition is frozen, if that is not over.
+func (s *Server) thaw(ctx context.Context, keyspace keys.KeyspaceID, id keys.PartitionID) error {
+	v := s.store.Stale()
+	right, _, err := loadPartition(v, keyspace, id)
+	if err != nil || right == nil {
+		return err
+	}
+	right = s.soft.newest(id, right)
+	f := right.Frozen
+	left, _, err := loadPartition(v, keyspace, keys.PartitionID(f.GetPartition()))
+	if err != nil || left == nil || f == nil {
+		return err
+	}
+	left = s.soft.newest(keys.PartitionID(left.Id), left)
+	if !freezesFor(f, left) || !neighbours(left, right) {
+		return nil // it thaws by itself
+	}
+	o := newMerge(left, right)
+	o.Reason = "the right one is frozen, and nothing carries that merge on"
+	o.Cancelled, o.Outcome, o.CancelledAt = true, "it has to thaw", left.Membership
+	conditions, err := mergeConditions(v, o)
+	if err != nil {
+		return err
+	}
+	return s.begin(ctx, o, conditions)
 }

@@ -48,7 +48,7 @@ func (c *scheduler) look(ctx context.Context) error {
 		}
 	}
 	proposed := c.plan(now)
-	errs = append(errs, c.server.start(ctx, proposed), c.retire(ctx))
+	errs = append(errs, c.server.start(ctx, proposed), c.thaw(ctx, now), c.retire(ctx))
 	return errors.Join(errs...)
 }
 
@@ -85,6 +85,10 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 				c.letRest(id, now.Add(c.state.Settings().Pause))
 			}
 			c.refused(c.renew(id))
+			if right := keys.PartitionID(o.Right); merges(o) {
+				c.ended[right] = now
+				c.refused(c.renew(right))
+			}
 			delete(c.seen, id)
 		}
 	}
@@ -220,9 +224,12 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 				f.Lead = f.Add
 			}
 			f.Split, f.Right = splits(o), keys.PartitionID(o.Right)
+		} else if merges(o) {
+			flights = append(flights, planner.Flight{Partition: keys.PartitionID(o.Right)})
 		}
 		flights = append(flights, f)
 	}
+	flights = append(flights, c.frozenFlights()...)
 	c.proposal, c.planned = c.state.Step(now, flights), true
 	if now.Sub(c.counted) >= countInterval {
 		c.counts, c.counted = c.state.Counts(), now
