@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -462,4 +463,15 @@ func TestWhatIsFrozenForNothingThaws(t *testing.T) {
 			t.Errorf("%v", e)
 		}
 	})
+}
+
+// operatorFor is the operator of a partition, as it is stored.
+func operatorFor(t *testing.T, c *core, partition uint64) *serverpb.Operator {
+	t.Helper()
+	o := &serverpb.Operator{}
+	revision, err := load(c.members[0].server.store.Stale(), operatorKey(keys.PartitionID(partition)), o)
+	if revision == 0 || err != nil {
+		t.Fatalf("operator of %d: %v", partition, err)
+	}
+	return o
 }

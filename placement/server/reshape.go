@@ -142,17 +142,16 @@ func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.P
 		return nil, nil, err
 	}
 	w := &window{old: []*clusterpb.Partition{now}, end: now.End}
-	if bytes.Equal(next.End, now.End) {
-		// It has become wider, and then as narrow as it was.
-		if err := j.widen(w, now); err != nil {
-			return nil, nil, err
-		}
-	}
 	at := next.End
 	for {
 		c := bytes.Compare(at, w.end)
 		if c == 0 {
-			break
+			if more, err := j.goesOn(w, offered); err != nil {
+				return nil, nil, err
+			} else if !more {
+				break
+			}
+			c = 1
 		}
 		if c > 0 {
 			if err := j.widen(w, now); err != nil {
@@ -166,6 +165,10 @@ func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.P
 		}
 		pieces, at = append(pieces, piece), piece.End
 		delete(offered, piece.Id)
+	}
+	if len(pieces)+len(w.gone) == 0 {
+		return nil, nil, fmt.Errorf("its generation is %d, and with the same span it was %d",
+			next.Generation, now.Generation)
 	}
 	rest := keys.Span{Start: next.End, End: w.end}
 	for _, p := range offered {
@@ -211,6 +214,21 @@ func continues(now, next *clusterpb.Partition) error {
 		return errors.New("it is frozen for itself")
 	}
 	return nil
+}
+
+// goesOn says whether what begins where a window ends is gone as well: the partition has become wider
+// than that, and has split where a boundary was.
+func (j *spanJudge) goesOn(w *window, offered map[uint64]*clusterpb.Partition) (bool, error) {
+	for _, p := range offered {
+		if !bytes.Equal(p.Start, w.end) {
+			continue
+		}
+		g, found, err := j.startingAt(w.old[0], w.end)
+		if found || err != nil {
+			return p.Generation > g.descriptor.GetGeneration() && p.Keyspace == w.old[0].Keyspace, err
+		}
+	}
+	return false, nil
 }
 
 // widen adds the next partition of the table to a window: one that is gone.
