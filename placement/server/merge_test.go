@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -474,4 +475,12 @@ func operatorFor(t *testing.T, c *core, partition uint64) *serverpb.Operator {
 		t.Fatalf("operator of %d: %v", partition, err)
 	}
 	return o
+}
+
+// proposalOf is a merge that the planner proposes.
+func proposalOf(left, right uint64, epochs ...uint64) *planner.Operator {
+	return &planner.Operator{Partition: keys.PartitionID(left), Right: keys.PartitionID(right),
+		Keyspace: 1, Kind: planner.Merge,
+		Epoch:      planner.Epoch{Generation: epochs[0], Membership: epochs[1]},
+		RightEpoch: planner.Epoch{Generation: epochs[2], Membership: epochs[3]}}
 }
