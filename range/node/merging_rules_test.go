@@ -148,7 +148,15 @@ func (s *mergeTest) async(q *kvpb.Request) chan *kvpb.Response {
 	return answers
 }
 
-// A frozen partition answers nothing, neither reads nor writes, as long as it is frozen: also when
+// route is how the right one is asked.
+func (s *mergeTest) route() *kvpb.PartitionRoute {
+	node, term := s.leads(s.right)
+	return &kvpb.PartitionRoute{Partition: s.right, Term: term,
+		Generation: s.hosted(node, s.right).replica.Descriptor().GetGeneration()}
+}
+
+// A frozen partition answers nothing, neither reads nor writes nor when
+// it is read, as long as it is frozen: also when
 // another replica has come to lead it. The attempt is taken back after a while; then all goes on.
 func TestFrozenAnswersNothing(t *testing.T) {
 	for _, restart := range []bool{false, true} {
@@ -162,19 +170,23 @@ func TestFrozenAnswersNothing(t *testing.T) {
 				m.start()
 				s.c.awaitServing(m)
 			}
-			read := s.async(&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k150")}}})
+			read := s.async(&kvpb.Request{Command: &kvpb.Request_Get{
+				Get: &kvpb.GetRequest{Key: []byte("k150")}}})
+			moment := s.async(&kvpb.Request{Command: &kvpb.Request_MergeScan{
+				MergeScan: &kvpb.MergeScanRequest{Partitions: []*kvpb.PartitionRoute{s.route()}}}})
 			write := s.async(&kvpb.Request{Command: &kvpb.Request_Put{
 				Put: &kvpb.PutRequest{Key: []byte("k150"), Value: []byte("during")}}})
 			time.Sleep(time.Second) // virtual
 			frozen := s.rightLeads().replica.Descriptor().GetFrozen() != nil
-			if frozen && (len(read) > 0 || len(write) > 0) {
-				t.Errorf("answered while it is frozen: %d reads, %d writes", len(read), len(write))
+			if frozen && (len(read) > 0 || len(write) > 0 || len(moment) > 0) {
+				t.Errorf("answered while it is frozen: %d reads, %d writes, %d moments", len(read),
+					len(write), len(moment))
 			}
 			s.c.await("the freeze ends", time.Minute, func() bool {
 				node, _ := s.c.leaderOf(s.right)
 				return node != 0 && s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil
 			})
-			for _, answers := range []chan *kvpb.Response{read, write} {
+			for _, answers := range []chan *kvpb.Response{read, write, moment} {
 				if r := <-answers; r.Error != nil && !restart {
 					t.Errorf("after the freeze: %v", r)
 				}
