@@ -86,14 +86,18 @@ func (c *scheduler) thaw(ctx context.Context, now time.Time) error {
 		held[keys.PartitionID(o.Right)], held[keys.PartitionID(o.Partition)] = true, true
 	}
 	due := map[keys.PartitionID]keys.KeyspaceID{}
-	for id, since := range c.frozen {
+	for id, f := range c.frozen {
 		switch {
 		case !c.complete || !c.informed(now):
+			continue
 		case held[id]:
-			c.frozen[id] = now
-		case now.Sub(since) >= frozenFor:
-			due[id], c.frozen[id] = c.keyspaceOf[id], now
+		case now.Sub(f.adrift) >= frozenFor:
+			due[id] = c.keyspaceOf[id]
+		default:
+			continue
 		}
+		f.adrift = now
+		c.frozen[id] = f
 	}
 	c.mu.Unlock()
 	if len(due) == 0 {
