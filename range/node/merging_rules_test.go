@@ -587,15 +587,14 @@ func TestGenerationIsNoProof(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * mergeTimeout) // virtual
-		if s.rightLeads().replica.Descriptor().GetFrozen() == nil {
+		if s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil {
 			t.Error("the freeze ended, and only the left one's generation was seen to be later")
 		}
 		s.c.core.mu.Lock()
 		s.c.core.follow = true
 		s.c.core.mu.Unlock()
 		s.c.await("the freeze ends", time.Minute, func() bool {
-			node, _ := s.c.leaderOf(s.right)
-			return node != 0 && s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil
+			return s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil
 		})
 		s.put("k150", "after")
 	})
