@@ -115,6 +115,7 @@ func (m *merging) open(id keys.PartitionID) *replica.Replica {
 // taken takes note that a snapshot has done so; see replica.Node.Taken.
 func (m *merging) taken(id keys.PartitionID, by *clusterpb.Partition) {
 	n := m.node
+	n.metrics.mergedBySnapshot.Inc()
 	if h := n.replicas.get(id); h != nil {
 		m.end(h, by)
 		return
