@@ -178,14 +178,30 @@ func (m *merging) bury(ctx context.Context) {
 		}
 		m.closeEnded()
 		for m.unburied() {
-			if pause(ctx, buryPause) != nil {
+			if !m.rest(ctx) {
 				return
 			}
-			m.closeEnded()
 			if err := m.removeLogs(); err != nil {
 				m.node.log.Error("removing the logs of partitions that were merged into others failed; it "+
 					"will be tried again", "error", err)
 			}
+		}
+	}
+}
+
+// rest waits for as long as there is between two flushes, and closes meanwhile what was consumed. It
+// returns false if ctx has ended.
+func (m *merging) rest(ctx context.Context) bool {
+	timer := time.NewTimer(buryPause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-m.wakeBury:
+			m.closeEnded()
+		case <-timer.C:
+			return true
 		}
 	}
 }
@@ -206,7 +222,11 @@ func (m *merging) closeEnded() {
 	var closed []raftlog.Identity
 	for _, h := range ended {
 		if h.removed.Swap(true) {
-			continue // its keyspace was dropped
+			// The reconciler has closed it before, and takes from the disk what it has of its own.
+			h.moved.Store(true)
+			h.takenOver.Store(true)
+			n.reconciler.lookAt(h.id)
+			continue
 		}
 		n.host.Remove(h.group)
 		h.replica.Close()

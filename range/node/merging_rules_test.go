@@ -438,6 +438,43 @@ func TestSnapshotAcrossMerge(t *testing.T) {
 	}
 }
 
+// A replica is about to be removed when a snapshot takes its place: it goes, and what the snapshot
+// has brought stays.
+func TestTakenWhileRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		node, _ := s.leads(s.right)
+		away := node%3 + 1
+		m := s.c.nodes[away]
+		s.lag(away, func() {})
+		m.retire([]*hosted{s.hosted(away, s.right)})
+		s.c.network.lose(nil)
+		s.c.await("it goes", time.Minute, func() bool { return s.hosted(away, s.right) == nil })
+		s.whole(m)
+		for i := range splitKeys {
+			s.put(key(i), "after")
+			s.expect(key(i), "after")
+		}
+		s.check()
+	})
+}
+
+// What is consumed soon after another merge is closed at once, and not with its log.
+func TestConsumedIsClosedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		s.merge()
+		s.splitAt("k150")
+		s.right = s.partitions()[1].Id
+		s.merge()
+		synctest.Wait()
+		for id := range s.c.nodes {
+			id := id
+			s.c.await("it is closed", buryPause/4, func() bool { return s.hosted(id, s.right) == nil })
+		}
+	})
+}
+
 // The left one leaves a node that has not come to the merge, and the right one's replica there is
 // left over: the table proves that. It goes, but not as long as the left one might need it.
 func TestLeftOverGoes(t *testing.T) {

@@ -195,6 +195,13 @@ func (r *reconciler) worked(n int) {
 	r.mu.Unlock()
 }
 
+// lookAt has a partition looked at.
+func (r *reconciler) lookAt(id keys.PartitionID) {
+	r.retry(id)
+	signal(r.wake)
+}
+
+// retry has a partition looked at in the next step.
 func (r *reconciler) retry(id keys.PartitionID) {
 	r.mu.Lock()
 	r.mu.due[id] = struct{}{}
@@ -234,6 +241,8 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 			// it. That a table lacks the partition says nothing: it may have split off from another one and
 			// not be known yet.
 			switch {
+			case h.takenOver.Load():
+				remove = append(remove, h)
 			case !t.Complete || h.replica.ConsumedBy() != nil:
 			case t.dropped(keys.KeyspaceID(h.listed.Load().GetKeyspace())):
 				remove = append(remove, h)
