@@ -459,6 +459,28 @@ func TestTakenWhileRemoved(t *testing.T) {
 	})
 }
 
+// Of a keyspace that is dropped the replicas are closed from left to right: none that is about to
+// consume its right neighbour misses it.
+func TestClosedLeftFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 1)
+		for _, at := range []string{"k050", "k150", "k025", "k075"} {
+			s.splitAt(at)
+		}
+		m := s.c.nodes[1]
+		var gone []*hosted
+		for _, h := range m.replicas.all() {
+			gone = append(gone, h)
+		}
+		leftFirst(gone)
+		for i := 1; i < len(gone); i++ {
+			if a, b := gone[i-1].replica.Descriptor(), gone[i].replica.Descriptor(); !bytes.Equal(a.End, b.Start) {
+				t.Errorf("what begins at %q is closed after what ends at %q", b.Start, a.End)
+			}
+		}
+	})
+}
+
 // What is consumed soon after another merge is closed at once, and not with its log.
 func TestConsumedIsClosedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

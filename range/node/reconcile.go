@@ -1,9 +1,12 @@
 package node
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -283,7 +286,18 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 	r.mu.Lock()
 	r.mu.busy = len(create) + len(remove) + len(broken)
 	r.mu.Unlock()
+	leftFirst(remove)
 	return create, remove, broken
+}
+
+// leftFirst sorts replicas that are to be closed one after the other: of a keyspace that is dropped
+// while partitions merge, none is to miss the right neighbour that it consumes.
+func leftFirst(gone []*hosted) {
+	slices.SortFunc(gone, func(a, b *hosted) int {
+		p, q := a.replica.Descriptor(), b.replica.Descriptor()
+		return cmp.Or(cmp.Compare(p.GetKeyspace(), q.GetKeyspace()), cmp.Compare(p.GetHash(), q.GetHash()),
+			bytes.Compare(p.GetStart(), q.GetStart()))
+	})
 }
 
 // waits says whether a replica has to wait for a part of its span, and has it looked at again when

@@ -96,6 +96,9 @@ func (w *World) dropAll(ctx context.Context, client *kv.Client) bool {
 // awaitNothing waits until no server holds anything of a keyspace.
 func (w *World) awaitNothing(ctx context.Context, counters *coverage) {
 	var left []string
+	for i := range w.Cluster.Servers() {
+		w.checkHealthy(i)
+	}
 	for {
 		left = left[:0]
 		for i := range w.Cluster.Servers() {
