@@ -463,7 +463,7 @@ func TestTakenWhileRemoved(t *testing.T) {
 // consume its right neighbour misses it.
 func TestClosedLeftFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newMergeTest(t, 1)
+		s := newMergeTest(t, 3)
 		for _, at := range []string{"k050", "k150", "k025", "k075"} {
 			s.splitAt(at)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
 // atMerge waits for a moment of a merge, by the messages between the servers, and then does
@@ -23,9 +24,10 @@ type atMerge struct {
 	// for, or all servers, or the core's leader.
 	Victim string `one:"leader follower all core"`
 	// How: the victims lose their power, or are stopped, or are cut off silently, or their disks are
-	// slow; or the leader hands over to the follower; or a replica of the partition moves, or the
-	// partition splits, or merges with its next neighbour.
-	How      string `one:"crash stop cut slow transfer move split merge"`
+	// slow; or the message is lost, as all that follow from the leader to the follower; or the leader
+	// hands over to the follower; or a replica of the partition moves, or the partition splits, or
+	// merges with its next neighbour.
+	How      string `one:"crash stop cut slow lose transfer move split merge"`
 	Unsynced int    `most:"100"`
 }
 
@@ -33,8 +35,8 @@ var atMerges = register("at-merge", 0, 30*time.Second, func(d *Dice) atMerge {
 	f := atMerge{Moment: []string{"freeze", "merge", "merge", "commit", "commit"}[d.IntN(5)],
 		Skip: d.Of(0, 0, 0, 1, 3), Victim: []string{"leader", "leader", "follower", "follower", "follower",
 			"all", "core"}[d.IntN(7)],
-		How: []string{"crash", "crash", "crash", "crash", "cut", "cut", "cut", "stop", "slow",
-			"transfer", "transfer", "move", "split", "merge"}[d.IntN(14)],
+		How: []string{"crash", "crash", "crash", "crash", "cut", "cut", "stop", "slow", "lose", "lose",
+			"lose", "lose", "transfer", "transfer", "move", "split", "merge"}[d.IntN(17)],
 		Unsynced: d.Of(0, 50, 100)}
 	switch d.IntN(4) {
 	case 0, 1:
@@ -42,9 +44,14 @@ var atMerges = register("at-merge", 0, 30*time.Second, func(d *Dice) atMerge {
 	case 2:
 		f.Delay = d.Between(0, 100*time.Millisecond)
 	}
-	if f.How == "cut" {
-		// From before the follower has the entry, and for long: the log may be truncated meanwhile.
+	switch f.How {
+	case "cut":
 		f.Victim, f.Delay = "follower", 0
+	case "lose":
+		// The follower does not get what freezes, or merges; and the log may be truncated before it
+		// would.
+		f.Victim, f.Delay, f.Skip = "follower", 0, 0
+		f.Moment = []string{"freeze", "merge", "merge", "merge"}[d.IntN(4)]
 	}
 	return f
 })
@@ -57,7 +64,13 @@ func (f atMerge) Begin(w *World) (string, func() string) {
 	moments := make(chan mergeMoment, 1)
 	ended, undo := make(chan struct{}), make(chan func() string, 1)
 	over := w.storm(f)
-	wait := w.awaitMerge(f.Moment, f.Skip, moments)
+	wait := &mergeWait{moment: f.Moment, skip: f.Skip, tell: moments}
+	if f.How == "lose" {
+		wait.atOnce = func(m mergeMoment) {
+			w.Cluster.Messages().Set(m.from, m.to, kvtest.MessageFaults{Lose: 100})
+		}
+	}
+	w.awaitMerge(wait)
 	w.background(func(done <-chan struct{}) {
 		defer over()
 		defer w.forgetMerge(wait)
@@ -66,6 +79,14 @@ func (f atMerge) Begin(w *World) (string, func() string) {
 		case <-done:
 			return
 		case <-ended:
+			w.forgetMerge(wait)
+			select {
+			case m = <-moments: // it came at this moment
+				if f.How == "lose" {
+					w.Cluster.Messages().Set(m.from, m.to, kvtest.MessageFaults{})
+				}
+			default:
+			}
 			return
 		case m = <-moments:
 		}
@@ -139,6 +160,12 @@ func (f atMerge) strike(w *World, m mergeMoment) (end func() string) {
 				w.Cluster.Rejoin(v)
 			}
 			return fmt.Sprintf("servers %v rejoined", victims)
+		}
+	case "lose":
+		w.Event("at %s: the message is lost, and all that follow", at)
+		return func() string {
+			w.Cluster.Messages().Set(m.from, m.to, kvtest.MessageFaults{})
+			return fmt.Sprintf("messages from server %d reach server %d", m.from, m.to)
 		}
 	case "slow":
 		for _, v := range victims {

@@ -126,7 +126,11 @@ func merging(d *Dice, at time.Duration) []Fault {
 		faults = append(faults, mergers.at(d, when))
 	case 8, 9, 10, 11, 12, 13:
 		// It waits for the moment.
-		faults = append(faults, atMerges.at(d, at))
+		f := atMerges.at(d, at)
+		if f.Effect.(atMerge).How == "lose" {
+			f.For = d.Between(5*time.Second, 45*time.Second)
+		}
+		faults = append(faults, f)
 	}
 	return faults
 }

@@ -29,8 +29,8 @@ func TestMerges(t *testing.T) {
 	}
 	for _, what := range []string{"merges", "replicas merged", "merges given up",
 		"merges applied again", "drops during merges",
-		"cut at the freeze of a merge", "crash at the commit of a merge",
-		"cut at the merge of a merge"} {
+		"lose at the freeze of a merge", "crash at the commit of a merge",
+		"lose at the merge of a merge"} {
 		if r.Covered[what] == 0 {
 			t.Errorf("no %s", what)
 		}
@@ -44,12 +44,12 @@ const mergesSchedule = `
 seed 3
 duration 70s
 1s +0s split partition=1 share=300 times=6 every=300ms cancel=0s
-4.9s +8s at-merge moment=freeze skip=0 delay=0s victim=follower how=cut unsynced=0
+4.9s +8s at-merge moment=freeze skip=0 delay=0s victim=follower how=lose unsynced=0
 5s +0s merge boundary=1 times=8 every=500ms cancel=0s
 14.9s +3s at-merge moment=commit skip=0 delay=2ms victim=all how=crash unsynced=0
 15s +0s merge boundary=1 times=8 every=500ms cancel=0s
 22s +0s split partition=1 share=300 times=6 every=300ms cancel=0s
-29.9s +30s at-merge moment=merge skip=0 delay=0s victim=follower how=cut unsynced=0
+29.9s +30s at-merge moment=merge skip=0 delay=0s victim=follower how=lose unsynced=0
 30s +0s merge boundary=1 times=8 every=500ms cancel=0s
 64s +0s split partition=1 share=300 times=4 every=300ms cancel=0s
 `

@@ -30,16 +30,16 @@ type mergeWait struct {
 	moment string
 	skip   int
 	tell   chan<- mergeMoment
+	// atOnce, if not nil, is called before the message is sent.
+	atOnce func(mergeMoment)
 }
 
 // awaitMerge has a moment of a merge given to a channel, which has room for it, after some others
 // of the kind.
-func (w *World) awaitMerge(moment string, skip int, tell chan<- mergeMoment) *mergeWait {
-	wait := &mergeWait{moment, skip, tell}
+func (w *World) awaitMerge(wait *mergeWait) {
 	w.merges.mu.Lock()
 	defer w.merges.mu.Unlock()
 	w.merges.waiting = append(w.merges.waiting, wait)
-	return wait
 }
 
 // forgetMerge ends a wait.
@@ -98,6 +98,9 @@ func (m *merges) cameLocked(moment string, at mergeMoment) {
 		}
 		if wait.skip--; wait.skip >= 0 {
 			return false
+		}
+		if wait.atOnce != nil {
+			wait.atOnce(at)
 		}
 		wait.tell <- at
 		return true
