@@ -27,6 +27,8 @@ type divider struct {
 	c      *cluster
 	random *rand.Rand
 	most   int
+	// chain: only what has split off last splits, at its first key.
+	chain bool
 	// ordered are the orders by partition and generation: the same until it is carried out.
 	ordered map[[2]uint64]*clusterpb.Order
 }
@@ -57,12 +59,17 @@ func (s *divider) order(p *clusterpb.Partition) *clusterpb.Order {
 			inside = append(inside, k)
 		}
 	}
-	if parts >= s.most || len(inside) == 0 {
+	if parts >= s.most || len(inside) == 0 ||
+		s.chain && !bytes.Equal(p.End, keys.PrefixEnd(keys.KeyspacePrefix(7))) {
 		return nil
+	}
+	chosen := s.random.IntN(len(inside))
+	if s.chain {
+		chosen = 0
 	}
 	left := proto.Clone(p).(*clusterpb.Partition)
 	left.Generation++
-	left.End = keys.InternalKey(p, []byte(inside[s.random.IntN(len(inside))]))
+	left.End = keys.InternalKey(p, []byte(inside[chosen]))
 	child := proto.Clone(p).(*clusterpb.Partition)
 	child.Id, child.Generation, child.Start, child.SplitFrom = s.c.next, left.Generation, left.End, p.Id
 	child.SplitIndex = 0
