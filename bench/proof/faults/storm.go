@@ -1,0 +1,216 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// site is a place in a keyspace at which a partition is split again and again, at keys that nobody
+// writes. Keys that fall cut closer and closer to what is left of them, and the partition keeps what
+// is busy; keys that rise cut closer to what is right of them, and what is busy goes to the child.
+type site struct {
+	keyspace, before string
+	rises            bool
+}
+
+// splitLimit is beyond all splits at one site.
+const splitLimit = 999_999_999
+
+func (s site) key(n int) []byte {
+	if !s.rises {
+		n = splitLimit - n
+	}
+	return fmt.Appendf(nil, "%s%09d", s.before, n)
+}
+
+// storm splits partitions, one after the other.
+type storm struct {
+	client *kv.Client
+	sites  []site
+	// every is how much time there is between the beginnings of two splits.
+	every time.Duration
+
+	done int
+	took []time.Duration
+	// refused are splits that something else was in the way of, and why the last one was.
+	refused int
+	reason  error
+}
+
+// run splits until ctx ends. A split that is refused, or of which it is not known what has become,
+// is tried at another site's turn; stop, if it is not nil, says of an error whether the storm ends
+// with it.
+func (s *storm) run(ctx context.Context, stop func(error) bool) error {
+	ticker := time.NewTicker(s.every)
+	defer ticker.Stop()
+	next := make([]int, len(s.sites))
+	for i := 0; ; i = (i + 1) % len(s.sites) {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		began := time.Now()
+		err := s.split(ctx, s.sites[i].keyspace, s.sites[i].key(next[i]))
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			s.done++
+			s.took = append(s.took, time.Since(began))
+			next[i]++
+		case stop != nil && stop(err):
+			return err
+		default:
+			s.refused++
+			s.reason = err
+		}
+	}
+}
+
+// split has a partition split, and waits until that is over.
+func (s *storm) split(ctx context.Context, keyspace string, key []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	split, err := s.client.SplitPartition(ctx, keyspace, key)
+	if err != nil {
+		return err
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		under, err := s.client.Operators(ctx)
+		if err != nil {
+			return err
+		}
+		over := true
+		for _, o := range under {
+			over = over && o.ID != split.Operator
+		}
+		if over {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("split %d of partition %d is not over: %w", split.Operator, split.Partition,
+				ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}
+
+// proof is workloads of package workloads that run against a cluster.
+type proof struct {
+	*driver.Run
+	loads   []driver.Workload
+	running sync.WaitGroup
+	cancel  context.CancelFunc
+}
+
+// startProof sets workloads up and starts their clients.
+func startProof(ctx context.Context, c *Cluster, loads []driver.Workload) (*proof, error) {
+	p := &proof{loads: loads}
+	p.Run = driver.NewRun(func(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
+		return kv.Open(ctx, c.Endpoints(), options...)
+	})
+	p.Incremental = true
+	for _, load := range loads {
+		if err := load.Setup(ctx, p.Run); err != nil {
+			return nil, fmt.Errorf("setting %s up: %w", load.Name(), err)
+		}
+	}
+	driving, cancel := context.WithCancel(ctx)
+	p.cancel = cancel
+	for n, load := range loads {
+		for i := range load.Clients() {
+			client, hangUp, err := p.Connect(ctx, load.Name())
+			if err != nil {
+				p.stop()
+				return nil, err
+			}
+			random := rand.New(rand.NewPCG(uint64(n), uint64(i)))
+			p.running.Go(func() {
+				load.Drive(driving, p.Run, i, client, random)
+				_ = hangUp()
+			})
+		}
+	}
+	return p, nil
+}
+
+func (p *proof) stop() {
+	p.cancel()
+	p.running.Wait()
+}
+
+// judge ends the workloads and says what was wrong.
+func (p *proof) judge(ctx context.Context) error {
+	p.stop()
+	var wrong []error
+	for _, load := range p.loads {
+		client, hangUp, err := p.Connect(ctx, load.Name())
+		if err == nil {
+			err = errors.Join(load.Check(ctx, p.Run, client), hangUp())
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("checking %s: %w", load.Name(), err))
+		}
+	}
+	p.CheckHistory(p.History.Operations())
+	p.Judge()
+	for _, v := range p.Violations() {
+		wrong = append(wrong, errors.New(v))
+	}
+	return errors.Join(wrong...)
+}
+
+// everyKeyOnce sees that the partitions of a keyspace cover it once, and that each has as many keys
+// as it says. Nothing may write to it.
+func everyKeyOnce(ctx context.Context, client *kv.Client, keyspace string) (partitions int, err error) {
+	all, err := client.Partitions(ctx, keyspace)
+	if err != nil {
+		return 0, err
+	}
+	var end []byte
+	hash := -1
+	for i, p := range all {
+		if p.Hash != hash || i == 0 {
+			if i > 0 && len(end) > 0 || len(p.Start) > 0 {
+				return 0, fmt.Errorf("a hole at the end of hash number %d or at the beginning of %d", hash,
+					p.Hash)
+			}
+		} else if len(end) == 0 || !bytes.Equal(p.Start, end) {
+			return 0, fmt.Errorf("partition %d begins at %q, and the one before ends at %q", p.ID, p.Start,
+				end)
+		}
+		hash, end = p.Hash, p.End
+	}
+	if len(end) > 0 {
+		return 0, fmt.Errorf("a hole behind %q", end)
+	}
+	if hash >= 0 {
+		return len(all), nil // spans of hash partitions are no spans of user keys
+	}
+	ks := client.Keyspace(keyspace)
+	for _, p := range all {
+		options := []kv.CountOption{kv.From(p.Start)}
+		if len(p.End) > 0 {
+			options = append(options, kv.To(p.End))
+		}
+		n, err := ks.Count(ctx, options...)
+		if err != nil {
+			return 0, err
+		}
+		if n != p.LiveKeys {
+			return 0, fmt.Errorf("partition %d says that it has %d keys, and %d are counted", p.ID,
+				p.LiveKeys, n)
+		}
+	}
+	return len(all), nil
+}
