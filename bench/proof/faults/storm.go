@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
@@ -38,7 +39,7 @@ type storm struct {
 	// every is how much time there is between the beginnings of two splits.
 	every time.Duration
 
-	done int
+	done atomic.Int64
 	took []time.Duration
 	// refused are splits that something else was in the way of, and why the last one was.
 	refused int
@@ -64,7 +65,7 @@ func (s *storm) run(ctx context.Context, stop func(error) bool) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			s.done++
+			s.done.Add(1)
 			s.took = append(s.took, time.Since(began))
 			next[i]++
 		case stop != nil && stop(err):

@@ -65,8 +65,8 @@ func TestSplitStorm(t *testing.T) {
 			})
 	}
 	e.result("%d splits in %v, %.1f a second, %v in the median and %v at most, %d refused (the last: %v); "+
-		"%d partitions at the end; %d transactions, %d attempts more", s.done, *stormFor,
-		float64(s.done)/stormFor.Seconds(), s.took[len(s.took)/2].Round(time.Millisecond),
+		"%d partitions at the end; %d transactions, %d attempts more", len(s.took), *stormFor,
+		float64(len(s.took))/stormFor.Seconds(), s.took[len(s.took)/2].Round(time.Millisecond),
 		s.took[len(s.took)-1].Round(time.Millisecond), s.refused, s.reason, partitions, done, retries)
 	for _, row := range p.Rows() {
 		e.Logf("%+v", row)
