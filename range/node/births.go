@@ -30,6 +30,7 @@ type births struct {
 	wake chan struct{} // capacity 1
 	// replaying: no replica is open yet, and none is to be.
 	replaying bool
+	directory *birth.Directory
 	mu        struct {
 		sync.Mutex
 		// young are those that are to lead, and how often each has tried.
@@ -150,14 +151,36 @@ func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, erro
 	n := b.node
 	b.replaying = true
 	defer func() { b.replaying = false }()
-	d := birth.Directory{Log: n.host.Log(), State: n.config.State, Open: n.openIdle}
+	d := &birth.Directory{Log: n.host.Log(), State: n.config.State, Open: n.openIdle}
+	b.directory = d
+	defer func() { b.directory = nil }()
+	live, buried, err := d.Bury(live)
+	if err != nil {
+		return nil, err
+	}
 	lost := make(map[keys.PartitionID]bool)
-	restored := d.Restore(live, func(id raftlog.Identity, err error) {
+	restored, consumed := d.Restore(live, func(id raftlog.Identity, err error) {
 		lost[id.Group] = true
 		n.log.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the "+
 			"other replicas", "partition", id.Group, "replica", id.Replica, "error", err)
 		n.setBroken(id, err)
 	})
+	if len(consumed) > 0 {
+		// INVARIANT: what has consumed them is durable before their logs go.
+		if err := n.config.State.Flush(); err != nil {
+			return nil, err
+		}
+		if err := n.host.Log().Remove(consumed...); err != nil {
+			return nil, err
+		}
+		for _, id := range consumed {
+			lost[id.Group] = true
+		}
+	}
+	if buried+len(consumed) > 0 {
+		n.log.Info("the logs of replicas that were merged into others are removed", "replicas",
+			buried+len(consumed))
+	}
 	orphans, err := d.Orphans(uint64(n.config.ID), all)
 	if err != nil {
 		return nil, err
@@ -226,7 +249,7 @@ func (b *births) splitOff(parent keys.PartitionID) (found []*clusterpb.Partition
 		for h := range b.mu.unlisted {
 			d := h.replica.Descriptor()
 			switch {
-			case h.removed.Load() || t.Partition(h.id) != nil:
+			case h.removed.Load() || h.replica.ConsumedBy() != nil || t.Partition(h.id) != nil:
 				delete(b.mu.unlisted, h)
 			case from[d.GetSplitFrom()] && !from[d.GetId()] && d.GetMembership() != 0 &&
 				len(found) < maxSplitOff:

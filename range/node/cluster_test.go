@@ -430,7 +430,10 @@ func (c *cluster) do(request func(term uint64) *kvpb.Request, partition uint64,
 			for _, m := range c.nodes {
 				if m.Node != nil {
 					q := request(0)
-					c.ask(m.id, q)
+					// It may be a part of another one by now.
+					if r := c.ask(m.id, q)[q.Id]; r.GetError().GetCode() == kvpb.ErrorCode_STALE_EPOCH {
+						return r
+					}
 				}
 			}
 		}

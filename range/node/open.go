@@ -137,14 +137,32 @@ func (n *Node) setBroken(id raftlog.Identity, err error) {
 	n.broken.Store(id.Group, brokenReplica{id, err})
 	n.metrics.broken.Inc()
 	// INVARIANT: what it has is no other replica's as long as it is there: with it, that would go too.
-	span, err := replica.RecordedSpan(n.config.State, id.Group)
+	d, err := n.heldBy(id)
 	if err != nil {
-		if span, err = n.loneSpan(id); err != nil {
-			n.log.Warn("what a replica holds that does not open cannot be told", "partition", id.Group,
-				"error", err)
-		}
+		n.log.Warn("what a replica holds that does not open cannot be told", "partition", id.Group,
+			"error", err)
 	}
-	n.shared.Holds(id.Group, span)
+	if d != nil {
+		n.shared.Holds(d)
+	}
+}
+
+// heldBy is the descriptor of what a replica has that does not open; nil if it has nothing that is
+// known.
+func (n *Node) heldBy(id raftlog.Identity) (*clusterpb.Partition, error) {
+	r, found, err := replica.ReadRecorded(n.config.State, id.Group)
+	if err == nil {
+		if !found {
+			return nil, nil
+		}
+		return r.Descriptor, nil
+	}
+	span, err := n.loneSpan(id)
+	if span == nil || err != nil {
+		return nil, err
+	}
+	d := &clusterpb.Partition{}
+	return d, d.UnmarshalVT(id.Descriptor)
 }
 
 // failedReplicas are the partitions of which a replica is on disk and serves nothing, in order.

@@ -218,9 +218,9 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 			self := n.replicaHere(p)
 			if b := n.brokenBefore(p, self); b != nil && t.Complete {
 				broken = append(broken, *b)
-			} else if self != nil && p.SplitFrom != 0 &&
-				r.waits(id, p) {
-				// It is made of the other one, or that has to go.
+			} else if self != nil && (n.merging.consumedBy(id) != nil || r.waits(id, p)) {
+				// It is made of the other one, or that has to go; or it is a part of another one, which
+				// the core does not know yet.
 			} else if self != nil &&
 				r.refused[id] != keys.ReplicaID(self.Replica) && n.brokenBy(id) == nil {
 				create = append(create, p)
@@ -230,9 +230,15 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 				broken = append(broken, b.(brokenReplica))
 			}
 		case h != nil && p == nil:
-			// INVARIANT: its keyspace was dropped. That a table lacks the partition says nothing: it may
-			// have split off from another one and not be known yet.
-			if t.Complete && t.dropped(keys.KeyspaceID(h.listed.Load().GetKeyspace())) {
+			// INVARIANT: its keyspace was dropped, or the table proves that another partition has consumed
+			// it. That a table lacks the partition says nothing: it may have split off from another one and
+			// not be known yet.
+			switch {
+			case !t.Complete || h.replica.ConsumedBy() != nil:
+			case t.dropped(keys.KeyspaceID(h.listed.Load().GetKeyspace())):
+				remove = append(remove, h)
+			case n.leftOver(t, h):
+				h.moved.Store(true)
 				remove = append(remove, h)
 			}
 		case h != nil && h.namedOut(p):

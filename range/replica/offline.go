@@ -55,6 +55,22 @@ func ReplaceDescriptors(state *engine.State, descriptors ...*clusterpb.Partition
 	return state.Commit(b)
 }
 
+// DeleteOwn deletes, durably, what partitions have by their ids in a state database. No replica of
+// them is open.
+func DeleteOwn(state *engine.State, ids ...keys.PartitionID) error {
+	b := state.NewBatch()
+	defer b.Close()
+	for _, id := range ids {
+		if err := deleteOwn(b, id); err != nil {
+			return err
+		}
+	}
+	if err := state.Commit(b); err != nil {
+		return err
+	}
+	return state.Flush()
+}
+
 // DescriptorIn is the descriptor that an entry of a partition's log brings if it takes effect; nil
 // if it brings none.
 func DescriptorIn(id keys.PartitionID, data []byte) (*clusterpb.Partition, error) {
@@ -62,7 +78,8 @@ func DescriptorIn(id keys.PartitionID, data []byte) (*clusterpb.Partition, error
 		return nil, nil
 	}
 	p, err := proposal.Decode(data)
-	if err != nil || p.Kind != proposal.KindDescriptor && p.Kind != proposal.KindSplit {
+	if err != nil || p.Kind != proposal.KindDescriptor && p.Kind != proposal.KindSplit &&
+		p.Kind != proposal.KindFreeze && p.Kind != proposal.KindMerge {
 		return nil, err
 	}
 	var found *clusterpb.Partition

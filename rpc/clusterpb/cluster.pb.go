@@ -255,8 +255,12 @@ type Partition struct {
 	NextReplica uint64 `protobuf:"varint,11,opt,name=next_replica,json=nextReplica,proto3" json:"next_replica,omitempty"`
 	// The partition that it split off from, and the index of the entry in that one's log; 0: it was founded with its
 	// keyspace.
-	SplitFrom     uint64 `protobuf:"varint,12,opt,name=split_from,json=splitFrom,proto3" json:"split_from,omitempty"`
-	SplitIndex    uint64 `protobuf:"varint,13,opt,name=split_index,json=splitIndex,proto3" json:"split_index,omitempty"`
+	SplitFrom  uint64 `protobuf:"varint,12,opt,name=split_from,json=splitFrom,proto3" json:"split_from,omitempty"`
+	SplitIndex uint64 `protobuf:"varint,13,opt,name=split_index,json=splitIndex,proto3" json:"split_index,omitempty"`
+	// If it is there, the partition serves nothing: its left neighbour is to consume it.
+	Frozen *Freeze `protobuf:"bytes,14,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	// The boundary at its start was asked for: it is not merged with its left neighbour unless that is asked for too.
+	BoundaryAsked bool `protobuf:"varint,15,opt,name=boundary_asked,json=boundaryAsked,proto3" json:"boundary_asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -382,6 +386,82 @@ func (x *Partition) GetSplitIndex() uint64 {
 	return 0
 }
 
+func (x *Partition) GetFrozen() *Freeze {
+	if x != nil {
+		return x.Frozen
+	}
+	return nil
+}
+
+func (x *Partition) GetBoundaryAsked() bool {
+	if x != nil {
+		return x.BoundaryAsked
+	}
+	return false
+}
+
+// Freeze says for which partition another one is frozen, and which epoch that one has. It consumes the frozen one as
+// the next change of its descriptor, or never.
+type Freeze struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Membership    uint64                 `protobuf:"varint,3,opt,name=membership,proto3" json:"membership,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Freeze) Reset() {
+	*x = Freeze{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Freeze) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Freeze) ProtoMessage() {}
+
+func (x *Freeze) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Freeze.ProtoReflect.Descriptor instead.
+func (*Freeze) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Freeze) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *Freeze) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Freeze) GetMembership() uint64 {
+	if x != nil {
+		return x.Membership
+	}
+	return 0
+}
+
 type Replica struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -394,7 +474,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[1]
+	mi := &file_clusterpb_cluster_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +486,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[1]
+	mi := &file_clusterpb_cluster_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -419,7 +499,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{1}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Replica) GetNode() uint64 {
@@ -455,7 +535,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[2]
+	mi := &file_clusterpb_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -467,7 +547,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[2]
+	mi := &file_clusterpb_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -480,7 +560,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{2}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Leader) GetPartition() uint64 {
@@ -534,7 +614,7 @@ type Keyspace struct {
 
 func (x *Keyspace) Reset() {
 	*x = Keyspace{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[3]
+	mi := &file_clusterpb_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +626,7 @@ func (x *Keyspace) String() string {
 func (*Keyspace) ProtoMessage() {}
 
 func (x *Keyspace) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[3]
+	mi := &file_clusterpb_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +639,7 @@ func (x *Keyspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keyspace.ProtoReflect.Descriptor instead.
 func (*Keyspace) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{3}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Keyspace) GetId() uint32 {
@@ -684,7 +764,7 @@ type Locality struct {
 
 func (x *Locality) Reset() {
 	*x = Locality{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[4]
+	mi := &file_clusterpb_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +776,7 @@ func (x *Locality) String() string {
 func (*Locality) ProtoMessage() {}
 
 func (x *Locality) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[4]
+	mi := &file_clusterpb_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +789,7 @@ func (x *Locality) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Locality.ProtoReflect.Descriptor instead.
 func (*Locality) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{4}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Locality) GetRegion() string {
@@ -751,7 +831,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[5]
+	mi := &file_clusterpb_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +843,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[5]
+	mi := &file_clusterpb_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +856,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{5}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Node) GetId() uint64 {
@@ -891,7 +971,7 @@ type NodeStats struct {
 
 func (x *NodeStats) Reset() {
 	*x = NodeStats{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[6]
+	mi := &file_clusterpb_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +983,7 @@ func (x *NodeStats) String() string {
 func (*NodeStats) ProtoMessage() {}
 
 func (x *NodeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[6]
+	mi := &file_clusterpb_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +996,7 @@ func (x *NodeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStats.ProtoReflect.Descriptor instead.
 func (*NodeStats) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{6}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *NodeStats) GetReplicas() uint64 {
@@ -997,7 +1077,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[7]
+	mi := &file_clusterpb_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1089,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[7]
+	mi := &file_clusterpb_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1102,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{7}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 type StatusResponse struct {
@@ -1051,7 +1131,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[8]
+	mi := &file_clusterpb_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1143,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[8]
+	mi := &file_clusterpb_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1156,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{8}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StatusResponse) GetCluster() uint64 {
@@ -1175,7 +1255,7 @@ type LeaderlessPartition struct {
 
 func (x *LeaderlessPartition) Reset() {
 	*x = LeaderlessPartition{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[9]
+	mi := &file_clusterpb_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1267,7 @@ func (x *LeaderlessPartition) String() string {
 func (*LeaderlessPartition) ProtoMessage() {}
 
 func (x *LeaderlessPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[9]
+	mi := &file_clusterpb_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1280,7 @@ func (x *LeaderlessPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderlessPartition.ProtoReflect.Descriptor instead.
 func (*LeaderlessPartition) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{9}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LeaderlessPartition) GetPartition() uint64 {
@@ -1237,7 +1317,7 @@ type CoreMember struct {
 
 func (x *CoreMember) Reset() {
 	*x = CoreMember{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[10]
+	mi := &file_clusterpb_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1329,7 @@ func (x *CoreMember) String() string {
 func (*CoreMember) ProtoMessage() {}
 
 func (x *CoreMember) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[10]
+	mi := &file_clusterpb_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1342,7 @@ func (x *CoreMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMember.ProtoReflect.Descriptor instead.
 func (*CoreMember) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{10}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CoreMember) GetAddress() string {
@@ -1304,7 +1384,7 @@ type CoreMembers struct {
 
 func (x *CoreMembers) Reset() {
 	*x = CoreMembers{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[11]
+	mi := &file_clusterpb_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1396,7 @@ func (x *CoreMembers) String() string {
 func (*CoreMembers) ProtoMessage() {}
 
 func (x *CoreMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[11]
+	mi := &file_clusterpb_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1409,7 @@ func (x *CoreMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMembers.ProtoReflect.Descriptor instead.
 func (*CoreMembers) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{11}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CoreMembers) GetVersion() uint64 {
@@ -1356,7 +1436,7 @@ type WatchTableRequest struct {
 
 func (x *WatchTableRequest) Reset() {
 	*x = WatchTableRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[12]
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1448,7 @@ func (x *WatchTableRequest) String() string {
 func (*WatchTableRequest) ProtoMessage() {}
 
 func (x *WatchTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[12]
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1461,7 @@ func (x *WatchTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTableRequest.ProtoReflect.Descriptor instead.
 func (*WatchTableRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{12}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchTableRequest) GetKeyspace() string {
@@ -1402,7 +1482,7 @@ type FollowTableRequest struct {
 
 func (x *FollowTableRequest) Reset() {
 	*x = FollowTableRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1494,7 @@ func (x *FollowTableRequest) String() string {
 func (*FollowTableRequest) ProtoMessage() {}
 
 func (x *FollowTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1507,7 @@ func (x *FollowTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowTableRequest.ProtoReflect.Descriptor instead.
 func (*FollowTableRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FollowTableRequest) GetKeyspaces() []uint32 {
@@ -1449,7 +1529,7 @@ type WatchMetadataRequest struct {
 
 func (x *WatchMetadataRequest) Reset() {
 	*x = WatchMetadataRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	mi := &file_clusterpb_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1541,7 @@ func (x *WatchMetadataRequest) String() string {
 func (*WatchMetadataRequest) ProtoMessage() {}
 
 func (x *WatchMetadataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	mi := &file_clusterpb_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1554,7 @@ func (x *WatchMetadataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMetadataRequest.ProtoReflect.Descriptor instead.
 func (*WatchMetadataRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchMetadataRequest) GetCluster() uint64 {
@@ -1526,7 +1606,7 @@ type TableUpdate struct {
 
 func (x *TableUpdate) Reset() {
 	*x = TableUpdate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[15]
+	mi := &file_clusterpb_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1618,7 @@ func (x *TableUpdate) String() string {
 func (*TableUpdate) ProtoMessage() {}
 
 func (x *TableUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[15]
+	mi := &file_clusterpb_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1631,7 @@ func (x *TableUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableUpdate.ProtoReflect.Descriptor instead.
 func (*TableUpdate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{15}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TableUpdate) GetNodes() []*Node {
@@ -1660,7 +1740,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[16]
+	mi := &file_clusterpb_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1752,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[16]
+	mi := &file_clusterpb_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1765,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{16}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 type ListNodesResponse struct {
@@ -1699,7 +1779,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[17]
+	mi := &file_clusterpb_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1791,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[17]
+	mi := &file_clusterpb_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1804,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{17}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -1774,7 +1854,7 @@ type CreateKeyspaceRequest struct {
 
 func (x *CreateKeyspaceRequest) Reset() {
 	*x = CreateKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[18]
+	mi := &file_clusterpb_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1866,7 @@ func (x *CreateKeyspaceRequest) String() string {
 func (*CreateKeyspaceRequest) ProtoMessage() {}
 
 func (x *CreateKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[18]
+	mi := &file_clusterpb_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +1879,7 @@ func (x *CreateKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{18}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreateKeyspaceRequest) GetName() string {
@@ -1916,7 +1996,7 @@ type CreateKeyspaceResponse struct {
 
 func (x *CreateKeyspaceResponse) Reset() {
 	*x = CreateKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[19]
+	mi := &file_clusterpb_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2008,7 @@ func (x *CreateKeyspaceResponse) String() string {
 func (*CreateKeyspaceResponse) ProtoMessage() {}
 
 func (x *CreateKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[19]
+	mi := &file_clusterpb_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2021,7 @@ func (x *CreateKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{19}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreateKeyspaceResponse) GetKeyspace() *Keyspace {
@@ -1972,7 +2052,7 @@ type AlterKeyspaceRequest struct {
 
 func (x *AlterKeyspaceRequest) Reset() {
 	*x = AlterKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[20]
+	mi := &file_clusterpb_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2064,7 @@ func (x *AlterKeyspaceRequest) String() string {
 func (*AlterKeyspaceRequest) ProtoMessage() {}
 
 func (x *AlterKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[20]
+	mi := &file_clusterpb_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2077,7 @@ func (x *AlterKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*AlterKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{20}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AlterKeyspaceRequest) GetName() string {
@@ -2072,7 +2152,7 @@ type AlterKeyspaceResponse struct {
 
 func (x *AlterKeyspaceResponse) Reset() {
 	*x = AlterKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[21]
+	mi := &file_clusterpb_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2164,7 @@ func (x *AlterKeyspaceResponse) String() string {
 func (*AlterKeyspaceResponse) ProtoMessage() {}
 
 func (x *AlterKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[21]
+	mi := &file_clusterpb_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2177,7 @@ func (x *AlterKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*AlterKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{21}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AlterKeyspaceResponse) GetKeyspace() *Keyspace {
@@ -2117,7 +2197,7 @@ type DropKeyspaceRequest struct {
 
 func (x *DropKeyspaceRequest) Reset() {
 	*x = DropKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[22]
+	mi := &file_clusterpb_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2209,7 @@ func (x *DropKeyspaceRequest) String() string {
 func (*DropKeyspaceRequest) ProtoMessage() {}
 
 func (x *DropKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[22]
+	mi := &file_clusterpb_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2222,7 @@ func (x *DropKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*DropKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{22}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DropKeyspaceRequest) GetName() string {
@@ -2167,7 +2247,7 @@ type DropKeyspaceResponse struct {
 
 func (x *DropKeyspaceResponse) Reset() {
 	*x = DropKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[23]
+	mi := &file_clusterpb_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2259,7 @@ func (x *DropKeyspaceResponse) String() string {
 func (*DropKeyspaceResponse) ProtoMessage() {}
 
 func (x *DropKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[23]
+	mi := &file_clusterpb_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2272,7 @@ func (x *DropKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*DropKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{23}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 type ListKeyspacesRequest struct {
@@ -2203,7 +2283,7 @@ type ListKeyspacesRequest struct {
 
 func (x *ListKeyspacesRequest) Reset() {
 	*x = ListKeyspacesRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[24]
+	mi := &file_clusterpb_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2295,7 @@ func (x *ListKeyspacesRequest) String() string {
 func (*ListKeyspacesRequest) ProtoMessage() {}
 
 func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[24]
+	mi := &file_clusterpb_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2308,7 @@ func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{24}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 type ListKeyspacesResponse struct {
@@ -2240,7 +2320,7 @@ type ListKeyspacesResponse struct {
 
 func (x *ListKeyspacesResponse) Reset() {
 	*x = ListKeyspacesResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[25]
+	mi := &file_clusterpb_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2332,7 @@ func (x *ListKeyspacesResponse) String() string {
 func (*ListKeyspacesResponse) ProtoMessage() {}
 
 func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[25]
+	mi := &file_clusterpb_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2345,7 @@ func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{25}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListKeyspacesResponse) GetKeyspaces() []*KeyspaceInfo {
@@ -2287,7 +2367,7 @@ type KeyspaceInfo struct {
 
 func (x *KeyspaceInfo) Reset() {
 	*x = KeyspaceInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[26]
+	mi := &file_clusterpb_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2299,7 +2379,7 @@ func (x *KeyspaceInfo) String() string {
 func (*KeyspaceInfo) ProtoMessage() {}
 
 func (x *KeyspaceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[26]
+	mi := &file_clusterpb_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2312,7 +2392,7 @@ func (x *KeyspaceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyspaceInfo.ProtoReflect.Descriptor instead.
 func (*KeyspaceInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{26}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KeyspaceInfo) GetKeyspace() *Keyspace {
@@ -2345,7 +2425,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[27]
+	mi := &file_clusterpb_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2437,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[27]
+	mi := &file_clusterpb_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2450,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{27}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListPartitionsRequest) GetKeyspace() string {
@@ -2399,7 +2479,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[28]
+	mi := &file_clusterpb_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2491,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[28]
+	mi := &file_clusterpb_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2504,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{28}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PartitionInfo) GetPartition() *Partition {
@@ -2516,7 +2596,7 @@ type RegisterNodeRequest struct {
 
 func (x *RegisterNodeRequest) Reset() {
 	*x = RegisterNodeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[29]
+	mi := &file_clusterpb_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2608,7 @@ func (x *RegisterNodeRequest) String() string {
 func (*RegisterNodeRequest) ProtoMessage() {}
 
 func (x *RegisterNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[29]
+	mi := &file_clusterpb_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2621,7 @@ func (x *RegisterNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNodeRequest.ProtoReflect.Descriptor instead.
 func (*RegisterNodeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{29}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RegisterNodeRequest) GetCluster() uint64 {
@@ -2618,7 +2698,7 @@ type RegisterNodeResponse struct {
 
 func (x *RegisterNodeResponse) Reset() {
 	*x = RegisterNodeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	mi := &file_clusterpb_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2710,7 @@ func (x *RegisterNodeResponse) String() string {
 func (*RegisterNodeResponse) ProtoMessage() {}
 
 func (x *RegisterNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	mi := &file_clusterpb_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2643,7 +2723,7 @@ func (x *RegisterNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNodeResponse.ProtoReflect.Descriptor instead.
 func (*RegisterNodeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{30}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RegisterNodeResponse) GetCluster() uint64 {
@@ -2683,7 +2763,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2775,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2708,7 +2788,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{31}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HeartbeatRequest) GetCluster() uint64 {
@@ -2791,7 +2871,7 @@ type PartitionReport struct {
 
 func (x *PartitionReport) Reset() {
 	*x = PartitionReport{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2803,7 +2883,7 @@ func (x *PartitionReport) String() string {
 func (*PartitionReport) ProtoMessage() {}
 
 func (x *PartitionReport) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2816,7 +2896,7 @@ func (x *PartitionReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionReport.ProtoReflect.Descriptor instead.
 func (*PartitionReport) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{32}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PartitionReport) GetPartition() uint64 {
@@ -2967,7 +3047,7 @@ type Activity struct {
 
 func (x *Activity) Reset() {
 	*x = Activity{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3059,7 @@ func (x *Activity) String() string {
 func (*Activity) ProtoMessage() {}
 
 func (x *Activity) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3072,7 @@ func (x *Activity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activity.ProtoReflect.Descriptor instead.
 func (*Activity) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Activity) GetLoadMicro() uint64 {
@@ -3049,7 +3129,7 @@ type SplitHints struct {
 
 func (x *SplitHints) Reset() {
 	*x = SplitHints{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +3141,7 @@ func (x *SplitHints) String() string {
 func (*SplitHints) ProtoMessage() {}
 
 func (x *SplitHints) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3154,7 @@ func (x *SplitHints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitHints.ProtoReflect.Descriptor instead.
 func (*SplitHints) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SplitHints) GetByLoad() *SplitKey {
@@ -3133,7 +3213,7 @@ type SplitKey struct {
 
 func (x *SplitKey) Reset() {
 	*x = SplitKey{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3225,7 @@ func (x *SplitKey) String() string {
 func (*SplitKey) ProtoMessage() {}
 
 func (x *SplitKey) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3238,7 @@ func (x *SplitKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitKey.ProtoReflect.Descriptor instead.
 func (*SplitKey) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SplitKey) GetKey() []byte {
@@ -3205,7 +3285,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3217,7 +3297,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3230,7 +3310,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *HeartbeatResponse) GetWantFull() bool {
@@ -3272,7 +3352,7 @@ type MoveReplicaRequest struct {
 
 func (x *MoveReplicaRequest) Reset() {
 	*x = MoveReplicaRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3364,7 @@ func (x *MoveReplicaRequest) String() string {
 func (*MoveReplicaRequest) ProtoMessage() {}
 
 func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3377,7 @@ func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaRequest.ProtoReflect.Descriptor instead.
 func (*MoveReplicaRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{37}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MoveReplicaRequest) GetPartition() uint64 {
@@ -3330,7 +3410,7 @@ type MoveReplicaResponse struct {
 
 func (x *MoveReplicaResponse) Reset() {
 	*x = MoveReplicaResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3422,7 @@ func (x *MoveReplicaResponse) String() string {
 func (*MoveReplicaResponse) ProtoMessage() {}
 
 func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3435,7 @@ func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaResponse.ProtoReflect.Descriptor instead.
 func (*MoveReplicaResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{38}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *MoveReplicaResponse) GetOperator() uint64 {
@@ -3374,7 +3454,7 @@ type CancelOperatorRequest struct {
 
 func (x *CancelOperatorRequest) Reset() {
 	*x = CancelOperatorRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +3466,7 @@ func (x *CancelOperatorRequest) String() string {
 func (*CancelOperatorRequest) ProtoMessage() {}
 
 func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3479,7 @@ func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperatorRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CancelOperatorRequest) GetPartition() uint64 {
@@ -3417,7 +3497,7 @@ type CancelOperatorResponse struct {
 
 func (x *CancelOperatorResponse) Reset() {
 	*x = CancelOperatorResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3509,7 @@ func (x *CancelOperatorResponse) String() string {
 func (*CancelOperatorResponse) ProtoMessage() {}
 
 func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3522,7 @@ func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorResponse.ProtoReflect.Descriptor instead.
 func (*CancelOperatorResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 type ListOperatorsRequest struct {
@@ -3453,7 +3533,7 @@ type ListOperatorsRequest struct {
 
 func (x *ListOperatorsRequest) Reset() {
 	*x = ListOperatorsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3545,7 @@ func (x *ListOperatorsRequest) String() string {
 func (*ListOperatorsRequest) ProtoMessage() {}
 
 func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3558,7 @@ func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperatorsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 type ListOperatorsResponse struct {
@@ -3490,7 +3570,7 @@ type ListOperatorsResponse struct {
 
 func (x *ListOperatorsResponse) Reset() {
 	*x = ListOperatorsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3502,7 +3582,7 @@ func (x *ListOperatorsResponse) String() string {
 func (*ListOperatorsResponse) ProtoMessage() {}
 
 func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3515,7 +3595,7 @@ func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperatorsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListOperatorsResponse) GetOperators() []*OperatorInfo {
@@ -3558,7 +3638,7 @@ type OperatorInfo struct {
 
 func (x *OperatorInfo) Reset() {
 	*x = OperatorInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3650,7 @@ func (x *OperatorInfo) String() string {
 func (*OperatorInfo) ProtoMessage() {}
 
 func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3663,7 @@ func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorInfo.ProtoReflect.Descriptor instead.
 func (*OperatorInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *OperatorInfo) GetOperator() uint64 {
@@ -3722,7 +3802,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +3814,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3827,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TransferLeaderRequest) GetPartition() uint64 {
@@ -3773,7 +3853,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +3865,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +3878,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TransferLeaderResponse) GetOperator() uint64 {
@@ -3819,7 +3899,7 @@ type SplitPartitionRequest struct {
 
 func (x *SplitPartitionRequest) Reset() {
 	*x = SplitPartitionRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3831,7 +3911,7 @@ func (x *SplitPartitionRequest) String() string {
 func (*SplitPartitionRequest) ProtoMessage() {}
 
 func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3844,7 +3924,7 @@ func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SplitPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SplitPartitionRequest) GetKeyspace() string {
@@ -3874,7 +3954,7 @@ type SplitPartitionResponse struct {
 
 func (x *SplitPartitionResponse) Reset() {
 	*x = SplitPartitionResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +3966,7 @@ func (x *SplitPartitionResponse) String() string {
 func (*SplitPartitionResponse) ProtoMessage() {}
 
 func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +3979,7 @@ func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SplitPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SplitPartitionResponse) GetOperator() uint64 {
@@ -3936,7 +4016,7 @@ type SetNodeStatusRequest struct {
 
 func (x *SetNodeStatusRequest) Reset() {
 	*x = SetNodeStatusRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4028,7 @@ func (x *SetNodeStatusRequest) String() string {
 func (*SetNodeStatusRequest) ProtoMessage() {}
 
 func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4041,7 @@ func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetNodeStatusRequest) GetNode() uint64 {
@@ -4006,7 +4086,7 @@ type SetNodeStatusResponse struct {
 
 func (x *SetNodeStatusResponse) Reset() {
 	*x = SetNodeStatusResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4018,7 +4098,7 @@ func (x *SetNodeStatusResponse) String() string {
 func (*SetNodeStatusResponse) ProtoMessage() {}
 
 func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4031,7 +4111,7 @@ func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetNodeStatusResponse) GetBefore() NodeStatus {
@@ -4117,7 +4197,7 @@ type ConfirmRecoveryRequest struct {
 
 func (x *ConfirmRecoveryRequest) Reset() {
 	*x = ConfirmRecoveryRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4209,7 @@ func (x *ConfirmRecoveryRequest) String() string {
 func (*ConfirmRecoveryRequest) ProtoMessage() {}
 
 func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4222,7 @@ func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ConfirmRecoveryRequest) GetPlan() string {
@@ -4183,7 +4263,7 @@ type RecoveredPartition struct {
 
 func (x *RecoveredPartition) Reset() {
 	*x = RecoveredPartition{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4195,7 +4275,7 @@ func (x *RecoveredPartition) String() string {
 func (*RecoveredPartition) ProtoMessage() {}
 
 func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4208,7 +4288,7 @@ func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveredPartition.ProtoReflect.Descriptor instead.
 func (*RecoveredPartition) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RecoveredPartition) GetPartition() uint64 {
@@ -4272,7 +4352,7 @@ type ConfirmRecoveryResponse struct {
 
 func (x *ConfirmRecoveryResponse) Reset() {
 	*x = ConfirmRecoveryResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4284,7 +4364,7 @@ func (x *ConfirmRecoveryResponse) String() string {
 func (*ConfirmRecoveryResponse) ProtoMessage() {}
 
 func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4297,7 +4377,7 @@ func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ConfirmRecoveryResponse) GetRecovered() uint64 {
@@ -4333,7 +4413,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4345,7 +4425,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4358,7 +4438,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WhyRequest) GetPartition() uint64 {
@@ -4394,7 +4474,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4406,7 +4486,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4419,7 +4499,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WhyResponse) GetText() string {
@@ -4449,7 +4529,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4461,7 +4541,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4474,7 +4554,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListEventsRequest) GetPartition() uint64 {
@@ -4507,7 +4587,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4519,7 +4599,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4532,7 +4612,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -4572,7 +4652,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4584,7 +4664,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4597,7 +4677,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Event) GetNumber() uint64 {
@@ -4735,7 +4815,7 @@ type SetPlacementRequest struct {
 
 func (x *SetPlacementRequest) Reset() {
 	*x = SetPlacementRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4747,7 +4827,7 @@ func (x *SetPlacementRequest) String() string {
 func (*SetPlacementRequest) ProtoMessage() {}
 
 func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4760,7 +4840,7 @@ func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementRequest.ProtoReflect.Descriptor instead.
 func (*SetPlacementRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetPlacementRequest) GetChange() *PlacementSettings {
@@ -4780,7 +4860,7 @@ type SetPlacementResponse struct {
 
 func (x *SetPlacementResponse) Reset() {
 	*x = SetPlacementResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4792,7 +4872,7 @@ func (x *SetPlacementResponse) String() string {
 func (*SetPlacementResponse) ProtoMessage() {}
 
 func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4805,7 +4885,7 @@ func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementResponse.ProtoReflect.Descriptor instead.
 func (*SetPlacementResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SetPlacementResponse) GetSettings() *PlacementSettings {
@@ -4835,7 +4915,7 @@ type PlacementSettings struct {
 
 func (x *PlacementSettings) Reset() {
 	*x = PlacementSettings{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +4927,7 @@ func (x *PlacementSettings) String() string {
 func (*PlacementSettings) ProtoMessage() {}
 
 func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +4940,7 @@ func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementSettings.ProtoReflect.Descriptor instead.
 func (*PlacementSettings) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PlacementSettings) GetPaused() bool {
@@ -4916,14 +4996,18 @@ type Order struct {
 	TransferTo uint64 `protobuf:"varint,3,opt,name=transfer_to,json=transferTo,proto3" json:"transfer_to,omitempty"`
 	// If it is there, the partition is to split: target is what is left of it, with a generation one above that which
 	// the step is made for and the same membership, and this is the partition to the right of it.
-	Child         *Partition `protobuf:"bytes,4,opt,name=child,proto3" json:"child,omitempty"`
+	Child *Partition `protobuf:"bytes,4,opt,name=child,proto3" json:"child,omitempty"`
+	// If it is there, the partition is to consume this one, its right neighbour, which the same node leads: target is
+	// what it becomes, with the span of both, a generation one above the higher one of the two, and the membership that
+	// the step is made for.
+	Consume       *Partition `protobuf:"bytes,5,opt,name=consume,proto3" json:"consume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4935,7 +5019,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4948,7 +5032,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Order) GetOperator() uint64 {
@@ -4979,6 +5063,13 @@ func (x *Order) GetChild() *Partition {
 	return nil
 }
 
+func (x *Order) GetConsume() *Partition {
+	if x != nil {
+		return x.Consume
+	}
+	return nil
+}
+
 // CoreHint is an error detail: who leads the core.
 type CoreHint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4990,7 +5081,7 @@ type CoreHint struct {
 
 func (x *CoreHint) Reset() {
 	*x = CoreHint{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5002,7 +5093,7 @@ func (x *CoreHint) String() string {
 func (*CoreHint) ProtoMessage() {}
 
 func (x *CoreHint) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5015,7 +5106,7 @@ func (x *CoreHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreHint.ProtoReflect.Descriptor instead.
 func (*CoreHint) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CoreHint) GetLeader() string {
@@ -5045,7 +5136,7 @@ type CoreTrouble struct {
 
 func (x *CoreTrouble) Reset() {
 	*x = CoreTrouble{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5057,7 +5148,7 @@ func (x *CoreTrouble) String() string {
 func (*CoreTrouble) ProtoMessage() {}
 
 func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5070,7 +5161,7 @@ func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreTrouble.ProtoReflect.Descriptor instead.
 func (*CoreTrouble) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CoreTrouble) GetNoQuorum() bool {
@@ -5112,7 +5203,7 @@ type BootstrapHello struct {
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5124,7 +5215,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5137,7 +5228,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -5207,7 +5298,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5219,7 +5310,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5232,7 +5323,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -5263,7 +5354,7 @@ type AnnounceRequest struct {
 
 func (x *AnnounceRequest) Reset() {
 	*x = AnnounceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5275,7 +5366,7 @@ func (x *AnnounceRequest) String() string {
 func (*AnnounceRequest) ProtoMessage() {}
 
 func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5288,7 +5379,7 @@ func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
 func (*AnnounceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AnnounceRequest) GetCluster() uint64 {
@@ -5333,7 +5424,7 @@ type AnnounceResponse struct {
 
 func (x *AnnounceResponse) Reset() {
 	*x = AnnounceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5345,7 +5436,7 @@ func (x *AnnounceResponse) String() string {
 func (*AnnounceResponse) ProtoMessage() {}
 
 func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5358,7 +5449,7 @@ func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
 func (*AnnounceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AnnounceResponse) GetCluster() uint64 {
@@ -5397,7 +5488,7 @@ type InformResponse struct {
 
 func (x *InformResponse) Reset() {
 	*x = InformResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5409,7 +5500,7 @@ func (x *InformResponse) String() string {
 func (*InformResponse) ProtoMessage() {}
 
 func (x *InformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5422,7 +5513,7 @@ func (x *InformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InformResponse.ProtoReflect.Descriptor instead.
 func (*InformResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
 }
 
 type WakeRequest struct {
@@ -5435,7 +5526,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5447,7 +5538,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5460,7 +5551,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WakeRequest) GetCluster() uint64 {
@@ -5485,7 +5576,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5497,7 +5588,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5510,7 +5601,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
 }
 
 type ListCoreRequest struct {
@@ -5521,7 +5612,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5533,7 +5624,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5546,7 +5637,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
 }
 
 type ListCoreResponse struct {
@@ -5566,7 +5657,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5578,7 +5669,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5591,7 +5682,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -5643,7 +5734,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5655,7 +5746,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5668,7 +5759,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -5717,7 +5808,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5729,7 +5820,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5742,7 +5833,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -5784,7 +5875,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5796,7 +5887,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5809,7 +5900,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -5873,7 +5964,7 @@ type ChangeCoreRequest struct {
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5885,7 +5976,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5898,7 +5989,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -5925,7 +6016,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5937,7 +6028,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5950,7 +6041,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -5964,7 +6055,7 @@ var File_clusterpb_cluster_proto protoreflect.FileDescriptor
 
 const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x17clusterpb/cluster.proto\x12\x13tidemark.cluster.v1\"\x9a\x03\n" +
+	"\x17clusterpb/cluster.proto\x12\x13tidemark.cluster.v1\"\xf6\x03\n" +
 	"\tPartition\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x12\n" +
@@ -5985,7 +6076,17 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\n" +
 	"split_from\x18\f \x01(\x04R\tsplitFrom\x12\x1f\n" +
 	"\vsplit_index\x18\r \x01(\x04R\n" +
-	"splitIndex\"m\n" +
+	"splitIndex\x123\n" +
+	"\x06frozen\x18\x0e \x01(\v2\x1b.tidemark.cluster.v1.FreezeR\x06frozen\x12%\n" +
+	"\x0eboundary_asked\x18\x0f \x01(\bR\rboundaryAsked\"f\n" +
+	"\x06Freeze\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x1e\n" +
+	"\n" +
+	"membership\x18\x03 \x01(\x04R\n" +
+	"membership\"m\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\x04R\areplica\x124\n" +
@@ -6391,13 +6492,14 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0f_zone_snapshotsB\f\n" +
 	"\n" +
 	"_operatorsB\x0f\n" +
-	"\r_pause_millis\"\xb2\x01\n" +
+	"\r_pause_millis\"\xec\x01\n" +
 	"\x05Order\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\x04R\boperator\x126\n" +
 	"\x06target\x18\x02 \x01(\v2\x1e.tidemark.cluster.v1.PartitionR\x06target\x12\x1f\n" +
 	"\vtransfer_to\x18\x03 \x01(\x04R\n" +
 	"transferTo\x124\n" +
-	"\x05child\x18\x04 \x01(\v2\x1e.tidemark.cluster.v1.PartitionR\x05child\"^\n" +
+	"\x05child\x18\x04 \x01(\v2\x1e.tidemark.cluster.v1.PartitionR\x05child\x128\n" +
+	"\aconsume\x18\x05 \x01(\v2\x1e.tidemark.cluster.v1.PartitionR\aconsume\"^\n" +
 	"\bCoreHint\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12:\n" +
 	"\amembers\x18\x02 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\"B\n" +
@@ -6533,212 +6635,215 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),                // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),               // 1: tidemark.cluster.v1.Partitioning
 	(KeyspaceState)(0),              // 2: tidemark.cluster.v1.KeyspaceState
 	(NodeStatus)(0),                 // 3: tidemark.cluster.v1.NodeStatus
 	(*Partition)(nil),               // 4: tidemark.cluster.v1.Partition
-	(*Replica)(nil),                 // 5: tidemark.cluster.v1.Replica
-	(*Leader)(nil),                  // 6: tidemark.cluster.v1.Leader
-	(*Keyspace)(nil),                // 7: tidemark.cluster.v1.Keyspace
-	(*Locality)(nil),                // 8: tidemark.cluster.v1.Locality
-	(*Node)(nil),                    // 9: tidemark.cluster.v1.Node
-	(*NodeStats)(nil),               // 10: tidemark.cluster.v1.NodeStats
-	(*StatusRequest)(nil),           // 11: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),          // 12: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),     // 13: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),              // 14: tidemark.cluster.v1.CoreMember
-	(*CoreMembers)(nil),             // 15: tidemark.cluster.v1.CoreMembers
-	(*WatchTableRequest)(nil),       // 16: tidemark.cluster.v1.WatchTableRequest
-	(*FollowTableRequest)(nil),      // 17: tidemark.cluster.v1.FollowTableRequest
-	(*WatchMetadataRequest)(nil),    // 18: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),             // 19: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),        // 20: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 21: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),   // 22: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil),  // 23: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),    // 24: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),   // 25: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),     // 26: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),    // 27: tidemark.cluster.v1.DropKeyspaceResponse
-	(*ListKeyspacesRequest)(nil),    // 28: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),   // 29: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),            // 30: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),   // 31: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),           // 32: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),     // 33: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),    // 34: tidemark.cluster.v1.RegisterNodeResponse
-	(*HeartbeatRequest)(nil),        // 35: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),         // 36: tidemark.cluster.v1.PartitionReport
-	(*Activity)(nil),                // 37: tidemark.cluster.v1.Activity
-	(*SplitHints)(nil),              // 38: tidemark.cluster.v1.SplitHints
-	(*SplitKey)(nil),                // 39: tidemark.cluster.v1.SplitKey
-	(*HeartbeatResponse)(nil),       // 40: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),      // 41: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),     // 42: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),   // 43: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil),  // 44: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),    // 45: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),   // 46: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),            // 47: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),   // 48: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 49: tidemark.cluster.v1.TransferLeaderResponse
-	(*SplitPartitionRequest)(nil),   // 50: tidemark.cluster.v1.SplitPartitionRequest
-	(*SplitPartitionResponse)(nil),  // 51: tidemark.cluster.v1.SplitPartitionResponse
-	(*SetNodeStatusRequest)(nil),    // 52: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),   // 53: tidemark.cluster.v1.SetNodeStatusResponse
-	(*ConfirmRecoveryRequest)(nil),  // 54: tidemark.cluster.v1.ConfirmRecoveryRequest
-	(*RecoveredPartition)(nil),      // 55: tidemark.cluster.v1.RecoveredPartition
-	(*ConfirmRecoveryResponse)(nil), // 56: tidemark.cluster.v1.ConfirmRecoveryResponse
-	(*WhyRequest)(nil),              // 57: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),             // 58: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),       // 59: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 60: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                   // 61: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),     // 62: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),    // 63: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),       // 64: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                   // 65: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),                // 66: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),             // 67: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),          // 68: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),                // 69: tidemark.cluster.v1.Founding
-	(*AnnounceRequest)(nil),         // 70: tidemark.cluster.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),        // 71: tidemark.cluster.v1.AnnounceResponse
-	(*InformResponse)(nil),          // 72: tidemark.cluster.v1.InformResponse
-	(*WakeRequest)(nil),             // 73: tidemark.cluster.v1.WakeRequest
-	(*WakeResponse)(nil),            // 74: tidemark.cluster.v1.WakeResponse
-	(*ListCoreRequest)(nil),         // 75: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),        // 76: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),         // 77: tidemark.cluster.v1.CoreMemberState
-	(*CoreCandidate)(nil),           // 78: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),              // 79: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),       // 80: tidemark.cluster.v1.ChangeCoreRequest
-	(*ChangeCoreResponse)(nil),      // 81: tidemark.cluster.v1.ChangeCoreResponse
+	(*Freeze)(nil),                  // 5: tidemark.cluster.v1.Freeze
+	(*Replica)(nil),                 // 6: tidemark.cluster.v1.Replica
+	(*Leader)(nil),                  // 7: tidemark.cluster.v1.Leader
+	(*Keyspace)(nil),                // 8: tidemark.cluster.v1.Keyspace
+	(*Locality)(nil),                // 9: tidemark.cluster.v1.Locality
+	(*Node)(nil),                    // 10: tidemark.cluster.v1.Node
+	(*NodeStats)(nil),               // 11: tidemark.cluster.v1.NodeStats
+	(*StatusRequest)(nil),           // 12: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),          // 13: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),     // 14: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),              // 15: tidemark.cluster.v1.CoreMember
+	(*CoreMembers)(nil),             // 16: tidemark.cluster.v1.CoreMembers
+	(*WatchTableRequest)(nil),       // 17: tidemark.cluster.v1.WatchTableRequest
+	(*FollowTableRequest)(nil),      // 18: tidemark.cluster.v1.FollowTableRequest
+	(*WatchMetadataRequest)(nil),    // 19: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),             // 20: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),        // 21: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 22: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),   // 23: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil),  // 24: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),    // 25: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),   // 26: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),     // 27: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),    // 28: tidemark.cluster.v1.DropKeyspaceResponse
+	(*ListKeyspacesRequest)(nil),    // 29: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),   // 30: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),            // 31: tidemark.cluster.v1.KeyspaceInfo
+	(*ListPartitionsRequest)(nil),   // 32: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),           // 33: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),     // 34: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),    // 35: tidemark.cluster.v1.RegisterNodeResponse
+	(*HeartbeatRequest)(nil),        // 36: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),         // 37: tidemark.cluster.v1.PartitionReport
+	(*Activity)(nil),                // 38: tidemark.cluster.v1.Activity
+	(*SplitHints)(nil),              // 39: tidemark.cluster.v1.SplitHints
+	(*SplitKey)(nil),                // 40: tidemark.cluster.v1.SplitKey
+	(*HeartbeatResponse)(nil),       // 41: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),      // 42: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),     // 43: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),   // 44: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),  // 45: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),    // 46: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),   // 47: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),            // 48: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),   // 49: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 50: tidemark.cluster.v1.TransferLeaderResponse
+	(*SplitPartitionRequest)(nil),   // 51: tidemark.cluster.v1.SplitPartitionRequest
+	(*SplitPartitionResponse)(nil),  // 52: tidemark.cluster.v1.SplitPartitionResponse
+	(*SetNodeStatusRequest)(nil),    // 53: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),   // 54: tidemark.cluster.v1.SetNodeStatusResponse
+	(*ConfirmRecoveryRequest)(nil),  // 55: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),      // 56: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil), // 57: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),              // 58: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),             // 59: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),       // 60: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 61: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                   // 62: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),     // 63: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),    // 64: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),       // 65: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                   // 66: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                // 67: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),             // 68: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),          // 69: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                // 70: tidemark.cluster.v1.Founding
+	(*AnnounceRequest)(nil),         // 71: tidemark.cluster.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),        // 72: tidemark.cluster.v1.AnnounceResponse
+	(*InformResponse)(nil),          // 73: tidemark.cluster.v1.InformResponse
+	(*WakeRequest)(nil),             // 74: tidemark.cluster.v1.WakeRequest
+	(*WakeResponse)(nil),            // 75: tidemark.cluster.v1.WakeResponse
+	(*ListCoreRequest)(nil),         // 76: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),        // 77: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),         // 78: tidemark.cluster.v1.CoreMemberState
+	(*CoreCandidate)(nil),           // 79: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),              // 80: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),       // 81: tidemark.cluster.v1.ChangeCoreRequest
+	(*ChangeCoreResponse)(nil),      // 82: tidemark.cluster.v1.ChangeCoreResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
-	5,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
-	0,  // 1: tidemark.cluster.v1.Replica.role:type_name -> tidemark.cluster.v1.ReplicaRole
-	1,  // 2: tidemark.cluster.v1.Keyspace.partitioning:type_name -> tidemark.cluster.v1.Partitioning
-	2,  // 3: tidemark.cluster.v1.Keyspace.state:type_name -> tidemark.cluster.v1.KeyspaceState
-	8,  // 4: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
-	10, // 5: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
-	3,  // 6: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
-	14, // 7: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	67, // 8: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
-	13, // 9: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
-	0,  // 10: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
-	14, // 11: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
-	9,  // 12: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
-	7,  // 13: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
-	4,  // 14: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
-	6,  // 15: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
-	9,  // 16: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
-	14, // 17: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	1,  // 18: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
-	7,  // 19: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	7,  // 20: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	30, // 21: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
-	7,  // 22: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	4,  // 23: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
-	37, // 24: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
-	37, // 25: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	8,  // 26: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	10, // 27: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	36, // 28: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	4,  // 29: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	4,  // 30: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
-	37, // 31: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
-	37, // 32: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	38, // 33: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
-	39, // 34: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
-	39, // 35: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
-	65, // 36: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	15, // 37: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
-	47, // 38: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
-	3,  // 39: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
-	3,  // 40: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
-	3,  // 41: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	55, // 42: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
-	61, // 43: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	64, // 44: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	64, // 45: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	4,  // 46: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	4,  // 47: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
-	15, // 48: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
-	69, // 49: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	14, // 50: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	15, // 51: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	15, // 52: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	77, // 53: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	78, // 54: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	79, // 55: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
-	14, // 56: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
-	11, // 57: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	16, // 58: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	17, // 59: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	20, // 60: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	22, // 61: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	26, // 62: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	24, // 63: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	41, // 64: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	43, // 65: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	45, // 66: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	48, // 67: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	50, // 68: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	52, // 69: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	57, // 70: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	59, // 71: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	62, // 72: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	54, // 73: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	28, // 74: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	75, // 75: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	80, // 76: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	31, // 77: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	33, // 78: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	35, // 79: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	70, // 80: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	15, // 81: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	73, // 82: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
-	18, // 83: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	68, // 84: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	69, // 85: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	12, // 86: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	19, // 87: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	19, // 88: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	21, // 89: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	23, // 90: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	27, // 91: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	25, // 92: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	42, // 93: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	44, // 94: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	46, // 95: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	49, // 96: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	51, // 97: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	53, // 98: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	58, // 99: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	60, // 100: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	63, // 101: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	56, // 102: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	29, // 103: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	76, // 104: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	81, // 105: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	32, // 106: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	34, // 107: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	40, // 108: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	71, // 109: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	72, // 110: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	74, // 111: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	19, // 112: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	68, // 113: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	68, // 114: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	86, // [86:115] is the sub-list for method output_type
-	57, // [57:86] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	6,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
+	5,  // 1: tidemark.cluster.v1.Partition.frozen:type_name -> tidemark.cluster.v1.Freeze
+	0,  // 2: tidemark.cluster.v1.Replica.role:type_name -> tidemark.cluster.v1.ReplicaRole
+	1,  // 3: tidemark.cluster.v1.Keyspace.partitioning:type_name -> tidemark.cluster.v1.Partitioning
+	2,  // 4: tidemark.cluster.v1.Keyspace.state:type_name -> tidemark.cluster.v1.KeyspaceState
+	9,  // 5: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
+	11, // 6: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
+	3,  // 7: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
+	15, // 8: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	68, // 9: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	14, // 10: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
+	0,  // 11: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
+	15, // 12: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
+	10, // 13: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
+	8,  // 14: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
+	4,  // 15: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
+	7,  // 16: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
+	10, // 17: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
+	15, // 18: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	1,  // 19: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
+	8,  // 20: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	8,  // 21: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	31, // 22: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
+	8,  // 23: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	4,  // 24: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
+	38, // 25: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
+	38, // 26: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	9,  // 27: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
+	11, // 28: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	37, // 29: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	4,  // 30: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
+	4,  // 31: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
+	38, // 32: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
+	38, // 33: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	39, // 34: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
+	40, // 35: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
+	40, // 36: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
+	66, // 37: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	16, // 38: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
+	48, // 39: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	3,  // 40: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
+	3,  // 41: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
+	3,  // 42: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
+	56, // 43: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	62, // 44: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	65, // 45: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	65, // 46: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	4,  // 47: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	4,  // 48: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
+	4,  // 49: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
+	16, // 50: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
+	70, // 51: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	15, // 52: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	16, // 53: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	16, // 54: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	78, // 55: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	79, // 56: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	80, // 57: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	15, // 58: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
+	12, // 59: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	17, // 60: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	18, // 61: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	21, // 62: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	23, // 63: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	27, // 64: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	25, // 65: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	42, // 66: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	44, // 67: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	46, // 68: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	49, // 69: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	51, // 70: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	53, // 71: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	58, // 72: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	60, // 73: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	63, // 74: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	55, // 75: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	29, // 76: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	76, // 77: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	81, // 78: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	32, // 79: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	34, // 80: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	36, // 81: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	71, // 82: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	16, // 83: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	74, // 84: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	19, // 85: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	69, // 86: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	70, // 87: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	13, // 88: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	20, // 89: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	20, // 90: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	22, // 91: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	24, // 92: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	28, // 93: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	26, // 94: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	43, // 95: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	45, // 96: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	47, // 97: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	50, // 98: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	52, // 99: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	54, // 100: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	59, // 101: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	61, // 102: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	64, // 103: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	57, // 104: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	30, // 105: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	77, // 106: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	82, // 107: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	33, // 108: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	35, // 109: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	41, // 110: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	72, // 111: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	73, // 112: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	75, // 113: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	20, // 114: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	69, // 115: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	69, // 116: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	88, // [88:117] is the sub-list for method output_type
+	59, // [59:88] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -6746,15 +6851,15 @@ func file_clusterpb_cluster_proto_init() {
 	if File_clusterpb_cluster_proto != nil {
 		return
 	}
-	file_clusterpb_cluster_proto_msgTypes[20].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[60].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[21].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[61].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   78,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
