@@ -78,6 +78,10 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	if err != nil {
 		return err
 	}
+	if !n.beginOpening(id.Group) {
+		return nil // the core knows of it already, and the table has it opened
+	}
+	defer n.endOpening(id.Group)
 	if err := n.host.Log().Create(id); err != nil {
 		return err
 	}
@@ -145,8 +149,8 @@ func (b *births) campaign() bool {
 	return len(b.mu.young) > 0
 }
 
-// restore makes whole what a crash has left of births, before anything opens. all are the identities
-// on disk, and live those of replicas; it returns those that can be opened.
+// restore makes whole what a crash has left of births, before anything opens. all are the
+// identities on disk, and live those of replicas; it returns those that can be opened.
 func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, error) {
 	n := b.node
 	b.replaying = true
@@ -218,8 +222,8 @@ func (n *Node) openIdle(id raftlog.Identity) (*replica.Replica, error) {
 		Group: birth.Idle{}, Node: n.shared, Empty: len(id.Voters) == 0, GCWindow: -1})
 }
 
-// noticed notes a replica that was opened, if its partition has split off and the table does not list
-// it yet.
+// noticed notes a replica that was opened, if its partition has split off and the table does not
+// list it yet.
 func (b *births) noticed(h *hosted) {
 	if h.listed.Load().GetSplitFrom() == 0 || b.node.tables.load().Partition(h.id) != nil {
 		return
@@ -264,7 +268,8 @@ func (b *births) splitOff(parent keys.PartitionID) (found []*clusterpb.Partition
 // maxSplitOff bounds the partitions that a report tells of.
 const maxSplitOff = 64
 
-// waitingPartitions are partitions whose replica here waits for a span to become free.
+// waitingPartitions are partitions whose replica here waits for a span to become free, or may be
+// left over when it does.
 type waitingPartitions struct {
 	mu  sync.Mutex
 	ids map[keys.PartitionID]struct{}

@@ -7,12 +7,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// leftOver says whether a replica is of a partition that was merged into another one when that had no
-// replica here any more. So nothing here will ever consume it, and the table proves that it was
+// leftOver says whether a replica is of a partition that was merged into another one when that had
+// no replica here any more. So nothing here will ever consume it, and the table proves that it was
 // merged: see keys.Consumes.
 //
-// INVARIANT: no replica here needs it. One that does lies to the left of it, and has not come to the
-// merge yet, so the table has a later epoch of its partition than the replica has.
+// INVARIANT: no replica here needs it. One that does lies to the left of it, and has not come to
+// the merge yet, so the table has a later epoch of its partition than the replica has.
 func (n *Node) leftOver(t *Table, h *hosted) bool {
 	return n.consumedInTable(t, h.replica.Descriptor())
 }

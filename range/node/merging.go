@@ -405,8 +405,8 @@ func (n *Node) consume(ctx context.Context, h *hosted, o *order) (err error) {
 	return h.replica.Consume(ctx, o.Target, right.replica)
 }
 
-// allHaveFreeze waits until all replicas of a partition that is led here have the entry in their logs
-// by which it was frozen.
+// allHaveFreeze waits until all replicas of a partition that is led here have the entry in their
+// logs by which it was frozen.
 func (n *Node) allHaveFreeze(ctx context.Context, right *hosted) error {
 	index, frozen := right.replica.FrozenAt()
 	if !frozen {

@@ -105,8 +105,8 @@ func (s *reshaper) merged() (n int) {
 }
 
 // Partitions split and merge again and again, while nodes lose power at any moment, with what their
-// states had not written, and fall behind for so long that they need snapshots. Every write that was
-// answered is there afterwards, every key is in one partition, and the replicas are the same.
+// states had not written, and fall behind for so long that they need snapshots. Every write that
+// was answered is there afterwards, every key is in one partition, and the replicas are the same.
 func TestPartitionsMerge(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

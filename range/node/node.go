@@ -32,6 +32,8 @@ type Node struct {
 	spans    ownSpans
 	// broken maps the partitions whose replica is on disk and does not open to a brokenReplica.
 	broken sync.Map
+	// opening are the partitions whose replica is being made and opened.
+	opening sync.Map
 	tables tables
 
 	processLoad processLoad

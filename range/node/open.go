@@ -104,6 +104,22 @@ func (n *Node) openAll(ids []raftlog.Identity, created bool,
 	return kept
 }
 
+// beginOpening says that a replica of a partition is to be opened, which a split and the table may
+// both want at once; false if it is open, or is being opened. Otherwise endOpening follows when it is
+// among the node's replicas.
+func (n *Node) beginOpening(id keys.PartitionID) bool {
+	if _, other := n.opening.LoadOrStore(id, struct{}{}); other {
+		return false
+	}
+	if n.replicas.get(id) != nil {
+		n.opening.Delete(id)
+		return false
+	}
+	return true
+}
+
+func (n *Node) endOpening(id keys.PartitionID) { n.opening.Delete(id) }
+
 // electAfterStart has the groups looked at that sleep and know no leader, which is all of them:
 // first those that prefer this node, once it may vote, then the others.
 func (n *Node) electAfterStart() {

@@ -14,14 +14,14 @@ import (
 )
 
 // A partition merges with its right neighbour by an entry of its own log: it consumes it. The
-// neighbour is frozen before (freeze.go), on the same nodes, and all its replicas have the freeze in
-// their logs. No data moves: the entry replaces the descriptor by one that ends where the neighbour
-// did, and takes over what that one has promised: the timestamps that it has closed, its garbage
-// collection threshold, and its statistics.
+// neighbour is frozen before (freeze.go), on the same nodes, and all its replicas have the freeze
+// in their logs. No data moves: the entry replaces the descriptor by one that ends where the
+// neighbour did, and takes over what that one has promised: the timestamps that it has closed, its
+// garbage collection threshold, and its statistics.
 //
 // The entry takes effect only if it is the next change of the epoch that the freeze names. So no
-// intent is needed beforehand: the epoch is the attempt, and any other change of it gives the attempt
-// up.
+// intent is needed beforehand: the epoch is the attempt, and any other change of it gives the
+// attempt up.
 //
 // A node that applies the entry brings its replica of the neighbour to the freeze first
 // (consume_apply.go).
@@ -93,8 +93,8 @@ func (r *Replica) frozenState() (*clusterpb.Partition, appliedRecord, error) {
 	return d, record, nil
 }
 
-// FrozenAt is an index of the log at or behind the entry by which the partition was frozen; false if
-// it is not frozen, as far as is applied here.
+// FrozenAt is an index of the log at or behind the entry by which the partition was frozen; false
+// if it is not frozen, as far as is applied here.
 func (r *Replica) FrozenAt() (index uint64, frozen bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,10 +104,10 @@ func (r *Replica) FrozenAt() (index uint64, frozen bool) {
 // checkNeighbours says why a partition cannot consume another one.
 func checkNeighbours(left, right *clusterpb.Partition) error {
 	switch {
-	case left.GetKeyspace() != right.GetKeyspace() || left.GetPrefixLength() != right.GetPrefixLength() ||
-		left.GetHash() != right.GetHash():
-		return fmt.Errorf("partitions %d and %d are of different keyspaces, or hash numbers", left.GetId(),
-			right.GetId())
+	case left.GetKeyspace() != right.GetKeyspace() || left.GetHash() != right.GetHash() ||
+		left.GetPrefixLength() != right.GetPrefixLength():
+		return fmt.Errorf("partitions %d and %d are of different keyspaces, or hash numbers",
+			left.GetId(), right.GetId())
 	case left.GetId() == right.GetId() || string(left.GetEnd()) != string(right.GetStart()):
 		return fmt.Errorf("partition %d, %s, is not the left neighbour of partition %d, %s", left.GetId(),
 			keys.PartitionSpan(left), right.GetId(), keys.PartitionSpan(right))

@@ -103,8 +103,8 @@ func (c *changes) freezes(batch *engine.StateBatch, now *clusterpb.Partition, p 
 // stageConsumption adds the effects of a merge to a batch, after the neighbour's replica here has
 // come to its freeze, which nothing may be applied to any more until release is called.
 //
-// INVARIANT: the neighbour is at its freeze. Its leader is gone, perhaps, and nobody is left to tell
-// this replica of it what is committed; the entry says so.
+// INVARIANT: the neighbour is at its freeze. Its leader is gone, perhaps, and nobody is left to
+// tell this replica of it what is committed; the entry says so.
 func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *appliedRecord,
 	m *consumption) (release func(), err error) {
 	id := keys.PartitionID(m.right.Id)
@@ -193,8 +193,8 @@ func (r *Replica) widenLocked(m *consumption) {
 		r.node.Clock.Physical()-int64(txn.Abandoned-electedTime))
 }
 
-// endConsumed answers all that waits for a partition that is a part of another one: it is to be asked
-// of that.
+// endConsumed answers all that waits for a partition that is a part of another one: it is to be
+// asked of that.
 func (r *Replica) endConsumed(by *clusterpb.Partition) {
 	r.consumedBy.Store(by)
 	end := ending{stale: by}

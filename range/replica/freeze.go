@@ -25,12 +25,9 @@ import (
 // left neighbour has another epoch and has not consumed it; nothing else ends the freeze, least of
 // all time.
 
-// Frozen says for which partition a partition is frozen; nil if it is not.
-func Frozen(p *clusterpb.Partition) *clusterpb.Freeze { return p.GetFrozen() }
-
-// FreezeFor freezes the partition, if this replica leads, and the descriptor has the epoch of now. by
-// is the descriptor of its left neighbour, which is to consume it as its next change. It returns when
-// that is applied here. When ctx ends first, it may still take effect.
+// FreezeFor freezes the partition, if this replica leads, and the descriptor has the epoch of now.
+// by is the descriptor of its left neighbour, which is to consume it as its next change. It returns
+// when that is applied here. When ctx ends first, it may still take effect.
 func (r *Replica) FreezeFor(ctx context.Context, now, by *clusterpb.Partition) error {
 	next := proto.Clone(now).(*clusterpb.Partition)
 	next.Membership++
@@ -106,9 +103,9 @@ func allVoters(p *clusterpb.Partition) error {
 	return nil
 }
 
-// Thaw ends the freeze, if this replica leads, and this node's replica of its left neighbour has not
-// consumed it. The caller has seen that one have a later epoch than the freeze names. It returns when
-// that is applied here.
+// Thaw ends the freeze, if this replica leads, and this node's replica of its left neighbour has
+// not consumed it. The caller has seen that one have a later epoch than the freeze names. It
+// returns when that is applied here.
 func (r *Replica) Thaw(ctx context.Context) error {
 	err := r.queueCommand(ctx, &internalCommand{kind: proposal.KindDescriptor, thaws: true,
 		evaluate: func(e *evaluation, _ *proposal.Entry) (bool, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
@@ -22,6 +23,8 @@ type Recorded struct {
 	// Index and Term are of the last applied entry.
 	Index, Term uint64
 	Stats       Stats
+	// Closed is the timestamp at and below which nothing is written any more.
+	Closed hlc.Timestamp
 }
 
 // ReadRecorded reads it; false if the state has nothing of the partition.
@@ -31,7 +34,7 @@ func ReadRecorded(state engine.Reader, id keys.PartitionID) (Recorded, bool, err
 		return Recorded{}, false, err
 	}
 	d, err := readDescriptor(state, id)
-	return Recorded{Descriptor: d, Index: a.index, Term: a.term, Stats: a.stats}, err == nil, err
+	return Recorded{Descriptor: d, Index: a.index, Term: a.term, Stats: a.stats, Closed: a.closed}, err == nil, err
 }
 
 // ReplaceDescriptors writes descriptors over those that the state has, all or none. No replica of

@@ -145,8 +145,8 @@ func (n *Node) Overlapping(id keys.PartitionID, span keys.Span) keys.PartitionID
 	return n.spans.overlapping(id, span, nil)
 }
 
-// ConsumedHere are the partitions that a descriptor proves to have been merged into its partition, or
-// into one that this came from, and that have a part of its span on this node.
+// ConsumedHere are the partitions that a descriptor proves to have been merged into its partition,
+// or into one that this came from, and that have a part of its span on this node.
 func (n *Node) ConsumedHere(d *clusterpb.Partition) []*clusterpb.Partition {
 	return n.spans.consumed(d)
 }

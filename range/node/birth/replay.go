@@ -24,8 +24,8 @@ type Directory struct {
 }
 
 // Restore makes the bases again that replicas have lost, and returns how many there were. It calls
-// failed for replicas that cannot have it back; those must not be opened. Neither must those be that
-// it has merged into others on the way: it returns them, and they are to be buried.
+// failed for replicas that cannot have it back; those must not be opened. Neither must those be
+// that it has merged into others on the way: it returns them, and they are to be buried.
 //
 // INVARIANT: it comes before any replica opens, and before the network does. A replica without its
 // base would vote and append, and have nothing of what its entries were made on.
@@ -89,8 +89,8 @@ func (d *Directory) restore(id raftlog.Identity, depth int) error {
 	return err
 }
 
-// replay applies the entries of a partition's log up to an index, which is committed: a replica here
-// was made by applying it.
+// replay applies the entries of a partition's log up to an index, which is committed: a replica
+// here was made by applying it.
 func (d *Directory) replay(id raftlog.Identity, index uint64) error {
 	r, err := d.Open(id)
 	if err != nil {
