@@ -173,6 +173,10 @@ func (s *soft) reportLocked(id keys.NodeID, n *softNode, r *clusterpb.PartitionR
 	if before := s.mu.nodes[s.mu.leaders[p]]; before != nil {
 		delete(before.led, p)
 	}
+	if old == nil || s.mu.leaders[p] != id || r.Generation != old.Generation ||
+		r.Membership != old.Membership {
+		s.wakeMergesLocked(p, id)
+	}
 	s.mu.news[p] = struct{}{}
 	s.mu.partitions[p] = r
 	s.mu.leaders[p] = id

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -11,7 +12,8 @@ import (
 // Orders are in the answers to heartbeats. So that they need not wait for the next one, the node
 // that leads a partition is told when an operator of the partition is recorded or taken back, and
 // sends a heartbeat. The steps after the first need no such hint: what was carried out is reported
-// at once, and the answer has the next order. A hint may be lost, and does no harm when there is no
+// at once, and the answer has the next order; only of a merge the next one may be for the leader of
+// the other partition, whose node is told then. A hint may be lost, and does no harm when there is no
 // order: nodes bound how often they send heartbeats.
 
 const (
@@ -20,6 +22,27 @@ const (
 	maxWaking   = 16
 	wakeTimeout = time.Second
 )
+
+// wakeForLocked has the nodes told that may have an order of an operator, but for one: a merge has
+// orders for the leaders of two partitions.
+func (s *soft) wakeForLocked(o *serverpb.Operator, but keys.NodeID) {
+	for _, id := range [...]uint64{o.Partition, o.Right} {
+		if id := keys.PartitionID(id); id != 0 && s.mu.leaders[id] != but {
+			s.wakeLocked(id)
+		}
+	}
+}
+
+// wakeMergesLocked is for a partition of which a node reports something new: if it is one of two
+// that merge, the next step may be for the leader of the other one. The node itself hears of the
+// step with the answer.
+func (s *soft) wakeMergesLocked(id keys.PartitionID, reporter keys.NodeID) {
+	for _, o := range s.mu.operators {
+		if merges(o) && (o.Partition == uint64(id) || o.Right == uint64(id)) {
+			s.wakeForLocked(o, reporter)
+		}
+	}
+}
 
 // wakeLocked has the node that leads a partition told that there are orders.
 func (s *soft) wakeLocked(id keys.PartitionID) {

@@ -34,7 +34,7 @@ type Node struct {
 	broken sync.Map
 	// opening are the partitions whose replica is being made and opened.
 	opening sync.Map
-	tables tables
+	tables  tables
 
 	processLoad processLoad
 

@@ -21,7 +21,7 @@ var (
 	splitKills = flag.Int("faults.split-kills", 30,
 		"how many processes TestKillsWhileSplitting kills, one after the other")
 	splitKillGap = flag.Duration("faults.split-kill-gap", 250*time.Millisecond,
-		"the time between the beginnings of two splits of TestKillsWhileSplitting")
+		"the time between the beginnings of two splits or merges of TestKillsWhileSplitting")
 	splitKillSeed = flag.Uint64("faults.split-kill-seed", 1, "the seed of its random moments")
 )
 
@@ -29,7 +29,7 @@ var (
 const killedRows = "killed-rows"
 
 // TestKillsWhileSplitting kills a random process at a random moment and starts it again, many times,
-// while partitions split under load. At the end every key belongs to exactly one partition, each has
+// while partitions split and merge under load. At the end every key belongs to exactly one partition, each has
 // as many keys as it says, every acknowledged write is there, and the workloads have seen nothing
 // that cannot be.
 func TestKillsWhileSplitting(t *testing.T) {
@@ -57,7 +57,7 @@ func TestKillsWhileSplitting(t *testing.T) {
 		{keyspace: killedRows, before: "row-05-~", rises: true},
 	}, stormSites...)}
 	var storming sync.WaitGroup
-	storming.Go(func() { _ = s.run(splitting, nil) })
+	storming.Go(func() { s.run(splitting) })
 
 	p.Weather.Begin()
 	random := rand.New(rand.NewPCG(*splitKillSeed, 26))
@@ -77,7 +77,7 @@ func TestKillsWhileSplitting(t *testing.T) {
 		}
 		e.pass(upTo(1200 * time.Millisecond))
 		if (i+1)%25 == 0 {
-			e.Logf("%d kills after %v, all ready again after %v at most; %d splits, %d rows written", i+1,
+			e.Logf("%d kills after %v, all ready again after %v at most; %d splits and merges, %d rows written", i+1,
 				time.Since(began).Round(time.Second), back.Round(time.Millisecond), s.done.Load(),
 				rows.written.Load())
 			back = 0
@@ -89,7 +89,7 @@ func TestKillsWhileSplitting(t *testing.T) {
 	storming.Wait()
 	p.Weather.End(calm.Settling(calm.Restarts, 2*time.Second))
 	acknowledged, unknown := rows.stop()
-	e.wait(2*time.Minute, "no split is under way", func(ctx context.Context) error {
+	e.wait(2*time.Minute, "nothing is under way", func(ctx context.Context) error {
 		under, err := client.Operators(ctx)
 		if len(under) > 0 {
 			err = errors.Join(err, fmt.Errorf("%d are, of which one is %+v", len(under), under[0]))
@@ -109,15 +109,14 @@ func TestKillsWhileSplitting(t *testing.T) {
 	}
 	e.must(allRows(e.ctx, client.Keyspace(killedRows), acknowledged, unknown), "read all rows")
 	done, _ := p.Transactions()
-	e.result("%d kills in %v; %d splits, %d refused or unknown (the last: %v), %d partitions at the end; "+
-		"%d rows acknowledged and all there, %d unknown; %d transactions", *splitKills,
-		took.Round(time.Second), s.done.Load(), s.refused, s.reason, partitions, len(acknowledged),
-		len(unknown), done)
+	e.result("%d kills in %v; %s; %d partitions at the end; %d rows acknowledged and all there, %d "+
+		"unknown; %d transactions", *splitKills, took.Round(time.Second), s.report(), partitions,
+		len(acknowledged), len(unknown), done)
 	if wrong != nil {
 		e.Errorf("what the clients were told cannot be:\n%v", wrong)
 	}
 	if s.done.Load() < int64(*splitKills) {
-		e.Errorf("%d splits are too few for %d kills: nearly none can have been cut through", s.done.Load(),
+		e.Errorf("%d splits and merges are too few for %d kills: nearly none can have been cut through", s.done.Load(),
 			*splitKills)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// site is a place in a keyspace at which a partition is split again and again, at keys that nobody
-// writes. Keys that fall cut closer and closer to what is left of them, and the partition keeps what
+// site is a place in a keyspace at which a partition is split and merged again and again, at keys
+// that nobody writes. Keys that fall cut closer and closer to what is left of them, and the partition keeps what
 // is busy; keys that rise cut closer to what is right of them, and what is busy goes to the child.
 type site struct {
 	keyspace, before string
@@ -32,44 +33,46 @@ func (s site) key(n int) []byte {
 	return fmt.Appendf(nil, "%s%09d", s.before, n)
 }
 
-// storm splits partitions, one after the other.
+// storm splits partitions and merges them again, one after the other.
 type storm struct {
 	client *kv.Client
 	sites  []site
-	// every is how much time there is between the beginnings of two splits.
+	// every is how much time there is between the beginnings of two of both.
 	every time.Duration
 
 	done atomic.Int64
-	took []time.Duration
-	// refused are splits that something else was in the way of, and why the last one was.
+	// splits and merges are how long they took.
+	splits, merges []time.Duration
+	// refused are those that something else was in the way of, and why the last one was.
 	refused int
 	reason  error
 }
 
-// run splits until ctx ends. A split that is refused, or of which it is not known what has become,
-// is tried at another site's turn; stop, if it is not nil, says of an error whether the storm ends
-// with it.
-func (s *storm) run(ctx context.Context, stop func(error) bool) error {
+// run splits and merges until ctx ends: at each site by turns. What is refused, or of which it is
+// not known what has become, is tried again when it is the site's turn.
+func (s *storm) run(ctx context.Context) {
 	ticker := time.NewTicker(s.every)
 	defer ticker.Stop()
-	next := make([]int, len(s.sites))
+	turns := make([]int, len(s.sites))
 	for i := 0; ; i = (i + 1) % len(s.sites) {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-ticker.C:
 		}
 		began := time.Now()
-		err := s.split(ctx, s.sites[i].keyspace, s.sites[i].key(next[i]))
+		do, took := s.split, &s.splits
+		if turns[i]%2 == 1 {
+			do, took = s.merge, &s.merges
+		}
+		err := do(ctx, s.sites[i].keyspace, s.sites[i].key(turns[i]/2))
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return
 		case err == nil:
 			s.done.Add(1)
-			s.took = append(s.took, time.Since(began))
-			next[i]++
-		case stop != nil && stop(err):
-			return err
+			*took = append(*took, time.Since(began))
+			turns[i]++
 		default:
 			s.refused++
 			s.reason = err
@@ -85,6 +88,57 @@ func (s *storm) split(ctx context.Context, keyspace string, key []byte) error {
 	if err != nil {
 		return err
 	}
+	return s.await(ctx, split.Operator)
+}
+
+// merge has the partitions merged that a key parts, and waits until that is over.
+func (s *storm) merge(ctx context.Context, keyspace string, key []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	left, err := s.endingAt(ctx, keyspace, key)
+	if err != nil || left == 0 {
+		return err // or an earlier attempt has done it
+	}
+	merge, err := s.client.MergePartition(ctx, left)
+	if err != nil {
+		return err
+	}
+	if err := s.await(ctx, merge.Operator); err != nil {
+		return err
+	}
+	if left, err = s.endingAt(ctx, keyspace, key); err == nil && left != 0 {
+		err = fmt.Errorf("partition %d was not merged with its right neighbour", left)
+	}
+	return err
+}
+
+// endingAt is the partition that ends at a key; 0: there is no such boundary.
+func (s *storm) endingAt(ctx context.Context, keyspace string, key []byte) (uint64, error) {
+	all, err := s.client.Partitions(ctx, keyspace)
+	for _, p := range all {
+		if bytes.Equal(p.End, key) {
+			return p.ID, err
+		}
+	}
+	return 0, err
+}
+
+// report is what the storm has done, in words.
+func (s *storm) report() string {
+	times := func(all []time.Duration) string {
+		if len(all) == 0 {
+			return "none"
+		}
+		slices.Sort(all)
+		return fmt.Sprintf("%d, %v in the median and %v at most", len(all),
+			all[len(all)/2].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
+	}
+	return fmt.Sprintf("splits: %s; merges: %s; %d refused or not known (the last: %v)",
+		times(s.splits), times(s.merges), s.refused, s.reason)
+}
+
+// await waits until an operator is over.
+func (s *storm) await(ctx context.Context, operator uint64) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		under, err := s.client.Operators(ctx)
 		if err != nil {
@@ -92,15 +146,14 @@ func (s *storm) split(ctx context.Context, keyspace string, key []byte) error {
 		}
 		over := true
 		for _, o := range under {
-			over = over && o.ID != split.Operator
+			over = over && o.ID != operator
 		}
 		if over {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("split %d of partition %d is not over: %w", split.Operator, split.Partition,
-				ctx.Err())
+			return fmt.Errorf("operator %d is not over: %w", operator, ctx.Err())
 		case <-time.After(pause):
 		}
 	}
