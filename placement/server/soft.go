@@ -173,14 +173,15 @@ func (s *soft) reportLocked(id keys.NodeID, n *softNode, r *clusterpb.PartitionR
 	if before := s.mu.nodes[s.mu.leaders[p]]; before != nil {
 		delete(before.led, p)
 	}
-	if old == nil || s.mu.leaders[p] != id || r.Generation != old.Generation ||
-		r.Membership != old.Membership {
-		s.wakeMergesLocked(p, id)
-	}
+	changed := old == nil || s.mu.leaders[p] != id || r.Generation != old.Generation ||
+		r.Membership != old.Membership
 	s.mu.news[p] = struct{}{}
 	s.mu.partitions[p] = r
 	s.mu.leaders[p] = id
 	n.led[p] = struct{}{}
+	if changed {
+		s.wakeMergesLocked(p, id)
+	}
 }
 
 // drop forgets partitions that are gone.

@@ -20,7 +20,8 @@ func (c *core) takeWoken() []keys.NodeID {
 }
 
 // The node that leads a partition, and no other, is told when an operator of the partition is
-// recorded and when it is taken back. Of many operators a node is told by one call at a time.
+// recorded and when it is taken back; of a merge, the leaders of both, and each when there is
+// something new of the other one. Of many operators a node is told by one call at a time.
 func TestOrdersWakeTheLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		for n := range 3 {
@@ -56,6 +57,32 @@ func TestOrdersWakeTheLeader(t *testing.T) {
 		}
 		if woken := c.takeWoken(); !slices.Equal(woken, []keys.NodeID{2}) {
 			t.Errorf("told that it is taken back: nodes %v, node 2 leads the partition", woken)
+		}
+
+		create(t, c, client, ranged("y", "m"))
+		both := partitionsIn(t, client, "y")
+		report := func(node uint64, p *clusterpb.PartitionInfo, term uint64) {
+			t.Helper()
+			if _, err := client.Heartbeat(t.Context(), &clusterpb.HeartbeatRequest{Cluster: testCluster,
+				Node: node, Server: 999 + node, Reports: []*clusterpb.PartitionReport{{
+					Partition: p.Partition.Id, Term: term, Generation: 1, Membership: 1}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report(1, both[0], 5)
+		report(3, both[1], 5)
+		c.takeWoken()
+		if _, err := client.MergePartition(t.Context(), &clusterpb.MergePartitionRequest{
+			Partition: both[0].Partition.Id}); err != nil {
+			t.Fatal(err)
+		}
+		woken := c.takeWoken()
+		if slices.Sort(woken); !slices.Equal(woken, []keys.NodeID{1, 3}) {
+			t.Errorf("told of a merge: nodes %v, nodes 1 and 3 lead its partitions", woken)
+		}
+		report(2, both[1], 6)
+		if woken := c.takeWoken(); !slices.Equal(woken, []keys.NodeID{1}) {
+			t.Errorf("told that the right one is led by node 2: nodes %v, node 1 may go on", woken)
 		}
 
 		slow := make(chan struct{})
