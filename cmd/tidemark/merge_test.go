@@ -58,8 +58,19 @@ func TestMergeVerb(t *testing.T) {
 	b.fails(exit.Usage, "no right neighbour", "merge", fmt.Sprint(all[2].ID))
 	b.fails(exit.NotFound, "there is no partition 999999", "merge", "999999")
 	b.fails(exit.Usage, "is no partition", "merge", "x")
+	b.ok("put", "mg", "h", "1")
+	b.ok("put", "mg", "q", "2")
+	// The first one may be under way still: then it is the one that is waited for.
+	for len(listed[partition](b, "partitions", "mg")) > 1 {
+		if out := b.ok("merge", fmt.Sprint(all[0].ID), "--wait", "-o", "json"); !strings.Contains(out,
+			`"outcome":"merged"`) {
+			t.Fatalf("printed %s", out)
+		}
+	}
+	b.want("1", "get", "mg", "h", "-o", "raw")
+	b.want("2", "get", "mg", "q", "-o", "raw")
 	b.ok("split", "mg", "--at", "s", "--wait")
-	if all = listed[partition](b, "partitions", "mg"); !all[len(all)-1].Asked {
+	if all = listed[partition](b, "partitions", "mg"); len(all) != 2 || !all[1].Asked {
 		t.Errorf("%+v", all)
 	}
 }

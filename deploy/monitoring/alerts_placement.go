@@ -25,6 +25,17 @@ var placementAlerts = []Alert{
 			PARTITION says what that waits for: room, limits, more nodes, or a pause of placement.`,
 	},
 	{
+		Name: "TidemarkPartitionFrozen",
+		Expr: `
+			max by (job) (tidemark_placement_frozen_oldest_age_seconds) > 60`,
+		For:      time.Minute,
+		Severity: Critical,
+		Summary: "A partition of {{ $labels.job }} has been frozen for more than a minute: it serves " +
+			"nothing.",
+		Description: `Its left neighbour is to consume it, which takes a moment, or is taken back. tidemark
+			partitions says which one is frozen, and tidemark why PARTITION what that waits for.`,
+	},
+	{
 		Name: "TidemarkPlacementStuck",
 		Expr: `
 			max by (job) (tidemark_placement_operator_oldest_age_seconds) > 3600`,

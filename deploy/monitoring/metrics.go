@@ -176,6 +176,8 @@ var placementMetrics = []Metric{
 	metric(Gauge, "tidemark_placement_partitions_blocked", "part"),
 	metric(Gauge, "tidemark_placement_partitions_to_split", "part"),
 	metric(Gauge, "tidemark_placement_partitions_indivisible", "part"),
+	metric(Gauge, "tidemark_placement_partitions_to_merge", "part"),
+	metric(Gauge, "tidemark_placement_frozen_oldest_age_seconds", "part"),
 	metric(Counter, "tidemark_placement_resizes_begun_total", "part", "reason"),
 	metric(Gauge, "tidemark_placement_leaders_misplaced", "part"),
 	metric(Gauge, "tidemark_placement_operators", "part"),

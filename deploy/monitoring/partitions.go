@@ -45,6 +45,14 @@ var partitions = Dashboard{
 				{`max(tidemark_placement_partitions_to_split)`, "to be split"},
 				{`max(tidemark_placement_partitions_indivisible)`, "no split helps"},
 			}},
+			{Title: "Partitions that are small and calm", Unit: "short", Queries: []Query{
+				{`max(tidemark_placement_partitions_to_merge)`, "to be merged"},
+			}},
+			{Title: "The longest freeze", Unit: "s",
+				Description: "A partition is frozen while its left neighbour consumes it, and serves nothing.",
+				Queries: []Query{
+					{`max(tidemark_placement_frozen_oldest_age_seconds)`, "age"},
+				}},
 			rateBy("reason", "Splits and merges begun by placement", "ops", "",
 				`tidemark_placement_resizes_begun_total`),
 			rate("Searches for the middle of a large partition", "ops", "", `tidemark_node_split_searches_total`),

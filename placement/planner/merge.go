@@ -8,42 +8,93 @@ import (
 // none32 is the index of no partition.
 const none32 = ^uint32(0)
 
+// mergeHindrance is why a partition is not merged with its right neighbour.
+type mergeHindrance uint8
+
+const (
+	mergeable mergeHindrance = iota
+	// hindLarge: it is too large alone, and hindTogether with its neighbour.
+	hindLarge
+	hindTogether
+	// hindNoRight: it has no neighbour, or that is about to change.
+	hindNoRight
+	hindChanging
+	// hindOnlyAsked: its keyspace merges only when asked; hindFounded: it was created with the boundary,
+	// and hindAsked: that was asked for.
+	hindOnlyAsked
+	hindFounded
+	hindAsked
+	// hindBusy: the two have cost too much of late; hindUnmeasured: that is not known for long enough.
+	hindBusy
+	hindUnmeasured
+)
+
 // mergesWith finds the neighbour to the right that a partition is to be merged with, as far as the
 // sizes and loads of the two say; or why there is none.
-func (s *State) mergesWith(i uint32) (right uint32, why string) {
+func (s *State) mergesWith(i uint32) (right uint32, why mergeHindrance) {
 	p, g := &s.partitions[i], &s.growths[i]
 	ks := &s.keyspaces[p.keyspace].info
 	if p.bytes >= ks.MergeSize {
-		return none32, fmt.Sprintf("it has %s, and neighbours are merged below %s together",
-			size(p.bytes), size(ks.MergeSize))
+		return none32, hindLarge
 	}
 	j, ok := s.partitionIndex[g.right]
 	if g.right == 0 || !ok {
-		return none32, "it has no neighbour to its right"
+		return none32, hindNoRight
 	}
 	q, h := &s.partitions[j], &s.growths[j]
 	switch {
 	case q.keyspace != p.keyspace || h.left != p.id:
-		return none32, "its neighbour is about to change"
+		return none32, hindChanging
 	case ks.NoAuto:
-		return none32, "its keyspace merges only when that is asked for"
+		return none32, hindOnlyAsked
 	case h.founded:
-		return none32, fmt.Sprintf("its keyspace was created with the boundary between it and %s", q.id)
-	case p.bytes+q.bytes >= ks.MergeSize:
-		return none32, fmt.Sprintf("it has %s together with %s, and neighbours are merged below %s",
-			size(p.bytes+q.bytes), q.id, size(ks.MergeSize))
+		return none32, hindFounded
 	case h.asked:
-		return none32, fmt.Sprintf("the boundary between it and %s was asked for; "+
-			"`tidemark merge` merges them", q.id)
+		return none32, hindAsked
+	case p.bytes+q.bytes >= ks.MergeSize:
+		return none32, hindTogether
 	case s.peakOf(i)+s.peakOf(j) >= s.settings.SplitLoad/2:
-		return none32, fmt.Sprintf("it and %s have cost up to %s together in the last %s, "+
-			"neighbours are merged below %s", q.id, s.peakOf(i)+s.peakOf(j),
-			minutes(min(peakFor, s.settings.MergePause)), s.settings.SplitLoad/2)
+		return none32, hindBusy
 	case s.calmFor(i) < s.settings.MergePause || s.calmFor(j) < s.settings.MergePause:
-		return none32, fmt.Sprintf("it and %s have to be calm under one leader for %s", q.id,
+		return none32, hindUnmeasured
+	}
+	return j, mergeable
+}
+
+// whyNoMerge is a hindrance in words.
+func (s *State) whyNoMerge(i uint32, why mergeHindrance) string {
+	p := &s.partitions[i]
+	ks := &s.keyspaces[p.keyspace].info
+	right := s.growths[i].right
+	switch why {
+	case hindLarge:
+		return fmt.Sprintf("it has %s, and neighbours are merged below %s together", size(p.bytes),
+			size(ks.MergeSize))
+	case hindNoRight:
+		return "it has no neighbour to its right"
+	case hindChanging:
+		return "its neighbour is about to change"
+	case hindOnlyAsked:
+		return "its keyspace merges only when that is asked for"
+	case hindFounded:
+		return fmt.Sprintf("its keyspace was created with the boundary between it and %s", right)
+	case hindAsked:
+		return fmt.Sprintf("the boundary between it and %s was asked for; `tidemark merge` merges them",
+			right)
+	}
+	j := s.partitionIndex[right]
+	switch why {
+	case hindTogether:
+		return fmt.Sprintf("it has %s together with %s, and neighbours are merged below %s",
+			size(p.bytes+s.partitions[j].bytes), right, size(ks.MergeSize))
+	case hindBusy:
+		return fmt.Sprintf("it and %s have cost up to %s together in the last %s, neighbours are merged "+
+			"below %s", right, s.peakOf(i)+s.peakOf(j), minutes(min(peakFor, s.settings.MergePause)),
+			s.settings.SplitLoad/2)
+	default:
+		return fmt.Sprintf("it and %s have to be calm under one leader for %s", right,
 			s.settings.MergePause)
 	}
-	return j, ""
 }
 
 // merge makes the operator of a merge, or of the move that brings the two nearer to each other.

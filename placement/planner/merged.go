@@ -6,7 +6,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// peakFor is for how long the peaks last that leaders report, and with them those of what has merged.
+// peakFor is for how long the peaks last that leaders report, and with them those of what has
+// merged.
 const peakFor = 10 * time.Minute
 
 // merged is what two partitions were known to be like when they merged. The leader of the one that

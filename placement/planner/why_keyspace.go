@@ -25,10 +25,10 @@ type Counts struct {
 	// and TooMany as many replicas as that, Under fewer sound ones than wanted,
 	// Bad a lost or damaged one, Leaving one on a node that is being decommissioned, Breaking a rule
 	// that is not met, Sharing more in one zone or region than rules and nodes allow, Misled a leader
-	// in the wrong place, and InFlight an operator. Splitting are to be split, and Indivisible would
-	// be if that helped.
+	// in the wrong place, and InFlight an operator. Splitting are to be split, Indivisible would be if
+	// that helped, and Merging are to consume their right neighbours.
 	Partitions, NoQuorum, TooFew, TooMany, Under, Bad, Leaving, Breaking, Sharing, Misled,
-	InFlight, Splitting, Indivisible int
+	InFlight, Splitting, Indivisible, Merging int
 }
 
 // Counts looks at each partition of the keyspaces that are known, as of the last step. It takes as
@@ -42,6 +42,9 @@ func (s *State) Counts() Counts {
 				c.Splitting++
 			} else if w.needed && w.why != hindOff && w.why != hindNoKey {
 				c.Indivisible++
+			}
+			if j, _ := s.mergesWith(uint32(i)); j != none32 {
+				c.Merging++
 			}
 		}
 	}

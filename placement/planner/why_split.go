@@ -113,7 +113,7 @@ func (s *State) splitWaits(i uint32, w *splitting) string {
 func (s *State) mergeVerdict(i uint32) string {
 	j, why := s.mergesWith(i)
 	if j == none32 {
-		return "no: " + why
+		return "no: " + s.whyNoMerge(i, why)
 	}
 	p, q := &s.partitions[i], &s.partitions[j]
 	text := fmt.Sprintf("with %s, %s together", q.id, size(p.bytes+q.bytes))

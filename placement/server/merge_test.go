@@ -317,6 +317,9 @@ func TestTheConsumedIsReportedLate(t *testing.T) {
 			if split {
 				f.mu.Lock()
 				f.reporting = splitReporting{whole: time.Hour, mute: 40 * time.Second}
+				for i, g := range f.merging.ghosts {
+					f.merging.ghosts[i].d = thawed(g.d) // as it was before it froze
+				}
 				f.mu.Unlock()
 				want = 2
 				if r := f.split("x", "m"); r.Child == child {

@@ -127,8 +127,8 @@ type window struct {
 	end  []byte
 }
 
-// tile finds what a partition of the table that is reported as next has become together with others:
-// the partitions that are new, and those that are gone.
+// tile finds what a partition of the table that is reported as next has become together with
+// others: the partitions that are new, and those that are gone.
 func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.Partition,
 ) (pieces []*clusterpb.Partition, gone []tabled, err error) {
 	if err := continues(now, next); err != nil {
@@ -216,8 +216,8 @@ func continues(now, next *clusterpb.Partition) error {
 	return nil
 }
 
-// goesOn says whether what begins where a window ends is gone as well: the partition has become wider
-// than that, and has split where a boundary was.
+// goesOn says whether what begins where a window ends is gone as well: the partition has become
+// wider than that, and has split where a boundary was.
 func (j *spanJudge) goesOn(w *window, offered map[uint64]*clusterpb.Partition) (bool, error) {
 	for _, p := range offered {
 		if !bytes.Equal(p.Start, w.end) {

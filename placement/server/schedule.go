@@ -57,8 +57,8 @@ type scheduler struct {
 	// born are partitions that have split off during this leadership and whose leader is not known
 	// yet, by since when.
 	born map[keys.PartitionID]time.Time
-	// frozen are partitions that the table has frozen, by since when that is known.
-	frozen map[keys.PartitionID]time.Time
+	// frozen are partitions that the table has frozen.
+	frozen map[keys.PartitionID]freeze
 	// ended is when the last operator of a partition did. attempts are those that failed lately.
 	ended    map[keys.PartitionID]time.Time
 	attempts map[keys.PartitionID]*attempt
@@ -85,6 +85,10 @@ type advance struct {
 	waits      string
 	at         time.Time
 }
+
+// freeze is since when it is known that a partition is frozen, and since when no operator merges it,
+// or nothing was done about that.
+type freeze struct{ since, adrift time.Time }
 
 // run is the scheduler's goroutine.
 func (c *scheduler) run() {
@@ -182,7 +186,7 @@ func (c *scheduler) begin() error {
 	c.unknown = map[keys.PartitionID]time.Time{}
 	c.ahead = map[keys.PartitionID]time.Time{}
 	c.born = map[keys.PartitionID]time.Time{}
-	c.frozen = map[keys.PartitionID]time.Time{}
+	c.frozen = map[keys.PartitionID]freeze{}
 	c.counted = time.Time{}
 	return nil
 }
@@ -236,8 +240,8 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 		switch {
 		case p.Frozen == nil:
 			delete(c.frozen, id)
-		case c.frozen[id].IsZero():
-			c.frozen[id] = time.Now()
+		case c.frozen[id].since.IsZero():
+			c.frozen[id] = freeze{time.Now(), time.Now()}
 		}
 		note(c.set(p))
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// unfitMerge says why a merge is to be cancelled; empty: it is not. A node that is silent would have
-// the right one frozen again and again, and what is held is not repaired. The caller holds mu.
+// unfitMerge says why a merge is to be cancelled; empty: it is not. A node that is silent would
+// have the right one frozen again and again, and what is held is not repaired. The caller holds mu.
 func (c *scheduler) unfitMerge(o *serverpb.Operator, now time.Time) string {
 	var both []*clusterpb.Partition
 	for _, id := range []uint64{o.Partition, o.Right} {
@@ -46,8 +46,8 @@ func (c *scheduler) unfitMerge(o *serverpb.Operator, now time.Time) string {
 	return ""
 }
 
-// noteMerges tells the State which partitions of an update of the table have consumed others, before
-// it hears of what they are now. The caller holds mu.
+// noteMerges tells the State which partitions of an update of the table have consumed others,
+// before it hears of what they are now. The caller holds mu.
 func (c *scheduler) noteMerges(u *clusterpb.TableUpdate, now time.Time) {
 	for _, d := range u.Partitions {
 		at, known := c.layout.spans[keys.PartitionID(d.Id)]
@@ -86,14 +86,18 @@ func (c *scheduler) thaw(ctx context.Context, now time.Time) error {
 		held[keys.PartitionID(o.Right)], held[keys.PartitionID(o.Partition)] = true, true
 	}
 	due := map[keys.PartitionID]keys.KeyspaceID{}
-	for id, since := range c.frozen {
+	for id, f := range c.frozen {
 		switch {
 		case !c.complete || !c.informed(now):
+			continue
 		case held[id]:
-			c.frozen[id] = now
-		case now.Sub(since) >= frozenFor:
-			due[id], c.frozen[id] = c.keyspaceOf[id], now
+		case now.Sub(f.adrift) >= frozenFor:
+			due[id] = c.keyspaceOf[id]
+		default:
+			continue
 		}
+		f.adrift = now
+		c.frozen[id] = f
 	}
 	c.mu.Unlock()
 	if len(due) == 0 {

@@ -16,13 +16,13 @@ import (
 func (m *metrics) measureScheduler(s *Server) {
 	m.operators = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidemark_placement_operators_ended_total",
-		Help: "Changes of partitions' replicas and leaders, and splits, that have ended, by what they " +
-			"did and whether they were done or cancelled.",
+		Help: "Changes of partitions' replicas and leaders, splits and merges that have ended, by what " +
+			"they did and whether they were done or cancelled.",
 	}, []string{"kind", "outcome"})
 	m.operatorTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "tidemark_placement_operator_duration_seconds",
-		Help: "How long changes of partitions' replicas and leaders, and splits, took, from record " +
-			"to end.",
+		Help: "How long changes of partitions' replicas and leaders, splits and merges took, from " +
+			"record to end.",
 		Buckets: prometheus.ExponentialBuckets(0.25, 2, 14),
 	}, []string{"kind"})
 	kinds := []string{splitKind}
@@ -76,6 +76,9 @@ func (m *metrics) measureScheduler(s *Server) {
 		{"partitions_indivisible", "Partitions that are too large or too busy, and that no split " +
 			"helps: one key has the load or the bytes, or all writes go to the end.",
 			func(c *planner.Counts) int { return c.Indivisible }},
+		{"partitions_to_merge", "Partitions that are small and calm together with their right " +
+			"neighbours, and are to be merged with them.",
+			func(c *planner.Counts) int { return c.Merging }},
 	} {
 		gauge(g.name, g.help, func(c *scheduler) float64 { return float64(g.of(&c.counts)) })
 	}
@@ -88,6 +91,15 @@ func (m *metrics) measureScheduler(s *Server) {
 			var oldest time.Duration
 			for _, o := range c.flying {
 				oldest = max(oldest, time.Since(time.UnixMilli(o.CreatedUnixMs)))
+			}
+			return oldest.Seconds()
+		})
+	gauge("frozen_oldest_age_seconds", "For how long the partition has been frozen that has been so the "+
+		"longest: its left neighbour is to consume it, and it serves nothing.",
+		func(c *scheduler) float64 {
+			var oldest time.Duration
+			for _, f := range c.frozen {
+				oldest = max(oldest, time.Since(f.since))
 			}
 			return oldest.Seconds()
 		})

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// offered are the partitions of a report that split off, by id; and, apart from these, those of them
-// that the table has already.
+// offered are the partitions of a report that split off, by id; and, apart from these, those of
+// them that the table has already.
 func (j *spanJudge) offered(splitOff []*clusterpb.Partition,
 ) (offered, known map[uint64]*clusterpb.Partition, err error) {
 	offered = make(map[uint64]*clusterpb.Partition, len(splitOff))

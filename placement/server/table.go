@@ -166,6 +166,9 @@ func (r *tableReader) change(ctx context.Context) (*clusterpb.TableUpdate, error
 		limited, cancel := context.WithTimeout(ctx, tableCheck)
 		batch, err := r.watch.Next(limited)
 		cancel()
+		if err == nil {
+			batch, err = r.whole(ctx, batch)
+		}
 		switch {
 		case err == nil:
 			u, err := r.update(batch)
@@ -184,6 +187,22 @@ func (r *tableReader) change(ctx context.Context) (*clusterpb.TableUpdate, error
 			return &clusterpb.TableUpdate{Revision: now}, nil
 		}
 	}
+}
+
+// whole adds to a batch what is left of its last revision.
+//
+// INVARIANT: an update has all of a revision, or nothing. Receivers conclude from a merge and what it
+// removes together.
+func (r *tableReader) whole(ctx context.Context, batch store.Batch) (store.Batch, error) {
+	for n := len(batch.Events); n > 0 && batch.Events[n-1].KV.ModRevision > batch.Revision; {
+		more, err := r.watch.Next(ctx)
+		if err != nil {
+			return batch, err
+		}
+		batch.Events, batch.Revision = append(batch.Events, more.Events...), more.Revision
+		n = len(batch.Events)
+	}
+	return batch, nil
 }
 
 // checkLeader ends the stream of a member that has been cut off from the core for a while: it would

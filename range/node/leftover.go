@@ -1,8 +1,6 @@
 package node
 
 import (
-	"bytes"
-
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -14,26 +12,41 @@ import (
 // INVARIANT: no replica here needs it. One that does lies to the left of it, and has not come to
 // the merge yet, so the table has a later epoch of its partition than the replica has.
 func (n *Node) leftOver(t *Table, h *hosted) bool {
-	return n.consumedInTable(t, h.replica.Descriptor())
+	d := h.replica.Descriptor()
+	if d.GetMembership() == 0 {
+		d = h.listed.Load() // it was to be filled
+	}
+	return n.consumedInTable(t, d)
 }
 
 func (n *Node) consumedInTable(t *Table, d *clusterpb.Partition) bool {
-	if d.GetMembership() == 0 {
-		return false // it is to be filled, and has no epoch yet
-	}
 	by := t.at(d.GetKeyspace(), d.GetStart())
 	if by == nil || !keys.Consumes(by, d) {
 		return false
 	}
-	for id, other := range n.replicas.all() {
-		o := other.replica.Descriptor()
-		if o.GetKeyspace() != d.GetKeyspace() || o.GetHash() != d.GetHash() ||
-			bytes.Compare(o.GetStart(), d.GetStart()) >= 0 {
-			continue
+	for range n.opening.Range {
+		return false // it may be one that needs it
+	}
+	for _, o := range n.shared.LeftHere(d) {
+		id := keys.PartitionID(o.GetId())
+		if h := n.replicas.get(id); h != nil && h.replica.Descriptor().GetMembership() != 0 {
+			o = h.replica.Descriptor()
 		}
 		if listed := t.Partition(id); listed == nil || keys.CompareEpochs(o, listed) < 0 {
 			return false
 		}
 	}
 	return true
+}
+
+// brokenLeftOver is leftOver for a replica that does not open.
+func (n *Node) brokenLeftOver(t *Table, b brokenReplica) bool {
+	d, err := n.heldBy(b.identity)
+	if d == nil || err != nil {
+		d = &clusterpb.Partition{}
+		if d.UnmarshalVT(b.identity.Descriptor) != nil {
+			return false
+		}
+	}
+	return n.consumedInTable(t, d)
 }

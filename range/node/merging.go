@@ -1,9 +1,11 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -49,12 +51,12 @@ type merging struct {
 	node      *Node
 	wakeWatch chan struct{} // capacity 1
 	wakeBury  chan struct{} // capacity 1
-	// burying is locked while logs are removed.
-	burying sync.Mutex
+	// burying has room for who closes replicas or removes logs. It is held while others sleep.
+	burying chan struct{}
 	mu      struct {
 		sync.Mutex
-		// frozen are partitions that are, or were, frozen here, and since when; of Node.now.
-		frozen map[keys.PartitionID]int64
+		// frozen are the freezes of partitions here.
+		frozen map[keys.PartitionID]frozenSince
 		// ended are replicas that were consumed and are still open, and closed those whose logs are
 		// still there.
 		ended  []*hosted
@@ -65,9 +67,16 @@ type merging struct {
 	}
 }
 
+// frozenSince is a freeze, and since when it is known; of Node.now.
+type frozenSince struct {
+	freeze *clusterpb.Freeze
+	at     int64
+}
+
 func (m *merging) init(n *Node) {
 	m.node, m.wakeWatch, m.wakeBury = n, make(chan struct{}, 1), make(chan struct{}, 1)
-	m.mu.frozen = make(map[keys.PartitionID]int64)
+	m.burying = make(chan struct{}, 1)
+	m.mu.frozen = make(map[keys.PartitionID]frozenSince)
 	m.mu.by = make(map[keys.PartitionID]*clusterpb.Partition)
 }
 
@@ -77,7 +86,7 @@ func (m *merging) right(right *clusterpb.Partition, index uint64) (replica.Right
 	if b := &n.births; b.replaying {
 		return b.directory.Right(right)
 	}
-	h := n.replicas.get(keys.PartitionID(right.GetId()))
+	h := m.opened(keys.PartitionID(right.GetId()))
 	switch {
 	case h == nil || h.removed.Load():
 		return nil, errors.New("there is no replica of it here")
@@ -106,8 +115,21 @@ func (r hostedRight) Consumed(by *clusterpb.Partition) {
 
 // open finds a replica whose partition's span a snapshot takes over; see replica.Node.Open.
 func (m *merging) open(id keys.PartitionID) *replica.Replica {
-	if h := m.node.replicas.get(id); h != nil {
+	if h := m.opened(id); h != nil {
 		return h.replica
+	}
+	return nil
+}
+
+// opened finds a replica, after it has come to be among the node's if it is being opened.
+func (m *merging) opened(id keys.PartitionID) *hosted {
+	n := m.node
+	for !n.closed.Load() {
+		_, opening := n.opening.Load(id)
+		if h := n.replicas.get(id); h != nil || !opening {
+			return h
+		}
+		time.Sleep(time.Millisecond)
 	}
 	return nil
 }
@@ -120,14 +142,15 @@ func (m *merging) taken(id keys.PartitionID, by *clusterpb.Partition) {
 		return
 	}
 	x, found := n.broken.LoadAndDelete(id)
-	if !found {
-		return
-	}
-	n.metrics.broken.Dec()
 	m.mu.Lock()
-	m.mu.closed = append(m.mu.closed, x.(brokenReplica).identity)
+	if found {
+		m.mu.closed = append(m.mu.closed, x.(brokenReplica).identity)
+	}
 	m.rememberLocked(id, by)
 	m.mu.Unlock()
+	if found {
+		n.metrics.broken.Dec()
+	}
 	signal(m.wakeBury)
 }
 
@@ -167,61 +190,62 @@ func (n *Node) mergedAway(id keys.PartitionID, by *clusterpb.Partition) *kvpb.Er
 		Partitions: n.covering(by, keys.PartitionSpan(by))}
 }
 
-// bury closes replicas that were consumed, and has their logs removed a while later.
+// bury closes replicas that were consumed, at once, for they are not to vote and to acknowledge for a
+// partition that is none; and has their logs removed a while later.
 func (m *merging) bury(ctx context.Context) {
+	timer := time.NewTimer(buryPause)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-m.wakeBury:
-		}
-		m.closeEnded()
-		for m.unburied() {
-			if pause(ctx, buryPause) != nil {
-				return
+			if m.closeEnded() {
+				timer.Reset(buryPause)
 			}
-			m.closeEnded()
+		case <-timer.C:
 			if err := m.removeLogs(); err != nil {
 				m.node.log.Error("removing the logs of partitions that were merged into others failed; it "+
 					"will be tried again", "error", err)
+				timer.Reset(buryPause)
 			}
 		}
 	}
 }
 
-func (m *merging) unburied() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.mu.closed)+len(m.mu.ended) > 0
-}
-
-// closeEnded closes the replicas that were consumed.
-func (m *merging) closeEnded() {
+// closeEnded closes the replicas that were consumed, and says whether there were any.
+func (m *merging) closeEnded() (any bool) {
 	n := m.node
+	m.burying <- struct{}{}
+	defer func() { <-m.burying }()
 	m.mu.Lock()
 	ended := m.mu.ended
 	m.mu.ended = nil
 	m.mu.Unlock()
-	var closed []raftlog.Identity
+	var closed []*hosted
 	for _, h := range ended {
 		if h.removed.Swap(true) {
 			continue // its keyspace was dropped
 		}
 		n.host.Remove(h.group)
-		h.replica.Close()
 		n.leaders.forget(h)
 		n.collector.forget(h)
 		n.births.forget(h)
-		n.replicas.change(nil, []*hosted{h})
-		n.reports.forget(h)
-		closed = append(closed, h.identity)
+		closed = append(closed, h)
 	}
-	m.mu.Lock()
-	m.mu.closed = append(m.mu.closed, closed...)
-	m.mu.Unlock()
-	if len(closed) > 0 {
+	n.replicas.change(nil, closed)
+	for _, h := range closed {
+		n.reports.forget(h)
+		h.replica.AnswerHeld()
+		h.replica.Close()
+		m.mu.Lock()
+		m.mu.closed = append(m.mu.closed, h.identity)
+		m.mu.Unlock()
+	}
+	if len(ended) > 0 {
 		n.reconciler.spansChanged()
 	}
+	return len(ended) > 0
 }
 
 // removeLogs removes the logs of those that are closed.
@@ -229,8 +253,8 @@ func (m *merging) closeEnded() {
 // INVARIANT: what has consumed them is durable before. It is in the state already, so a flush makes
 // it so. And it comes before what has consumed them can be removed: see destroy.
 func (m *merging) removeLogs() error {
-	m.burying.Lock()
-	defer m.burying.Unlock()
+	m.burying <- struct{}{}
+	defer func() { <-m.burying }()
 	m.mu.Lock()
 	closed := m.mu.closed
 	m.mu.Unlock()
@@ -249,11 +273,11 @@ func (m *merging) removeLogs() error {
 	return nil
 }
 
-// froze has a partition looked at until it is not frozen any more; see replica.Node.Froze.
-func (m *merging) froze(id keys.PartitionID) {
+// froze has a freeze looked at until it is over; see replica.Node.Froze.
+func (m *merging) froze(id keys.PartitionID, f *clusterpb.Freeze) {
 	m.mu.Lock()
-	if _, known := m.mu.frozen[id]; !known {
-		m.mu.frozen[id] = m.node.now()
+	if known, found := m.mu.frozen[id]; !found || !proto.Equal(known.freeze, f) {
+		m.mu.frozen[id] = frozenSince{f, m.node.now()}
 	}
 	m.mu.Unlock()
 	signal(m.wakeWatch)
@@ -281,72 +305,95 @@ func (m *merging) watch(ctx context.Context) {
 func (m *merging) lookAtFrozen(ctx context.Context, working *sync.WaitGroup) bool {
 	n := m.node
 	m.mu.Lock()
-	since := make(map[keys.PartitionID]int64, len(m.mu.frozen))
-	for id, at := range m.mu.frozen {
-		since[id] = at
-	}
+	all := maps.Clone(m.mu.frozen)
 	m.mu.Unlock()
-	for id, at := range since {
+	for id, f := range all {
+		late := n.now()-f.at > int64(mergeTimeout)
 		h := n.replicas.get(id)
 		if h == nil {
 			// It may be opening.
-			if n.now()-at > int64(mergeTimeout) {
-				m.melted(id)
+			if late {
+				m.melted(id, f)
 			}
 			continue
 		}
-		d := h.replica.Descriptor()
-		f := d.GetFrozen()
-		if f == nil || h.removed.Load() || h.replica.ConsumedBy() != nil {
-			m.melted(id)
+		if !proto.Equal(h.replica.Descriptor().GetFrozen(), f.freeze) || h.removed.Load() ||
+			h.replica.ConsumedBy() != nil {
+			m.melted(id, f)
 			continue
 		}
-		do := m.due(h, f, n.now()-at > int64(mergeTimeout))
+		do := m.due(h, f.freeze, late)
 		if do == nil || !h.thawing.CompareAndSwap(false, true) {
 			continue
 		}
 		working.Go(func() {
 			defer h.thawing.Store(false)
-			ctx, cancel := context.WithTimeout(ctx, mergeTimeout)
+			limited, cancel := context.WithTimeout(ctx, mergeTimeout)
 			defer cancel()
-			if err := do(ctx); err != nil && ctx.Err() == nil {
+			if err := do(limited); err != nil && ctx.Err() == nil {
 				n.log.Warn("the freeze of a partition cannot be ended yet", "partition", id, "error", err)
+				_ = pause(ctx, orderAgain)
 			}
 		})
 	}
-	return len(since) > 0
+	return len(all) > 0
 }
 
-func (m *merging) melted(id keys.PartitionID) {
+// melted forgets a freeze that is over, if it is the last one that is known of its partition.
+func (m *merging) melted(id keys.PartitionID, f frozenSince) {
 	m.mu.Lock()
-	delete(m.mu.frozen, id)
-	m.mu.Unlock()
+	defer m.mu.Unlock()
+	if m.mu.frozen[id] == f {
+		delete(m.mu.frozen, id)
+	}
 }
 
 // due is what this node has to do to end a freeze; nil: nothing.
 func (m *merging) due(h *hosted, f *clusterpb.Freeze, late bool) func(context.Context) error {
 	n := m.node
-	named := &clusterpb.Partition{Generation: f.GetGeneration(), Membership: f.GetMembership()}
 	left := n.replicas.get(keys.PartitionID(f.GetPartition()))
-	decided := false
-	if left != nil && !left.removed.Load() {
-		now := left.replica.Descriptor()
-		decided = keys.CompareEpochs(now, named) > 0
-		if late && left.leading.Load() && keys.CompareEpochs(now, named) == 0 &&
-			!left.ordered.Load() {
-			return func(ctx context.Context) error { return n.giveUpMerge(ctx, left, f) }
-		}
-	} else {
-		// It has moved on. The table takes a merge and what it removes in at once.
-		t := n.tables.load()
-		listed := t.Partition(keys.PartitionID(f.GetPartition()))
-		decided = t.Complete && listed != nil && t.Partition(h.id) != nil &&
-			keys.CompareEpochs(listed, named) > 0
+	if left != nil && !left.removed.Load() && late && left.leading.Load() && !left.ordered.Load() &&
+		keys.CompareEpochs(left.replica.Descriptor(), namedBy(f)) == 0 {
+		return func(ctx context.Context) error { return n.giveUpMerge(ctx, left, f) }
 	}
-	if decided && h.leading.Load() {
-		return h.replica.Thaw
+	if !h.leading.Load() || !n.decidedHere(left, f) && !decidedInTable(n.tables.load(), h, f) {
+		return nil
 	}
-	return nil
+	return func(ctx context.Context) error { return h.replica.Thaw(ctx, f) }
+}
+
+func namedBy(f *clusterpb.Freeze) *clusterpb.Partition {
+	return &clusterpb.Partition{Generation: f.GetGeneration(), Membership: f.GetMembership()}
+}
+
+// decidedHere says whether the left neighbour's replica here shows that it has not consumed the frozen
+// one, and will not.
+//
+// INVARIANT: a merge raises the generation. So a later membership of the generation that the freeze
+// names proves it. A later generation does not: the left neighbour may have consumed the frozen one,
+// split again, and come here by a snapshot that does not reach to the frozen one.
+func (n *Node) decidedHere(left *hosted, f *clusterpb.Freeze) bool {
+	if left == nil || left.removed.Load() {
+		return false
+	}
+	now := left.replica.Descriptor()
+	return now.GetGeneration() == f.GetGeneration() && now.GetMembership() > f.GetMembership()
+}
+
+// decidedInTable says whether the table does. It has all of a revision or nothing, and the core takes a
+// merge into it together with what that removes. So if it lists the frozen one, that was not consumed
+// by anything else that it lists; and if what ends where the frozen one begins is another partition
+// than the freeze names, or has a later epoch, then the attempt is over.
+func decidedInTable(t *Table, h *hosted, f *clusterpb.Freeze) bool {
+	listed := t.Partition(h.id)
+	if !t.Complete || listed == nil {
+		return false
+	}
+	before, ok := t.members.Below(placed{keyspace: listed.Keyspace, start: listed.Start})
+	if !ok || before.Keyspace != listed.Keyspace || !bytes.Equal(before.End, listed.Start) {
+		return false
+	}
+	return before.Id != f.GetPartition() || keys.CompareEpochs(before, namedBy(f)) > 0
 }
 
 // giveUpMerge gives the attempt up for which the right neighbour of a partition is frozen.
@@ -368,41 +415,42 @@ func (n *Node) giveUpMerge(ctx context.Context, left *hosted, f *clusterpb.Freez
 }
 
 // consume carries an order out by which a partition consumes its right neighbour.
-func (n *Node) consume(ctx context.Context, h *hosted, o *order) (err error) {
+func (n *Node) consume(ctx context.Context, h *hosted, o *order) error {
 	right := n.replicas.get(keys.PartitionID(o.GetConsume().GetId()))
 	if right == nil || right.removed.Load() || !right.leading.Load() {
 		return fmt.Errorf("partition %d is not led here", o.GetConsume().GetId())
 	}
 	now, neighbour := h.replica.Descriptor(), right.replica.Descriptor()
-	if keys.CompareEpochs(neighbour, o.GetConsume()) != 0 {
+	// One that is frozen for this epoch already is gone on with.
+	again := proto.Equal(neighbour.GetFrozen(), &clusterpb.Freeze{Partition: uint64(h.id),
+		Generation: now.GetGeneration(), Membership: now.GetMembership()})
+	if !again && keys.CompareEpochs(neighbour, o.GetConsume()) != 0 {
 		return fmt.Errorf("partition %s is at epoch (%d, %d), and was to be merged at epoch (%d, %d)",
 			right.id, neighbour.GetGeneration(), neighbour.GetMembership(), o.GetConsume().GetGeneration(),
 			o.GetConsume().GetMembership())
 	}
-	ctx, cancel := context.WithTimeout(ctx, mergeTimeout)
+	limited, cancel := context.WithTimeout(ctx, mergeTimeout)
 	defer cancel()
-	if err := right.replica.FreezeFor(ctx, neighbour, now); err != nil {
-		if f := right.replica.Descriptor().GetFrozen(); f.GetPartition() != uint64(h.id) ||
-			f.GetGeneration() != now.GetGeneration() || f.GetMembership() != now.GetMembership() {
+	if !again {
+		if err := right.replica.FreezeFor(limited, neighbour, now); err != nil {
 			return err
 		}
 	}
-	defer func() {
-		if err == nil {
-			return
-		}
+	err := n.allHaveFreeze(limited, right)
+	if err == nil {
+		err = h.replica.Consume(limited, o.Target, right.replica)
+	}
+	if err != nil && ctx.Err() == nil {
 		// It is asked for again; nobody is to wait for that.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mergeTimeout)
+		limited, cancel := context.WithTimeout(ctx, mergeTimeout)
 		defer cancel()
-		if giveUp := n.giveUpMerge(ctx, h, right.replica.Descriptor().GetFrozen()); giveUp != nil {
+		giveUp := n.giveUpMerge(limited, h, right.replica.Descriptor().GetFrozen())
+		if giveUp != nil {
 			n.log.Warn("an attempt to merge a partition cannot be given up yet", "partition", h.id,
 				"error", giveUp)
 		}
-	}()
-	if err := n.allHaveFreeze(ctx, right); err != nil {
-		return err
 	}
-	return h.replica.Consume(ctx, o.Target, right.replica)
+	return err
 }
 
 // allHaveFreeze waits until all replicas of a partition that is led here have the entry in their
@@ -437,7 +485,9 @@ func (n *Node) mergeObstacle(ctx context.Context, h *hosted, o *order) []string 
 		return []string{fmt.Sprintf("partition %d, its right neighbour, is led by another node",
 			o.GetConsume().GetId())}
 	}
-	if right.replica.Descriptor().GetFrozen() != nil {
+	now := h.replica.Descriptor()
+	if f := right.replica.Descriptor().GetFrozen(); f != nil && (f.GetPartition() != uint64(h.id) ||
+		keys.CompareEpochs(now, namedBy(f)) != 0) {
 		return []string{fmt.Sprintf("an earlier attempt to merge partition %s has to end", right.id)}
 	}
 	var waits []string

@@ -24,6 +24,8 @@ const (
 	removeBatch = 1000
 	// reconcileRetry is the pause before what failed is tried again.
 	reconcileRetry = 2 * time.Second
+	// waitingCheck is how often those that wait for others are looked at without another reason.
+	waitingCheck = 5 * time.Second
 )
 
 // reconciler makes the replicas on this node those that the table says: in one goroutine, from the
@@ -109,12 +111,17 @@ func (r *reconciler) pending() int {
 }
 
 func (r *reconciler) run(ctx context.Context) {
+	ticker := time.NewTicker(waitingCheck)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.wake:
 		case <-r.removals.timer.C:
+		case <-ticker.C:
+			r.spansChanged()
+			continue
 		}
 		for more := true; more; {
 			failed := false
@@ -226,8 +233,12 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 				create = append(create, p)
 			}
 		case h == nil && t.Complete:
-			if b, found := n.broken.Load(id); found && t.dropped(b.(brokenReplica).keyspace()) {
-				broken = append(broken, b.(brokenReplica))
+			if x, found := n.broken.Load(id); found {
+				if b := x.(brokenReplica); t.dropped(b.keyspace()) || n.brokenLeftOver(t, b) {
+					broken = append(broken, b)
+				} else {
+					r.waiting.add(id)
+				}
 			}
 		case h != nil && p == nil:
 			// INVARIANT: its keyspace was dropped, or the table proves that another partition has consumed

@@ -144,6 +144,7 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 		return nil
 	}
 	// INVARIANT: what they have consumed is known to be gone, also at the next start, before they go.
+	n.merging.closeEnded()
 	if err := n.merging.removeLogs(); err != nil {
 		return err
 	}
@@ -204,6 +205,7 @@ func (n *Node) removeBroken(ctx context.Context, gone []brokenReplica) error {
 	if len(gone) == 0 {
 		return nil
 	}
+	n.merging.closeEnded()
 	if err := n.merging.removeLogs(); err != nil {
 		return err
 	}

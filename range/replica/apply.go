@@ -30,9 +30,9 @@ func (r *Replica) Apply(entries []group.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	r.applying.Lock()
+	r.applying.lock()
 	err := r.applyAll(entries)
-	r.applying.Unlock()
+	r.applying.unlock()
 	if err == nil {
 		r.kick(false)
 	}
@@ -133,9 +133,8 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	// INVARIANT: before anything is answered, so that a read that begins after the answer has a
 	// timestamp above the write's.
 	r.observe(applied.highest)
-	if changes.descriptor != nil {
-		r.descriptor.Store(changes.descriptor)
-		r.descriptorAt.Store(applied.index)
+	if changes.split != nil || changes.consumption != nil {
+		r.describeAs(&changes, applied.index)
 	}
 	if changes.split != nil {
 		r.bear(changes.split)
@@ -149,7 +148,7 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 		m.from.Consumed(m.left)
 	}
 	if d := changes.descriptor; d.GetFrozen() != nil && r.node.Froze != nil {
-		r.node.Froze(r.id)
+		r.node.Froze(r.id, d.Frozen)
 	}
 	return n, nil
 }
@@ -328,6 +327,14 @@ func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp,
 	return nil
 }
 
+// describeAs publishes the descriptor that was applied last, if it changed.
+func (r *Replica) describeAs(c *changes, index uint64) {
+	if c.descriptor != nil {
+		r.descriptor.Store(c.descriptor)
+		r.descriptorAt.Store(index)
+	}
+}
+
 // complete makes what was applied known: to the pending writes, to what waits for it, and to the
 // clients that asked for it.
 func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
@@ -338,6 +345,8 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 		r.mu.leadership.handedOver = c.handedOver
 	}
 	r.mu.applied = applied
+	// Under the lock: what a freeze leaves behind is read under it, descriptor, index and all.
+	r.describeAs(c, applied.index)
 	if len(c.locks) > 0 {
 		r.requeueLocked(r.mu.locks.Apply(c.locks))
 	}

@@ -131,7 +131,7 @@ type Node struct {
 	Open  func(id keys.PartitionID) *Replica
 	// Froze, if not nil, is called when a partition was found, or has become, frozen. It must not
 	// block.
-	Froze func(id keys.PartitionID)
+	Froze func(id keys.PartitionID, f *clusterpb.Freeze)
 	// SpansChanged, if not nil, is called when a part of the state that Overlapping said to be a
 	// replica's, or claimed, may be free.
 	SpansChanged func()

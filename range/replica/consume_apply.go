@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -115,8 +116,8 @@ func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *appliedRec
 		return nil, fmt.Errorf("merging it with partition %s: %w", id, err)
 	}
 	q := m.from.Replica()
-	q.applying.Lock()
-	release = q.applying.Unlock
+	q.applying.lock()
+	release = q.applying.unlock
 	defer func() {
 		if err != nil {
 			release()
@@ -182,6 +183,7 @@ func (r *Replica) widenLocked(m *consumption) {
 		r.mu.records.applying()
 	}
 	l := &r.mu.leadership
+	l.widened = r.node.Clock.Physical()
 	if !l.IsLeader {
 		return
 	}
@@ -189,16 +191,15 @@ func (r *Replica) widenLocked(m *consumption) {
 	l.low = hlc.Max(l.low, beyond(m.record.highest))
 	r.mu.cache.Raise(hlc.Max(l.low, m.record.closed))
 	// The heartbeats of transactions whose records are there went to another replica.
-	l.livenessFloor = max(l.livenessFloor,
-		r.node.Clock.Physical()-int64(txn.Abandoned-electedTime))
+	l.livenessFloor = max(l.livenessFloor, l.widened-int64(txn.Abandoned-electedTime))
 }
 
 // endConsumed answers all that waits for a partition that is a part of another one: it is to be
 // asked of that.
 func (r *Replica) endConsumed(by *clusterpb.Partition) {
-	r.consumedBy.Store(by)
 	end := ending{stale: by}
 	r.mu.Lock()
+	r.consumedBy.Store(by)
 	r.giveUpLocked(&end, notRun)
 	r.refuseQueueLocked(&end)
 	r.mu.leadership.close()
@@ -213,8 +214,25 @@ func (r *Replica) ConsumedBy() *clusterpb.Partition { return r.consumedBy.Load()
 // stop has nothing applied here any more, and no freeze ended: another partition takes the
 // replica's span over. It waits for what is being applied.
 func (r *Replica) stop() {
-	r.applying.Lock()
+	r.applying.lock()
 	r.consumed.Store(true)
-	r.applying.Unlock()
+	r.applying.unlock()
 	r.coming.Store(^uint64(0))
 }
+
+// AnswerHeld waits until what is held back for the clocks is answered, but not for long: see
+// commit_wait.go. It is for a replica that was consumed, before it is closed.
+func (r *Replica) AnswerHeld() {
+	for deadline := time.Now().Add(mostHeld); time.Now().Before(deadline); time.Sleep(heldCheck) {
+		r.mu.Lock()
+		held := len(r.mu.held.answers) + len(r.mu.held.reads)
+		r.mu.Unlock()
+		if held == 0 {
+			return
+		}
+	}
+}
+
+// mostHeld is for how long AnswerHeld waits, which is longer than clocks are apart, and heldCheck how
+// often it looks.
+const mostHeld, heldCheck = 2 * time.Second, 5 * time.Millisecond

@@ -103,14 +103,14 @@ func allVoters(p *clusterpb.Partition) error {
 	return nil
 }
 
-// Thaw ends the freeze, if this replica leads, and this node's replica of its left neighbour has
+// Thaw ends a freeze, if this replica leads, and this node's replica of its left neighbour has
 // not consumed it. The caller has seen that one have a later epoch than the freeze names. It
 // returns when that is applied here.
-func (r *Replica) Thaw(ctx context.Context) error {
+func (r *Replica) Thaw(ctx context.Context, f *clusterpb.Freeze) error {
 	err := r.queueCommand(ctx, &internalCommand{kind: proposal.KindDescriptor, thaws: true,
 		evaluate: func(e *evaluation, _ *proposal.Entry) (bool, error) {
-			if e.Descriptor.Frozen == nil {
-				return false, errors.New("it is not frozen")
+			if !proto.Equal(e.Descriptor.Frozen, f) {
+				return false, errors.New("it is not frozen any more, or for another epoch")
 			}
 			// INVARIANT: what consumes it says so before its own descriptor shows that.
 			if r.consumed.Load() {

@@ -27,6 +27,9 @@ type leadership struct {
 	// ledTerm is the latest term in which this replica led.
 	ledTerm    uint64
 	handedOver handedOver
+	// widened is when the partition consumed another one, by this node's clock: what that one's leader
+	// had heard of transactions is not known here.
+	widened int64
 	// livenessFloor is since when transactions' heartbeats have been heard, by the same clock; 0:
 	// they always have, by this leader or one that handed over to it. After an election it is
 	// earlier than that, by what a leader gives less than all the time that a client may be silent
@@ -139,7 +142,8 @@ func (l *leadership) serve(applied *appliedRecord, now int64) (first bool) {
 	// and is replaced at once: no client is silent for a second longer because of that.
 	l.livenessFloor = now - int64(txn.Abandoned-electedTime)
 	h := &l.handedOver
-	if h.term != 0 && h.term == applied.commandTerm && now-h.at < int64(handOverTime) {
+	if h.term != 0 && h.term == applied.commandTerm && now-h.at < int64(handOverTime) &&
+		now-l.widened >= int64(txn.Abandoned) {
 		l.livenessFloor = 0
 	}
 	return first

@@ -31,7 +31,13 @@ import (
 func (m *mergedScan) answerMoment() {
 	var at hlc.Timestamp
 	for i := range m.parts {
-		if p := &m.parts[i]; p.refusal == nil {
+		p := &m.parts[i]
+		if p.refusal == nil {
+			if moved := p.replica.moved(&p.read); moved != nil {
+				p.refusal = moved.Error
+			}
+		}
+		if p.refusal == nil {
 			at = hlc.Max(at, p.read.timestamp)
 			p.count()
 		}

@@ -47,6 +47,8 @@ type read struct {
 	// part is set if it is one of several partitions that are read together: it is not served by
 	// itself.
 	part part
+	// unplaced: it waits for the partition to be what it will be, and is in no timestamp cache.
+	unplaced bool
 	// momentOnly: nothing is read. It is ready when its timestamp is known; see moment.go.
 	momentOnly bool
 	session    hlc.Timestamp
@@ -345,11 +347,13 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 	if !rd.latest() && !rd.uncertain.IsZero() {
 		rd.limit = hlc.Min(rd.uncertain, hlc.Max(rd.observed, hlc.Max(r.mu.leadership.low, r.mu.foreign)))
 	}
+	// INVARIANT: also for a moment, which may be taken for one of the partition as it will be: by then
+	// another leader may have written at a later time.
+	if rd.unplaced = r.mu.holding != nil; rd.unplaced {
+		return r.mu.holding
+	}
 	if rd.momentOnly {
 		return nil
-	}
-	if r.mu.holding != nil {
-		return r.mu.holding
 	}
 	f := rd.command.Footprint(rd.pending.Request)
 	if rd.belowPending() {
@@ -440,7 +444,7 @@ func (r *Replica) resumed(rd *read) {
 		r.endRead(rd, moved)
 		return
 	}
-	if !rd.belowPending() {
+	if !rd.belowPending() && !rd.unplaced {
 		// Nothing else at or below its timestamp can have been put in flight since it is in the
 		// timestamp cache.
 		if rd.part != nil {

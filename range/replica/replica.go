@@ -38,7 +38,7 @@ type Replica struct {
 	coming atomic.Uint64
 	// applying is locked while entries are applied. consumed says that none is any more: another
 	// partition has this one's span. consumedBy is that, as soon as it serves the span.
-	applying   sync.Mutex
+	applying   turn
 	consumed   atomic.Bool
 	consumedBy atomic.Pointer[clusterpb.Partition]
 	// threshold is the garbage collection threshold: nothing below it can be read. Never nil.
@@ -110,6 +110,7 @@ func New(c Config) (*Replica, error) {
 		id:    keys.PartitionID(c.Partition.Id),
 		self:  c.ReplicaID,
 
+		applying:   newTurn(),
 		appliedKey: keys.LocalKey(keys.PartitionID(c.Partition.Id), keys.SuffixApplied),
 	}
 	if c.GCWindow == 0 {
@@ -167,7 +168,7 @@ func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition)
 		r.node.spans.own(descriptor)
 	}
 	if descriptor.GetFrozen() != nil && r.node.Froze != nil {
-		r.node.Froze(r.id)
+		r.node.Froze(r.id, descriptor.Frozen)
 	}
 	r.observe(applied.highest)
 	r.mu.Lock()

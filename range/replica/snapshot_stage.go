@@ -429,8 +429,8 @@ func (s *staged) Install() error {
 		return ErrClosed
 	}
 	defer r.exit()
-	r.applying.Lock()
-	defer r.applying.Unlock()
+	r.applying.lock()
+	defer r.applying.unlock()
 	if r.consumed.Load() {
 		r.state.DiscardTables(s.paths)
 		return fmt.Errorf("partition %s: %w", r.id, errConsumed)

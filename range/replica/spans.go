@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 
@@ -143,6 +144,20 @@ func (n *Node) Released(id keys.PartitionID) { n.spans.release(id) }
 // internal keys on this node; 0: there is none.
 func (n *Node) Overlapping(id keys.PartitionID, span keys.Span) keys.PartitionID {
 	return n.spans.overlapping(id, span, nil)
+}
+
+// LeftHere are the descriptors, as far as is known here, of the partitions that have something on this
+// node to the left of another one, in its keyspace and hash number. Their epochs may be earlier ones.
+func (n *Node) LeftHere(of *clusterpb.Partition) (all []*clusterpb.Partition) {
+	n.spans.mu.Lock()
+	defer n.spans.mu.Unlock()
+	for _, d := range n.spans.owned {
+		if d.Keyspace == of.GetKeyspace() && d.Hash == of.GetHash() &&
+			bytes.Compare(d.Start, of.GetStart()) < 0 {
+			all = append(all, d)
+		}
+	}
+	return all
 }
 
 // ConsumedHere are the partitions that a descriptor proves to have been merged into its partition,

@@ -32,14 +32,6 @@ func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 		}
 		return false, false
 	}
-	if by := r.consumedBy.Load(); by != nil {
-		for i := range requests {
-			q := requests[i].Request
-			r.reply(requests[i], command.Of(q), r.staleEpoch(q, by))
-		}
-		r.exit()
-		return false, false
-	}
 	writes := 0
 	for i := range requests {
 		if c := command.Of(requests[i].Request); c.Way == command.InQueue {
@@ -92,6 +84,10 @@ func (r *Replica) enqueue(p Pending, c *command.Command) bool {
 	case r.mu.failed != nil:
 		r.mu.Unlock()
 		r.reply(p, c, r.failedError(p.Request))
+		return false
+	case r.consumedBy.Load() != nil:
+		r.mu.Unlock()
+		r.reply(p, c, r.staleEpoch(p.Request, r.consumedBy.Load()))
 		return false
 	case !leads || term != p.Request.Term:
 		r.mu.Unlock()
