@@ -12,8 +12,21 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// lookAgain is how often a move that is waited for is looked at.
-const lookAgain = 500 * time.Millisecond
+// lookAgain is how often a move that is waited for is looked at, lookSoon how often at first: the
+// pause doubles.
+const (
+	lookSoon  = 10 * time.Millisecond
+	lookAgain = 500 * time.Millisecond
+)
+
+// looking is the pause before what is waited for is looked at again.
+type looking time.Duration
+
+// next is a pause, and each one longer than the one before.
+func (l *looking) next() time.Duration {
+	*l = min(max(*l*2, looking(lookSoon)), looking(lookAgain))
+	return time.Duration(*l)
+}
 
 func (a *app) moveCommand() *cobra.Command {
 	var from, to uint64
@@ -78,7 +91,7 @@ func (a *app) followOperator(ctx context.Context, client *kv.Client, partition u
 func (a *app) followOperators(ctx context.Context, client *kv.Client,
 	known func(kv.OperatorInfo) bool) error {
 	before := ""
-	for {
+	for pause := looking(0); ; {
 		operators, err := persist(ctx, func() ([]kv.OperatorInfo, error) {
 			return client.Operators(ctx)
 		})
@@ -104,7 +117,7 @@ func (a *app) followOperators(ctx context.Context, client *kv.Client,
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(lookAgain):
+		case <-time.After(pause.next()):
 		}
 	}
 }

@@ -101,7 +101,8 @@ func (a *app) awaitSplit(ctx context.Context, client *kv.Client, keyspace string
 	if err := a.followOperators(ctx, client, mine); err != nil {
 		return err
 	}
-	for said := false; ; {
+	said := false
+	for pause := looking(0); ; {
 		all, err := client.Partitions(ctx, keyspace)
 		if err != nil {
 			return err
@@ -124,7 +125,7 @@ func (a *app) awaitSplit(ctx context.Context, client *kv.Client, keyspace string
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(lookAgain):
+		case <-time.After(pause.next()):
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -101,6 +102,16 @@ func (s *Server) informOf(ctx context.Context, address string, m *clusterpb.Core
 	conn, err := s.dialer.Conn(address)
 	if err == nil {
 		_, err = clusterpb.NewCoreClient(conn).Inform(ctx, m)
+	}
+	return err
+}
+
+// wakeNode tells the node at an address that there are orders for it.
+func (s *Server) wakeNode(ctx context.Context, address string, node keys.NodeID) error {
+	conn, err := s.dialer.Conn(address)
+	if err == nil {
+		_, err = clusterpb.NewCoreClient(conn).Wake(ctx, &clusterpb.WakeRequest{
+			Cluster: s.cluster.Load(), Node: uint64(node)})
 	}
 	return err
 }

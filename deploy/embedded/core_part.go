@@ -116,7 +116,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	g.Wake()
 	p.server, err = server.New(server.Config{
 		Store: p.store, Cluster: m.Cluster, Members: m.Known, Group: g, Hello: s.helloTo,
-		Inform: s.informOf,
+		Inform: s.informOf, Wake: s.wakeNode,
 		Silent: p.host.PeerDown, Planner: s.config.Planner,
 		Logger: s.config.Logger, Registerer: registerer,
 	})

@@ -199,7 +199,7 @@ func (s *Server) run(start func(context.Context) error) {
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server = s
-	s.services.core.inform = s.core.Learn
+	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
 	s.pace = rpc.NewPace()
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
 		Registry: prom.Registry(s.config.Registry)})

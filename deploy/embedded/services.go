@@ -31,6 +31,14 @@ type services struct {
 
 func (s *services) setCore(c *server.Server) { s.core.server.Store(c) }
 
+// wake has the node send a heartbeat soon, if it is the one that is meant.
+func (s *services) wake(r *clusterpb.WakeRequest) {
+	if n := s.node.Load(); n != nil && r.GetCluster() == s.server.cluster.Load() &&
+		r.GetNode() == uint64(n.ID()) {
+		n.Wake()
+	}
+}
+
 // take takes clients' requests.
 func (s *services) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
 	if n := s.node.Load(); n != nil {
@@ -53,6 +61,8 @@ type coreSwitch struct {
 	server atomic.Pointer[server.Server]
 	// inform takes what the core's leader says of the members. It is set before anything is served.
 	inform func(*clusterpb.CoreMembers)
+	// wake is for the node of this server; see Wake. It is set before anything is served.
+	wake func(*clusterpb.WakeRequest)
 }
 
 func (c *coreSwitch) RegisterNode(ctx context.Context,
@@ -84,6 +94,13 @@ func (c *coreSwitch) Inform(_ context.Context,
 	m *clusterpb.CoreMembers) (*clusterpb.InformResponse, error) {
 	c.inform(m)
 	return &clusterpb.InformResponse{}, nil
+}
+
+// Wake is answered by any server.
+func (c *coreSwitch) Wake(_ context.Context,
+	r *clusterpb.WakeRequest) (*clusterpb.WakeResponse, error) {
+	c.wake(r)
+	return &clusterpb.WakeResponse{}, nil
 }
 
 func (c *coreSwitch) WatchMetadata(r *clusterpb.WatchMetadataRequest,

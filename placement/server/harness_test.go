@@ -55,6 +55,9 @@ type core struct {
 	silent, lagging map[uint64]bool
 	hellos          map[string]*clusterpb.BootstrapHello
 	transfers       int
+	// woken are the nodes that were told of orders, in order; a call waits while wakes has no room.
+	woken []keys.NodeID
+	wakes chan struct{}
 	// changed says of each entry of the log, in order, whether it is a change of the configuration.
 	changed []bool
 }
@@ -106,7 +109,7 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 			t.Fatal(err)
 		}
 		m.server, err = New(Config{Store: m.store, Cluster: testCluster, Members: list,
-			Group: m, Hello: c.hello,
+			Group: m, Hello: c.hello, Wake: c.wake,
 			Logger: logger.With("member", m.address)})
 		if err != nil {
 			t.Fatal(err)
@@ -309,6 +312,21 @@ func (c *core) hello(_ context.Context, address string) (*clusterpb.BootstrapHel
 		return h, nil
 	}
 	return nil, errors.New("connection refused")
+}
+
+func (c *core) wake(ctx context.Context, _ string, node keys.NodeID) error {
+	c.mu.Lock()
+	c.woken = append(c.woken, node)
+	wakes := c.wakes
+	c.mu.Unlock()
+	if wakes == nil {
+		return nil
+	}
+	select {
+	case <-wakes:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 func (m *member) ReadIndex(done func(error)) {

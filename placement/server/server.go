@@ -36,6 +36,9 @@ type Config struct {
 
 	// Inform tells the server at an address which members the core has. nil: none is told.
 	Inform func(ctx context.Context, address string, m *clusterpb.CoreMembers) error
+	// Wake tells the node at an address that there are orders for it. nil: none is told, and orders
+	// wait for the nodes' heartbeats.
+	Wake func(ctx context.Context, address string, node keys.NodeID) error
 
 	// NodeLease is how long a node counts as alive after its last heartbeat. Default 9 s.
 	NodeLease time.Duration
@@ -122,6 +125,9 @@ func New(config Config) (*Server, error) {
 	s.running.Go(s.step)
 	s.running.Go(s.stepCore)
 	s.running.Go(s.scheduler.run)
+	if config.Wake != nil {
+		s.running.Go(s.wakeNodes)
+	}
 	return s, nil
 }
 

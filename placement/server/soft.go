@@ -29,7 +29,11 @@ type soft struct {
 		// something was said that the planner has not heard.
 		broken map[keys.PartitionID]map[keys.NodeID]bool
 		news   map[keys.PartitionID]struct{}
+		// wake are the nodes that are to be told of orders, waking those that are being told.
+		wake, waking map[keys.NodeID]struct{}
 	}
+	// woken: there are nodes to be told. Capacity 1.
+	woken chan struct{}
 }
 
 // epoch is that of a descriptor.
@@ -46,7 +50,11 @@ type softNode struct {
 	broken []uint64
 }
 
-func (s *soft) init() { s.resetLocked(0) }
+func (s *soft) init() {
+	s.woken = make(chan struct{}, 1)
+	s.mu.waking = map[keys.NodeID]struct{}{}
+	s.resetLocked(0)
+}
 
 func (s *soft) resetLocked(term uint64) {
 	s.mu.term = term
@@ -57,6 +65,7 @@ func (s *soft) resetLocked(term uint64) {
 	s.mu.tabled = map[keys.PartitionID]epoch{}
 	s.mu.broken = map[keys.PartitionID]map[keys.NodeID]bool{}
 	s.mu.news = map[keys.PartitionID]struct{}{}
+	s.mu.wake = map[keys.NodeID]struct{}{}
 	if s.mu.operators == nil {
 		s.mu.operators = map[keys.PartitionID]*serverpb.Operator{}
 	}
@@ -164,10 +173,15 @@ func (s *soft) reportLocked(id keys.NodeID, n *softNode, r *clusterpb.PartitionR
 	if before := s.mu.nodes[s.mu.leaders[p]]; before != nil {
 		delete(before.led, p)
 	}
+	changed := old == nil || s.mu.leaders[p] != id || r.Generation != old.Generation ||
+		r.Membership != old.Membership
 	s.mu.news[p] = struct{}{}
 	s.mu.partitions[p] = r
 	s.mu.leaders[p] = id
 	n.led[p] = struct{}{}
+	if changed {
+		s.wakeMergesLocked(p, id)
+	}
 }
 
 // drop forgets partitions that are gone.

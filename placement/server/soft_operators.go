@@ -13,6 +13,7 @@ func (s *soft) begin(o *serverpb.Operator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.operators[keys.PartitionID(o.Partition)] = o
+	s.wakeForLocked(o, 0)
 }
 
 // end forgets a partition's operator.

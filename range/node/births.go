@@ -89,6 +89,7 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	if err != nil {
 		return err
 	}
+	h.born.Store(true)
 	n.replicas.change([]*hosted{h}, nil)
 	// Once more, now that it is found here: the keyspace may have changed meanwhile.
 	h.replica.SetGCWindow(n.gcWindow(keys.KeyspaceID(child.Keyspace)))

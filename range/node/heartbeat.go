@@ -15,18 +15,36 @@ const (
 	// heartbeatSoon is how long after the last heartbeat the next one comes if a leadership
 	// changed.
 	heartbeatSoon = 500 * time.Millisecond
+	// heartbeatPause is the same if an order was carried out, or the core has one: at least that, and
+	// heartbeatShare times as long as the last heartbeat took. So whatever is ordered, heartbeats are a
+	// small part of what the core's leader does.
+	heartbeatPause = 20 * time.Millisecond
+	heartbeatShare = 4
 	// coreMissingAfter is for how long the core may be silent before the log says so: while servers
 	// start and restart it is normal.
 	coreMissingAfter = 10 * time.Second
 )
 
-// heartbeats renews the node's lease every third of it, and reports.
+// heartbeats renews the node's lease every third of it, and reports. Between two beats of that kind
+// come urgent ones, which report only of what the core waits for.
 func (n *Node) heartbeats(ctx context.Context) {
 	interval := n.config.Lease / 3
 	failures, missing, answered := 0, false, n.now()
+	var next beats
+	urgent := false
 	for ctx.Err() == nil {
-		n.sampleLoads()
-		batch := n.reports.take()
+		began := time.Now()
+		var batch reportBatch
+		select {
+		case <-n.reports.urge: // this one will do
+		default:
+		}
+		if urgent {
+			batch = n.reports.takeUrgent()
+		} else {
+			n.sampleLoads()
+			batch = n.reports.take()
+		}
 		response, err := n.heartbeat(ctx, batch, interval)
 		n.reports.done(batch, err == nil)
 		if err != nil {
@@ -35,6 +53,7 @@ func (n *Node) heartbeats(ctx context.Context) {
 			}
 			n.metrics.heartbeatsFailed.Inc()
 			failures++
+			urgent = false
 			if !missing && time.Duration(n.now()-answered) >= coreMissingAfter {
 				missing = true
 				n.log.Warn("the consistent core does not answer heartbeats; what this node holds "+
@@ -57,26 +76,56 @@ func (n *Node) heartbeats(ctx context.Context) {
 		n.orders.take(response.GetOrders())
 		if response.GetWantFull() && !batch.full {
 			n.reports.wantFull(n.leaders.led())
+			urgent = false
 			continue
 		}
 		if batch.more {
 			continue
 		}
-		n.awaitHeartbeat(ctx, interval)
+		next.after(urgent, interval, time.Since(began))
+		urgent = next.await(ctx, &n.reports)
 	}
 }
 
-// awaitHeartbeat returns when the next heartbeat is due.
-func (n *Node) awaitHeartbeat(ctx context.Context, interval time.Duration) {
-	if pause(ctx, min(heartbeatSoon, interval)) != nil {
-		return
+// beats says when the next heartbeat is due, and how soon others may come before it.
+type beats struct {
+	due time.Time
+	// soon is when the next one may come because of a leadership, urgent when an urgent one may.
+	soon, urgent time.Time
+}
+
+// after is for the heartbeats after one that has just ended.
+func (b *beats) after(urgent bool, interval, took time.Duration) {
+	now := time.Now()
+	if !urgent {
+		b.due, b.soon = now.Add(interval), now.Add(heartbeatSoon)
 	}
-	timer := time.NewTimer(max(0, interval-heartbeatSoon))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-n.reports.wake:
+	b.urgent = now.Add(max(heartbeatPause, heartbeatShare*took))
+}
+
+// await returns when the next heartbeat is to be sent, and says whether that is an urgent one.
+func (b *beats) await(ctx context.Context, r *reports) (urgent bool) {
+	due, soon, mayUrge := time.NewTimer(time.Until(b.due)), time.NewTimer(time.Until(b.soon)),
+		time.NewTimer(time.Until(b.urgent))
+	defer due.Stop()
+	defer soon.Stop()
+	defer mayUrge.Stop()
+	var wake, urge <-chan struct{}
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-due.C:
+			return false
+		case <-soon.C:
+			wake = r.wake
+		case <-mayUrge.C:
+			urge = r.urge
+		case <-wake:
+			return false
+		case <-urge:
+			return time.Now().Before(b.due)
+		}
 	}
 }
 

@@ -30,6 +30,8 @@ type hosted struct {
 
 	// leading says that this replica leads.
 	leading atomic.Bool
+	// born: it has split off here, and has not led since.
+	born atomic.Bool
 	// reportDue and awaiting say that it is in the list of that name, so that it is put there once.
 	reportDue atomic.Bool
 	// reported is the report that the core has heard last; nil if it has heard none since it asked

@@ -56,6 +56,10 @@ func (n *Node) leadershipChanged(h *hosted, l group.Leadership) {
 	if l.IsLeader || was {
 		n.reports.changedLeader(h)
 	}
+	if l.IsLeader && h.born.Swap(false) {
+		// Until then an operator cannot go on with the partition.
+		n.reports.carriedOut(h)
+	}
 	if l.IsLeader {
 		n.collector.noticed(h)
 	}

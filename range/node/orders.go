@@ -34,7 +34,9 @@ const (
 	orderTimeout = 10 * time.Second
 	// splitTimeout is that of a split, before which what splits off is counted.
 	splitTimeout = 2 * time.Minute
-	// orderAgain is after how long one that waits for something is looked at again.
+	// orderSoon is after how long one that waits for something is looked at again; it doubles up to
+	// orderAgain.
+	orderSoon  = 10 * time.Millisecond
 	orderAgain = 250 * time.Millisecond
 	// nearlyAll is how many entries a learner may lack to be promoted.
 	nearlyAll = 100
@@ -44,6 +46,9 @@ const (
 type order struct {
 	*clusterpb.Order
 	waits atomic.Pointer[string]
+	// looked is how often it was looked at, due when it is again. Of the goroutine that hands out.
+	looked int
+	due    time.Time
 }
 
 // waitsFor says what it waits for, in words.
@@ -90,6 +95,7 @@ func (s *orders) take(orders []*clusterpb.Order) {
 		return
 	}
 	s.mu.Lock()
+	news := false
 	for _, o := range orders {
 		h := s.node.replicas.get(keys.PartitionID(o.GetTarget().GetId()))
 		if h == nil {
@@ -100,9 +106,12 @@ func (s *orders) take(orders []*clusterpb.Order) {
 			continue
 		}
 		s.mu.due[h] = &order{Order: o}
+		news = true
 	}
 	s.mu.Unlock()
-	signal(s.wake)
+	if news {
+		signal(s.wake)
+	}
 }
 
 // run carries orders out until the context ends.
@@ -110,48 +119,53 @@ func (s *orders) run(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	places := make(chan struct{}, orderWorkers)
+	again := time.NewTimer(0)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.wake:
+		case <-again.C:
 		}
-		for s.waiting() > 0 {
-			for h, o := range s.idle() {
-				select {
-				case places <- struct{}{}:
-				case <-ctx.Done():
-					return
-				}
-				working.Go(func() {
-					defer func() { <-places }()
-					s.carryOut(ctx, h, o)
-				})
-			}
-			if pause(ctx, orderAgain) != nil {
+		due, next := s.idle(time.Now())
+		for h, o := range due {
+			select {
+			case places <- struct{}{}:
+			case <-ctx.Done():
 				return
 			}
+			working.Go(func() {
+				defer func() { <-places }()
+				s.carryOut(ctx, h, o)
+			})
+		}
+		again.Stop()
+		if next > 0 {
+			again.Reset(next)
 		}
 	}
 }
 
-func (s *orders) waiting() int {
+// idle are the orders that are to be looked at and that no goroutine works at; from now on one does.
+// next is after how long there may be others; 0: there are none.
+func (s *orders) idle(now time.Time) (idle map[*hosted]*order, next time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.mu.due)
-}
-
-// idle are the orders that no goroutine works at; from now on one does.
-func (s *orders) idle() map[*hosted]*order {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	idle := make(map[*hosted]*order)
+	idle = make(map[*hosted]*order)
 	for h, o := range s.mu.due {
-		if h.ordered.CompareAndSwap(false, true) {
-			idle[h] = o
+		if !now.Before(o.due) {
+			o.due = now.Add(min(orderAgain, orderSoon<<min(o.looked, 10)))
+			o.looked++
+			if h.ordered.CompareAndSwap(false, true) {
+				idle[h] = o
+			}
+		}
+		if wait := o.due.Sub(now); next == 0 || wait < next {
+			next = wait
 		}
 	}
-	return idle
+	return idle, next
 }
 
 // done ends an order, if no later one has taken its place.
@@ -205,7 +219,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 		if err == nil {
 			s.node.metrics.ordersDone.Inc()
 			s.done(h, o)
-			s.node.reports.changedLeader(h)
+			s.node.reports.carriedOut(h)
 			return
 		}
 		reason = err.Error()
@@ -233,8 +247,11 @@ func (s *orders) settle(ctx context.Context, h *hosted) {
 			"error", err)
 		return
 	}
-	s.node.reports.changedLeader(h)
+	s.node.reports.carriedOut(h)
 }
+
+// Wake is the core's hint that it has orders for this node: the next heartbeat comes soon.
+func (n *Node) Wake() { signal(n.reports.urge) }
 
 // obstacle is what an order has to wait for, in words; empty: nothing.
 func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {

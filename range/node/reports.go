@@ -24,11 +24,14 @@ type reports struct {
 		held, settled map[*hosted]struct{}
 		// told are the partitions of which the core believes that this node leads them.
 		told map[*hosted]struct{}
+		// urgent are those that the next urgent heartbeat reports.
+		urgent map[*hosted]struct{}
 		// full: the next heartbeat says that what was reported before it does not count.
 		full bool
 	}
-	// wake: a leadership was won or lost, which others wait to hear.
-	wake chan struct{} // capacity 1
+	// wake: a leadership was won or lost, which others wait to hear. urge: an order was carried out,
+	// or the core has one.
+	wake, urge chan struct{} // capacity 1
 	// more: the last heartbeat did not take everything, and the next one belongs to the same beat. Of
 	// the goroutine that takes.
 	more bool
@@ -39,8 +42,9 @@ func (r *reports) init() {
 	r.mu.told = make(map[*hosted]struct{})
 	r.mu.held = make(map[*hosted]struct{})
 	r.mu.settled = make(map[*hosted]struct{})
+	r.mu.urgent = make(map[*hosted]struct{})
 	r.mu.full = true
-	r.wake = make(chan struct{}, 1)
+	r.wake, r.urge = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 // changed marks a partition. It is called for every applied batch, and cheap when the partition is
@@ -59,6 +63,16 @@ func (r *reports) changed(h *hosted) {
 func (r *reports) changedLeader(h *hosted) {
 	r.changed(h)
 	signal(r.wake)
+}
+
+// carriedOut marks a partition that is what an operator wanted it to become: the core goes on when
+// it hears of it, so that is reported at once.
+func (r *reports) carriedOut(h *hosted) {
+	r.changed(h)
+	r.mu.Lock()
+	r.mu.urgent[h] = struct{}{}
+	r.mu.Unlock()
+	signal(r.urge)
 }
 
 // wantFull has everything reported anew. It is for the goroutine that takes.
@@ -129,6 +143,37 @@ func (r *reports) takeBy(report func(h *hosted, told bool) *clusterpb.PartitionR
 	return b
 }
 
+// takeUrgent is take for an urgent heartbeat: it has what was carried out and nothing else, and
+// belongs to no beat, so that many of them do not make the rest settle.
+func (r *reports) takeUrgent() reportBatch {
+	var b reportBatch
+	for h, told := range r.nextUrgent(maxReports) {
+		h.reportDue.Store(false)
+		if one := h.report(told); one != nil {
+			b.add(h, one)
+		}
+	}
+	return b
+}
+
+func (r *reports) nextUrgent(n int) map[*hosted]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	some := make(map[*hosted]bool, min(len(r.mu.urgent), n))
+	for h := range r.mu.urgent {
+		if len(some) == n {
+			signal(r.urge)
+			break
+		}
+		delete(r.mu.urgent, h)
+		delete(r.mu.due, h)
+		delete(r.mu.held, h)
+		delete(r.mu.settled, h)
+		_, some[h] = r.mu.told[h]
+	}
+	return some
+}
+
 // settleLocked begins a beat.
 func (r *reports) settleLocked() {
 	for h := range r.mu.held {
@@ -154,6 +199,7 @@ func (r *reports) next(n int) (some map[*hosted]bool, settled bool) {
 			break
 		}
 		delete(from, h)
+		delete(r.mu.urgent, h)
 		_, some[h] = r.mu.told[h]
 	}
 	return some, settled
@@ -221,4 +267,5 @@ func (r *reports) forget(h *hosted) {
 	delete(r.mu.held, h)
 	delete(r.mu.settled, h)
 	delete(r.mu.told, h)
+	delete(r.mu.urgent, h)
 }

@@ -5647,6 +5647,94 @@ func (*InformResponse) Descriptor() ([]byte, []int) {
 	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
 }
 
+type WakeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Node          uint64                 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WakeRequest) Reset() {
+	*x = WakeRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WakeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WakeRequest) ProtoMessage() {}
+
+func (x *WakeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
+func (*WakeRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *WakeRequest) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *WakeRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+type WakeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WakeResponse) Reset() {
+	*x = WakeResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WakeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WakeResponse) ProtoMessage() {}
+
+func (x *WakeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
+func (*WakeResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
+}
+
 type ListCoreRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5655,7 +5743,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5667,7 +5755,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5680,7 +5768,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
 }
 
 type ListCoreResponse struct {
@@ -5700,7 +5788,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5712,7 +5800,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5725,7 +5813,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -5777,7 +5865,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5789,7 +5877,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5802,7 +5890,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -5851,7 +5939,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5863,7 +5951,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5876,7 +5964,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -5918,7 +6006,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5930,7 +6018,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5943,7 +6031,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -6007,7 +6095,7 @@ type ChangeCoreRequest struct {
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6019,7 +6107,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6032,7 +6120,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -6059,7 +6147,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[78]
+	mi := &file_clusterpb_cluster_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6071,7 +6159,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[78]
+	mi := &file_clusterpb_cluster_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6084,7 +6172,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{78}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -6581,7 +6669,11 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\areplica\x18\x02 \x01(\x04R\areplica\x12\x18\n" +
 	"\aremoved\x18\x03 \x01(\bR\aremoved\x12:\n" +
 	"\amembers\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\"\x10\n" +
-	"\x0eInformResponse\"\x11\n" +
+	"\x0eInformResponse\";\n" +
+	"\vWakeRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\x04R\x04node\"\x0e\n" +
+	"\fWakeResponse\"\x11\n" +
 	"\x0fListCoreRequest\"\xc4\x02\n" +
 	"\x10ListCoreResponse\x12:\n" +
 	"\amembers\x18\x01 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\x12<\n" +
@@ -6660,12 +6752,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\bListCore\x12$.tidemark.cluster.v1.ListCoreRequest\x1a%.tidemark.cluster.v1.ListCoreResponse\x12]\n" +
 	"\n" +
 	"ChangeCore\x12&.tidemark.cluster.v1.ChangeCoreRequest\x1a'.tidemark.cluster.v1.ChangeCoreResponse\x12b\n" +
-	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\xd1\x03\n" +
+	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\x9e\x04\n" +
 	"\x04Core\x12c\n" +
 	"\fRegisterNode\x12(.tidemark.cluster.v1.RegisterNodeRequest\x1a).tidemark.cluster.v1.RegisterNodeResponse\x12Z\n" +
 	"\tHeartbeat\x12%.tidemark.cluster.v1.HeartbeatRequest\x1a&.tidemark.cluster.v1.HeartbeatResponse\x12W\n" +
 	"\bAnnounce\x12$.tidemark.cluster.v1.AnnounceRequest\x1a%.tidemark.cluster.v1.AnnounceResponse\x12O\n" +
-	"\x06Inform\x12 .tidemark.cluster.v1.CoreMembers\x1a#.tidemark.cluster.v1.InformResponse\x12^\n" +
+	"\x06Inform\x12 .tidemark.cluster.v1.CoreMembers\x1a#.tidemark.cluster.v1.InformResponse\x12K\n" +
+	"\x04Wake\x12 .tidemark.cluster.v1.WakeRequest\x1a!.tidemark.cluster.v1.WakeResponse\x12^\n" +
 	"\rWatchMetadata\x12).tidemark.cluster.v1.WatchMetadataRequest\x1a .tidemark.cluster.v1.TableUpdate0\x012\xac\x01\n" +
 	"\tBootstrap\x12Q\n" +
 	"\x05Hello\x12#.tidemark.cluster.v1.BootstrapHello\x1a#.tidemark.cluster.v1.BootstrapHello\x12L\n" +
@@ -6684,7 +6777,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),                // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),               // 1: tidemark.cluster.v1.Partitioning
@@ -6762,13 +6855,15 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*AnnounceRequest)(nil),         // 73: tidemark.cluster.v1.AnnounceRequest
 	(*AnnounceResponse)(nil),        // 74: tidemark.cluster.v1.AnnounceResponse
 	(*InformResponse)(nil),          // 75: tidemark.cluster.v1.InformResponse
-	(*ListCoreRequest)(nil),         // 76: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),        // 77: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),         // 78: tidemark.cluster.v1.CoreMemberState
-	(*CoreCandidate)(nil),           // 79: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),              // 80: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),       // 81: tidemark.cluster.v1.ChangeCoreRequest
-	(*ChangeCoreResponse)(nil),      // 82: tidemark.cluster.v1.ChangeCoreResponse
+	(*WakeRequest)(nil),             // 76: tidemark.cluster.v1.WakeRequest
+	(*WakeResponse)(nil),            // 77: tidemark.cluster.v1.WakeResponse
+	(*ListCoreRequest)(nil),         // 78: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),        // 79: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),         // 80: tidemark.cluster.v1.CoreMemberState
+	(*CoreCandidate)(nil),           // 81: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),              // 82: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),       // 83: tidemark.cluster.v1.ChangeCoreRequest
+	(*ChangeCoreResponse)(nil),      // 84: tidemark.cluster.v1.ChangeCoreResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	6,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -6826,9 +6921,9 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	15, // 52: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
 	16, // 53: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
 	16, // 54: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	78, // 55: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	79, // 56: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	80, // 57: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	80, // 55: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	81, // 56: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	82, // 57: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
 	15, // 58: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
 	12, // 59: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
 	17, // 60: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
@@ -6849,47 +6944,49 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	65, // 75: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
 	57, // 76: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
 	29, // 77: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	76, // 78: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	81, // 79: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	78, // 78: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	83, // 79: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
 	32, // 80: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
 	34, // 81: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
 	36, // 82: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
 	73, // 83: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
 	16, // 84: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	19, // 85: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	71, // 86: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	72, // 87: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	13, // 88: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	20, // 89: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	20, // 90: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	22, // 91: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	24, // 92: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	28, // 93: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	26, // 94: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	43, // 95: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	45, // 96: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	47, // 97: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	50, // 98: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	52, // 99: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	54, // 100: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	56, // 101: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	61, // 102: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	63, // 103: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	66, // 104: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	59, // 105: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	30, // 106: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	77, // 107: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	82, // 108: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	33, // 109: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	35, // 110: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	41, // 111: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	74, // 112: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	75, // 113: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	20, // 114: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	71, // 115: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	71, // 116: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	88, // [88:117] is the sub-list for method output_type
-	59, // [59:88] is the sub-list for method input_type
+	76, // 85: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	19, // 86: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	71, // 87: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	72, // 88: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	13, // 89: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	20, // 90: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	20, // 91: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	22, // 92: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	24, // 93: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	28, // 94: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	26, // 95: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	43, // 96: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	45, // 97: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	47, // 98: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	50, // 99: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	52, // 100: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	54, // 101: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	56, // 102: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	61, // 103: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	63, // 104: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	66, // 105: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	59, // 106: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	30, // 107: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	79, // 108: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	84, // 109: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	33, // 110: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	35, // 111: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	41, // 112: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	74, // 113: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	75, // 114: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	77, // 115: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	20, // 116: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	71, // 117: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	71, // 118: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	89, // [89:119] is the sub-list for method output_type
+	59, // [59:89] is the sub-list for method input_type
 	59, // [59:59] is the sub-list for extension type_name
 	59, // [59:59] is the sub-list for extension extendee
 	0,  // [0:59] is the sub-list for field type_name
@@ -6908,7 +7005,7 @@ func file_clusterpb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   79,
+			NumMessages:   81,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

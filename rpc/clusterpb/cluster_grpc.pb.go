@@ -970,6 +970,7 @@ const (
 	Core_Heartbeat_FullMethodName     = "/tidemark.cluster.v1.Core/Heartbeat"
 	Core_Announce_FullMethodName      = "/tidemark.cluster.v1.Core/Announce"
 	Core_Inform_FullMethodName        = "/tidemark.cluster.v1.Core/Inform"
+	Core_Wake_FullMethodName          = "/tidemark.cluster.v1.Core/Wake"
 	Core_WatchMetadata_FullMethodName = "/tidemark.cluster.v1.Core/WatchMetadata"
 )
 
@@ -987,6 +988,9 @@ type CoreClient interface {
 	// Inform tells a server who makes up the core. Any server takes it: those of a data node that has lost sight of a
 	// core whose members have moved.
 	Inform(ctx context.Context, in *CoreMembers, opts ...grpc.CallOption) (*InformResponse, error)
+	// Wake tells a node that there are orders for it: it sends its next heartbeat soon. Any server takes it. It is a
+	// hint: without it the orders come with the next heartbeat.
+	Wake(ctx context.Context, in *WakeRequest, opts ...grpc.CallOption) (*WakeResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(ctx context.Context, in *WatchMetadataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error)
 }
@@ -1039,6 +1043,16 @@ func (c *coreClient) Inform(ctx context.Context, in *CoreMembers, opts ...grpc.C
 	return out, nil
 }
 
+func (c *coreClient) Wake(ctx context.Context, in *WakeRequest, opts ...grpc.CallOption) (*WakeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WakeResponse)
+	err := c.cc.Invoke(ctx, Core_Wake_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *coreClient) WatchMetadata(ctx context.Context, in *WatchMetadataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Core_ServiceDesc.Streams[0], Core_WatchMetadata_FullMethodName, cOpts...)
@@ -1072,6 +1086,9 @@ type CoreServer interface {
 	// Inform tells a server who makes up the core. Any server takes it: those of a data node that has lost sight of a
 	// core whose members have moved.
 	Inform(context.Context, *CoreMembers) (*InformResponse, error)
+	// Wake tells a node that there are orders for it: it sends its next heartbeat soon. Any server takes it. It is a
+	// hint: without it the orders come with the next heartbeat.
+	Wake(context.Context, *WakeRequest) (*WakeResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error
 	mustEmbedUnimplementedCoreServer()
@@ -1095,6 +1112,9 @@ func (UnimplementedCoreServer) Announce(context.Context, *AnnounceRequest) (*Ann
 }
 func (UnimplementedCoreServer) Inform(context.Context, *CoreMembers) (*InformResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Inform not implemented")
+}
+func (UnimplementedCoreServer) Wake(context.Context, *WakeRequest) (*WakeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Wake not implemented")
 }
 func (UnimplementedCoreServer) WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error {
 	return status.Error(codes.Unimplemented, "method WatchMetadata not implemented")
@@ -1192,6 +1212,24 @@ func _Core_Inform_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Core_Wake_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WakeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoreServer).Wake(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Core_Wake_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoreServer).Wake(ctx, req.(*WakeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Core_WatchMetadata_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchMetadataRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1225,6 +1263,10 @@ var Core_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Inform",
 			Handler:    _Core_Inform_Handler,
+		},
+		{
+			MethodName: "Wake",
+			Handler:    _Core_Wake_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,192 @@
+package faults
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench"
+	"github.com/tidemarkdb/tidemark/bench/kvtarget"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+var (
+	zipfFor = flag.Duration("faults.zipf", 8*time.Minute,
+		"for how long TestZipf has partitions split and spread, at most")
+	zipfMeasure = flag.Duration("faults.zipf-measure", 30*time.Second,
+		"for how long TestZipf measures, without splits and at the end")
+	zipfClients = flag.Int("faults.zipf-clients", 16, "how many clients TestZipf has")
+	zipfLoad    = flag.Float64("faults.zipf-load", 0.25,
+		"the load of a partition that TestZipf accepts at the end, in processors")
+)
+
+const (
+	zipfNodes   = 6
+	zipfRecords = 50_000
+)
+
+// TestZipf has a keyspace of one partition read and written by a Zipfian distribution, with six
+// nodes: it splits, and what splits off is spread, until no partition costs more than a quarter of a
+// processor, but those of one key. The share of the requests that each node has is compared with
+// that in a keyspace that does not split. (Throughput is reported; it shows something only where the
+// nodes have processors of their own.)
+func TestZipf(t *testing.T) {
+	e := newEnvironment(t, *zipfFor+10*time.Minute, Layout{Cores: 1, Nodes: zipfNodes})
+	e.start("unused", 1, 3)
+	client := e.open("unused").client
+	whole, err := client.CreateKeyspace(e.ctx, "whole", kv.Range(), kv.AutoSplit(false))
+	e.must(err, "create a keyspace")
+	spread, err := client.CreateKeyspace(e.ctx, "spread", kv.Range())
+	e.must(err, "create a keyspace")
+
+	before := e.zipf(whole, *zipfMeasure, false)
+	e.result("without splits: %s", before)
+
+	e.must(bench.Load(e.ctx, kvtarget.New(spread), zipfConfig(0)), "load the records")
+	loading, stop := context.WithCancel(e.ctx)
+	defer stop()
+	over := make(chan error, 1)
+	go func() {
+		c := zipfConfig(*zipfFor + time.Minute)
+		c.SkipLoad = true
+		_, err := bench.Run(loading, kvtarget.New(spread), c)
+		over <- err
+	}()
+	began := time.Now()
+	var busy string
+	for calm := 0; calm < 3 && time.Since(began) < *zipfFor; {
+		e.pass(10 * time.Second)
+		var heaviest float64
+		heaviest, busy = e.loads(client, "spread")
+		if time.Since(began)/time.Second%30 < 10 {
+			e.Logf("after %v: %s", time.Since(began).Round(time.Second), busy)
+		}
+		if calm++; heaviest > *zipfLoad || time.Since(began) < 2*time.Minute {
+			calm = 0
+		}
+	}
+	took := time.Since(began).Round(time.Second)
+	stop()
+	<-over
+	after := e.zipf(spread, *zipfMeasure, true)
+	e.result("split and spread after %v: %s; %.2f times as many requests; %s", took, after,
+		after.throughput/before.throughput, busy)
+	events, err := client.Events(e.ctx, 0, 0, 1000)
+	e.must(err, "list what placement did")
+	kinds := map[string]int{}
+	for _, event := range events {
+		if event.Keyspace == "spread" {
+			kinds[event.Kind]++
+		}
+	}
+	e.result("placement did: %v", kinds)
+	heaviest, busy := e.loads(client, "spread")
+	switch {
+	case heaviest > *zipfLoad:
+		e.Errorf("a partition costs %.2f processors, allowed are %.2f: %s", heaviest, *zipfLoad, busy)
+	case after.shares[0] > 1/1.5*before.shares[0]:
+		e.Errorf("one node has %.0f %% of the requests, and had %.0f %% without splits",
+			100*after.shares[0], 100*before.shares[0])
+	}
+	if n := before.errors + after.errors; n > 0 {
+		e.Errorf("%d operations failed", n)
+	}
+}
+
+// zipfConfig is half reads and half updates of records, few of which have most of the operations.
+func zipfConfig(d time.Duration) bench.Config {
+	w, _ := bench.YCSB("a")
+	return bench.Config{Workload: w, Records: zipfRecords, Clients: *zipfClients, Duration: d,
+		WarmUp: -1, Classify: kvtarget.Classify}
+}
+
+// zipfResult is what a measurement has shown: the shares of the nodes are in falling order.
+type zipfResult struct {
+	throughput float64
+	p99        time.Duration
+	shares     []float64
+	errors     uint64
+}
+
+func (r zipfResult) String() string {
+	var parts []string
+	for _, share := range r.shares {
+		parts = append(parts, fmt.Sprintf("%.0f", 100*share))
+	}
+	return fmt.Sprintf("%.0f operations a second, p99 %v, of which the nodes have %s %%", r.throughput,
+		r.p99.Round(100*time.Microsecond), strings.Join(parts, ", "))
+}
+
+// zipf measures.
+func (e *environment) zipf(ks *kv.Keyspace, d time.Duration, loaded bool) zipfResult {
+	e.Helper()
+	if !loaded {
+		e.must(bench.Load(e.ctx, kvtarget.New(ks), zipfConfig(0)), "load the records")
+	}
+	c := zipfConfig(d)
+	c.SkipLoad = true
+	requests := e.requests()
+	r, err := bench.Run(e.ctx, kvtarget.New(ks), c)
+	e.must(err, "run the load")
+	now := e.requests()
+	result := zipfResult{throughput: r.Total.Throughput, errors: r.Total.Errors,
+		p99: time.Duration(r.Total.P99) * time.Microsecond}
+	total := 0.0
+	for i := range now {
+		now[i] -= requests[i]
+		total += now[i]
+	}
+	for _, n := range now {
+		result.shares = append(result.shares, n/total)
+	}
+	slices.SortFunc(result.shares, func(a, b float64) int {
+		if a > b {
+			return -1
+		}
+		return 1
+	})
+	return result
+}
+
+// requests is how many requests of clients each node has had.
+func (e *environment) requests() []float64 {
+	e.Helper()
+	var all []float64
+	for _, s := range e.cluster.Nodes {
+		samples, err := s.Metrics(e.ctx)
+		e.must(err, "read the metrics of %s", s.Name)
+		all = append(all, Sum(samples, "tidemark_rpc_requests_total"))
+	}
+	return all
+}
+
+// loads is the load of the heaviest partition of a keyspace that has more than one key, and that of
+// all in words.
+func (e *environment) loads(client *kv.Client, keyspace string) (heaviest float64, text string) {
+	e.Helper()
+	all, err := client.Partitions(e.ctx, keyspace)
+	e.must(err, "list the partitions")
+	slices.SortFunc(all, func(a, b kv.PartitionInfo) int {
+		if a.Minute.Load > b.Minute.Load {
+			return -1
+		}
+		return 1
+	})
+	var parts []string
+	for i, p := range all {
+		note := ""
+		if p.LiveKeys > 1 {
+			heaviest = max(heaviest, p.Minute.Load)
+		} else {
+			note = " (one key)"
+		}
+		if i < 16 {
+			parts = append(parts, fmt.Sprintf("%.2f on node %d%s", p.Minute.Load, p.Leader, note))
+		}
+	}
+	return heaviest, fmt.Sprintf("%d partitions, their loads: %s", len(all), strings.Join(parts, ", "))
+}
