@@ -180,7 +180,7 @@ func (r *Replica) readyLocked() bool {
 	if r.mu.leadership.barrierDue {
 		return r.mu.leadership.IsLeader
 	}
-	if !r.mu.leadership.serving || r.mu.splitting != nil {
+	if !r.mu.leadership.serving || r.mu.splitting != nil || r.loadingLocked() != nil {
 		return false
 	}
 	room := len(r.mu.inFlight) < r.node.MaxInFlight

@@ -32,6 +32,8 @@ const (
 	// KindSplit sets the descriptor of what is left of a partition, and the descriptor and the
 	// statistics of the one that splits off.
 	KindSplit Kind = 6
+	// KindLoad sets versions of many records, at one timestamp: see Load, which it has for a batch.
+	KindLoad Kind = 7
 )
 
 // Delta is by how much an entry changes what a partition holds. Evaluation computes it, so that all
@@ -101,6 +103,14 @@ func (e *Entry) Encode() []byte {
 // ErrMalformed is what every decoding error wraps. The replica that meets one is failed.
 var ErrMalformed = errors.New("malformed replicated command")
 
+// KindOf is the kind of an encoded entry, without a look at the rest; 0 if it has none.
+func KindOf(data []byte) Kind {
+	if len(data) < 2 {
+		return 0
+	}
+	return Kind(data[1])
+}
+
 // Decode reads an entry. It checks the batch no further than that it is one: see WalkBatch.
 func Decode(data []byte) (Entry, error) {
 	var e Entry
@@ -112,7 +122,7 @@ func Decode(data []byte) (Entry, error) {
 			ErrMalformed, data[0], entryVersion)
 	}
 	e.Kind = Kind(data[1])
-	if e.Kind < KindWrite || e.Kind > KindSplit {
+	if e.Kind < KindWrite || e.Kind > KindLoad {
 		return e, fmt.Errorf("%w: unknown kind %d", ErrMalformed, data[1])
 	}
 	d := Decoder{Data: data[2:]}
@@ -133,7 +143,7 @@ func Decode(data []byte) (Entry, error) {
 	case e.Proposer == 0 || e.Sequence == 0 || e.Base >= e.Sequence:
 		return e, fmt.Errorf("%w: proposer %d, sequence %d, base %d",
 			ErrMalformed, e.Proposer, e.Sequence, e.Base)
-	case len(e.Batch) > 0 && len(e.Batch) < batchHeaderLength:
+	case len(e.Batch) > 0 && len(e.Batch) < batchHeaderLength && e.Kind != KindLoad:
 		return e, fmt.Errorf("%w: a batch of %d bytes", ErrMalformed, len(e.Batch))
 	case e.Kind == KindThreshold && len(e.Batch) > 0:
 		return e, fmt.Errorf("%w: a batch where none belongs", ErrMalformed)
