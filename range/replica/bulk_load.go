@@ -26,9 +26,6 @@ import (
 // (engine.CommitTables): so the state has the records if and only if it has applied the entry, after
 // a crash too, as with a batch. A small block is committed as a batch.
 
-// loadTableBytes is from which size on a table is worth its file.
-const loadTableBytes = 256 << 10
-
 // pendingLoad is the span of user keys that an entry on its way loads, at the entry's lowest
 // timestamp.
 type pendingLoad struct{ first, last string }
@@ -164,7 +161,7 @@ func (r *Replica) stageLoad(batch *engine.StateBatch, d *clusterpb.Partition, p 
 	set := func(key, value []byte) error {
 		return mvcc.Write(batch, key, l.Timestamp, header, value)
 	}
-	if c.alone && records.Body() >= loadTableBytes {
+	if c.alone && records.Body() >= r.node.LoadTableBytes {
 		table, err := r.state.NewTableWriter()
 		if err != nil {
 			return err
