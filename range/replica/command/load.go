@@ -154,6 +154,8 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 		}
 	}()
 	var rest block.Writer
+	var earlier Own
+	written := 0
 	for records.Rewind(); ; {
 		key, value, ok, err := records.Next()
 		if err != nil {
@@ -177,9 +179,9 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 				}
 			}
 			if mine {
-				e.HoldFor(own.CommitWait, own.Timestamp)
-				e.Duplicate(loadResponse(q, own.Timestamp, l), 0)
-				return true, nil
+				earlier = Own{Found: true, Timestamp: own.Timestamp, CommitWait: own.CommitWait}
+				written++
+				continue
 			}
 		}
 		if same {
@@ -196,6 +198,12 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 		if err := rest.Add(key, value); err != nil {
 			return false, err
 		}
+	}
+	if earlier.Found {
+		l.Records, l.Present = written, l.Records-written
+		e.HoldFor(earlier.CommitWait, earlier.Timestamp)
+		e.Duplicate(loadResponse(q, earlier.Timestamp, l), 0)
+		return true, nil
 	}
 	if l.Present > 0 {
 		l.Records, l.Size = rest.Records(), rest.Size()
