@@ -63,7 +63,7 @@ func (w *Writer) Fits(key, value int) bool {
 	return w.records < MaxRecords && len(w.body)+key+value+overhead <= MaxBody
 }
 
-// Records is how many records there are so far, Size how large their keys and values are together.
+// Records is how many records there are so far.
 func (w *Writer) Records() int { return w.records }
 
 // Size is how large the keys and values are together.
