@@ -12,16 +12,19 @@ import (
 )
 
 const (
-	// leastPart is how small the parts may become that are made only so that every node has one.
-	leastPart = 8 << 20
+	// leastPart is how small the parts may become that are made only so that every node has one: a
+	// split takes as long as it takes to write that.
+	leastPart = 64 << 20
 	// splitsAtOnce is how many splits are asked for at a time.
 	splitsAtOnce = 16
 	// splitPatience is for how long no split may be finished before the load begins without the rest,
 	// and askedAgain after how long one is asked for again.
 	splitPatience = time.Minute
 	askedAgain    = 5 * time.Second
-	// spreadPatience is how long the load waits for partitions and leaders to move.
+	// spreadPatience is how long the load waits for partitions and leaders to move, at most: no longer
+	// than it takes to write it at spreadRate, for they go on moving while it writes.
 	spreadPatience = 20 * time.Second
+	spreadRate     = 100 << 20
 	tablePause     = 100 * time.Millisecond
 )
 
@@ -181,7 +184,11 @@ func (l *loader) spread(ctx context.Context, nodes []NodeInfo) error {
 	if ks == nil {
 		return &route.Error{Cause: route.ErrNoKeyspace}
 	}
-	c, deadline := l.keyspace.client, time.Now().Add(spreadPatience)
+	c, patience := l.keyspace.client, spreadPatience
+	if n := l.loaded.Bytes / spreadRate; n < uint64(spreadPatience/time.Second) {
+		patience = time.Duration(n+1) * time.Second
+	}
+	deadline := time.Now().Add(patience)
 	chosen := ks.Info.GetLeaders() != "" // it has been said which nodes lead
 	asked := false
 	for {
@@ -206,6 +213,8 @@ func (l *loader) spread(ctx context.Context, nodes []NodeInfo) error {
 		l.tell(LoadProgress{Stage: LoadSpreading, Done: done, Total: uint64(len(parts))})
 		switch {
 		case int(done) == len(parts) && !moving:
+			return nil
+		case time.Now().After(deadline) && patience < spreadPatience:
 			return nil
 		case time.Now().After(deadline):
 			l.note("%d of %d partitions are not led by the nodes that they are meant for yet; the load goes "+
