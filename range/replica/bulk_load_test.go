@@ -168,11 +168,12 @@ func TestWriteAfterLoad(t *testing.T) {
 	})
 }
 
-// No load goes below what was read, be it the key or the span.
+// No load goes below what was read, be it the key or the span, by a leader before too, whose
+// successor knows nothing of it but how far clocks can be apart.
 func TestLoadAboveReads(t *testing.T) {
 	for _, read := range []*kvpb.Request{getOf("c"),
 		{Command: &kvpb.Request_Scan{Scan: &kvpb.ScanRequest{Start: []byte("a")}}}} {
-		s := newLoadTest(t, 1, true)
+		s := newLoadTest(t, 2, true)
 		m := s.members[0]
 		future := m.node.Clock.Now().Add(100 * time.Millisecond)
 		if g := read.GetGet(); g != nil {
@@ -184,6 +185,16 @@ func TestLoadAboveReads(t *testing.T) {
 		r := s.must(s.ask(loadOf("b", "1", "c", "2"))).GetLoad()
 		if at := rpc.FromTimestamp(r.Version); !future.Less(at) {
 			t.Errorf("%v was read at %s, and the load is at %s", read, stamp(future), stamp(at))
+		}
+		s.close()
+		s = newLoadTest(t, 2, true)
+		next := s.members[1]
+		s.must(s.ask(read))
+		s.elect(next)
+		next.catchUp(-1)
+		r = s.must(s.askOf(next.replica, 1, loadOf("b", "1", "c", "2"))).GetLoad()
+		if at := rpc.FromTimestamp(r.Version); !future.Less(at) {
+			t.Errorf("%v was read at %s, and the next leader's load is at %s", read, stamp(future), stamp(at))
 		}
 		s.close()
 	}
