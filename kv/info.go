@@ -152,6 +152,11 @@ type PartitionInfo struct {
 	// Generation of the span and Membership version together are the epoch.
 	Generation, Membership uint64
 	Replicas               []ReplicaInfo
+	// FrozenFor is the left neighbour that is about to consume it; 0: none is. It serves nothing
+	// meanwhile.
+	FrozenFor uint64
+	// BoundaryAsked: the boundary at its start was asked for, and no merge takes it away by itself.
+	BoundaryAsked bool
 	// Leader is a node's id, 0 when none is known; Term is its term.
 	Leader, Term uint64
 	LiveKeys     uint64
@@ -191,6 +196,7 @@ func partitionInfo(p *clusterpb.PartitionInfo) PartitionInfo {
 	info := PartitionInfo{
 		ID: d.Id, Keyspace: p.Keyspace, Hash: -1, Start: span.Start, End: span.End,
 		Generation: d.Generation, Membership: d.Membership,
+		FrozenFor: d.Frozen.GetPartition(), BoundaryAsked: d.BoundaryAsked,
 		Leader: p.LeaderNode, Term: p.Term, LiveKeys: p.LiveKeys, SizeBytes: p.SizeBytes,
 		LiveBytes: p.LiveBytes, Minute: activity(p.Minute), FiveMinutes: activity(p.FiveMinutes),
 		Measured: time.Duration(p.MeasuredSeconds) * time.Second,

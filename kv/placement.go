@@ -8,12 +8,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// OperatorInfo is a change of a partition's replicas or leader, or a split of it, that is under way.
+// OperatorInfo is a change of a partition's replicas or leader, or a split or merge of it, that is
+// under way.
 type OperatorInfo struct {
 	ID, Partition uint64
 	Keyspace      string
 	// Kind is what it does: "replace replica", "add replica", "remove replica", "transfer leader",
-	// "finish change" or "split".
+	// "finish change", "split" or "merge".
 	Kind string
 	// To is the node that gets a replica, From the one that gives its own up, and Leader the one that
 	// leads at the end; 0: none does, or that stays.
@@ -26,6 +27,8 @@ type OperatorInfo struct {
 	// Child is the partition that splits off, and begins at the key SplitAt; 0: none does.
 	Child   uint64
 	SplitAt []byte
+	// Right is the right neighbour that becomes part of the partition; 0: none does.
+	Right uint64
 	// Cancelled: it is being taken back.
 	Cancelled bool
 }
@@ -46,7 +49,7 @@ func (c *Client) MoveReplica(ctx context.Context, partition, from, to uint64) er
 
 // CancelOperator takes back what is under way in a partition. A replica that was added is removed
 // again, unless the one in whose place it comes is on its way out: then that is completed, as is a
-// split that was carried out.
+// split or merge that was carried out. A merge is taken back by either of its two partitions.
 func (c *Client) CancelOperator(ctx context.Context, partition uint64) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -57,7 +60,7 @@ func (c *Client) CancelOperator(ctx context.Context, partition uint64) error {
 		}))
 }
 
-// Operators lists the changes of replicas and leaders, and the splits, that are under way.
+// Operators lists the changes of replicas and leaders, the splits and the merges that are under way.
 func (c *Client) Operators(ctx context.Context) ([]OperatorInfo, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -69,7 +72,7 @@ func (c *Client) Operators(ctx context.Context) ([]OperatorInfo, error) {
 			all = append(all, OperatorInfo{ID: o.Operator, Partition: o.Partition, Keyspace: o.Keyspace,
 				Kind: o.Kind, Leader: o.LeadNode, Bytes: o.Bytes, To: o.ToNode, From: o.FromNode,
 				Reason: o.Reason, Step: o.Step, WaitsFor: o.WaitsFor, Child: o.Child, SplitAt: o.SplitAt,
-				Began: time.UnixMilli(o.CreatedUnixMs), Cancelled: o.Cancelled})
+				Right: o.Right, Began: time.UnixMilli(o.CreatedUnixMs), Cancelled: o.Cancelled})
 		}
 		return err
 	})

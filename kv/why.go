@@ -74,9 +74,10 @@ type Event struct {
 	// ScoreBefore and ScoreAfter are what the planner expected it to better, Rejected what it did not
 	// choose.
 	ScoreBefore, ScoreAfter, Rejected string
-	// Child and SplitAt are as in OperatorInfo.
+	// Child, SplitAt and Right are as in OperatorInfo.
 	Child   uint64
 	SplitAt []byte
+	Right   uint64
 }
 
 // Events lists what placement did, the newest first, and at most limit of them: all, or those of
@@ -98,7 +99,7 @@ func (c *Client) Events(ctx context.Context, partition, node uint64, limit int) 
 				Leader: e.LeadNode, Operator: e.Operator, Reason: e.Reason, Outcome: e.Outcome,
 				Took: time.Duration(e.TookMillis) * time.Millisecond, Bytes: e.Bytes,
 				ScoreBefore: e.ScoreBefore, ScoreAfter: e.ScoreAfter, Rejected: e.Rejected,
-				Child: e.Child, SplitAt: e.SplitAt})
+				Child: e.Child, SplitAt: e.SplitAt, Right: e.Right})
 		}
 		return err
 	})
@@ -118,6 +119,9 @@ type PlacementSettings struct {
 	Operators int
 	// Pause is for how long a partition rests after a change, but for repairs.
 	Pause time.Duration
+	// MergePause is for how long two neighbours have to be calm, and not to have split, before they
+	// are merged.
+	MergePause time.Duration
 }
 
 // Placement says what placement may do.
@@ -139,7 +143,7 @@ func (c *Client) LimitPlacement(ctx context.Context, s PlacementSettings) (Place
 		value time.Duration
 		to    **uint64
 	}{{"repair delay", s.RepairDelay, &change.RepairDelayMillis}, {"pause", s.Pause,
-		&change.PauseMillis}} {
+		&change.PauseMillis}, {"pause before merges", s.MergePause, &change.MergePauseMillis}} {
 		if d.value < 0 {
 			return s, invalid("set placement", "", nil, "a %s of %s", d.name, d.value)
 		}
@@ -175,8 +179,9 @@ func (c *Client) placement(ctx context.Context, change *clusterpb.PlacementSetti
 			out = PlacementSettings{Paused: s.GetPaused(),
 				RepairDelay:   time.Duration(s.GetRepairDelayMillis()) * time.Millisecond,
 				NodeSnapshots: int(s.GetNodeSnapshots()), ZoneSnapshots: int(s.GetZoneSnapshots()),
-				Operators: int(s.GetOperators()),
-				Pause:     time.Duration(s.GetPauseMillis()) * time.Millisecond}
+				Operators:  int(s.GetOperators()),
+				Pause:      time.Duration(s.GetPauseMillis()) * time.Millisecond,
+				MergePause: time.Duration(s.GetMergePauseMillis()) * time.Millisecond}
 		}
 		return err
 	})

@@ -17,8 +17,8 @@ func (a *app) eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "List what placement did",
-		Long: `List what placement did, the newest first: changes of replicas and leaders, and
-splits, that ended, with their reasons, and how long they took; nodes that fell silent, came back,
+		Long: `List what placement did, the newest first: changes of replicas and leaders, splits and merges
+that ended, with their reasons, and how long they took; nodes that fell silent, came back,
 or were taken out; and what was asked for. The cluster keeps the last ten thousand.`,
 		Example: `  tidemark events
   tidemark events --partition 17
@@ -48,7 +48,8 @@ func (a *app) printEvents(events []kv.Event) error {
 		output.Column{Name: "partition", Number: true}, output.Column{Name: "keyspace"},
 		output.Column{Name: "from", Number: true}, output.Column{Name: "to", Number: true},
 		output.Column{Name: "leader", Number: true}, output.Column{Name: "child", Number: true},
-		output.Column{Name: "split at", Detail: true}, output.Column{Name: "took"},
+		output.Column{Name: "split at", Detail: true}, output.Column{Name: "right", Number: true},
+		output.Column{Name: "took"},
 		output.Column{Name: "size", Number: true, Detail: true}, output.Column{Name: "outcome"},
 		output.Column{Name: "why"}, output.Column{Name: "score before", Programs: true},
 		output.Column{Name: "score after", Programs: true},
@@ -62,7 +63,7 @@ func (a *app) printEvents(events []kv.Event) error {
 			Programs: e.At.UTC().Format(time.RFC3339Nano)}
 		list.Row(at, e.Kind, orNumber(e.Partition), orNone(e.Keyspace),
 			orNumber(e.From), orNumber(e.To), orNumber(e.Leader), orNumber(e.Child), bound(e.SplitAt),
-			took, size, e.Outcome,
+			orNumber(e.Right), took, size, e.Outcome,
 			orNone(e.Reason), orNone(e.ScoreBefore), orNone(e.ScoreAfter), orNone(e.Rejected))
 	}
 	return list.Flush()

@@ -135,10 +135,10 @@ func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, n
 func (a *app) operatorsCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "operators",
-		Short: "List changes of replicas, and splits, that are under way",
-		Long: `List the changes of partitions' replicas, and the splits, that are under way: which partition,
-from which node to which, or which partition splits off at which key, why, what is done next, and
-what that waits for.`,
+		Short: "List changes of replicas, splits and merges that are under way",
+		Long: `List the changes of partitions' replicas, the splits and the merges that are under way: which
+partition, from which node to which, or which partition splits off at which key, or which right
+neighbour becomes part of it, why, what is done next, and what that waits for.`,
 		Example: `  tidemark operators
   tidemark operators --output json`,
 		Args: arguments("nothing", 0, 0),
@@ -154,6 +154,7 @@ what that waits for.`,
 					output.Column{Name: "to", Number: true}, output.Column{Name: "leader", Number: true},
 					output.Column{Name: "child", Number: true},
 					output.Column{Name: "split at", Detail: true},
+					output.Column{Name: "right", Number: true},
 					output.Column{Name: "size", Number: true, Detail: true}, output.Column{Name: "age"},
 					output.Column{Name: "why"}, output.Column{Name: "step"},
 					output.Column{Name: "waits for"})
@@ -163,7 +164,8 @@ what that waits for.`,
 						why += ", cancelled"
 					}
 					list.Row(o.ID, o.Kind, o.Partition, o.Keyspace, orNumber(o.From), orNumber(o.To),
-						orNumber(o.Leader), orNumber(o.Child), bound(o.SplitAt), output.Size(o.Bytes),
+						orNumber(o.Leader), orNumber(o.Child), bound(o.SplitAt), orNumber(o.Right),
+						output.Size(o.Bytes),
 						time.Since(o.Began).Round(time.Second), why, o.Step, o.WaitsFor)
 				}
 				return list.Flush()

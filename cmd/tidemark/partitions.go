@@ -104,6 +104,14 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 	changes := make(map[uint64]string, len(operators))
 	for _, o := range operators {
 		changes[o.Partition] = fmt.Sprintf("%s: %s", o.Step, o.Reason)
+		if o.Right != 0 {
+			changes[o.Right] = fmt.Sprintf("is merged with partition %d: %s", o.Partition, o.Step)
+		}
+	}
+	for _, p := range partitions {
+		if p.FrozenFor != 0 {
+			changes[p.ID] = fmt.Sprintf("frozen: partition %d is about to consume it", p.FrozenFor)
+		}
 	}
 	loads := order.by == ""
 	list := a.list(
@@ -122,6 +130,8 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 		output.Column{Name: "read_bytes", Number: true, Programs: loads},
 		output.Column{Name: "written_bytes", Number: true, Programs: loads},
 		output.Column{Name: "measured_seconds", Programs: true},
+		output.Column{Name: "frozen_for", Programs: true},
+		output.Column{Name: "boundary_asked", Programs: true},
 		output.Column{Name: "changes"})
 	for _, p := range partitions {
 		var hash, leader any
@@ -148,7 +158,7 @@ func (a *app) partitions(ctx context.Context, client *kv.Client, keyspace string
 			leader, p.LiveKeys, output.Size(p.SizeBytes), p.LiveBytes,
 			loadCell(p.Minute.Load), loadCell(p.FiveMinutes.Load), p.Minute.Reads, p.Minute.Writes,
 			output.Size(p.Minute.ReadBytes), output.Size(p.Minute.WrittenBytes),
-			uint64(p.Measured.Seconds()), orNone(changes[p.ID]))
+			uint64(p.Measured.Seconds()), orNumber(p.FrozenFor), p.BoundaryAsked, orNone(changes[p.ID]))
 	}
 	return list.Flush()
 }

@@ -73,6 +73,8 @@ func (a *app) placementLimitsCommand() *cobra.Command {
 		"how long a node is silent before its replicas are replaced (at first 5m)")
 	flags.DurationVar(&s.Pause, "pause", 0,
 		"for how long a partition rests after a change, but for repairs (at first 10m)")
+	flags.DurationVar(&s.MergePause, "merge-pause", 0,
+		"for how long two neighbours are calm before they are merged (at first 10m)")
 	flags.IntVar(&s.NodeSnapshots, "node-snapshots", 0,
 		"how many snapshots a node receives at a time, and sends (at first 4)")
 	flags.IntVar(&s.ZoneSnapshots, "zone-snapshots", 0,
@@ -80,15 +82,16 @@ func (a *app) placementLimitsCommand() *cobra.Command {
 	flags.IntVar(&s.Operators, "operators", 0, "how many changes are under way in all (at first 1024)")
 	cmd.RunE = a.verb(func(ctx context.Context, _ []string) error {
 		given := false
-		for _, name := range []string{"repair-delay", "pause", "node-snapshots", "zone-snapshots",
-			"operators"} {
+		for _, name := range []string{"repair-delay", "pause", "merge-pause", "node-snapshots",
+			"zone-snapshots", "operators"} {
 			given = given || flags.Changed(name)
 		}
 		switch {
 		case !given:
 			return exit.Usagef("say what to change; \"tidemark placement show\" shows what holds")
 		case flags.Changed("repair-delay") && s.RepairDelay < time.Second,
-			flags.Changed("pause") && s.Pause < time.Second:
+			flags.Changed("pause") && s.Pause < time.Second,
+			flags.Changed("merge-pause") && s.MergePause < time.Second:
 			return exit.Usagef("a delay is at least 1s")
 		}
 		return a.withClient(ctx, func(client *kv.Client) error {
@@ -104,10 +107,11 @@ func (a *app) placementLimitsCommand() *cobra.Command {
 
 func (a *app) printPlacement(s kv.PlacementSettings) error {
 	list := a.list(output.Column{Name: "paused"}, output.Column{Name: "repair delay"},
-		output.Column{Name: "pause"}, output.Column{Name: "node snapshots", Number: true},
+		output.Column{Name: "pause"}, output.Column{Name: "merge pause"},
+		output.Column{Name: "node snapshots", Number: true},
 		output.Column{Name: "zone snapshots", Number: true},
 		output.Column{Name: "operators", Number: true})
-	list.Row(s.Paused, s.RepairDelay, s.Pause, s.NodeSnapshots, s.ZoneSnapshots, s.Operators)
+	list.Row(s.Paused, s.RepairDelay, s.Pause, s.MergePause, s.NodeSnapshots, s.ZoneSnapshots, s.Operators)
 	return list.Flush()
 }
 

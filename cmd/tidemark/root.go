@@ -56,7 +56,7 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 	add(groupCluster, a.statusCommand(), a.healthCommand(), a.nodesCommand(),
 		a.coreCommand(),
 		a.keyspaceCommand(), a.partitionsCommand(), a.nodeCommand(), a.moveCommand(),
-		a.transferCommand(), a.splitCommand(), a.placementCommand(), a.operatorsCommand(), a.eventsCommand(),
+		a.transferCommand(), a.splitCommand(), a.mergeCommand(), a.placementCommand(), a.operatorsCommand(), a.eventsCommand(),
 		a.whyCommand(), a.recoverCommand(), a.debugCommand())
 	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(),
 		a.incrementCommand(), a.scanCommand(),

@@ -86,8 +86,8 @@ type growth struct {
 	// busyShare and byteShare are the parts, in thousandths, that would have gone to the right when
 	// a key was last known.
 	busyShare, byteShare uint16
-	// founded: its start is not merged away.
-	founded bool
+	// founded and asked: its start is not merged away.
+	founded, asked bool
 }
 
 // hints are the split keys of the partitions that have some.
@@ -138,7 +138,7 @@ func (h *hints) set(i uint32, to hint) uint32 {
 // long enough is as before.
 func (s *State) setGrowth(i uint32, d *Partition) {
 	g, in := &s.growths[i], &d.Growth
-	g.left, g.right, g.founded = d.Left, d.Right, d.SplitFrom == 0
+	g.left, g.right, g.founded, g.asked = d.Left, d.Right, d.SplitFrom == 0, d.Asked
 	g.resized = seconds(d.Resized)
 	g.measured = uint16(min(d.Measured.Seconds(), 3600))
 	g.sustained, g.peak = saturated(in.Sustained), saturated(in.Peak)
@@ -170,6 +170,7 @@ func (s *State) dropGrowth(i uint32) {
 	g := &s.growths[i]
 	s.hints.set(g.hint, hint{})
 	*g = growth{}
+	delete(s.merged, i)
 }
 
 // inherit gives a partition that has just split off its part of what is known of its parent, until

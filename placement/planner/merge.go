@@ -1,6 +1,9 @@
 package planner
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // none32 is the index of no partition.
 const none32 = ^uint32(0)
@@ -29,10 +32,14 @@ func (s *State) mergesWith(i uint32) (right uint32, why string) {
 	case p.bytes+q.bytes >= ks.MergeSize:
 		return none32, fmt.Sprintf("it has %s together with %s, and neighbours are merged below %s",
 			size(p.bytes+q.bytes), q.id, size(ks.MergeSize))
-	case Cores(g.peak)+Cores(h.peak) >= s.settings.SplitLoad/2:
-		return none32, fmt.Sprintf("it and %s have cost up to %s together in the last ten minutes, "+
-			"neighbours are merged below %s", q.id, Cores(g.peak)+Cores(h.peak), s.settings.SplitLoad/2)
-	case s.measuredFor(g) < s.settings.MergePause || s.measuredFor(h) < s.settings.MergePause:
+	case h.asked:
+		return none32, fmt.Sprintf("the boundary between it and %s was asked for; "+
+			"`tidemark merge` merges them", q.id)
+	case s.peakOf(i)+s.peakOf(j) >= s.settings.SplitLoad/2:
+		return none32, fmt.Sprintf("it and %s have cost up to %s together in the last %s, "+
+			"neighbours are merged below %s", q.id, s.peakOf(i)+s.peakOf(j),
+			minutes(min(peakFor, s.settings.MergePause)), s.settings.SplitLoad/2)
+	case s.calmFor(i) < s.settings.MergePause || s.calmFor(j) < s.settings.MergePause:
 		return none32, fmt.Sprintf("it and %s have to be calm under one leader for %s", q.id,
 			s.settings.MergePause)
 	}
@@ -76,6 +83,14 @@ func (s *State) merge(f finding) (Operator, outcome) {
 	return op, o
 }
 
+// minutes is a duration in words.
+func minutes(d time.Duration) string {
+	if d == 10*time.Minute {
+		return "ten minutes"
+	}
+	return d.String()
+}
+
 // mergeWaits says what a merge of two neighbours waits for; empty: nothing.
 func (s *State) mergeWaits(i, j uint32) string {
 	p, q := &s.partitions[i], &s.partitions[j]
@@ -83,8 +98,8 @@ func (s *State) mergeWaits(i, j uint32) string {
 		return fmt.Sprintf("an operator of %s or %s", p.id, q.id)
 	}
 	for _, k := range []uint32{i, j} {
-		if left := s.leftOf(s.growths[k].resized, s.settings.MergePause); left > 0 {
-			return fmt.Sprintf("%s, the pause after the last split of %s", left, s.partitions[k].id)
+		if left := s.mergePause(k); left > 0 {
+			return fmt.Sprintf("%s, the pause after the last split or merge of %s", left, s.partitions[k].id)
 		}
 		at := &s.partitions[k]
 		if x := s.inspect(at); !x.settled || x.violations > 0 || x.leaving > 0 ||

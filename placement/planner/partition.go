@@ -85,6 +85,8 @@ type Partition struct {
 	// SplitFrom is what it split off from; 0: it was founded with its keyspace, and its start is
 	// never merged away.
 	SplitFrom keys.PartitionID
+	// Asked: the boundary at its start was asked for, and is not merged away by itself.
+	Asked bool
 	// Resized is when it last split, split off or merged. Zero: never, as far as is known.
 	Resized time.Time
 	// Growth is what its leader says of where it grows. The zero value if what is reported is of

@@ -104,6 +104,10 @@ func (c *scenario) settings(d *datadriven.TestData) string {
 			s.NodeSplits = int(number(v))
 		case "all-splits":
 			s.AllSplits = int(number(v))
+		case "merge-pause":
+			var err error
+			s.MergePause, err = time.ParseDuration(v)
+			c.must(err)
 		case "least-count":
 			s.LeastCount = float64(number(v))
 		default:
@@ -249,6 +253,8 @@ func (c *scenario) partition(id string, with map[string]string) error {
 			p.Right = keys.PartitionID(number(v))
 		case "from":
 			p.SplitFrom = keys.PartitionID(number(v))
+		case "asked":
+			p.Asked = v == "true"
 		case "resized":
 			ago, err := time.ParseDuration(v)
 			c.must(err)

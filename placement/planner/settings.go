@@ -69,8 +69,9 @@ type Settings struct {
 	SplitPause time.Duration
 	// Merges: partitions are merged. A State that does not merge tells what it would.
 	Merges bool
-	// MergePause is how long partitions that have split, merged or split off are not merged, and
-	// for how long their load has to have been low before they are. 10 min.
+	// MergePause is how long partitions that have split or split off are not merged, and for how
+	// long their load has to have been low before they are. Those that have merged wait for
+	// SplitPause. 10 min.
 	MergePause time.Duration
 	// NodeSplits is how many partitions that a node leads may be splitting or merging at a time,
 	// AllSplits how many in all. 4 and 64.

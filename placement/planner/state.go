@@ -31,6 +31,7 @@ type State struct {
 	partitions     []partition
 	growths        []growth // of partitions, by the same index
 	hints          hints
+	merged         map[uint32]merged // of those that have merged, by the same index
 	partitionIndex map[keys.PartitionID]uint32
 	unused         []uint32 // free places in partitions
 	arena          arena
@@ -156,6 +157,7 @@ func NewState(settings Settings) (*State, error) {
 		keyspaceIndex:  map[keys.KeyspaceID]uint16{},
 		partitionIndex: map[keys.PartitionID]uint32{},
 		flightOf:       map[uint32]int{},
+		merged:         map[uint32]merged{},
 		full:           map[surroundings]bool{},
 	}
 	return s, s.SetSettings(settings)

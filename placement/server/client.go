@@ -441,6 +441,14 @@ func (c *Client) SplitPartition(
 		clusterpb.ClusterClient.SplitPartition)
 }
 
+// MergePartition passes it on to the leader.
+func (c *Client) MergePartition(
+	ctx context.Context, r *clusterpb.MergePartitionRequest,
+) (*clusterpb.MergePartitionResponse, error) {
+	return unary(forwarded(ctx), c, r, clusterpb.NewClusterClient,
+		clusterpb.ClusterClient.MergePartition)
+}
+
 // SetNodeStatus passes it on to the leader.
 func (c *Client) SetNodeStatus(
 	ctx context.Context, r *clusterpb.SetNodeStatusRequest,

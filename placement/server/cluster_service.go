@@ -213,6 +213,14 @@ func (s *ClusterService) SplitPartition(
 	return answer(ctx, s, r, (*Server).SplitPartition, (*Client).SplitPartition)
 }
 
+// MergePartition implements clusterpb.ClusterServer. It returns when the merge is recorded;
+// ListOperators shows how it goes on.
+func (s *ClusterService) MergePartition(
+	ctx context.Context, r *clusterpb.MergePartitionRequest,
+) (*clusterpb.MergePartitionResponse, error) {
+	return answer(ctx, s, r, (*Server).MergePartition, (*Client).MergePartition)
+}
+
 // SetNodeStatus implements clusterpb.ClusterServer. It returns when the change is recorded.
 func (s *ClusterService) SetNodeStatus(
 	ctx context.Context, r *clusterpb.SetNodeStatusRequest,

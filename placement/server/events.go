@@ -95,7 +95,8 @@ func (s *Server) ListEvents(
 	}
 	out := &clusterpb.ListEventsResponse{}
 	err = eventsBackwards(v, func(e *clusterpb.Event) bool {
-		if r.Partition != 0 && e.Partition != r.Partition && e.Child != r.Partition || r.Node != 0 && e.ToNode != r.Node &&
+		if r.Partition != 0 && e.Partition != r.Partition && e.Child != r.Partition &&
+			e.Right != r.Partition || r.Node != 0 && e.ToNode != r.Node &&
 			e.FromNode != r.Node && e.LeadNode != r.Node {
 			return true
 		}

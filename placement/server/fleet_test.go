@@ -32,6 +32,8 @@ type fleet struct {
 	copying time.Duration
 	// reporting is that of the partitions that split next.
 	reporting splitReporting
+	merging   merging
+	weather   *weather
 	// news: the nodes report a leadership once, unless they are asked for everything.
 	news bool
 }
@@ -61,6 +63,8 @@ type fleetPartition struct {
 	// not reported by its own leader before mute.
 	split, mute time.Time
 	reporting   splitReporting
+	// attempt is that to consume its right neighbour.
+	attempt *consumption
 }
 
 // splitReporting is how late leaders tell of a split: after unsettled the parent's describes its
@@ -70,7 +74,7 @@ type splitReporting struct{ unsettled, whole, done, mute time.Duration }
 
 func newFleet(t *testing.T, c *core, client *Client) *fleet {
 	return &fleet{t: t, core: c, client: client, nodes: map[uint64]*fleetNode{},
-		parts: map[uint64]*fleetPartition{}}
+		parts: map[uint64]*fleetPartition{}, merging: merging{consumed: map[uint64]bool{}}}
 }
 
 // add starts a node in a zone.
@@ -197,8 +201,9 @@ func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 	h := &clusterpb.HeartbeatRequest{Cluster: testCluster, Node: n.id, Server: n.server,
 		Stats: &clusterpb.NodeStats{DiskFreeBytes: 1 << 40, ProcessorsMicro: 4_000_000}}
 	f.mu.Lock()
+	f.advanceMergesLocked()
 	n.broken = slices.DeleteFunc(n.broken, func(id uint64) bool {
-		return replicaAt(f.parts[id].d, keys.NodeID(n.id)) == nil // it was destroyed
+		return f.parts[id] == nil || replicaAt(f.parts[id].d, keys.NodeID(n.id)) == nil // it was destroyed
 	})
 	h.Stats.Broken = slices.Clone(n.broken)
 	h.Full, n.full = n.full, false
@@ -234,6 +239,7 @@ func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 		h.Reports = append(h.Reports, report)
 		n.reported[id] = p.term
 	}
+	h.Reports = append(h.Reports, f.ghostsLocked(n.id)...)
 	slices.SortFunc(h.Reports, func(a, b *clusterpb.PartitionReport) int {
 		return cmp.Compare(a.Partition, b.Partition)
 	})
@@ -246,7 +252,7 @@ func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 		return
 	}
 	n.full = r.WantFull
-	for _, o := range r.Orders {
+	for _, o := range f.arrivingLocked(n.id, r.Orders) {
 		f.carryOutLocked(n.id, o)
 	}
 }
@@ -264,6 +270,13 @@ func (f *fleet) carryOutLocked(node uint64, o *clusterpb.Order) {
 			p.term++
 		}
 		return
+	}
+	if o.Consume != nil {
+		f.consumeLocked(p, o)
+		return
+	}
+	if p.d.Frozen != nil {
+		return // it changes in no way until it thaws
 	}
 	if o.Child != nil {
 		f.splitLocked(p, o)

@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -15,17 +15,21 @@ import (
 const followTries = 3
 
 // followed is a descriptor that is to be written in place of a record, together with the partitions
-// that have split off from it.
+// that have split off from it, and without those that were consumed.
 type followed struct {
 	descriptor *clusterpb.Partition
 	key        []byte
 	revision   uint64
-	// pieces are new; keyspace is then the record of their keyspace as it was.
+	// pieces are new, and gone go; keyspace is then the record of their keyspace as it was.
 	pieces   []*clusterpb.Partition
+	gone     []tabled
 	keyspace storedKeyspace
 }
 
-func (f *followed) partitions() int { return 1 + len(f.pieces) }
+func (f *followed) partitions() int { return 1 + len(f.pieces) + len(f.gone) }
+
+// reshapes says whether other partitions come or go with it.
+func (f *followed) reshapes() bool { return len(f.pieces)+len(f.gone) > 0 }
 
 // followReports puts into the table what the partitions' leaders say of them. A leader says what is
 // applied, so it is true, and the highest epoch is the latest. Many go in one transaction; what one
@@ -74,8 +78,8 @@ func (s *Server) write(ctx context.Context, due []followed) (conflict bool, err 
 	return conflict, errors.Join(errs...)
 }
 
-// writes are the conditions and the operations of one transaction. Partitions that split off come
-// only while their keyspace is as it was: one that is dropped has its partitions removed once.
+// writes are the conditions and the operations of one transaction. Partitions split off, and go, only
+// while their keyspace is as it was: one that is dropped has its partitions removed once.
 func writes(some []followed) (conditions []*storepb.Compare, ops []*storepb.Op) {
 	keyspaces := map[keys.KeyspaceID]bool{}
 	for _, f := range some {
@@ -86,7 +90,11 @@ func writes(some []followed) (conditions []*storepb.Compare, ops []*storepb.Op) 
 			conditions = append(conditions, store.Absent(key))
 			ops = append(ops, store.Put(key, encode(p)))
 		}
-		if len(f.pieces) > 0 && !keyspaces[f.keyspace.id()] {
+		for _, g := range f.gone {
+			conditions = append(conditions, store.ModifiedAt(g.key, g.revision))
+			ops = append(ops, store.Delete(g.key))
+		}
+		if f.reshapes() && !keyspaces[f.keyspace.id()] {
 			keyspaces[f.keyspace.id()] = true
 			conditions = append(conditions,
 				store.ModifiedAt(keyspaceKey(f.keyspace.id()), f.keyspace.revision))
@@ -105,7 +113,16 @@ func (s *Server) written(some []followed) {
 				"child", keys.PartitionID(p.Id), "of", keys.PartitionID(p.SplitFrom), "at",
 				keys.Pretty(keys.UserKey(p, p.Start)))
 		}
-		if len(f.pieces) > 0 {
+		var gone []keys.PartitionID
+		for _, g := range f.gone {
+			id := keys.PartitionID(g.descriptor.Id)
+			gone = append(gone, id)
+			s.config.Logger.Info("two partitions have merged", "partition",
+				keys.PartitionID(f.descriptor.Id), "right", id, "at",
+				keys.Pretty(keys.UserKey(g.descriptor, g.descriptor.Start)))
+		}
+		s.soft.drop(gone)
+		if f.reshapes() {
 			continue
 		}
 		s.metrics.changes.Inc()
@@ -119,7 +136,7 @@ func (s *Server) written(some []followed) {
 func (s *Server) toFollow() (due []followed, err error) {
 	v := s.store.Stale()
 	var errs []error
-	var split []narrowed
+	var changed []reshaped
 	var orphans []*clusterpb.Partition
 	for _, c := range s.soft.reported() {
 		d, id := c.descriptor, keys.PartitionID(c.descriptor.Id)
@@ -128,8 +145,9 @@ func (s *Server) toFollow() (due []followed, err error) {
 			errs = append(errs, err)
 			continue
 		}
-		if p == nil && d.SplitFrom != 0 && keys.ValidatePartition(d) == nil {
-			// What it split off from may not have been reported yet.
+		if p == nil && d.SplitFrom != 0 && d.Frozen == nil && keys.ValidatePartition(d) == nil {
+			// What it split off from may not have been reported yet. One that was consumed fills no gap:
+			// its generation is below that of what consumed it.
 			orphans = append(orphans, d)
 			continue
 		}
@@ -149,17 +167,25 @@ func (s *Server) toFollow() (due []followed, err error) {
 		f := followed{descriptor: d, key: partitionKey(keys.KeyspaceID(d.Keyspace), id),
 			revision: revision}
 		switch {
-		case !keys.PartitionSpan(d).Equal(keys.PartitionSpan(p)):
-			split = append(split, narrowed{f, p, c})
-		case d.Generation != p.Generation:
-			s.refuseReport(d, fmt.Errorf("its generation is %d, and with the same span it was %d",
-				d.Generation, p.Generation))
+		case !keys.PartitionSpan(d).Equal(keys.PartitionSpan(p)) || d.Generation != p.Generation:
+			changed = append(changed, reshaped{f, p, c})
 		default:
 			due = append(due, f)
 		}
 	}
-	some, err := s.followSplits(v, split, orphans)
-	return append(due, some...), errors.Join(append(errs, err)...)
+	some, err := s.followSpans(v, changed, orphans)
+	return append(withoutGone(due, some), some...), errors.Join(append(errs, err)...)
+}
+
+// withoutGone leaves out the descriptors of partitions that go with others.
+func withoutGone(due, changed []followed) []followed {
+	gone := map[string]bool{}
+	for _, f := range changed {
+		for _, g := range f.gone {
+			gone[string(g.key)] = true
+		}
+	}
+	return slices.DeleteFunc(due, func(f followed) bool { return gone[string(f.key)] })
 }
 
 // refuseReport forgets a descriptor that cannot be.

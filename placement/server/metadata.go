@@ -33,6 +33,7 @@ const (
 	tokenPrefix    = ReservedPrefix + "token/"     // number modulo maxTokens -> serverpb.Token
 	coreGoalKey    = ReservedPrefix + "core"       // serverpb.CoreGoal; absent: nothing is under way
 	operatorPrefix = ReservedPrefix + "operator/"  // partition -> serverpb.Operator
+	heldPrefix     = ReservedPrefix + "held/"      // partition -> the one whose operator merges it
 	recoveryPrefix = ReservedPrefix + "recovery/"  // partition -> clusterpb.RecoveredPartition
 	eventPrefix    = ReservedPrefix + "event/"     // number -> clusterpb.Event
 	eventsKey      = ReservedPrefix + "events"     // the number of the last event
@@ -71,6 +72,10 @@ func recoveryKey(id keys.PartitionID) []byte {
 
 func operatorKey(id keys.PartitionID) []byte {
 	return fmt.Appendf(nil, "%s%016x", operatorPrefix, uint64(id))
+}
+
+func heldKey(id keys.PartitionID) []byte {
+	return fmt.Appendf(nil, "%s%016x", heldPrefix, uint64(id))
 }
 
 func partitionsOf(ks keys.KeyspaceID) []byte {

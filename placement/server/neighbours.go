@@ -148,6 +148,7 @@ func (c *scheduler) around(id keys.PartitionID) surroundings {
 // merged. Of those that the table had when this leadership began it is the events that say when.
 // The caller holds mu.
 func (c *scheduler) arrange(u *clusterpb.TableUpdate, now time.Time) (touched []keys.PartitionID) {
+	c.noteMerges(u, now)
 	moved := map[keys.PartitionID]struct{}{}
 	listed := make(map[keys.PartitionID]struct{}, len(u.Partitions))
 	for _, d := range u.Partitions {

@@ -19,15 +19,13 @@ func (s *Server) operate(ctx context.Context) error {
 		return err
 	}
 	s.soft.setOperators(operators)
-	for id, o := range operators {
-		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), id)
+	for _, o := range operators {
+		next, _, err := s.nextOf(v, o, false, func(uint64) bool { return true })
 		if err != nil {
 			return err
 		}
 		text := "the partition is gone"
-		if d != nil {
-			leader, _ := s.soft.progress(id)
-			next := stepOf(o, d, leader, func(uint64) bool { return true })
+		if next != nil {
 			if !next.done {
 				continue
 			}
@@ -59,10 +57,13 @@ func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator
 		ToNode: o.AddNode, FromNode: o.RemoveNode, LeadNode: o.LeadNode, Operator: o.Id,
 		Reason: o.Reason, Outcome: text, TookMillis: uint64(took.Milliseconds()), Bytes: o.Bytes,
 		ScoreBefore: o.ScoreBefore, ScoreAfter: o.ScoreAfter, Rejected: o.Rejected,
-		Child: o.Child, SplitAt: splitAt(ks.Keyspace, o)}
+		Child: o.Child, SplitAt: splitAt(ks.Keyspace, o), Right: o.Right}
+	ops := []*storepb.Op{store.Delete(operatorKey(id))}
+	if merges(o) {
+		ops = append(ops, store.Delete(heldKey(keys.PartitionID(o.Right))))
+	}
 	ok, err := s.commitEvent(ctx, e,
-		[]*storepb.Compare{store.ModifiedAt(operatorKey(id), revision)},
-		store.Delete(operatorKey(id)))
+		[]*storepb.Compare{store.ModifiedAt(operatorKey(id), revision)}, ops...)
 	if err != nil || !ok {
 		return err
 	}

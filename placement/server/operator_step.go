@@ -56,6 +56,9 @@ func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 			text: fmt.Sprintf(format, args...)}
 	}
 	switch {
+	case d.Frozen != nil:
+		return nextStep{text: fmt.Sprintf("waits for it to thaw: partition %d was to consume it",
+			d.Frozen.Partition)}
 	case joint(d):
 		if at := replicaAt(d, leader); at != nil && (at.Role == clusterpb.ReplicaRole_OUTGOING ||
 			at.Role == clusterpb.ReplicaRole_DEMOTED) {

@@ -171,7 +171,15 @@ func (s *Server) CancelOperator(
 	if err != nil {
 		return nil, err
 	}
-	o, key := &serverpb.Operator{}, operatorKey(keys.PartitionID(r.Partition))
+	id := keys.PartitionID(r.Partition)
+	by, _, err := loadID(v, heldKey(id)) // that which is merged with its left neighbour
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	if by != 0 {
+		id = keys.PartitionID(by)
+	}
+	o, key := &serverpb.Operator{}, operatorKey(id)
 	revision, err := load(v, key, o)
 	if err != nil {
 		return nil, s.toStatus(err)
@@ -205,6 +213,16 @@ func (s *Server) markCancelled(v *store.View, o *serverpb.Operator, why string) 
 	if d != nil && !o.Cancelled {
 		o.CancelledAt = s.soft.newest(keys.PartitionID(o.Partition), d).Membership
 	}
+	if merges(o) && !o.Cancelled {
+		right := keys.PartitionID(o.Right)
+		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), right)
+		if err != nil {
+			return err
+		}
+		if d != nil {
+			o.RightCancelledAt = s.soft.newest(right, d).Membership
+		}
+	}
 	o.Cancelled, o.Outcome = true, why
 	return nil
 }
@@ -226,11 +244,7 @@ func (s *Server) ListOperators(
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	for id, o := range operators {
-		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), id)
-		if err != nil {
-			return nil, s.toStatus(err)
-		}
+	for _, o := range operators {
 		ks, err := loadKeyspace(v, keys.KeyspaceID(o.Keyspace))
 		if err != nil {
 			return nil, s.toStatus(err)
@@ -240,13 +254,15 @@ func (s *Server) ListOperators(
 			LeadNode: o.LeadNode, Kind: o.Kind, Reason: o.Reason, CreatedUnixMs: o.CreatedUnixMs,
 			Cancelled: o.Cancelled, Bytes: o.Bytes, ScoreBefore: o.ScoreBefore,
 			ScoreAfter: o.ScoreAfter, Rejected: o.Rejected, Child: o.Child,
-			SplitAt: splitAt(ks.Keyspace, o)}
-		if d != nil {
-			newest := s.soft.newest(id, d)
-			leader, waits := s.soft.progress(id)
-			info.Step = stepOf(o, newest, leader, func(n uint64) bool { return alive[n] }).text
-			info.WaitsFor = waits
-			if lack := s.soft.lack(id); lack != "" {
+			SplitAt: splitAt(ks.Keyspace, o), Right: o.Right}
+		next, of, err := s.nextOf(v, o, true, func(n uint64) bool { return alive[n] })
+		if err != nil {
+			return nil, s.toStatus(err)
+		}
+		if next != nil {
+			leader, waits := s.soft.progress(of)
+			info.Step, info.WaitsFor = next.text, waits
+			if lack := s.soft.lack(of); lack != "" {
 				info.WaitsFor = lack
 			}
 			if leader == 0 {
@@ -277,16 +293,15 @@ func (s *Server) ordersFor(node keys.NodeID) ([]*clusterpb.Order, error) {
 		if err != nil {
 			return nil, err
 		}
-		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), keys.PartitionID(o.Partition))
+		if revision == 0 || len(orders) >= maxOrders {
+			continue
+		}
+		next, of, err := s.nextOf(v, o, true, func(n uint64) bool { return alive[n] })
 		if err != nil {
 			return nil, err
 		}
-		if revision == 0 || d == nil || len(orders) >= maxOrders {
-			continue
-		}
-		next := stepOf(o, s.soft.newest(keys.PartitionID(o.Partition), d), node,
-			func(n uint64) bool { return alive[n] })
-		if next.order != nil {
+		// Of a merge the step may be for the leader of the other one.
+		if leader, _ := s.soft.progress(of); next != nil && next.order != nil && leader == node {
 			orders = append(orders, next.order)
 		}
 	}

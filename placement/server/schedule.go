@@ -57,6 +57,8 @@ type scheduler struct {
 	// born are partitions that have split off during this leadership and whose leader is not known
 	// yet, by since when.
 	born map[keys.PartitionID]time.Time
+	// frozen are partitions that the table has frozen, by since when that is known.
+	frozen map[keys.PartitionID]time.Time
 	// ended is when the last operator of a partition did. attempts are those that failed lately.
 	ended    map[keys.PartitionID]time.Time
 	attempts map[keys.PartitionID]*attempt
@@ -180,6 +182,7 @@ func (c *scheduler) begin() error {
 	c.unknown = map[keys.PartitionID]time.Time{}
 	c.ahead = map[keys.PartitionID]time.Time{}
 	c.born = map[keys.PartitionID]time.Time{}
+	c.frozen = map[keys.PartitionID]time.Time{}
 	c.counted = time.Time{}
 	return nil
 }
@@ -230,6 +233,12 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 			c.born[id] = time.Now()
 		}
 		c.keyspaceOf[id] = keys.KeyspaceID(p.Keyspace)
+		switch {
+		case p.Frozen == nil:
+			delete(c.frozen, id)
+		case c.frozen[id].IsZero():
+			c.frozen[id] = time.Now()
+		}
 		note(c.set(p))
 	}
 	for _, id := range u.RemovedPartitions {
@@ -240,6 +249,7 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 		delete(c.attempts, id)
 		delete(c.ahead, id)
 		delete(c.born, id)
+		delete(c.frozen, id)
 	}
 	for _, id := range beside {
 		note(c.renew(id))

@@ -48,7 +48,7 @@ func (c *scheduler) look(ctx context.Context) error {
 		}
 	}
 	proposed := c.plan(now)
-	errs = append(errs, c.server.start(ctx, proposed), c.retire(ctx))
+	errs = append(errs, c.server.start(ctx, proposed), c.thaw(ctx, now), c.retire(ctx))
 	return errors.Join(errs...)
 }
 
@@ -85,6 +85,10 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 				c.letRest(id, now.Add(c.state.Settings().Pause))
 			}
 			c.refused(c.renew(id))
+			if right := keys.PartitionID(o.Right); merges(o) {
+				c.ended[right] = now
+				c.refused(c.renew(right))
+			}
 			delete(c.seen, id)
 		}
 	}
@@ -137,6 +141,9 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 	for id, o := range operators {
 		_, waits := c.server.soft.progress(id)
 		membership := c.server.soft.membership(id)
+		if merges(o) {
+			membership += c.server.soft.membership(keys.PartitionID(o.Right))
+		}
 		a := c.seen[id]
 		if a == nil || a.operator != o.Id || a.membership != membership || a.waits != waits {
 			a = &advance{o.Id, membership, waits, now}
@@ -148,6 +155,9 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 		why := c.unfit(o.AddNode, "which was to get a replica", now)
 		if why == "" && o.AddNode == 0 {
 			why = c.unfit(o.LeadNode, "which was to lead", now)
+		}
+		if why == "" && merges(o) {
+			why = c.unfitMerge(o, now)
 		}
 		if now.Sub(a.at) >= patience(o) {
 			why = fmt.Sprintf("it has not advanced for %s", now.Sub(a.at).Round(time.Second))
@@ -173,7 +183,7 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 // patience is how long an operator may go without an advance. While a snapshot is sent nothing is
 // heard of how far it is, and several share the rate that a node sends at.
 func patience(o *serverpb.Operator) time.Duration {
-	if o.AddNode == 0 {
+	if o.AddNode == 0 && o.Moves == 0 {
 		return stalled
 	}
 	copying := time.Duration(min(o.Bytes/leastRate, uint64(maxCopy/time.Second))) * time.Second
@@ -213,10 +223,13 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 			if f.Lead = keys.NodeID(o.LeadNode); o.Lead {
 				f.Lead = f.Add
 			}
-			f.Split = o.Kind == planner.Split.String()
+			f.Split, f.Right = splits(o), keys.PartitionID(o.Right)
+		} else if merges(o) {
+			flights = append(flights, planner.Flight{Partition: keys.PartitionID(o.Right)})
 		}
 		flights = append(flights, f)
 	}
+	flights = append(flights, c.frozenFlights()...)
 	c.proposal, c.planned = c.state.Step(now, flights), true
 	if now.Sub(c.counted) >= countInterval {
 		c.counts, c.counted = c.state.Counts(), now
@@ -290,6 +303,9 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 		}
 		return o, conditions, err
 	}
+	if err == nil && stored != nil && p.Kind == planner.Merge {
+		return s.proposedMerge(v, p)
+	}
 	if err != nil || stored == nil || len(p.Steps) == 0 {
 		return nil, nil, err
 	}
@@ -357,9 +373,15 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 		ids.Partition++
 	}
 	key := operatorKey(keys.PartitionID(o.Partition))
-	ok, err := s.commit(ctx, append(conditions, store.Absent(key),
-		store.ModifiedAt([]byte(idsKey), revision)),
-		store.Put(key, encode(o)), store.Put([]byte(idsKey), encode(ids)))
+	conditions = append(conditions, store.Absent(key), store.Absent(heldKey(keys.PartitionID(o.Partition))),
+		store.ModifiedAt([]byte(idsKey), revision))
+	ops := []*storepb.Op{store.Put(key, encode(o)), store.Put([]byte(idsKey), encode(ids))}
+	if merges(o) {
+		right := keys.PartitionID(o.Right)
+		conditions = append(conditions, store.Absent(operatorKey(right)), store.Absent(heldKey(right)))
+		ops = append(ops, store.Put(heldKey(right), encodeID(o.Partition)))
+	}
+	ok, err := s.commit(ctx, conditions, ops...)
 	if err != nil {
 		return err
 	}
@@ -368,7 +390,7 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 	}
 	s.config.Logger.Info("operator begins", "operator", o.Id, "kind", o.Kind, "partition",
 		o.Partition, "to", o.AddNode, "from", o.RemoveNode, "leader", o.LeadNode, "child", o.Child,
-		"because", o.Reason)
+		"right", o.Right, "because", o.Reason)
 	s.soft.begin(o)
 	s.poke()
 	return nil

@@ -32,11 +32,12 @@ func loadSettings(v *store.View) (placementSettings, error) {
 // planner gives the planner's settings; what is not set is as in otherwise.
 func (p placementSettings) planner(otherwise planner.Settings) planner.Settings {
 	out := otherwise
-	out.Paused, out.NodesReturn = p.GetPaused(), true
+	out.Paused, out.NodesReturn, out.Merges = p.GetPaused(), true, true
 	for _, d := range []struct {
 		set *uint64
 		to  *time.Duration
-	}{{p.RepairDelayMillis, &out.RepairDelay}, {p.PauseMillis, &out.Pause}} {
+	}{{p.RepairDelayMillis, &out.RepairDelay}, {p.PauseMillis, &out.Pause},
+		{p.MergePauseMillis, &out.MergePause}} {
 		if d.set != nil {
 			*d.to = time.Duration(*d.set) * time.Millisecond
 		}
@@ -62,14 +63,16 @@ func (p placementSettings) complete(otherwise planner.Settings) *clusterpb.Place
 		NodeSnapshots:     proto.Uint32(uint32(s.NodeInFlight)),
 		ZoneSnapshots:     proto.Uint32(uint32(s.ZoneInFlight)),
 		Operators:         proto.Uint32(uint32(s.MaxOperators)),
-		PauseMillis:       proto.Uint64(uint64(s.Pause.Milliseconds()))}
+		PauseMillis:       proto.Uint64(uint64(s.Pause.Milliseconds())),
+		MergePauseMillis:  proto.Uint64(uint64(s.MergePause.Milliseconds()))}
 }
 
 func validateSettings(c *clusterpb.PlacementSettings) error {
 	for _, d := range []struct {
 		name string
 		set  *uint64
-	}{{"repair delay", c.RepairDelayMillis}, {"pause", c.PauseMillis}} {
+	}{{"repair delay", c.RepairDelayMillis}, {"pause", c.PauseMillis},
+		{"pause before merges", c.MergePauseMillis}} {
 		if d.set == nil {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 const (
 	// maxPieces bounds the partitions that one report may say to have split off.
 	maxPieces = 100
-	// incompleteFor is for how long a report of a split is kept of which a part is missing.
+	// incompleteFor is for how long a report of a split or merge is kept of which a part is missing.
 	incompleteFor = 30 * time.Second
 )
 

@@ -29,13 +29,14 @@ func (s *soft) setOperators(all map[keys.PartitionID]*serverpb.Operator) {
 	s.mu.operators = maps.Clone(all)
 }
 
-// operatorsOf are those of partitions that a node leads, by partition.
+// operatorsOf are those of partitions that a node leads, with merges of two of which it leads one.
 func (s *soft) operatorsOf(node keys.NodeID) []*serverpb.Operator {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var led []*serverpb.Operator
 	for id, o := range s.mu.operators {
-		if s.mu.leaders[id] == node {
+		if s.mu.leaders[id] == node ||
+			merges(o) && s.mu.leaders[keys.PartitionID(o.Right)] == node {
 			led = append(led, o)
 		}
 	}

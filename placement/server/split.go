@@ -77,7 +77,7 @@ func (s *Server) splitAsked(v *store.View, ks storedKeyspace, d *clusterpb.Parti
 	if err != nil {
 		return nil, err
 	}
-	o.Reason = "asked for"
+	o.Reason, o.Asked = "asked for", true
 	all, known := s.scheduler.partitions()
 	if !known {
 		n, err := count(v, partitionPrefix)

@@ -56,6 +56,7 @@ func splitStep(o *serverpb.Operator, d *clusterpb.Partition) nextStep {
 	next.End = bytes.Clone(o.SplitKey)
 	child.Id, child.Generation, child.Start = o.Child, next.Generation, bytes.Clone(o.SplitKey)
 	child.SplitFrom, child.SplitIndex = d.Id, 0
+	child.BoundaryAsked = o.Asked
 	return nextStep{order: &clusterpb.Order{Operator: o.Id, Target: next, Child: child},
 		text: fmt.Sprintf("splits at %s", keys.Pretty(keys.UserKey(d, o.SplitKey)))}
 }

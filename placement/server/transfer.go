@@ -105,9 +105,23 @@ func (s *Server) toChange(v *store.View, partition uint64) (*clusterpb.Partition
 	case operators[id] != nil:
 		return nil, status.Errorf(codes.FailedPrecondition, "operator %d changes partition %d "+
 			"already; wait for it, or cancel it", operators[id].Id, partition)
+	case holder(operators, partition) != nil:
+		o := holder(operators, partition)
+		return nil, status.Errorf(codes.FailedPrecondition, "operator %d merges partition %d with "+
+			"partition %d; wait for it, or cancel it", o.Id, o.Partition, partition)
 	case len(operators) >= maxOperators:
 		return nil, status.Errorf(codes.ResourceExhausted,
 			"%d operators are under way, and no more are taken", len(operators))
 	}
 	return s.soft.newest(id, d), nil
+}
+
+// holder is the operator that merges a partition with its left neighbour; nil: none does.
+func holder(operators map[keys.PartitionID]*serverpb.Operator, right uint64) *serverpb.Operator {
+	for _, o := range operators {
+		if merges(o) && o.Right == right {
+			return o
+		}
+	}
+	return nil
 }

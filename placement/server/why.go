@@ -44,7 +44,8 @@ func (s *Server) Why(ctx context.Context, r *clusterpb.WhyRequest) (*clusterpb.W
 		return nil, err
 	}
 	for _, o := range all.Operators {
-		if r.Partition != 0 && (o.Partition == r.Partition || o.Child == r.Partition) || r.Node != 0 && (o.ToNode == r.Node ||
+		if r.Partition != 0 && (o.Partition == r.Partition || o.Child == r.Partition ||
+			o.Right == r.Partition) || r.Node != 0 && (o.ToNode == r.Node ||
 			o.FromNode == r.Node || o.LeadNode == r.Node) {
 			out.UnderWay = append(out.UnderWay, o)
 			text += "  under way: " + operatorText(o) + "\n"
@@ -115,7 +116,8 @@ func (s *Server) explain(v *store.View, r *clusterpb.WhyRequest) (*explanation, 
 // operatorText is an operator that is under way, in a line.
 func operatorText(o *clusterpb.OperatorInfo) string {
 	text := fmt.Sprintf("%s%s of partition %d%s, for %s, because: %s; %s", o.Kind,
-		nodesText(o.FromNode, o.ToNode, o.LeadNode), o.Partition, childText(o.Child, o.SplitAt),
+		nodesText(o.FromNode, o.ToNode, o.LeadNode), o.Partition,
+		childText(o.Child, o.SplitAt)+rightText(o.Right),
 		time.Since(time.UnixMilli(o.CreatedUnixMs)).Round(time.Second), o.Reason, o.Step)
 	if o.WaitsFor != "" {
 		text += ", waits: " + o.WaitsFor
@@ -133,7 +135,8 @@ func eventText(e *clusterpb.Event) string {
 		return fmt.Sprintf("%s: node %d %s", at, e.ToNode, e.Outcome)
 	}
 	text := fmt.Sprintf("%s: %s%s of partition %d%s in %s: %s, because: %s", at, e.Kind,
-		nodesText(e.FromNode, e.ToNode, e.LeadNode), e.Partition, childText(e.Child, e.SplitAt),
+		nodesText(e.FromNode, e.ToNode, e.LeadNode), e.Partition,
+		childText(e.Child, e.SplitAt)+rightText(e.Right),
 		time.Duration(e.TookMillis)*time.Millisecond, e.Outcome, e.Reason)
 	if e.ScoreBefore != "" {
 		text += fmt.Sprintf(" (score %s -> %s)", e.ScoreBefore, e.ScoreAfter)
@@ -147,6 +150,14 @@ func childText(child uint64, at []byte) string {
 		return ""
 	}
 	return fmt.Sprintf(" at %s, with partition %d to the right", keys.Pretty(at), child)
+}
+
+// rightText says what a partition is merged with; empty: nothing.
+func rightText(right uint64) string {
+	if right == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" with partition %d, its right neighbour", right)
 }
 
 // nodesText says from where to where.

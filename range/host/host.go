@@ -317,6 +317,9 @@ func (h *Host) votesWithheld(now int64) bool { return now < int64(h.config.elect
 // Awake returns how many groups are awake.
 func (h *Host) Awake() int { return int(h.awake.Load()) }
 
+// Storage is the group's log. It is open as long as the group is.
+func (g *Group) Storage() *raftlog.Group { return g.storage }
+
 // Group returns an open group, or nil.
 func (h *Host) Group(id keys.PartitionID) *Group {
 	h.mu.RLock()

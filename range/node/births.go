@@ -30,6 +30,7 @@ type births struct {
 	wake chan struct{} // capacity 1
 	// replaying: no replica is open yet, and none is to be.
 	replaying bool
+	directory *birth.Directory
 	mu        struct {
 		sync.Mutex
 		// young are those that are to lead, and how often each has tried.
@@ -77,6 +78,10 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	if err != nil {
 		return err
 	}
+	if !n.beginOpening(id.Group) {
+		return nil // the core knows of it already, and the table has it opened
+	}
+	defer n.endOpening(id.Group)
 	if err := n.host.Log().Create(id); err != nil {
 		return err
 	}
@@ -143,20 +148,42 @@ func (b *births) campaign() bool {
 	return len(b.mu.young) > 0
 }
 
-// restore makes whole what a crash has left of births, before anything opens. all are the identities
-// on disk, and live those of replicas; it returns those that can be opened.
+// restore makes whole what a crash has left of births, before anything opens. all are the
+// identities on disk, and live those of replicas; it returns those that can be opened.
 func (b *births) restore(all, live []raftlog.Identity) ([]raftlog.Identity, error) {
 	n := b.node
 	b.replaying = true
 	defer func() { b.replaying = false }()
-	d := birth.Directory{Log: n.host.Log(), State: n.config.State, Open: n.openIdle}
+	d := &birth.Directory{Log: n.host.Log(), State: n.config.State, Open: n.openIdle}
+	b.directory = d
+	defer func() { b.directory = nil }()
+	live, buried, err := d.Bury(live)
+	if err != nil {
+		return nil, err
+	}
 	lost := make(map[keys.PartitionID]bool)
-	restored := d.Restore(live, func(id raftlog.Identity, err error) {
+	restored, consumed := d.Restore(live, func(id raftlog.Identity, err error) {
 		lost[id.Group] = true
 		n.log.Error("A REPLICA DOES NOT OPEN and is left alone; its partition goes on with the "+
 			"other replicas", "partition", id.Group, "replica", id.Replica, "error", err)
 		n.setBroken(id, err)
 	})
+	if len(consumed) > 0 {
+		// INVARIANT: what has consumed them is durable before their logs go.
+		if err := n.config.State.Flush(); err != nil {
+			return nil, err
+		}
+		if err := n.host.Log().Remove(consumed...); err != nil {
+			return nil, err
+		}
+		for _, id := range consumed {
+			lost[id.Group] = true
+		}
+	}
+	if buried+len(consumed) > 0 {
+		n.log.Info("the logs of replicas that were merged into others are removed", "replicas",
+			buried+len(consumed))
+	}
 	orphans, err := d.Orphans(uint64(n.config.ID), all)
 	if err != nil {
 		return nil, err
@@ -194,8 +221,8 @@ func (n *Node) openIdle(id raftlog.Identity) (*replica.Replica, error) {
 		Group: birth.Idle{}, Node: n.shared, Empty: len(id.Voters) == 0, GCWindow: -1})
 }
 
-// noticed notes a replica that was opened, if its partition has split off and the table does not list
-// it yet.
+// noticed notes a replica that was opened, if its partition has split off and the table does not
+// list it yet.
 func (b *births) noticed(h *hosted) {
 	if h.listed.Load().GetSplitFrom() == 0 || b.node.tables.load().Partition(h.id) != nil {
 		return
@@ -225,7 +252,7 @@ func (b *births) splitOff(parent keys.PartitionID) (found []*clusterpb.Partition
 		for h := range b.mu.unlisted {
 			d := h.replica.Descriptor()
 			switch {
-			case h.removed.Load() || t.Partition(h.id) != nil:
+			case h.removed.Load() || h.replica.ConsumedBy() != nil || t.Partition(h.id) != nil:
 				delete(b.mu.unlisted, h)
 			case from[d.GetSplitFrom()] && !from[d.GetId()] && d.GetMembership() != 0 &&
 				len(found) < maxSplitOff:
@@ -240,7 +267,8 @@ func (b *births) splitOff(parent keys.PartitionID) (found []*clusterpb.Partition
 // maxSplitOff bounds the partitions that a report tells of.
 const maxSplitOff = 64
 
-// waitingPartitions are partitions whose replica here waits for a span to become free.
+// waitingPartitions are partitions whose replica here waits for a span to become free, or may be
+// left over when it does.
 type waitingPartitions struct {
 	mu  sync.Mutex
 	ids map[keys.PartitionID]struct{}

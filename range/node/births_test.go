@@ -110,8 +110,8 @@ func (s *divider) partitions() []*clusterpb.Partition {
 	at := keys.KeyspacePrefix(7)
 	for _, p := range all {
 		if !bytes.Equal(p.Start, at) {
-			s.c.t.Fatalf("the table has a hole or an overlap: %s after %s", keys.PartitionSpan(p),
-				keys.Pretty(at))
+			s.c.t.Fatalf("the table has a hole or an overlap: %s after %s: %v", keys.PartitionSpan(p),
+				keys.Pretty(at), all)
 		}
 		at = p.End
 	}
@@ -132,17 +132,18 @@ func (s *divider) of(k string) *clusterpb.Partition {
 // do sends a request for a key to the partition that has it, until it is taken.
 func (s *divider) do(k string, request func(*clusterpb.Partition, uint64) *kvpb.Request,
 ) *kvpb.Response {
+	var last *kvpb.Response
 	for range 300 {
 		p := s.of(k)
 		r := s.c.do(func(term uint64) *kvpb.Request { return request(p, term) }, p.Id, time.Minute)
-		switch r.GetError().GetCode() {
+		switch last = r; r.GetError().GetCode() {
 		case kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_KEY_OUT_OF_SPAN:
 			time.Sleep(100 * time.Millisecond) // virtual: until the core has heard of the split
 		default:
 			return r
 		}
 	}
-	s.c.t.Fatalf("no partition takes %s", k)
+	s.c.t.Fatalf("no partition takes %s: %v", k, last)
 	return nil
 }
 

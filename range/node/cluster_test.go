@@ -36,8 +36,10 @@ type network struct {
 	handlers map[uint64]rpc.PeerHandler
 	links    map[[2]uint64]*link
 	cut      map[uint64]bool
-	closed   bool
-	running  sync.WaitGroup
+	// lost, if not nil, says which messages do not arrive.
+	lost    func(to uint64, m *peerpb.RaftMessage) bool
+	closed  bool
+	running sync.WaitGroup
 }
 
 // link is one direction between two nodes: a bounded queue and its goroutine.
@@ -98,6 +100,7 @@ func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
 		n.running.Go(func() {
 			for b := range l.queue {
 				if h := n.handler(from, to); h != nil {
+					n.filter(to, b)
 					h.HandleMessages(from, b)
 				}
 			}
@@ -107,6 +110,23 @@ func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
 	case l.queue <- copied:
 	default:
 	}
+}
+
+// filter takes out what does not arrive.
+func (n *network) filter(to uint64, b *peerpb.MessageBatch) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lost != nil {
+		b.Messages = slices.DeleteFunc(b.Messages,
+			func(m *peerpb.RaftMessage) bool { return n.lost(to, m) })
+	}
+}
+
+// lose sets which messages do not arrive.
+func (n *network) lose(lost func(to uint64, m *peerpb.RaftMessage) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lost = lost
 }
 
 func (n *network) close() {
@@ -430,7 +450,10 @@ func (c *cluster) do(request func(term uint64) *kvpb.Request, partition uint64,
 			for _, m := range c.nodes {
 				if m.Node != nil {
 					q := request(0)
-					c.ask(m.id, q)
+					// It may be a part of another one by now.
+					if r := c.ask(m.id, q)[q.Id]; r.GetError().GetCode() == kvpb.ErrorCode_STALE_EPOCH {
+						return r
+					}
 				}
 			}
 		}

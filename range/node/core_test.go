@@ -161,8 +161,16 @@ func (c *core) Heartbeat(ctx context.Context,
 		}
 		// What has split off comes with its parent, and not before.
 		if known := c.table.Partition(keys.PartitionID(d.Id)); known != nil && olderEpoch(known, d) {
-			c.updateLocked(&clusterpb.TableUpdate{
-				Partitions: append([]*clusterpb.Partition{d}, p.SplitOff...)})
+			u := &clusterpb.TableUpdate{Partitions: append([]*clusterpb.Partition{d}, p.SplitOff...)}
+			for id, other := range c.table.partitions.All() {
+				for _, by := range u.Partitions {
+					if keys.Consumes(by, other) && other.Keyspace == by.Keyspace {
+						u.RemovedPartitions = append(u.RemovedPartitions, id)
+						break
+					}
+				}
+			}
+			c.updateLocked(u)
 		}
 	}
 	if c.orders != nil {

@@ -51,6 +51,7 @@ type hosted struct {
 	moved       atomic.Bool
 	order       atomic.Pointer[order]
 	ordered     atomic.Bool // a goroutine carries one out
+	thawing     atomic.Bool // a goroutine ends its freeze
 	load        loadMeter
 	settleUntil time.Time
 }
@@ -140,12 +141,12 @@ func (m machine) Apply(entries []group.Entry) error {
 	}
 	m.h.load.written.Add(uint64(bytes))
 	m.h.node.flusher.applied(bytes)
-	if !effective {
-		return nil
-	}
+	// Also an entry without effect is news: what the descriptor has become can be reported behind it.
 	if m.h.leading.Load() {
 		m.h.node.reports.changed(m.h)
-		m.h.node.collector.noticed(m.h)
+		if effective {
+			m.h.node.collector.noticed(m.h)
+		}
 	}
 	return nil
 }

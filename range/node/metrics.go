@@ -10,6 +10,7 @@ type metrics struct {
 
 	heartbeats, heartbeatsFailed, reports   prometheus.Counter
 	streams, created, born, removed, failed prometheus.Counter
+	merged, mergesGivenUp                   prometheus.Counter
 	campaigns, transfers, refused, flushes  prometheus.Counter
 	ordersDone                              prometheus.Counter
 	ahead                                   prometheus.Counter
@@ -46,6 +47,8 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m.created = counter("replicas_created_total", "Replicas created.")
 	m.born = counter("replicas_born_total", "Replicas made by splits.")
 	m.removed = counter("replicas_removed_total", "Replicas removed.")
+	m.merged = counter("replicas_merged_total", "Replicas that became a part of others by merges.")
+	m.mergesGivenUp = counter("merges_given_up_total", "Attempts to merge partitions that were given up.")
 	m.failed = counter("replicas_failed_total", "Replicas that failed while they ran; see the "+
 		"log for why.")
 	m.campaigns = counter("campaigns_total", "Times that a group without a leader was woken.")

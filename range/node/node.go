@@ -32,6 +32,8 @@ type Node struct {
 	spans    ownSpans
 	// broken maps the partitions whose replica is on disk and does not open to a brokenReplica.
 	broken sync.Map
+	// opening are the partitions whose replica is being made and opened.
+	opening sync.Map
 	tables tables
 
 	processLoad processLoad
@@ -40,6 +42,7 @@ type Node struct {
 	reconciler reconciler
 	orders     orders
 	births     births
+	merging    merging
 	leaders    leaders
 	elections  elections
 	reports    reports
@@ -73,6 +76,7 @@ func New(c Config) (*Node, error) {
 	n.reconciler.init(n)
 	n.orders.init(n)
 	n.births.init(n)
+	n.merging.init(n)
 	n.leaders.init()
 	n.elections.init(n)
 	n.reports.init()
@@ -92,6 +96,7 @@ func New(c Config) (*Node, error) {
 		AnyWithoutRoom: func() bool { return n.host.AnyPeerWithoutRoom() },
 		ClientAddress:  c.ClientAddress, TransactionLimits: n.transactionLimits,
 		Bear: n.births.bear, Split: n.births.split, SpansChanged: n.reconciler.spansChanged,
+		Right: n.merging.right, Open: n.merging.open, Taken: n.merging.taken, Froze: n.merging.froze,
 	}
 	if err := n.shared.Prepare(); err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.ID, err)
@@ -165,6 +170,7 @@ func (n *Node) Start(t host.Transport) error {
 		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
 		n.watchHealth, n.collector.run, n.flusher.run,
 		n.sweepLocks, n.orders.run, n.births.run, n.splitter.run,
+		n.merging.watch, n.merging.bury,
 	} {
 		n.tasks.Go(func() { task(ctx) })
 	}

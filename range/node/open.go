@@ -104,6 +104,22 @@ func (n *Node) openAll(ids []raftlog.Identity, created bool,
 	return kept
 }
 
+// beginOpening says that a replica of a partition is to be opened, which a split and the table may
+// both want at once; false if it is open, or is being opened. Otherwise endOpening follows when it is
+// among the node's replicas.
+func (n *Node) beginOpening(id keys.PartitionID) bool {
+	if _, other := n.opening.LoadOrStore(id, struct{}{}); other {
+		return false
+	}
+	if n.replicas.get(id) != nil {
+		n.opening.Delete(id)
+		return false
+	}
+	return true
+}
+
+func (n *Node) endOpening(id keys.PartitionID) { n.opening.Delete(id) }
+
 // electAfterStart has the groups looked at that sleep and know no leader, which is all of them:
 // first those that prefer this node, once it may vote, then the others.
 func (n *Node) electAfterStart() {
@@ -137,14 +153,32 @@ func (n *Node) setBroken(id raftlog.Identity, err error) {
 	n.broken.Store(id.Group, brokenReplica{id, err})
 	n.metrics.broken.Inc()
 	// INVARIANT: what it has is no other replica's as long as it is there: with it, that would go too.
-	span, err := replica.RecordedSpan(n.config.State, id.Group)
+	d, err := n.heldBy(id)
 	if err != nil {
-		if span, err = n.loneSpan(id); err != nil {
-			n.log.Warn("what a replica holds that does not open cannot be told", "partition", id.Group,
-				"error", err)
-		}
+		n.log.Warn("what a replica holds that does not open cannot be told", "partition", id.Group,
+			"error", err)
 	}
-	n.shared.Holds(id.Group, span)
+	if d != nil {
+		n.shared.Holds(d)
+	}
+}
+
+// heldBy is the descriptor of what a replica has that does not open; nil if it has nothing that is
+// known.
+func (n *Node) heldBy(id raftlog.Identity) (*clusterpb.Partition, error) {
+	r, found, err := replica.ReadRecorded(n.config.State, id.Group)
+	if err == nil {
+		if !found {
+			return nil, nil
+		}
+		return r.Descriptor, nil
+	}
+	span, err := n.loneSpan(id)
+	if span == nil || err != nil {
+		return nil, err
+	}
+	d := &clusterpb.Partition{}
+	return d, d.UnmarshalVT(id.Descriptor)
 }
 
 // failedReplicas are the partitions of which a replica is on disk and serves nothing, in order.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -57,6 +58,9 @@ func (o *order) waitsFor() string {
 func (o *order) fits(now *clusterpb.Partition) bool {
 	generation, membership := o.GetTarget().GetGeneration(), o.GetTarget().GetMembership()
 	switch {
+	case o.GetConsume() != nil:
+		return generation > now.GetGeneration() && membership == now.GetMembership() &&
+			bytes.Equal(now.GetEnd(), o.GetConsume().GetStart())
 	case o.GetChild() != nil:
 		generation--
 	case o.GetTransferTo() == 0:
@@ -185,9 +189,12 @@ func (s *orders) carryOut(ctx context.Context, h *hosted, o *order) {
 		}
 		changing, cancel := context.WithTimeout(ctx, limit)
 		var err error
-		if o.GetChild() != nil {
+		switch {
+		case o.GetConsume() != nil:
+			err = s.node.consume(changing, h, o)
+		case o.GetChild() != nil:
 			err = h.replica.Split(changing, o.Target, o.Child)
-		} else {
+		default:
 			err = h.replica.ChangeDescriptor(changing, o.Target)
 		}
 		if err == nil {
@@ -240,6 +247,9 @@ func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
 			return fmt.Sprintf("replica %s, which is to lead, does not have everything yet", to)
 		}
 		return ""
+	}
+	if o.GetConsume() != nil {
+		return strings.Join(n.mergeObstacle(ctx, h, o), ", ")
 	}
 	from, to := h.replica.Configuration(), group.ConfigurationOf(o.GetTarget())
 	active := func(id keys.ReplicaID) bool {

@@ -218,9 +218,9 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 			self := n.replicaHere(p)
 			if b := n.brokenBefore(p, self); b != nil && t.Complete {
 				broken = append(broken, *b)
-			} else if self != nil && p.SplitFrom != 0 &&
-				r.waits(id, p) {
-				// It is made of the other one, or that has to go.
+			} else if self != nil && (n.merging.consumedBy(id) != nil || r.waits(id, p)) {
+				// It is made of the other one, or that has to go; or it is a part of another one, which
+				// the core does not know yet.
 			} else if self != nil &&
 				r.refused[id] != keys.ReplicaID(self.Replica) && n.brokenBy(id) == nil {
 				create = append(create, p)
@@ -230,10 +230,19 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 				broken = append(broken, b.(brokenReplica))
 			}
 		case h != nil && p == nil:
-			// INVARIANT: its keyspace was dropped. That a table lacks the partition says nothing: it may
-			// have split off from another one and not be known yet.
-			if t.Complete && t.dropped(keys.KeyspaceID(h.listed.Load().GetKeyspace())) {
+			// INVARIANT: its keyspace was dropped, or the table proves that another partition has consumed
+			// it. That a table lacks the partition says nothing: it may have split off from another one and
+			// not be known yet.
+			switch {
+			case !t.Complete || h.replica.ConsumedBy() != nil:
+			case t.dropped(keys.KeyspaceID(h.listed.Load().GetKeyspace())):
 				remove = append(remove, h)
+			case n.leftOver(t, h):
+				h.moved.Store(true)
+				remove = append(remove, h)
+			default:
+				// It may be left over when another one has gone, or come to what the table has.
+				r.waiting.add(id)
 			}
 		case h != nil && h.namedOut(p):
 			h.moved.Store(true)
@@ -277,7 +286,11 @@ func (r *reconciler) waits(id keys.PartitionID, p *clusterpb.Partition) bool {
 	}
 	// Once more, for it may have become free before this one was among those that wait.
 	r.waiting.add(id)
-	return r.node.shared.Overlapping(id, span) != 0
+	other := r.node.shared.Overlapping(id, span)
+	if other != 0 {
+		r.retry(other) // it may be left over
+	}
+	return other != 0
 }
 
 // replicaHere is this node's replica in a descriptor; nil if it has none.
@@ -318,6 +331,12 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 	n := r.node
 	identities := make([]raftlog.Identity, 0, len(partitions))
 	for _, p := range partitions {
+		if !n.beginOpening(keys.PartitionID(p.Id)) {
+			r.retry(keys.PartitionID(p.Id)) // it is found open then
+			again = true
+			continue
+		}
+		defer n.endOpening(keys.PartitionID(p.Id))
 		id, err := n.identityOf(p)
 		if err != nil {
 			n.log.Error("a replica cannot be created", "partition", keys.PartitionID(p.Id), "error",
@@ -326,7 +345,8 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 		}
 		identities = append(identities, id)
 	}
-	written, again := r.write(ctx, identities)
+	written, failed := r.write(ctx, identities)
+	again = again || failed
 	opened := n.openAll(written, true, func(id raftlog.Identity, err error) {
 		n.log.Error("a new replica does not open; it will be tried again", "partition", id.Group,
 			"error", err)

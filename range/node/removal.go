@@ -143,6 +143,10 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	if len(gone) == 0 {
 		return nil
 	}
+	// INVARIANT: what they have consumed is known to be gone, also at the next start, before they go.
+	if err := n.merging.removeLogs(); err != nil {
+		return err
+	}
 	ids := make([]raftlog.Identity, len(gone))
 	for i, h := range gone {
 		ids[i] = h.identity
@@ -199,6 +203,9 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 func (n *Node) removeBroken(ctx context.Context, gone []brokenReplica) error {
 	if len(gone) == 0 {
 		return nil
+	}
+	if err := n.merging.removeLogs(); err != nil {
+		return err
 	}
 	ids := make([]raftlog.Identity, len(gone))
 	for i, b := range gone {

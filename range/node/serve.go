@@ -56,6 +56,9 @@ func (n *Node) serving(id keys.PartitionID) (*hosted, *kvpb.Error) {
 	var why error
 	switch {
 	case h == nil:
+		if by := n.merging.consumedBy(id); by != nil {
+			return nil, n.mergedAway(id, by)
+		}
 		if why = n.brokenBy(id); why == nil {
 			return nil, n.absent(id)
 		}

@@ -103,6 +103,16 @@ func (t *Table) PartitionsOf(id keys.KeyspaceID) iter.Seq[*clusterpb.Partition] 
 	}
 }
 
+// at is the partition that has an internal key of a keyspace; nil if none is known that does.
+func (t *Table) at(keyspace uint32, key []byte) *clusterpb.Partition {
+	// Whatever begins at the key is below all that begins behind it.
+	p, ok := t.members.Below(placed{keyspace: keyspace, start: keys.Next(key)})
+	if !ok || p.Keyspace != keyspace || !keys.PartitionSpan(p).Contains(key) {
+		return nil
+	}
+	return p
+}
+
 // olderEpoch says whether a's epoch is lower than b's.
 func olderEpoch(a, b *clusterpb.Partition) bool {
 	return cmp.Or(cmp.Compare(a.Generation, b.Generation),

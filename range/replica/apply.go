@@ -30,6 +30,21 @@ func (r *Replica) Apply(entries []group.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
+	r.applying.Lock()
+	err := r.applyAll(entries)
+	r.applying.Unlock()
+	if err == nil {
+		r.kick(false)
+	}
+	return err
+}
+
+// applyAll is Apply, with applying locked. Of a partition that another one has consumed nothing is
+// applied any more: its log is there for that one, and nothing is behind the freeze.
+func (r *Replica) applyAll(entries []group.Entry) error {
+	if r.consumed.Load() {
+		return nil
+	}
 	start := time.Now()
 	for left := entries; len(left) > 0; {
 		n, err := r.apply(left)
@@ -42,12 +57,11 @@ func (r *Replica) Apply(entries []group.Entry) error {
 	}
 	r.node.Metrics.applyEntries.Add(float64(len(entries)))
 	r.node.Metrics.applySeconds.Observe(since(start))
-	r.kick(false)
 	return nil
 }
 
-// apply applies entries, all of them or up to one by which the partition splits, or to one that
-// makes a table, which comes by itself. It returns how many.
+// apply applies entries, all of them or up to one by which the partition splits or merges, or to one
+// that may make a table, which comes by itself. It returns how many.
 func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	r.mu.Lock()
 	applied, failed := r.mu.applied, r.mu.failed
@@ -67,7 +81,8 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 			changes.table.Abort() // nothing, if it was committed
 		}
 	}()
-	for n < len(entries) && changes.split == nil && !changes.alone {
+	for n < len(entries) && changes.split == nil && changes.consumption == nil &&
+		!changes.alone {
 		e := &entries[n]
 		if changes.alone = isLoad(e); changes.alone && n > 0 {
 			break
@@ -94,6 +109,12 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 			return 0, fmt.Errorf("entry %d of term %d: %w", applied.index, applied.term, err)
 		}
 	}
+	release := func() {}
+	if changes.consumption != nil {
+		if release, err = r.stageConsumption(batch, &applied, changes.consumption); err != nil {
+			return 0, fmt.Errorf("entry %d of term %d: %w", applied.index, applied.term, err)
+		}
+	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.
 	if threshold := applied.threshold; r.threshold.Load().Less(threshold) {
 		r.threshold.Store(&threshold)
@@ -102,7 +123,13 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 		// INVARIANT: before a part of the partition may go: see moved.
 		r.coming.Store(changes.descriptor.Generation)
 	}
-	if err := r.commitApplied(batch, &applied, changes.table); err != nil {
+	err = r.commitApplied(batch, &applied, changes.table)
+	if err == nil && changes.consumption != nil {
+		// INVARIANT: before this partition's descriptor shows it: see Thaw.
+		changes.consumption.from.Replica().consumed.Store(true)
+	}
+	release()
+	if err != nil {
 		return 0, err
 	}
 	if hook := r.node.hooks.committed; hook != nil {
@@ -118,7 +145,17 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	if changes.split != nil {
 		r.bear(changes.split)
 	}
+	if changes.consumption != nil {
+		r.takeOver(changes.consumption)
+	}
 	r.complete(applied, own, &changes)
+	if m := changes.consumption; m != nil {
+		m.from.Replica().endConsumed(m.left)
+		m.from.Consumed(m.left)
+	}
+	if d := changes.descriptor; d.GetFrozen() != nil && r.node.Froze != nil {
+		r.node.Froze(r.id)
+	}
 	return n, nil
 }
 
@@ -137,7 +174,7 @@ func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *ap
 		if err := r.stage(batch, &p, e.Change, c); err != nil {
 			return o, err
 		}
-		if applied.closed.Less(p.Closed) && p.Kind != proposal.KindSplit {
+		if applied.closed.Less(p.Closed) && p.Kind == proposal.KindWrite {
 			c.handedOver = handedOver{e.Term, p.Highest.Wall}
 		}
 		if err := applied.advance(e.Term, &p); err != nil {
@@ -162,7 +199,9 @@ type changes struct {
 	descriptor *clusterpb.Partition
 	// split is how the partition splits; nil if it does not.
 	split *split
-	locks []concurrency.Change
+	// consumption is how it merges with its right neighbour; nil if it does not.
+	consumption *consumption
+	locks       []concurrency.Change
 	// alone: the entry at hand is the only one, so that it may have a table, which is to be committed
 	// instead of the batch.
 	alone bool
@@ -196,8 +235,17 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 		d = c.descriptor
 	}
 	span := keys.PartitionSpan(d)
-	if p.Kind == proposal.KindSplit {
+	switch p.Kind {
+	case proposal.KindSplit:
 		return c.splits(d, p, change)
+	case proposal.KindFreeze:
+		return c.freezes(batch, d, p, change)
+	case proposal.KindMerge:
+		return c.consumes(d, p, change)
+	}
+	if d.Frozen != nil && p.Kind != proposal.KindDescriptor && (len(p.Batch) > 0 ||
+		p.Kind == proposal.KindThreshold) {
+		return fmt.Errorf("%w: a command of kind %d in a frozen partition", proposal.ErrMalformed, p.Kind)
 	}
 	if change && p.Kind != proposal.KindDescriptor {
 		return fmt.Errorf("%w: a command of kind %d that changes replicas", proposal.ErrMalformed, p.Kind)
@@ -224,7 +272,9 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 			if c.descriptor != nil {
 				before = c.descriptor
 			}
-			err = checkChange(before, next, change)
+			if err = checkThaw(before, next); err == nil {
+				err = checkChange(before, next, change)
+			}
 			if err == nil && !keys.PartitionSpan(next).Equal(keys.PartitionSpan(before)) {
 				err = fmt.Errorf("the span becomes %s, and is %s", keys.PartitionSpan(next), span)
 			}
@@ -309,6 +359,9 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 	if c.split != nil {
 		r.narrowLocked(c.split)
 	}
+	if c.consumption != nil {
+		r.widenLocked(c.consumption)
+	}
 	for _, o := range own {
 		if !r.mu.leadership.IsLeader || o.term != r.mu.leadership.Term {
 			continue
@@ -345,6 +398,7 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 					r.requeueLocked(r.mu.locks.Release(l))
 				}
 			}
+			r.standLocked(first)
 			r.mu.reads.waiting -= len(first.waiters)
 			r.node.Metrics.proposals.Dec()
 			r.node.Metrics.pendingWrites.Sub(float64(len(first.writes)))
@@ -355,13 +409,16 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 		// is in flight will have an effect.
 		r.giveUpLocked(&end, notRun)
 	}
-	if c.split != nil {
-		// What was routed before, and waits, goes to one of the two anew.
+	if c.split != nil || c.consumption != nil {
+		// What was routed before, and waits, is routed anew.
 		end.stale = c.descriptor
 		r.giveUpLocked(&end, notRun)
 		r.refuseQueueLocked(&end)
 	}
 	r.checkServingLocked()
+	if over := r.holdLocked(); over != nil {
+		done = append(done, over)
+	}
 	wake := r.reevaluateLocked()
 	r.mu.Unlock()
 	r.finish(&end)

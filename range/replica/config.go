@@ -119,6 +119,19 @@ type Node struct {
 	// applied, and Split is told when it is; leads: that replica leads. Both are called on apply
 	// workers.
 	Bear func(child *clusterpb.Partition, self keys.ReplicaID) (Birth, error)
+	// Right, if not nil, finds the replica here of a partition that is consumed by its left neighbour,
+	// and whose log is committed at least up to an index. It is called on apply workers, before the
+	// merge is applied; an error fails the left neighbour's replica.
+	Right func(right *clusterpb.Partition, index uint64) (Right, error)
+	// Taken, if not nil, is called when a snapshot of a partition has taken over what the replica of
+	// another one had here, which by is the proof to have been merged. Nothing of that replica but
+	// its log is there any more. Stop, if not nil, finds such a replica, which is then closed to all;
+	// nil if it is not open.
+	Taken func(id keys.PartitionID, by *clusterpb.Partition)
+	Open  func(id keys.PartitionID) *Replica
+	// Froze, if not nil, is called when a partition was found, or has become, frozen. It must not
+	// block.
+	Froze func(id keys.PartitionID)
 	// SpansChanged, if not nil, is called when a part of the state that Overlapping said to be a
 	// replica's, or claimed, may be free.
 	SpansChanged func()

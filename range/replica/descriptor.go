@@ -34,6 +34,9 @@ func (r *Replica) ChangeDescriptor(ctx context.Context, next *clusterpb.Partitio
 					"is not above the present (%d, %d)",
 					next.Generation, next.Membership, now.Generation, now.Membership)
 			}
+			if err := checkThaw(now, next); err != nil {
+				return false, err
+			}
 			change, err := changeOf(now, next)
 			if err != nil {
 				return false, err
@@ -56,13 +59,18 @@ func (r *Replica) ChangeDescriptor(ctx context.Context, next *clusterpb.Partitio
 // here. When ctx ends first, the command may still take effect.
 func (r *Replica) command(ctx context.Context, kind proposal.Kind,
 	evaluate func(*evaluation, *proposal.Entry) (bool, error)) error {
+	return r.queueCommand(ctx, &internalCommand{kind: kind, evaluate: evaluate})
+}
+
+// queueCommand is command for one that is made already; done is set here.
+func (r *Replica) queueCommand(ctx context.Context, c *internalCommand) error {
 	if !r.enter() {
 		return ErrClosed
 	}
 	defer r.exit()
 	done := make(chan error, 1)
-	r.enqueueInternal(&internalCommand{kind: kind, evaluate: evaluate,
-		done: func(err error) { done <- err }})
+	c.done = func(err error) { done <- err }
+	r.enqueueInternal(c)
 	select {
 	case err := <-done:
 		return err

@@ -101,7 +101,7 @@ func deletion(state *engine.State, spans []keys.Span) (path string, err error) {
 // Gone closes the replica, and says what of it is to be removed from this node.
 func (r *Replica) Gone() (Gone, error) {
 	g := Gone{ID: r.id}
-	if d := r.Descriptor(); !isEmpty(d) {
+	if d := r.Descriptor(); !isEmpty(d) && !r.consumed.Load() {
 		span := keys.PartitionSpan(d)
 		g.Span = &span
 	}

@@ -248,4 +248,5 @@ func (r *Replica) checkServingLocked() {
 	} else {
 		r.mu.cache.Raise(l.low)
 	}
+	r.holdLocked()
 }

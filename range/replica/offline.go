@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
@@ -22,6 +23,8 @@ type Recorded struct {
 	// Index and Term are of the last applied entry.
 	Index, Term uint64
 	Stats       Stats
+	// Closed is the timestamp at and below which nothing is written any more.
+	Closed hlc.Timestamp
 }
 
 // ReadRecorded reads it; false if the state has nothing of the partition.
@@ -31,7 +34,7 @@ func ReadRecorded(state engine.Reader, id keys.PartitionID) (Recorded, bool, err
 		return Recorded{}, false, err
 	}
 	d, err := readDescriptor(state, id)
-	return Recorded{Descriptor: d, Index: a.index, Term: a.term, Stats: a.stats}, err == nil, err
+	return Recorded{Descriptor: d, Index: a.index, Term: a.term, Stats: a.stats, Closed: a.closed}, err == nil, err
 }
 
 // ReplaceDescriptors writes descriptors over those that the state has, all or none. No replica of
@@ -55,6 +58,22 @@ func ReplaceDescriptors(state *engine.State, descriptors ...*clusterpb.Partition
 	return state.Commit(b)
 }
 
+// DeleteOwn deletes, durably, what partitions have by their ids in a state database. No replica of
+// them is open.
+func DeleteOwn(state *engine.State, ids ...keys.PartitionID) error {
+	b := state.NewBatch()
+	defer b.Close()
+	for _, id := range ids {
+		if err := deleteOwn(b, id); err != nil {
+			return err
+		}
+	}
+	if err := state.Commit(b); err != nil {
+		return err
+	}
+	return state.Flush()
+}
+
 // DescriptorIn is the descriptor that an entry of a partition's log brings if it takes effect; nil
 // if it brings none.
 func DescriptorIn(id keys.PartitionID, data []byte) (*clusterpb.Partition, error) {
@@ -62,7 +81,8 @@ func DescriptorIn(id keys.PartitionID, data []byte) (*clusterpb.Partition, error
 		return nil, nil
 	}
 	p, err := proposal.Decode(data)
-	if err != nil || p.Kind != proposal.KindDescriptor && p.Kind != proposal.KindSplit {
+	if err != nil || p.Kind != proposal.KindDescriptor && p.Kind != proposal.KindSplit &&
+		p.Kind != proposal.KindFreeze && p.Kind != proposal.KindMerge {
 		return nil, err
 	}
 	var found *clusterpb.Partition

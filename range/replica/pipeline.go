@@ -16,11 +16,12 @@ type pipeline struct {
 	inFlight []*pendingEntry
 	// sequence is the number of the latest proposal.
 	sequence uint64
-	// tally counts a part that is to split off; nil: none is. splitting is the entry by which it
-	// does, from its evaluation until its fate is known: nothing is evaluated meanwhile, and reads
-	// wait for it.
-	tally     *tally
-	splitting *pendingEntry
+	// tally counts a part that is to split off; nil: none is.
+	tally *tally
+	// holding is the entry by which the partition splits, is frozen, or merges, from its evaluation
+	// until its fate is known: nothing is evaluated meanwhile, and reads wait for it. While the
+	// partition is frozen a standing one has that effect.
+	holding *pendingEntry
 }
 
 // find is the entry of a sequence that is in flight, or being filled; nil if there is none.

@@ -33,6 +33,8 @@ type pendingEntry struct {
 	lets []*lock
 	// effects: it is proposed even if nothing waits for it.
 	effects bool
+	// standing: it is no entry, and stands for the freeze of the partition.
+	standing bool
 	// right is by how much it changes the part that is to split off.
 	right proposal.Delta
 	gathering
@@ -120,7 +122,11 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 		b.waiters, b.writes = nil, nil
 	}
 	r.mu.pending.Clear()
-	r.mu.tally, r.mu.splitting = nil, nil
+	if h := r.mu.holding; h != nil && h.standing {
+		end.waiters = append(end.waiters, h.waiters...)
+		r.mu.reads.waiting -= len(h.waiters)
+	}
+	r.mu.tally, r.mu.holding = nil, nil
 	r.giveUpWaitersLocked(end)
 	clear(r.mu.records.proposed)
 	r.mu.recent.Reset()

@@ -27,6 +27,9 @@ type internalCommand struct {
 	// shared: it may share an entry, of proposal.KindTransaction, with others, and be evaluated
 	// with writes pending.
 	shared bool
+	// thaws: it ends the freeze of the partition, and is evaluated although that lasts, before all
+	// that waits for that.
+	thaws bool
 	// evaluate fills the evaluation's batch, delta and so on. It returns false, after which done is
 	// not called, if there is nothing to propose.
 	evaluate func(e *evaluation, p *proposal.Entry) (propose bool, err error)
@@ -42,6 +45,9 @@ func (w *write) alone() bool {
 	}
 	return w.command.IsAlone(w.pending.Request)
 }
+
+// thaws says that the command ends the freeze of the partition.
+func (w *write) thaws() bool { return w.internal != nil && w.internal.thaws }
 
 // expired says that the client does not wait for the answer any more.
 func expired(p *Pending, now time.Time) bool {

@@ -172,6 +172,10 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.mu.Unlock()
 		r.endRead(rd, r.goneError(q))
 		return
+	case r.consumedBy.Load() != nil:
+		r.mu.Unlock()
+		r.endRead(rd, r.staleEpoch(q, r.consumedBy.Load()))
+		return
 	case !l.IsLeader || (q.Term != 0 && q.Term != l.Term) || (rd.term != 0 && rd.term != l.Term):
 		r.mu.Unlock()
 		r.group.Wake()
@@ -344,8 +348,8 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 	if rd.momentOnly {
 		return nil
 	}
-	if r.mu.splitting != nil {
-		return r.mu.splitting
+	if r.mu.holding != nil {
+		return r.mu.holding
 	}
 	f := rd.command.Footprint(rd.pending.Request)
 	if rd.belowPending() {

@@ -36,6 +36,11 @@ type Replica struct {
 	// coming is the generation of the descriptor that is to follow, if a part of what the present one
 	// names is going from the state. It may be an earlier one.
 	coming atomic.Uint64
+	// applying is locked while entries are applied. consumed says that none is any more: another
+	// partition has this one's span. consumedBy is that, as soon as it serves the span.
+	applying   sync.Mutex
+	consumed   atomic.Bool
+	consumedBy atomic.Pointer[clusterpb.Partition]
 	// threshold is the garbage collection threshold: nothing below it can be read. Never nil.
 	threshold atomic.Pointer[hlc.Timestamp]
 	// gcWindow is a time.Duration; negative means that nothing is collected.
@@ -159,7 +164,10 @@ func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition)
 	r.descriptor.Store(descriptor)
 	r.descriptorAt.Store(applied.index)
 	if !isEmpty(descriptor) {
-		r.node.spans.own(r.id, keys.PartitionSpan(descriptor))
+		r.node.spans.own(descriptor)
+	}
+	if descriptor.GetFrozen() != nil && r.node.Froze != nil {
+		r.node.Froze(r.id)
 	}
 	r.observe(applied.highest)
 	r.mu.Lock()

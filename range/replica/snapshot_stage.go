@@ -158,6 +158,8 @@ type staged struct {
 	applied    appliedRecord
 	descriptor *clusterpb.Partition
 	claim      *spanClaim
+	// taken are the partitions from which the installation has taken over.
+	taken []*clusterpb.Partition
 }
 
 var _ group.Staged = (*staged)(nil)
@@ -175,7 +177,8 @@ func (r *Replica) StageSnapshot(ctx context.Context, index, term uint64,
 		s.abort()
 		return nil, fmt.Errorf("receiving a snapshot of partition %s: %w", r.id, err)
 	}
-	return &staged{r, s.paths, s.applied, s.descriptor, s.claim}, nil
+	return &staged{r: r, paths: s.paths, applied: s.applied, descriptor: s.descriptor,
+		claim: s.claim}, nil
 }
 
 // stager is the work of StageSnapshot.
@@ -274,11 +277,13 @@ func (s *stager) takeSpan() error {
 		return fmt.Errorf("%w: it lacks the descriptor", errSnapshot)
 	}
 	span := keys.PartitionSpan(s.descriptor)
-	if now := s.r.Descriptor(); !isEmpty(now) && !keys.PartitionSpan(now).ContainsSpan(span) {
-		return fmt.Errorf("%w: its span %s is not in this replica's, %s", errSnapshot, span,
+	// It may have become narrower by splits, and wider by merges, but it begins where it did.
+	if now := s.r.Descriptor(); !isEmpty(now) && (!bytes.Equal(now.Start, s.descriptor.Start) ||
+		now.Generation >= s.descriptor.Generation && !bytes.Equal(now.End, s.descriptor.End)) {
+		return fmt.Errorf("%w: its span %s cannot come of this replica's, %s", errSnapshot, span,
 			keys.PartitionSpan(now))
 	}
-	claim, err := s.r.node.spans.claim(s.r.id, span)
+	claim, err := s.r.node.spans.claim(s.descriptor)
 	if err != nil {
 		return err
 	}
@@ -424,6 +429,12 @@ func (s *staged) Install() error {
 		return ErrClosed
 	}
 	defer r.exit()
+	r.applying.Lock()
+	defer r.applying.Unlock()
+	if r.consumed.Load() {
+		r.state.DiscardTables(s.paths)
+		return fmt.Errorf("partition %s: %w", r.id, errConsumed)
+	}
 	if index, _ := r.Applied(); s.applied.index < index {
 		r.state.DiscardTables(s.paths)
 		return fmt.Errorf("partition %s: a snapshot of index %d is older than what is applied, %d", r.id,
@@ -447,36 +458,106 @@ func (s *staged) Install() error {
 		r.fail(err)
 		return err
 	}
+	s.tellTaken()
 	r.node.Metrics.snapshots.Inc()
 	return nil
 }
 
-// install brings the tables in, and removes what the partition had beyond its present span.
+// install brings the tables in, takes over from those partitions that this one has consumed, and
+// removes what it, and they, had beyond its present span.
 func (s *staged) install() error {
 	r, span := s.r, keys.PartitionSpan(s.descriptor)
+	taken := s.stopConsumed()
 	// INVARIANT: what split off before is durable before the snapshot takes its place: it could not
 	// be made again.
-	if err := r.FlushSplits(); err != nil {
+	flush := r.FlushSplits
+	if len(taken) > 0 {
+		flush = r.state.Flush
+	}
+	if err := flush(); err != nil {
 		return err
 	}
 	if err := r.state.IngestAndExcise(context.Background(), s.paths, keys.DataSpan(span)); err != nil {
 		return err
 	}
 	former := r.Descriptor()
-	if isEmpty(former) || keys.PartitionSpan(former).Equal(span) {
+	if len(taken) == 0 && (isEmpty(former) || keys.PartitionSpan(former).Equal(span)) {
 		return nil
 	}
 	// INVARIANT: after the ingestion, for a partition that lacked a part of itself would go on with
 	// its log; and before the descriptor is published, for the part may be another replica's then.
 	// After a crash in between it is in no partition's span, and goes when the node starts
-	// (birth.Sweep). The generation is published before: a read that finds nothing there is not to
-	// answer.
+	// (birth.Sweep), as what consumed partitions have of their own does (birth.Bury). The generation is
+	// published before: a read that finds nothing there is not to answer.
 	r.coming.Store(s.descriptor.Generation)
 	b := r.state.NewBatch()
 	defer b.Close()
-	was := keys.PartitionSpan(former)
-	for _, beyond := range [...]keys.Span{{Start: was.Start, End: span.Start},
-		{Start: span.End, End: was.End}} {
+	had := taken
+	if !isEmpty(former) {
+		had = append(had[:len(had):len(had)], former)
+	}
+	for _, d := range had {
+		if err := deleteBeyond(b, keys.PartitionSpan(d), span); err != nil {
+			return err
+		}
+	}
+	for _, d := range taken {
+		if err := deleteOwn(b, keys.PartitionID(d.Id)); err != nil {
+			return err
+		}
+	}
+	if err := r.state.Commit(b); err != nil {
+		return err
+	}
+	r.node.spans.merge(s.descriptor, taken...)
+	s.taken = taken
+	return nil
+}
+
+// stopConsumed has nothing more applied to the replicas here of partitions that this one has
+// consumed.
+func (s *staged) stopConsumed() (taken []*clusterpb.Partition) {
+	for stopped := map[uint64]bool{}; ; {
+		// Once more after each round: what was still applied may have split.
+		taken = s.r.node.spans.consumed(s.descriptor)
+		more := false
+		for _, d := range taken {
+			if stopped[d.Id] {
+				continue
+			}
+			stopped[d.Id], more = true, true
+			if s.r.node.Open == nil {
+				continue
+			}
+			if q := s.r.node.Open(keys.PartitionID(d.Id)); q != nil {
+				q.stop()
+			}
+		}
+		if !more {
+			return taken
+		}
+	}
+}
+
+// tellTaken says that this partition has taken over from those that it has consumed.
+func (s *staged) tellTaken() {
+	for _, d := range s.taken {
+		id := keys.PartitionID(d.Id)
+		if s.r.node.Open != nil {
+			if q := s.r.node.Open(id); q != nil {
+				q.endConsumed(s.descriptor)
+			}
+		}
+		if s.r.node.Taken != nil {
+			s.r.node.Taken(id, s.descriptor)
+		}
+	}
+}
+
+// deleteBeyond deletes what lies in one span and not in another one.
+func deleteBeyond(b *engine.StateBatch, had, has keys.Span) error {
+	for _, beyond := range [...]keys.Span{{Start: had.Start, End: has.Start},
+		{Start: has.End, End: had.End}} {
 		if beyond.Empty() || bytes.Equal(beyond.Start, beyond.End) {
 			continue
 		}
@@ -486,7 +567,17 @@ func (s *staged) install() error {
 			}
 		}
 	}
-	return r.state.Commit(b)
+	return nil
+}
+
+// deleteOwn deletes what a partition has by its id.
+func deleteOwn(b *engine.StateBatch, id keys.PartitionID) error {
+	for _, suffix := range [...]string{keys.SuffixDescriptor, keys.SuffixApplied} {
+		if err := b.Delete(keys.LocalKey(id, suffix), nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Discard removes the tables.

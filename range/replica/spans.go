@@ -5,14 +5,18 @@ import (
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // spanTable is which replica of a node has which span of internal keys in the state. A replica that
 // is to be filled has none. What a snapshot brings is claimed before it is staged: so no two
 // replicas ever have the same key, and what is removed with one is no other's.
+//
+// A snapshot may claim what other replicas have, if its partition has consumed theirs: it takes
+// their place when it is installed.
 type spanTable struct {
 	mu      sync.Mutex
-	owned   map[keys.PartitionID]keys.Span
+	owned   map[keys.PartitionID]*clusterpb.Partition
 	claimed map[*spanClaim]struct{}
 }
 
@@ -22,27 +26,36 @@ type spanClaim struct {
 	span keys.Span
 }
 
-// own notes that a partition has a span here, instead of the one before.
-func (t *spanTable) own(id keys.PartitionID, span keys.Span) {
+// own notes that a partition has the span of its descriptor here, instead of the one before.
+func (t *spanTable) own(d *clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ownLocked(id, span)
+	t.ownLocked(d)
 }
 
-func (t *spanTable) ownLocked(id keys.PartitionID, span keys.Span) {
+func (t *spanTable) ownLocked(d *clusterpb.Partition) {
 	if t.owned == nil {
-		t.owned = make(map[keys.PartitionID]keys.Span)
+		t.owned = make(map[keys.PartitionID]*clusterpb.Partition)
 	}
-	t.owned[id] = span
+	t.owned[keys.PartitionID(d.GetId())] = d
 }
 
 // split notes that a part of a partition's span is another one's.
-func (t *spanTable) split(id keys.PartitionID, left keys.Span, child keys.PartitionID,
-	right keys.Span) {
+func (t *spanTable) split(left, right *clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ownLocked(id, left)
-	t.ownLocked(child, right)
+	t.ownLocked(left)
+	t.ownLocked(right)
+}
+
+// merge notes that a partition has what others had.
+func (t *spanTable) merge(left *clusterpb.Partition, others ...*clusterpb.Partition) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, d := range others {
+		delete(t.owned, keys.PartitionID(d.GetId()))
+	}
+	t.ownLocked(left)
 }
 
 // release notes that a partition has nothing here any more.
@@ -52,16 +65,19 @@ func (t *spanTable) release(id keys.PartitionID) {
 	delete(t.owned, id)
 }
 
-// overlapping is another partition that has, or claims, a part of a span; 0: none.
-func (t *spanTable) overlapping(id keys.PartitionID, span keys.Span) keys.PartitionID {
+// overlapping is another partition that has, or claims, a part of a span of internal keys, and was
+// not consumed by d; 0: none. d may be nil.
+func (t *spanTable) overlapping(id keys.PartitionID, span keys.Span,
+	d *clusterpb.Partition) keys.PartitionID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.overlappingLocked(id, span)
+	return t.overlappingLocked(id, span, d)
 }
 
-func (t *spanTable) overlappingLocked(id keys.PartitionID, span keys.Span) keys.PartitionID {
+func (t *spanTable) overlappingLocked(id keys.PartitionID, span keys.Span,
+	d *clusterpb.Partition) keys.PartitionID {
 	for other, has := range t.owned {
-		if other != id && has.Overlaps(span) {
+		if other != id && keys.PartitionSpan(has).Overlaps(span) && (d == nil || !keys.Consumes(d, has)) {
 			return other
 		}
 	}
@@ -73,13 +89,27 @@ func (t *spanTable) overlappingLocked(id keys.PartitionID, span keys.Span) keys.
 	return 0
 }
 
-// claim claims a span for a snapshot of a partition, until unclaim.
-func (t *spanTable) claim(id keys.PartitionID, span keys.Span) (*spanClaim, error) {
+// consumed are the partitions that have a part of d's span here and were consumed by it.
+func (t *spanTable) consumed(d *clusterpb.Partition) (all []*clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if other := t.overlappingLocked(id, span); other != 0 {
-		return nil, fmt.Errorf("its span %s overlaps partition %s here, which has yet to split or to go",
-			span, other)
+	for _, has := range t.owned {
+		if has.Id != d.Id && keys.PartitionSpan(has).Overlaps(keys.PartitionSpan(d)) &&
+			keys.Consumes(d, has) {
+			all = append(all, has)
+		}
+	}
+	return all
+}
+
+// claim claims the span of d for a snapshot of it, until unclaim.
+func (t *spanTable) claim(d *clusterpb.Partition) (*spanClaim, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, span := keys.PartitionID(d.GetId()), keys.PartitionSpan(d)
+	if other := t.overlappingLocked(id, span, d); other != 0 {
+		return nil, fmt.Errorf("its span %s overlaps partition %s here, which has yet to split, to merge "+
+			"or to go", span, other)
 	}
 	if t.claimed == nil {
 		t.claimed = make(map[*spanClaim]struct{})
@@ -102,13 +132,9 @@ func (n *Node) unclaim(c *spanClaim) {
 	}
 }
 
-// Holds says that a partition has a span in the state of this node although its replica does not
-// open; nil: it is not known to have any.
-func (n *Node) Holds(id keys.PartitionID, span *keys.Span) {
-	if span != nil {
-		n.spans.own(id, *span)
-	}
-}
+// Holds says that a partition has the span of its descriptor in the state of this node although its
+// replica does not open.
+func (n *Node) Holds(d *clusterpb.Partition) { n.spans.own(d) }
 
 // Released says that nothing is left of a partition in the state of this node.
 func (n *Node) Released(id keys.PartitionID) { n.spans.release(id) }
@@ -116,5 +142,11 @@ func (n *Node) Released(id keys.PartitionID) { n.spans.release(id) }
 // Overlapping is a partition other than id that has, or is about to have, a part of a span of
 // internal keys on this node; 0: there is none.
 func (n *Node) Overlapping(id keys.PartitionID, span keys.Span) keys.PartitionID {
-	return n.spans.overlapping(id, span)
+	return n.spans.overlapping(id, span, nil)
+}
+
+// ConsumedHere are the partitions that a descriptor proves to have been merged into its partition,
+// or into one that this came from, and that have a part of its span on this node.
+func (n *Node) ConsumedHere(d *clusterpb.Partition) []*clusterpb.Partition {
+	return n.spans.consumed(d)
 }

@@ -100,7 +100,7 @@ func (r *Replica) split(ctx context.Context, left, right *clusterpb.Partition) e
 			// INVARIANT: under the lock under which reads enter the timestamp cache: what is not in it
 			// by now waits for the entry.
 			p.Closed = r.mu.cache.Max()
-			r.mu.splitting, r.mu.tally = e.proposal, nil
+			r.mu.holding, r.mu.tally = e.proposal, nil
 			return true, nil
 		})
 }
@@ -113,11 +113,8 @@ func checkSplit(now, left, right *clusterpb.Partition) error {
 	if err := keys.ValidatePartition(right); err != nil {
 		return err
 	}
-	for _, replica := range now.Replicas {
-		if replica.Role != clusterpb.ReplicaRole_VOTER {
-			return fmt.Errorf("replica %d on node %d is no voter, or not for ever: a partition splits "+
-				"when no change of its replicas is under way", replica.Replica, replica.Node)
-		}
+	if err := allVoters(now); err != nil {
+		return err
 	}
 	whole, l, c := keys.PartitionSpan(now), keys.PartitionSpan(left), keys.PartitionSpan(right)
 	switch members := group.ConfigurationOf(now); {
@@ -136,6 +133,8 @@ func checkSplit(now, left, right *clusterpb.Partition) error {
 		left.PrefixLength != now.PrefixLength || right.PrefixLength != now.PrefixLength ||
 		left.Hash != now.Hash || right.Hash != now.Hash:
 		return errors.New("the parts are of another keyspace, or hash partition")
+	case now.Frozen != nil || left.Frozen != nil || right.Frozen != nil:
+		return errors.New("it is frozen, for its left neighbour is to consume it")
 	case left.SplitFrom != now.SplitFrom || left.SplitIndex != now.SplitIndex ||
 		right.SplitFrom != now.Id || right.SplitIndex != 0:
 		return errors.New("the parts do not say what they came from")

@@ -115,9 +115,9 @@ func (r *Replica) stageChild(batch *engine.StateBatch, applied *appliedRecord, s
 func (r *Replica) bear(s *split) {
 	child := keys.PartitionID(s.right.Id)
 	if s.birth == Born {
-		r.node.spans.split(r.id, keys.PartitionSpan(s.left), child, keys.PartitionSpan(s.right))
+		r.node.spans.split(s.left, s.right)
 	} else {
-		r.node.spans.own(r.id, keys.PartitionSpan(s.left))
+		r.node.spans.own(s.left)
 	}
 	r.node.Logger.Info("a partition has split", "partition", r.id, "replica", r.self, "child", child,
 		"at", keys.Pretty(s.right.Start), "generation", s.left.Generation)

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
@@ -15,6 +16,10 @@ func (r *Replica) staleEpoch(request *kvpb.Request,
 	response := newError(request, kvpb.ErrorCode_STALE_EPOCH,
 		"partition %s: the request was routed by generation %d, it is at %d", r.id,
 		request.GetGeneration(), descriptor.GetGeneration())
+	if id := keys.PartitionID(descriptor.GetId()); id != r.id {
+		response.Error.Message = fmt.Sprintf("partition %s: it was merged, and is a part of partition %s "+
+			"now", r.id, id)
+	}
 	r.describe(request, descriptor, response.Error)
 	return response
 }
@@ -78,6 +83,9 @@ func asked(q *kvpb.Request, descriptor *clusterpb.Partition) keys.Span {
 // moved refuses a read, before or after it has read, if the partition is not what it was when the
 // read was admitted.
 func (r *Replica) moved(rd *read) *kvpb.Response {
+	if by := r.consumedBy.Load(); by != nil {
+		return r.staleEpoch(rd.pending.Request, by)
+	}
 	if d := r.Descriptor(); d.GetGeneration() != rd.descriptor.GetGeneration() ||
 		r.coming.Load() > d.GetGeneration() {
 		return r.staleEpoch(rd.pending.Request, d)

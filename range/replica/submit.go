@@ -32,6 +32,14 @@ func (r *Replica) Take(requests []Pending) (queued, ok bool) {
 		}
 		return false, false
 	}
+	if by := r.consumedBy.Load(); by != nil {
+		for i := range requests {
+			q := requests[i].Request
+			r.reply(requests[i], command.Of(q), r.staleEpoch(q, by))
+		}
+		r.exit()
+		return false, false
+	}
 	writes := 0
 	for i := range requests {
 		if c := command.Of(requests[i].Request); c.Way == command.InQueue {
@@ -123,12 +131,16 @@ func (r *Replica) enqueueInternal(c *internalCommand) {
 		r.mu.Unlock()
 		c.done(errNotLeader)
 		return
-	case r.mu.queue.Len() >= r.node.MaxQueuedWrites:
+	case r.mu.queue.Len() >= r.node.MaxQueuedWrites && !c.thaws:
 		r.mu.Unlock()
 		c.done(errOverloaded)
 		return
 	}
-	r.mu.queue.Push(write{internal: c, command: command.Unknown()})
+	if w := (write{internal: c, command: command.Unknown()}); c.thaws {
+		r.mu.queue.PushFront([]write{w})
+	} else {
+		r.mu.queue.Push(w)
+	}
 	r.mu.Unlock()
 	r.node.Metrics.queued.Inc()
 	// What is shared is set off by the goroutine that happens to bring news of a transaction: not
@@ -180,7 +192,8 @@ func (r *Replica) readyLocked() bool {
 	if r.mu.leadership.barrierDue {
 		return r.mu.leadership.IsLeader
 	}
-	if !r.mu.leadership.serving || r.mu.splitting != nil || r.loadingLocked() != nil {
+	if !r.mu.leadership.serving || r.loadingLocked() != nil || r.mu.holding != nil &&
+		!(r.mu.holding.standing && r.mu.queue.Len() > 0 && r.mu.queue.First().thaws()) {
 		return false
 	}
 	room := len(r.mu.inFlight) < r.node.MaxInFlight

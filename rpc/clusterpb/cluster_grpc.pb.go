@@ -33,6 +33,7 @@ const (
 	Cluster_ListOperators_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListOperators"
 	Cluster_TransferLeader_FullMethodName  = "/tidemark.cluster.v1.Cluster/TransferLeader"
 	Cluster_SplitPartition_FullMethodName  = "/tidemark.cluster.v1.Cluster/SplitPartition"
+	Cluster_MergePartition_FullMethodName  = "/tidemark.cluster.v1.Cluster/MergePartition"
 	Cluster_SetNodeStatus_FullMethodName   = "/tidemark.cluster.v1.Cluster/SetNodeStatus"
 	Cluster_Why_FullMethodName             = "/tidemark.cluster.v1.Cluster/Why"
 	Cluster_ListEvents_FullMethodName      = "/tidemark.cluster.v1.Cluster/ListEvents"
@@ -72,6 +73,8 @@ type ClusterClient interface {
 	TransferLeader(ctx context.Context, in *TransferLeaderRequest, opts ...grpc.CallOption) (*TransferLeaderResponse, error)
 	// SplitPartition begins to split a partition. It returns when that is recorded.
 	SplitPartition(ctx context.Context, in *SplitPartitionRequest, opts ...grpc.CallOption) (*SplitPartitionResponse, error)
+	// MergePartition begins to merge a partition with its right neighbour. It returns when that is recorded.
+	MergePartition(ctx context.Context, in *MergePartitionRequest, opts ...grpc.CallOption) (*MergePartitionResponse, error)
 	// SetNodeStatus says that a node is to be drained or decommissioned, or that it is not. It may be repeated.
 	SetNodeStatus(ctx context.Context, in *SetNodeStatusRequest, opts ...grpc.CallOption) (*SetNodeStatusResponse, error)
 	// Why explains a partition, a node or a keyspace.
@@ -232,6 +235,16 @@ func (c *clusterClient) SplitPartition(ctx context.Context, in *SplitPartitionRe
 	return out, nil
 }
 
+func (c *clusterClient) MergePartition(ctx context.Context, in *MergePartitionRequest, opts ...grpc.CallOption) (*MergePartitionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MergePartitionResponse)
+	err := c.cc.Invoke(ctx, Cluster_MergePartition_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) SetNodeStatus(ctx context.Context, in *SetNodeStatusRequest, opts ...grpc.CallOption) (*SetNodeStatusResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SetNodeStatusResponse)
@@ -359,6 +372,8 @@ type ClusterServer interface {
 	TransferLeader(context.Context, *TransferLeaderRequest) (*TransferLeaderResponse, error)
 	// SplitPartition begins to split a partition. It returns when that is recorded.
 	SplitPartition(context.Context, *SplitPartitionRequest) (*SplitPartitionResponse, error)
+	// MergePartition begins to merge a partition with its right neighbour. It returns when that is recorded.
+	MergePartition(context.Context, *MergePartitionRequest) (*MergePartitionResponse, error)
 	// SetNodeStatus says that a node is to be drained or decommissioned, or that it is not. It may be repeated.
 	SetNodeStatus(context.Context, *SetNodeStatusRequest) (*SetNodeStatusResponse, error)
 	// Why explains a partition, a node or a keyspace.
@@ -422,6 +437,9 @@ func (UnimplementedClusterServer) TransferLeader(context.Context, *TransferLeade
 }
 func (UnimplementedClusterServer) SplitPartition(context.Context, *SplitPartitionRequest) (*SplitPartitionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SplitPartition not implemented")
+}
+func (UnimplementedClusterServer) MergePartition(context.Context, *MergePartitionRequest) (*MergePartitionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MergePartition not implemented")
 }
 func (UnimplementedClusterServer) SetNodeStatus(context.Context, *SetNodeStatusRequest) (*SetNodeStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetNodeStatus not implemented")
@@ -669,6 +687,24 @@ func _Cluster_SplitPartition_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_MergePartition_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MergePartitionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).MergePartition(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_MergePartition_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).MergePartition(ctx, req.(*MergePartitionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_SetNodeStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SetNodeStatusRequest)
 	if err := dec(in); err != nil {
@@ -870,6 +906,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SplitPartition",
 			Handler:    _Cluster_SplitPartition_Handler,
+		},
+		{
+			MethodName: "MergePartition",
+			Handler:    _Cluster_MergePartition_Handler,
 		},
 		{
 			MethodName: "SetNodeStatus",

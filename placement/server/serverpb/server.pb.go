@@ -101,7 +101,8 @@ func (x *Ids) GetOperator() uint64 {
 	return 0
 }
 
-// Operator changes the replicas of a partition, or splits it, by steps that follow from what they are at the time.
+// Operator changes the replicas of a partition, or splits it, or merges it with its right neighbour, by steps that
+// follow from what they are at the time.
 type Operator struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -137,9 +138,20 @@ type Operator struct {
 	CancelledAt uint64 `protobuf:"varint,20,opt,name=cancelled_at,json=cancelledAt,proto3" json:"cancelled_at,omitempty"`
 	// The internal key at which the partition splits, the id that the part to the right of it gets, and the generation
 	// that the partition has before. Empty, and 0: it does not split.
-	SplitKey      []byte `protobuf:"bytes,21,opt,name=split_key,json=splitKey,proto3" json:"split_key,omitempty"`
-	Child         uint64 `protobuf:"varint,22,opt,name=child,proto3" json:"child,omitempty"`
-	Generation    uint64 `protobuf:"varint,23,opt,name=generation,proto3" json:"generation,omitempty"`
+	SplitKey   []byte `protobuf:"bytes,21,opt,name=split_key,json=splitKey,proto3" json:"split_key,omitempty"`
+	Child      uint64 `protobuf:"varint,22,opt,name=child,proto3" json:"child,omitempty"`
+	Generation uint64 `protobuf:"varint,23,opt,name=generation,proto3" json:"generation,omitempty"`
+	// The right neighbour that becomes part of the partition; 0: none does. And its generation before.
+	Right           uint64 `protobuf:"varint,24,opt,name=right,proto3" json:"right,omitempty"`
+	RightGeneration uint64 `protobuf:"varint,25,opt,name=right_generation,json=rightGeneration,proto3" json:"right_generation,omitempty"`
+	// Which of the two has its replicas moved to the nodes of the other one first; 0: neither. And the membership that
+	// the one that is not moved has as the operator begins: attempts that fail raise it.
+	Moves      uint64 `protobuf:"varint,26,opt,name=moves,proto3" json:"moves,omitempty"`
+	Membership uint64 `protobuf:"varint,27,opt,name=membership,proto3" json:"membership,omitempty"`
+	// As cancelled_at, of the right neighbour.
+	RightCancelledAt uint64 `protobuf:"varint,28,opt,name=right_cancelled_at,json=rightCancelledAt,proto3" json:"right_cancelled_at,omitempty"`
+	// It was asked for.
+	Asked         bool `protobuf:"varint,29,opt,name=asked,proto3" json:"asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -333,6 +345,48 @@ func (x *Operator) GetGeneration() uint64 {
 		return x.Generation
 	}
 	return 0
+}
+
+func (x *Operator) GetRight() uint64 {
+	if x != nil {
+		return x.Right
+	}
+	return 0
+}
+
+func (x *Operator) GetRightGeneration() uint64 {
+	if x != nil {
+		return x.RightGeneration
+	}
+	return 0
+}
+
+func (x *Operator) GetMoves() uint64 {
+	if x != nil {
+		return x.Moves
+	}
+	return 0
+}
+
+func (x *Operator) GetMembership() uint64 {
+	if x != nil {
+		return x.Membership
+	}
+	return 0
+}
+
+func (x *Operator) GetRightCancelledAt() uint64 {
+	if x != nil {
+		return x.RightCancelledAt
+	}
+	return 0
+}
+
+func (x *Operator) GetAsked() bool {
+	if x != nil {
+		return x.Asked
+	}
+	return false
 }
 
 // Creation is a keyspace on its way from CREATING to ACTIVE.
@@ -611,7 +665,7 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x04R\tpartition\x12\x14\n" +
 	"\x05token\x18\x04 \x01(\x04R\x05token\x12\x1a\n" +
-	"\boperator\x18\x05 \x01(\x04R\boperator\"\xa4\x05\n" +
+	"\boperator\x18\x05 \x01(\x04R\boperator\"\xdf\x06\n" +
 	"\bOperator\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1a\n" +
@@ -641,7 +695,15 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\x05child\x18\x16 \x01(\x04R\x05child\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x17 \x01(\x04R\n" +
-	"generation\"n\n" +
+	"generation\x12\x14\n" +
+	"\x05right\x18\x18 \x01(\x04R\x05right\x12)\n" +
+	"\x10right_generation\x18\x19 \x01(\x04R\x0frightGeneration\x12\x14\n" +
+	"\x05moves\x18\x1a \x01(\x04R\x05moves\x12\x1e\n" +
+	"\n" +
+	"membership\x18\x1b \x01(\x04R\n" +
+	"membership\x12,\n" +
+	"\x12right_cancelled_at\x18\x1c \x01(\x04R\x10rightCancelledAt\x12\x14\n" +
+	"\x05asked\x18\x1d \x01(\bR\x05asked\"n\n" +
 	"\bCreation\x12'\n" +
 	"\x0ffirst_partition\x18\x01 \x01(\x04R\x0efirstPartition\x12\x1e\n" +
 	"\n" +

@@ -107,6 +107,53 @@ func (m *Operator) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Asked {
+		i--
+		if m.Asked {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xe8
+	}
+	if m.RightCancelledAt != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.RightCancelledAt))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xe0
+	}
+	if m.Membership != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Membership))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xd8
+	}
+	if m.Moves != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Moves))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xd0
+	}
+	if m.RightGeneration != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.RightGeneration))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xc8
+	}
+	if m.Right != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Right))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xc0
+	}
 	if m.Generation != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Generation))
 		i--
@@ -591,6 +638,24 @@ func (m *Operator) SizeVT() (n int) {
 	}
 	if m.Generation != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Generation))
+	}
+	if m.Right != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Right))
+	}
+	if m.RightGeneration != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.RightGeneration))
+	}
+	if m.Moves != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Moves))
+	}
+	if m.Membership != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Membership))
+	}
+	if m.RightCancelledAt != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.RightCancelledAt))
+	}
+	if m.Asked {
+		n += 3
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1391,6 +1456,121 @@ func (m *Operator) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 24:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Right", wireType)
+			}
+			m.Right = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Right |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 25:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field RightGeneration", wireType)
+			}
+			m.RightGeneration = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.RightGeneration |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 26:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Moves", wireType)
+			}
+			m.Moves = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Moves |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 27:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Membership", wireType)
+			}
+			m.Membership = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Membership |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 28:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field RightCancelledAt", wireType)
+			}
+			m.RightCancelledAt = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.RightCancelledAt |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 29:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Asked", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Asked = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -35,3 +35,30 @@ func EachEntry(g *raftlog.Group, after, last uint64, do func(group.Entry) error)
 	}
 	return nil
 }
+
+// pieceBytes is about how much is applied at once.
+const pieceBytes = 1 << 20
+
+// EachPiece is EachEntry for pieces of the log that can be applied at once.
+func EachPiece(g *raftlog.Group, after, last uint64, do func([]group.Entry) error) error {
+	var piece []group.Entry
+	size := 0
+	flush := func() error {
+		if len(piece) == 0 {
+			return nil
+		}
+		err := do(piece)
+		piece, size = nil, 0
+		return err
+	}
+	if err := EachEntry(g, after, last, func(e group.Entry) error {
+		piece, size = append(piece, e), size+len(e.Data)
+		if e.Change || size > pieceBytes {
+			return flush()
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return flush()
+}

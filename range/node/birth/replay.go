@@ -17,26 +17,34 @@ type Directory struct {
 	Log   *raftlog.Log
 	State *engine.State
 	Open  func(raftlog.Identity) (*replica.Replica, error)
+	// at are the replicas by partition, and consumed those that what was applied has merged into
+	// others.
+	at       map[keys.PartitionID]raftlog.Identity
+	consumed []raftlog.Identity
 }
 
 // Restore makes the bases again that replicas have lost, and returns how many there were. It calls
-// failed for replicas that cannot have it back; those must not be opened.
+// failed for replicas that cannot have it back; those must not be opened. Neither must those be
+// that it has merged into others on the way: it returns them, and they are to be buried.
 //
 // INVARIANT: it comes before any replica opens, and before the network does. A replica without its
 // base would vote and append, and have nothing of what its entries were made on.
-func (d *Directory) Restore(identities []raftlog.Identity,
-	failed func(raftlog.Identity, error)) (restored int) {
-	w := restorer{Directory: d, at: make(map[keys.PartitionID]raftlog.Identity, len(identities))}
+func (d *Directory) Restore(identities []raftlog.Identity, failed func(raftlog.Identity, error)) (
+	restored int, consumed []raftlog.Identity) {
+	d.at = make(map[keys.PartitionID]raftlog.Identity, len(identities))
 	for _, id := range identities {
-		w.at[id.Group] = id
+		d.at[id.Group] = id
 	}
 	for _, id := range identities {
-		lacks, err := w.lacks(id)
+		if _, there := d.at[id.Group]; !there {
+			continue // it was merged into another one
+		}
+		lacks, err := d.lacks(id)
 		if err == nil && !lacks {
 			continue
 		}
 		if err == nil {
-			err = w.restore(id, 0)
+			err = d.restore(id, 0)
 		}
 		if err != nil {
 			failed(id, err)
@@ -44,39 +52,35 @@ func (d *Directory) Restore(identities []raftlog.Identity,
 		}
 		restored++
 	}
-	return restored
-}
-
-type restorer struct {
-	*Directory
-	at map[keys.PartitionID]raftlog.Identity
+	return restored, d.consumed
 }
 
 // lacks says whether a replica's base is lost.
-func (w *restorer) lacks(id raftlog.Identity) (bool, error) {
+func (d *Directory) lacks(id raftlog.Identity) (bool, error) {
 	if _, born := IsBorn(id); !born {
 		return false, nil
 	}
-	_, recorded, err := replica.ReadRecorded(w.State, id.Group)
+	_, recorded, err := replica.ReadRecorded(d.State, id.Group)
 	return !recorded, err
 }
 
-// restore applies the parent's log up to the split. The parent may have lost its own base.
-func (w *restorer) restore(id raftlog.Identity, depth int) error {
+// restore applies the parent's log up to the split. The parent may have lost its own base. The
+// replica may be merged into another one on the way.
+func (d *Directory) restore(id raftlog.Identity, depth int) error {
 	child, _ := IsBorn(id)
-	parent, found := w.at[keys.PartitionID(child.SplitFrom)]
-	if !found || parent.Removed || depth > len(w.at) {
+	parent, found := d.at[keys.PartitionID(child.SplitFrom)]
+	if !found || parent.Removed || depth > len(d.at) {
 		return fmt.Errorf("%w: partition %d is not here any more", replica.ErrNoBase, child.SplitFrom)
 	}
-	lacks, err := w.lacks(parent)
+	lacks, err := d.lacks(parent)
 	if err == nil && lacks {
-		err = w.restore(parent, depth+1)
+		err = d.restore(parent, depth+1)
 	}
 	if err == nil {
-		err = w.replay(parent, child.SplitIndex)
+		err = d.replay(parent, child.SplitIndex)
 	}
-	if err == nil {
-		lacks, err = w.lacks(id)
+	if _, there := d.at[id.Group]; err == nil && there {
+		lacks, err = d.lacks(id)
 		if err == nil && lacks {
 			err = fmt.Errorf("%w: entry %d of partition %d did not make it", replica.ErrNoBase,
 				child.SplitIndex, child.SplitFrom)
@@ -85,47 +89,76 @@ func (w *restorer) restore(id raftlog.Identity, depth int) error {
 	return err
 }
 
-// replay applies the entries of a partition's log up to an index, which is committed: a replica here
-// was made by applying it.
-func (w *restorer) replay(id raftlog.Identity, index uint64) error {
-	r, err := w.Open(id)
+// replay applies the entries of a partition's log up to an index, which is committed: a replica
+// here was made by applying it.
+func (d *Directory) replay(id raftlog.Identity, index uint64) error {
+	r, err := d.Open(id)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	applied, _ := r.Applied()
+	return d.entries(id, r, applied, index, r.Apply)
+}
+
+// entries calls do for pieces of a replica's log.
+func (d *Directory) entries(id raftlog.Identity, r *replica.Replica, after, last uint64,
+	do func([]group.Entry) error) error {
 	applied, term := r.Applied()
 	configuration := r.Configuration()
-	g, err := w.Log.OpenGroup(id, func() raftlog.Applied {
+	g, err := d.Log.OpenGroup(id, func() raftlog.Applied {
 		return raftlog.Applied{Index: applied, Term: term, Configuration: configuration.ConfState()}
 	})
 	if err != nil {
 		return err
 	}
-	defer w.Log.CloseGroup(g)
-	var entries []group.Entry
-	size := 0
-	flush := func() error {
-		if len(entries) == 0 {
-			return nil
-		}
-		err := r.Apply(entries)
-		entries, size = nil, 0
-		return err
-	}
-	if err := EachEntry(g, applied, index, func(e group.Entry) error {
-		entries, size = append(entries, e), size+len(e.Data)
-		if e.Change || size > replayBytes {
-			return flush()
-		}
-		return nil
-	}); err != nil {
+	defer d.Log.CloseGroup(g)
+	if err := EachPiece(g, after, last, do); err != nil {
 		return fmt.Errorf("partition %s: %w", id.Group, err)
 	}
-	return flush()
+	return nil
 }
 
-// replayBytes is about how much is applied at once.
-const replayBytes = 1 << 20
+// Right is the replica of a partition that another one consumes while its log is replayed; see
+// replica.Node.Right.
+func (d *Directory) Right(right *clusterpb.Partition) (replica.Right, error) {
+	id, found := d.at[keys.PartitionID(right.GetId())]
+	if !found || id.Removed {
+		return nil, fmt.Errorf("%w: partition %d is not here any more", replica.ErrNoBase, right.GetId())
+	}
+	lacks, err := d.lacks(id)
+	if err == nil && lacks {
+		err = d.restore(id, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := d.Open(id)
+	if err != nil {
+		return nil, err
+	}
+	return &idleRight{d, id, r}, nil
+}
+
+// idleRight is a replica without a group that is merged into another one.
+type idleRight struct {
+	directory *Directory
+	id        raftlog.Identity
+	replica   *replica.Replica
+}
+
+func (r *idleRight) Replica() *replica.Replica { return r.replica }
+
+func (r *idleRight) Entries(after, last uint64, do func([]group.Entry) error) error {
+	return r.directory.entries(r.id, r.replica, after, last, do)
+}
+
+func (r *idleRight) Consumed(*clusterpb.Partition) {
+	d := r.directory
+	delete(d.at, r.id.Group)
+	d.consumed = append(d.consumed, r.id)
+	_ = r.replica.Close()
+}
 
 // Orphans are the replicas whose base is in the state and which have no log: a crash came before
 // that was made. node is this node; identities are all that there are, tombstones too.

@@ -32,8 +32,13 @@ const (
 	// KindSplit sets the descriptor of what is left of a partition, and the descriptor and the
 	// statistics of the one that splits off.
 	KindSplit Kind = 6
+	// KindFreeze sets the descriptor of a partition that is to be consumed by its left neighbour.
+	KindFreeze Kind = 7
+	// KindMerge sets the descriptor of a partition that consumes its right neighbour, and has the
+	// descriptor and the applied record of that one.
+	KindMerge Kind = 8
 	// KindLoad sets versions of many records, at one timestamp: see Load, which it has for a batch.
-	KindLoad Kind = 7
+	KindLoad Kind = 9
 )
 
 // Delta is by how much an entry changes what a partition holds. Evaluation computes it, so that all
@@ -69,8 +74,8 @@ type Entry struct {
 	// Highest is at or above every timestamp in the batch, the prepared timestamps of locks too.
 	Highest hlc.Timestamp
 	// Closed is the timestamp that the entry closes: nothing at or below it is written after the
-	// entry. A leader that hands over sets it, and one that splits the partition; zero closes
-	// nothing.
+	// entry. A leader that hands over sets it, and one that splits the partition, freezes it, or
+	// merges it with a frozen one; zero closes nothing.
 	Closed hlc.Timestamp
 	// Threshold is the garbage collection threshold that the entry sets, if it is above the present
 	// one.

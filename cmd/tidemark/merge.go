@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+func (a *app) mergeCommand() *cobra.Command {
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "merge PARTITION",
+		Short: "Merge a partition with its right neighbour",
+		Long: `Merge a partition with its right neighbour: the one that begins where it ends, in the same
+keyspace and hash number. The partition keeps its number; the neighbour's is not used again. If
+their replicas are on different nodes, those of the smaller one are moved first. Reads and writes go
+on, but for a moment in the neighbour.
+
+Neighbours that are small and calm merge by themselves, unless the keyspace has --no-auto. This
+command merges others too, and takes boundaries away that were asked for ("tidemark split"), or with
+which the keyspace was created. What would be split again at once, for its size, is refused.
+
+The merge is recorded in the consistent core, and goes on whether this command waits for it or not;
+"tidemark operators" shows it. Until it is carried out, "tidemark move PARTITION --cancel" takes it
+back.`,
+		Example: `  tidemark merge 17
+  tidemark merge 17 --wait`,
+		Args:              arguments("PARTITION", 1, 1),
+		ValidArgsFunction: a.completePartitions,
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			partition, err := parsePartition(args[0])
+			if err != nil {
+				return err
+			}
+			return a.withClient(ctx, func(client *kv.Client) error {
+				merge, err := client.MergePartition(ctx, partition)
+				if err != nil {
+					return err
+				}
+				outcome := "under way"
+				if wait {
+					if err := a.awaitMerge(ctx, client, merge); err != nil {
+						return err
+					}
+					outcome = "merged"
+				}
+				list := a.list(output.Column{Name: "operator", Number: true},
+					output.Column{Name: "partition", Number: true},
+					output.Column{Name: "right", Number: true}, output.Column{Name: "outcome"})
+				list.Row(merge.Operator, merge.Partition, merge.Right, outcome)
+				return list.Flush()
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the table has one partition for both")
+	return a.client(a.printing(cmd))
+}
+
+// awaitMerge shows on standard error how a merge goes on, until it has ended, and says whether the
+// neighbour is gone.
+func (a *app) awaitMerge(ctx context.Context, client *kv.Client, m kv.Merge) error {
+	mine := func(o kv.OperatorInfo) bool { return o.ID == m.Operator }
+	if err := a.followOperators(ctx, client, mine); err != nil {
+		return err
+	}
+	all, err := persist(ctx, func() ([]kv.PartitionInfo, error) { return client.Partitions(ctx, "") })
+	if err != nil {
+		return err
+	}
+	there := func(id uint64) bool {
+		return slices.ContainsFunc(all, func(p kv.PartitionInfo) bool { return p.ID == id })
+	}
+	if there(m.Partition) && !there(m.Right) {
+		return nil
+	}
+	outcome, err := a.lastOutcome(ctx, client, m.Partition)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("partition %d was not merged with partition %d: %s", m.Partition, m.Right, outcome)
+}
+
+// completePartitions offers the numbers of partitions, with where they begin.
+func (a *app) completePartitions(cmd *cobra.Command, args []string, _ string) ([]string,
+	cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	var numbers []string
+	err := a.withClient(ctx, func(client *kv.Client) error {
+		all, err := client.Partitions(ctx, "")
+		for _, p := range all {
+			numbers = append(numbers, strconv.FormatUint(p.ID, 10)+"\tof "+p.Keyspace)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return numbers, cobra.ShellCompDirectiveNoFileComp
+}

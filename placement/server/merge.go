@@ -1,0 +1,246 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// MergePartition records an operator that merges a partition with its right neighbour. Only the
+// leader does it.
+func (s *Server) MergePartition(
+	ctx context.Context, r *clusterpb.MergePartitionRequest,
+) (*clusterpb.MergePartitionResponse, error) {
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	left, err := s.findPartition(v, keys.PartitionID(r.Partition))
+	if err == nil && left == nil {
+		err = status.Errorf(codes.NotFound, "there is no partition %d", r.Partition)
+	}
+	var right *clusterpb.Partition
+	if err == nil {
+		right, err = rightOf(v, left)
+	}
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	same := func(o *serverpb.Operator) bool { return o.Right == right.Id }
+	o, err := underWay(v, left.Id, same)
+	if err == nil && o == nil {
+		var conditions []*storepb.Compare
+		if o, err = s.mergeAsked(v, left.Id, right.Id); err == nil {
+			if conditions, err = mergeConditions(v, o); err == nil {
+				err = s.begin(ctx, o, conditions)
+			}
+		}
+	}
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	return &clusterpb.MergePartitionResponse{Operator: o.Id, Partition: o.Partition, Right: o.Right},
+		nil
+}
+
+// rightOf finds the right neighbour of a partition, or says why it has none.
+func rightOf(v *store.View, left *clusterpb.Partition) (*clusterpb.Partition, error) {
+	for kv, err := range v.All(partitionsOf(keys.KeyspaceID(left.Keyspace))) {
+		if err != nil {
+			return nil, err
+		}
+		p, err := decodePartition(kv.Key, kv.Value)
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(p.Start, left.End) && neighbours(left, p) {
+			return p, nil
+		}
+	}
+	whole := "its keyspace"
+	if left.PrefixLength == keys.HashPrefixLength {
+		whole = fmt.Sprintf("hash number %d, and partitions of two hash numbers never merge", left.Hash)
+	}
+	return nil, status.Errorf(codes.FailedPrecondition,
+		"partition %d has no right neighbour: it is the last one of %s", left.Id, whole)
+}
+
+// neighbours says whether a partition begins where another one ends, in the same keyspace and hash
+// number.
+func neighbours(left, right *clusterpb.Partition) bool {
+	return bytes.Equal(right.Start, left.End) && left.Keyspace == right.Keyspace &&
+		left.Hash == right.Hash && left.PrefixLength == right.PrefixLength
+}
+
+// mergeAsked makes the operator that was asked for, or says why there can be none. It does not ask
+// whether the boundary was one that somebody wanted: now it is not wanted.
+func (s *Server) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb.Operator, error) {
+	left, err := s.toChange(v, leftID)
+	if err != nil {
+		return nil, err
+	}
+	right, err := s.toChange(v, rightID)
+	if err != nil {
+		return nil, err
+	}
+	ks, err := loadKeyspace(v, keys.KeyspaceID(left.Keyspace))
+	if err != nil {
+		return nil, err
+	}
+	alive, err := loadAlive(v)
+	if err != nil {
+		return nil, err
+	}
+	not := func(format string, args ...any) error {
+		return status.Errorf(codes.FailedPrecondition, format, args...)
+	}
+	for _, d := range []*clusterpb.Partition{left, right} {
+		if d.Frozen != nil {
+			return nil, not("partition %d is frozen since an attempt to merge it; it thaws in a moment: "+
+				"try again", d.Id)
+		}
+		if !allVote(d) {
+			return nil, not("the replicas of partition %d are being changed; try again when all of them "+
+				"vote", d.Id)
+		}
+		for _, r := range d.Replicas {
+			if !alive[r.Node] {
+				return nil, not("node %d, which has a replica of partition %d, is not alive, and a merge "+
+					"needs all replicas", r.Node, d.Id)
+			}
+		}
+	}
+	leftSize := s.soft.of(keys.PartitionID(leftID)).report.GetSizeBytes()
+	rightSize := s.soft.of(keys.PartitionID(rightID)).report.GetSizeBytes()
+	switch most, _ := keys.SplitSizes(ks.Keyspace); {
+	case !neighbours(left, right):
+		return nil, not("the spans of partitions %d and %d are changing; try again", leftID, rightID)
+	case len(left.Replicas) != len(right.Replicas):
+		return nil, not("partition %d has %d replicas and partition %d has %d; try again when they have "+
+			"the same number", leftID, len(left.Replicas), rightID, len(right.Replicas))
+	case !ks.NoAuto && leftSize+rightSize >= most:
+		return nil, not("partitions %d and %d have %d bytes together, and would be split again at once: "+
+			"the keyspace splits at %d; alter its split size first", leftID, rightID, leftSize+rightSize,
+			most)
+	}
+	o := newMerge(left, right)
+	o.Asked, o.Reason = true, "asked for"
+	if !together(left, right) {
+		// The smaller one moves.
+		if o.Moves, o.Bytes = rightID, rightSize; leftSize < rightSize {
+			o.Moves, o.Bytes, o.Membership = leftID, leftSize, right.Membership
+		}
+	}
+	return o, nil
+}
+
+// newMerge makes the operator that merges two neighbours which have their replicas on the same
+// nodes.
+func newMerge(left, right *clusterpb.Partition) *serverpb.Operator {
+	return &serverpb.Operator{Partition: left.Id, Keyspace: left.Keyspace, Kind: mergeKind,
+		Generation: left.Generation, Membership: left.Membership, Right: right.Id,
+		RightGeneration: right.Generation, CreatedUnixMs: time.Now().UnixMilli()}
+}
+
+// mergeConditions are that the keyspace and both partitions are as they are in the view. So a
+// keyspace that is dropped meanwhile is dropped.
+func mergeConditions(v *store.View, o *serverpb.Operator) ([]*storepb.Compare, error) {
+	keyspace := keys.KeyspaceID(o.Keyspace)
+	ks, err := loadKeyspace(v, keyspace)
+	if err != nil {
+		return nil, err
+	}
+	conditions := []*storepb.Compare{store.ModifiedAt(keyspaceKey(keyspace), ks.revision)}
+	for _, id := range []uint64{o.Partition, o.Right} {
+		_, revision, err := loadPartition(v, keyspace, keys.PartitionID(id))
+		if err != nil {
+			return nil, err
+		}
+		conditions = append(conditions,
+			store.ModifiedAt(partitionKey(keyspace, keys.PartitionID(id)), revision))
+	}
+	return conditions, nil
+}
+
+// proposedMerge makes the operator of a merge that the planner proposes, and the conditions for
+// begin; nil if the proposal does not fit any more.
+func (s *Server) proposedMerge(v *store.View, p *planner.Operator,
+) (*serverpb.Operator, []*storepb.Compare, error) {
+	ks, err := loadKeyspace(v, p.Keyspace)
+	if err != nil || ks.Keyspace == nil || ks.State != clusterpb.KeyspaceState_ACTIVE {
+		return nil, nil, err
+	}
+	find := func(id keys.PartitionID, epoch planner.Epoch) (*clusterpb.Partition, error) {
+		stored, _, err := loadPartition(v, p.Keyspace, id)
+		if err != nil || stored == nil {
+			return nil, err
+		}
+		d := s.soft.newest(id, stored)
+		if d.Generation != epoch.Generation || d.Membership != epoch.Membership || d.Frozen != nil {
+			return nil, nil
+		}
+		return d, nil
+	}
+	left, err := find(p.Partition, p.Epoch)
+	if err != nil || left == nil {
+		return nil, nil, err
+	}
+	right, err := find(p.Right, p.RightEpoch)
+	if err != nil || right == nil || !neighbours(left, right) || !together(left, right) {
+		return nil, nil, err
+	}
+	o := newMerge(left, right)
+	explain(o, p)
+	conditions, err := mergeConditions(v, o)
+	return o, conditions, err
+}
+
+// nextOf is the next step of an operator, for what is known: by the table alone, or also by what
+// was reported since. It gives the partition too whose leader takes the step; no step: the
+// partition is gone.
+func (s *Server) nextOf(v *store.View, o *serverpb.Operator, reported bool,
+	alive func(node uint64) bool) (next *nextStep, of keys.PartitionID, err error) {
+	id, right := keys.PartitionID(o.Partition), keys.PartitionID(o.Right)
+	known := func(id keys.PartitionID) (*clusterpb.Partition, error) {
+		d, _, err := loadPartition(v, keys.KeyspaceID(o.Keyspace), id)
+		if d != nil && reported {
+			d = s.soft.newest(id, d)
+		}
+		return d, err
+	}
+	d, err := known(id)
+	if err != nil || d == nil {
+		return nil, id, err
+	}
+	leader, _ := s.soft.progress(id)
+	if !merges(o) {
+		step := stepOf(o, d, leader, alive)
+		return &step, id, nil
+	}
+	at := sides{left: d, leftLeader: leader}
+	at.rightLeader, _ = s.soft.progress(right)
+	if at.right, err = known(right); err != nil {
+		return nil, id, err
+	}
+	step := mergeStep(o, at, alive)
+	if step.order != nil {
+		id = keys.PartitionID(step.order.Target.Id)
+	}
+	return &step, id, nil
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// A merge that was asked for brings the replicas of both partitions to the same nodes itself: by
+// replacements, one after the other, each with the steps of an operator that replaces. Which one is
+// next follows from the descriptors, as everything does.
+
+// together says whether two partitions have voters on the same nodes, and nothing else.
+func together(a, b *clusterpb.Partition) bool {
+	if !allVote(a) || !allVote(b) || len(a.Replicas) != len(b.Replicas) {
+		return false
+	}
+	for _, r := range a.Replicas {
+		if replicaAt(b, keys.NodeID(r.Node)) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// bringTogether is the next step that brings the replicas to the same nodes; false: they are.
+func bringTogether(o *serverpb.Operator, at sides, alive func(uint64) bool) (nextStep, bool) {
+	if together(at.left, at.right) {
+		return nextStep{}, false
+	}
+	moving, leader := at.left, at.leftLeader
+	if o.Moves == at.right.Id {
+		moving, leader = at.right, at.rightLeader
+	}
+	m := replacement(o, at, moving, leader)
+	switch {
+	case o.Moves == 0:
+		return nextStep{done: true, text: "the replicas of the two are not on the same nodes any more"},
+			true
+	case moving.Frozen != nil:
+		return nextStep{text: fmt.Sprintf("waits for partition %d to thaw", moving.Id)}, true
+	case m == nil:
+		return nextStep{text: "waits for the replicas of both partitions to be voters"}, true
+	case m.AddNode != 0 && !alive(m.AddNode):
+		return nextStep{text: fmt.Sprintf("waits for node %d to answer, which is to get a replica of "+
+			"partition %d", m.AddNode, moving.Id)}, true
+	}
+	next := stepOf(m, moving, leader, alive)
+	what := fmt.Sprintf("partition %d comes to the same nodes: ", moving.Id)
+	if m.AddNode != 0 && m.RemoveNode != 0 {
+		what = fmt.Sprintf("partition %d moves from node %d to node %d: ", moving.Id, m.RemoveNode,
+			m.AddNode)
+	}
+	// What follows is not known from one replacement: it is done when both are on the same nodes.
+	next.done, next.text = false, what+next.text
+	return next, true
+}
+
+// replacement is the operator that puts one replica of a partition on a node where the other one of
+// the two has one, in place of one that is elsewhere; nil if nothing is to be replaced.
+func replacement(o *serverpb.Operator, at sides, d *clusterpb.Partition, leader keys.NodeID,
+) *serverpb.Operator {
+	if o.Moves != d.Id && !joint(d) {
+		return nil
+	}
+	stands := at.left
+	if d == at.left {
+		stands = at.right
+	}
+	m := &serverpb.Operator{Id: o.Id, Partition: d.Id}
+	voters := 0
+	var comes, newest, leaves *clusterpb.Replica
+	for _, r := range d.Replicas {
+		there := replicaAt(stands, keys.NodeID(r.Node)) != nil
+		if r.Role != clusterpb.ReplicaRole_LEARNER {
+			voters++
+		}
+		switch {
+		case r.Role == clusterpb.ReplicaRole_LEARNER && there:
+			comes = r
+		case r.Role == clusterpb.ReplicaRole_LEARNER:
+			m.RemoveReplica, m.RemoveNode = r.Replica, r.Node // nothing carries it on
+			return m
+		case there && (newest == nil || r.Replica > newest.Replica):
+			newest = r
+		case !there && (leaves == nil || keys.NodeID(leaves.Node) == leader ||
+			keys.NodeID(r.Node) != leader && r.Node < leaves.Node):
+			leaves = r
+		}
+	}
+	if comes == nil && voters > len(stands.Replicas) {
+		comes = newest // the only voter goes in two changes, and this is between them
+	}
+	if comes != nil {
+		m.AddReplica, m.AddNode = comes.Replica, comes.Node
+	} else {
+		for _, r := range stands.Replicas {
+			if replicaAt(d, keys.NodeID(r.Node)) == nil && (m.AddNode == 0 || r.Node < m.AddNode) {
+				m.AddReplica, m.AddNode = nextReplica(d), r.Node
+			}
+		}
+	}
+	if leaves != nil {
+		m.RemoveReplica, m.RemoveNode = leaves.Replica, leaves.Node
+	}
+	if m.AddReplica == 0 && m.RemoveReplica == 0 && !joint(d) {
+		return nil
+	}
+	return m
+}

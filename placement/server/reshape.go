@@ -1,0 +1,312 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// A partition that has split is reported by its leader with a narrower span, and with the
+// partitions that split off. The leaders of these report them too; what they say fills gaps, for
+// the parent's leader has no replica of the child if its own was made by a snapshot from after the
+// split. One that has consumed its right neighbour is reported with a wider span. Several splits
+// and merges may be reported at once.
+//
+// INVARIANT: the table has neither a hole nor an overlap. A span that changes is written in one
+// transaction with the partitions that fill what it leaves, and without those that it covers, or
+// not at all: the old partitions and the new ones tile the same span.
+//
+// INVARIANT: a partition leaves the table, but for a drop, only if it was consumed: another one of
+// a higher generation has the key at which it begins. A key at which a partition begins changes
+// hands by a merge only, and the generation of whoever has a key only grows.
+
+// reshaped is a report of another span: what is to be written if it can be true, the partition as
+// the table has it, and what was said.
+type reshaped struct {
+	followed
+	now   *clusterpb.Partition
+	claim claim
+}
+
+// followSpans finds what belongs to reports of spans that have changed. A report of which a part is
+// missing is kept for a while; then the nodes are asked for everything that they lead.
+func (s *Server) followSpans(v *store.View, changed []reshaped, orphans []*clusterpb.Partition,
+) (due []followed, err error) {
+	if len(changed) == 0 {
+		return nil, nil
+	}
+	j, err := s.newSpanJudge(v, orphans)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range changed {
+		d := n.descriptor
+		if n.keyspace, err = loadKeyspace(v, keys.KeyspaceID(d.Keyspace)); err != nil {
+			return due, err
+		}
+		if n.keyspace.Keyspace == nil || n.keyspace.State != clusterpb.KeyspaceState_ACTIVE {
+			continue // it is being dropped
+		}
+		n.pieces, n.gone, err = j.tile(n.now, d, n.claim.splitOff)
+		switch {
+		case err == nil:
+			due = append(due, n.followed)
+		case !errors.Is(err, errIncomplete):
+			s.refuseReport(d, err)
+		case time.Since(n.claim.at) >= incompleteFor:
+			s.soft.distrust(n.now)
+		case s.soft.lacks(d, err.Error()):
+			s.config.Logger.Warn("the report of a split or merge is not complete, and the table stays as "+
+				"it is until it is", "partition", keys.PartitionID(d.Id), "error", err)
+		}
+	}
+	return due, nil
+}
+
+// errIncomplete says that a part of what has changed is not reported, and may be later.
+var errIncomplete = errors.New("a part of its span is not reported")
+
+// tabled is a partition as the table has it.
+type tabled struct {
+	descriptor *clusterpb.Partition
+	key        []byte
+	revision   uint64
+}
+
+// spanJudge says what of a report of another span can be true, given the table. It is for one look
+// at the reports.
+type spanJudge struct {
+	server *Server
+	view   *store.View
+	ids    *serverpb.Ids
+	// operators are those under way, by partition and, of those that split, by child, and of those
+	// that merge, by the right one of the two.
+	operators, children, merging map[keys.PartitionID]*serverpb.Operator
+	// orphans are what leaders say of partitions that the table does not have, by id.
+	orphans []*clusterpb.Partition
+	// taken are the partitions that come and go with reports that were found true in this look.
+	taken map[keys.PartitionID]bool
+	// starts are the partitions of keyspaces in which one is reported wider, by where they begin.
+	starts map[keys.KeyspaceID]map[string]tabled
+}
+
+func (s *Server) newSpanJudge(v *store.View, orphans []*clusterpb.Partition) (*spanJudge, error) {
+	j := &spanJudge{server: s, view: v, orphans: orphans, taken: map[keys.PartitionID]bool{},
+		children: map[keys.PartitionID]*serverpb.Operator{},
+		merging:  map[keys.PartitionID]*serverpb.Operator{},
+		starts:   map[keys.KeyspaceID]map[string]tabled{}}
+	var err error
+	if j.ids, _, err = loadIDs(v); err != nil {
+		return nil, err
+	}
+	if j.operators, err = loadOperators(v); err != nil {
+		return nil, err
+	}
+	for _, o := range j.operators {
+		if splits(o) {
+			j.children[keys.PartitionID(o.Child)] = o
+		}
+		if merges(o) {
+			j.merging[keys.PartitionID(o.Right)] = o
+		}
+	}
+	return j, nil
+}
+
+// window is a part of the table: partitions one beside the other, up to an internal key. The first
+// one goes on with another span, the others are gone.
+type window struct {
+	old  []*clusterpb.Partition
+	gone []tabled
+	end  []byte
+}
+
+// tile finds what a partition of the table that is reported as next has become together with others:
+// the partitions that are new, and those that are gone.
+func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.Partition,
+) (pieces []*clusterpb.Partition, gone []tabled, err error) {
+	if err := continues(now, next); err != nil {
+		return nil, nil, err
+	}
+	if j.taken[keys.PartitionID(now.Id)] {
+		return nil, nil, fmt.Errorf("%w: what consumed it is written first", errIncomplete)
+	}
+	offered, known, err := j.offered(splitOff)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &window{old: []*clusterpb.Partition{now}, end: now.End}
+	at := next.End
+	for {
+		c := bytes.Compare(at, w.end)
+		if c == 0 {
+			if more, err := j.goesOn(w, offered); err != nil {
+				return nil, nil, err
+			} else if !more {
+				break
+			}
+			c = 1
+		}
+		if c > 0 {
+			if err := j.widen(w, now); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		piece, err := j.pieceAt(at, w, offered)
+		if err != nil {
+			return nil, nil, err
+		}
+		pieces, at = append(pieces, piece), piece.End
+		delete(offered, piece.Id)
+	}
+	if len(pieces)+len(w.gone) == 0 {
+		return nil, nil, fmt.Errorf("its generation is %d, and with the same span it was %d",
+			next.Generation, now.Generation)
+	}
+	rest := keys.Span{Start: next.End, End: w.end}
+	for _, p := range offered {
+		if rest.Overlaps(keys.PartitionSpan(p)) {
+			return nil, nil, fmt.Errorf("partition %d, which split off, overlaps others: its span is %s", p.Id,
+				keys.PartitionSpan(p))
+		} // else it split off before, and is another partition's by now
+	}
+	for id, p := range known {
+		if rest.Overlaps(keys.PartitionSpan(p)) {
+			return nil, nil, fmt.Errorf("partition %d did not split off: the table has it", id)
+		}
+	}
+	if err := descend(w.old, pieces); err != nil {
+		return nil, nil, err
+	}
+	for _, g := range w.gone {
+		if err := j.consumed(g.descriptor, append(pieces, next)); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, p := range append(pieces, w.old...) {
+		j.taken[keys.PartitionID(p.Id)] = true
+	}
+	return pieces, w.gone, nil
+}
+
+// continues says why a descriptor cannot be what a partition has become by splits and merges.
+func continues(now, next *clusterpb.Partition) error {
+	switch {
+	case next.Generation <= now.Generation:
+		return fmt.Errorf("its span is %s and was %s, in the same generation",
+			keys.PartitionSpan(next), keys.PartitionSpan(now))
+	case !bytes.Equal(next.Start, now.Start):
+		return fmt.Errorf("its span is %s, and was %s: a partition keeps the key at which it begins",
+			keys.PartitionSpan(next), keys.PartitionSpan(now))
+	case next.Hash != now.Hash || next.PrefixLength != now.PrefixLength:
+		return fmt.Errorf("its hash number is %d and was %d", next.Hash, now.Hash)
+	case next.SplitFrom != now.SplitFrom || next.SplitIndex != now.SplitIndex:
+		return fmt.Errorf("it split off from partition %d, and the table has it from %d", next.SplitFrom,
+			now.SplitFrom)
+	case next.Frozen != nil && next.Frozen.Partition == next.Id:
+		return errors.New("it is frozen for itself")
+	}
+	return nil
+}
+
+// goesOn says whether what begins where a window ends is gone as well: the partition has become wider
+// than that, and has split where a boundary was.
+func (j *spanJudge) goesOn(w *window, offered map[uint64]*clusterpb.Partition) (bool, error) {
+	for _, p := range offered {
+		if !bytes.Equal(p.Start, w.end) {
+			continue
+		}
+		g, found, err := j.startingAt(w.old[0], w.end)
+		if found || err != nil {
+			return p.Generation > g.descriptor.GetGeneration() && p.Keyspace == w.old[0].Keyspace, err
+		}
+	}
+	return false, nil
+}
+
+// widen adds the next partition of the table to a window: one that is gone.
+func (j *spanJudge) widen(w *window, now *clusterpb.Partition) error {
+	g, found, err := j.startingAt(now, w.end)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return fmt.Errorf("its span goes beyond %s, where that of its keyspace or hash number ends",
+			keys.Pretty(keys.UserKey(now, w.end)))
+	case j.taken[keys.PartitionID(g.descriptor.Id)]:
+		return fmt.Errorf("%w: another report of partition %d is written first", errIncomplete,
+			g.descriptor.Id)
+	}
+	w.old, w.gone = append(w.old, g.descriptor), append(w.gone, g)
+	w.end = g.descriptor.End
+	return nil
+}
+
+// startingAt is the partition of the table, of the keyspace and hash number of another one, that
+// begins at a key.
+func (j *spanJudge) startingAt(of *clusterpb.Partition, key []byte) (tabled, bool, error) {
+	keyspace := keys.KeyspaceID(of.Keyspace)
+	all := j.starts[keyspace]
+	if all == nil {
+		all = map[string]tabled{}
+		for kv, err := range j.view.All(partitionsOf(keyspace)) {
+			if err != nil {
+				return tabled{}, false, err
+			}
+			p, err := decodePartition(kv.Key, kv.Value)
+			if err != nil {
+				return tabled{}, false, err
+			}
+			all[string(p.Start)] = tabled{p, kv.Key, kv.ModRevision}
+		}
+		j.starts[keyspace] = all
+	}
+	g, found := all[string(key)]
+	return g, found && g.descriptor.Hash == of.Hash && g.descriptor.PrefixLength == of.PrefixLength, nil
+}
+
+// consumed says why a partition of the table is not gone, given those that have taken its span.
+//
+// The rule of generations says whether it can be. That it is needs more than the word of one leader:
+// a merge that was ordered, or that it was reported frozen. Without both, as after a recovery of the
+// core, no leader must be known of it, and the replicas have to be where a merge has them.
+func (j *spanJudge) consumed(old *clusterpb.Partition, by []*clusterpb.Partition) error {
+	id := keys.PartitionID(old.Id)
+	var d *clusterpb.Partition
+	for _, p := range by {
+		if keys.PartitionSpan(p).Contains(old.Start) {
+			d = p
+		}
+	}
+	newest := j.server.soft.newest(id, old)
+	leader, _ := j.server.soft.progress(id)
+	switch {
+	case d == nil || d.Id == old.Id:
+		return fmt.Errorf("partition %d is not in what is reported, and nothing has consumed it", old.Id)
+	case d.Generation <= newest.Generation:
+		return fmt.Errorf("partition %d has the span of partition %d in generation %d, and that is in "+
+			"generation %d: it was not consumed", d.Id, old.Id, d.Generation, newest.Generation)
+	case j.merging[id] != nil || newest.Frozen != nil:
+		return nil
+	case j.operators[id] != nil:
+		return fmt.Errorf("partition %d was not consumed: operator %d changes it", old.Id,
+			j.operators[id].Id)
+	case leader != 0:
+		return fmt.Errorf("%w: node %d still leads partition %d, which is said to be consumed",
+			errIncomplete, leader, old.Id)
+	}
+	for _, r := range newest.Replicas {
+		if replicaAt(d, keys.NodeID(r.Node)) == nil {
+			return fmt.Errorf("partition %d was not consumed by partition %d: it has a replica on node %d, "+
+				"and the other one has none there", old.Id, d.Id, r.Node)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// unfitMerge says why a merge is to be cancelled; empty: it is not. A node that is silent would have
+// the right one frozen again and again, and what is held is not repaired. The caller holds mu.
+func (c *scheduler) unfitMerge(o *serverpb.Operator, now time.Time) string {
+	var both []*clusterpb.Partition
+	for _, id := range []uint64{o.Partition, o.Right} {
+		d, _, err := loadPartition(c.server.store.Stale(), keys.KeyspaceID(o.Keyspace),
+			keys.PartitionID(id))
+		if err != nil || d == nil {
+			return "" // it has ended
+		}
+		both = append(both, c.server.soft.newest(keys.PartitionID(id), d))
+	}
+	left, right := both[0], both[1]
+	if left.Generation == o.Generation && right.Frozen == nil {
+		if n := triesOf(o, left, right); n >= mergeTries {
+			return fmt.Sprintf("it was tried %d times, and partition %d did not freeze on all of its "+
+				"nodes in time", n, right.Id)
+		}
+	}
+	for _, d := range both {
+		for _, r := range d.Replicas {
+			n := c.nodes[keys.NodeID(r.Node)]
+			if n == nil || n.SilentSinceUnixMs == 0 {
+				continue
+			}
+			if silent := now.Sub(time.UnixMilli(n.SilentSinceUnixMs)); silent >= targetSilent {
+				return fmt.Sprintf("node %d, which has a replica of partition %d, has not answered for %s",
+					r.Node, d.Id, silent.Round(time.Second))
+			}
+		}
+	}
+	return ""
+}
+
+// noteMerges tells the State which partitions of an update of the table have consumed others, before
+// it hears of what they are now. The caller holds mu.
+func (c *scheduler) noteMerges(u *clusterpb.TableUpdate, now time.Time) {
+	for _, d := range u.Partitions {
+		at, known := c.layout.spans[keys.PartitionID(d.Id)]
+		for known && at.end < string(d.End) {
+			right, found := c.layout.starts.View().Get(at.end)
+			if !found {
+				break
+			}
+			c.state.Merged(now, keys.PartitionID(d.Id), right)
+			at = c.layout.spans[right]
+		}
+	}
+}
+
+// frozenFlights have the planner leave frozen partitions alone that no operator has. The caller
+// holds mu.
+func (c *scheduler) frozenFlights() (flights []planner.Flight) {
+	for id := range c.frozen {
+		if c.flying[id] == nil {
+			flights = append(flights, planner.Flight{Partition: id})
+		}
+	}
+	return flights
+}
+
+// frozenFor is for how long a partition may be frozen while no operator merges it.
+const frozenFor = 30 * time.Second
+
+// thaw sees to it that partitions thaw which were frozen by merges that nothing carries on, as after
+// a recovery of the core. A freeze is for one epoch of the left neighbour. An operator that is
+// cancelled from the beginning raises that epoch.
+func (c *scheduler) thaw(ctx context.Context, now time.Time) error {
+	c.mu.Lock()
+	held := map[keys.PartitionID]bool{}
+	for _, o := range c.flying {
+		held[keys.PartitionID(o.Right)], held[keys.PartitionID(o.Partition)] = true, true
+	}
+	due := map[keys.PartitionID]keys.KeyspaceID{}
+	for id, since := range c.frozen {
+		switch {
+		case !c.complete || !c.informed(now):
+		case held[id]:
+			c.frozen[id] = now
+		case now.Sub(since) >= frozenFor:
+			due[id], c.frozen[id] = c.keyspaceOf[id], now
+		}
+	}
+	c.mu.Unlock()
+	if len(due) == 0 {
+		return nil
+	}
+	done, err := c.server.takeTurn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var errs []error
+	for id, keyspace := range due {
+		errs = append(errs, c.server.thaw(ctx, keyspace, id))
+	}
+	return errors.Join(errs...)
+}
+
+// thaw has the attempt taken back for which a partition is frozen, if that is not over.
+func (s *Server) thaw(ctx context.Context, keyspace keys.KeyspaceID, id keys.PartitionID) error {
+	v := s.store.Stale()
+	right, _, err := loadPartition(v, keyspace, id)
+	if err != nil || right == nil {
+		return err
+	}
+	right = s.soft.newest(id, right)
+	f := right.Frozen
+	left, _, err := loadPartition(v, keyspace, keys.PartitionID(f.GetPartition()))
+	if err != nil || left == nil || f == nil {
+		return err
+	}
+	left = s.soft.newest(keys.PartitionID(left.Id), left)
+	if !freezesFor(f, left) || !neighbours(left, right) {
+		return nil // it thaws by itself
+	}
+	o := newMerge(left, right)
+	o.Reason = "the right one is frozen, and nothing carries that merge on"
+	o.Cancelled, o.Outcome, o.CancelledAt = true, "it has to thaw", left.Membership
+	conditions, err := mergeConditions(v, o)
+	if err != nil {
+		return err
+	}
+	return s.begin(ctx, o, conditions)
+}

@@ -1,0 +1,94 @@
+package birth
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Bury makes tombstones of the replicas whose partitions others have consumed, as the state shows
+// that is on disk, and returns the other ones. live are the replicas here.
+//
+// INVARIANT: it comes before anything is applied. A consumed replica that opened would begin with
+// nothing, or write to what is another one's by now. And what the state shows is durable then: the
+// log of a consumed replica goes only after what has consumed it is.
+func (d *Directory) Bury(live []raftlog.Identity) (left []raftlog.Identity, buried int, err error) {
+	owners, gone, err := d.owners()
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(gone) > 0 {
+		if err := replica.DeleteOwn(d.State, gone...); err != nil {
+			return nil, 0, err
+		}
+	}
+	var consumed []raftlog.Identity
+	for _, id := range live {
+		if _, here := owners.at[id.Group]; here || !owners.consumed(id) {
+			left = append(left, id)
+		} else {
+			consumed = append(consumed, id)
+		}
+	}
+	if len(consumed) > 0 {
+		err = d.Log.Remove(consumed...)
+	}
+	return left, len(consumed), err
+}
+
+// owners are the partitions whose spans the state has, by their starts.
+type owners struct {
+	order []*clusterpb.Partition
+	at    map[keys.PartitionID]struct{}
+}
+
+// owners reads them. gone are recorded too, and were consumed by one of them.
+func (d *Directory) owners() (o owners, gone []keys.PartitionID, err error) {
+	var all []*clusterpb.Partition
+	err = replica.EachRecorded(d.State, func(_ keys.PartitionID, r replica.Recorded, err error) {
+		if err == nil {
+			all = append(all, r.Descriptor)
+		}
+	})
+	slices.SortFunc(all, func(a, b *clusterpb.Partition) int {
+		return cmp.Or(bytes.Compare(a.Start, b.Start), cmp.Compare(b.Generation, a.Generation))
+	})
+	o.at = make(map[keys.PartitionID]struct{}, len(all))
+	for _, p := range all {
+		if by := o.covering(p.Start); by != nil && keys.Consumes(by, p) {
+			gone = append(gone, keys.PartitionID(p.Id))
+			continue
+		}
+		o.order = append(o.order, p)
+		o.at[keys.PartitionID(p.Id)] = struct{}{}
+	}
+	return o, gone, err
+}
+
+// covering is the partition that has a key; nil if none has.
+func (o *owners) covering(key []byte) *clusterpb.Partition {
+	i, found := slices.BinarySearchFunc(o.order, key,
+		func(p *clusterpb.Partition, key []byte) int { return bytes.Compare(p.Start, key) })
+	if !found {
+		i--
+	}
+	if i < 0 || !keys.PartitionSpan(o.order[i]).Contains(key) {
+		return nil
+	}
+	return o.order[i]
+}
+
+// consumed says whether the partition of a replica, of which the state has nothing, was consumed.
+func (o *owners) consumed(id raftlog.Identity) bool {
+	p := &clusterpb.Partition{}
+	if p.UnmarshalVT(id.Descriptor) != nil {
+		return false
+	}
+	by := o.covering(p.Start)
+	return by != nil && keys.Consumes(by, p)
+}

@@ -1,0 +1,464 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// A partition consumes its right neighbour on every node by itself, when it applies the entry that
+// says so (range/replica, consume.go). Three things are left to the node.
+//
+// The leader of both carries out the core's order: freeze the right one, see that all its replicas
+// have that in their logs, merge.
+//
+// A freeze ends. When the left neighbour has not consumed the frozen one in time, its leader takes
+// the attempt back, by raising its own epoch; and the frozen one's leader ends the freeze when the
+// left neighbour on its node has a later epoch than the freeze names, and has not consumed it.
+// Neither waits for the other, nor for the core.
+//
+// The replica that was consumed is closed, and its log goes when what has consumed it is durable:
+// until then a crash may take that back, and it is consumed again.
+
+const (
+	// freezeCheck is how often frozen partitions are looked at, and followers while one is frozen.
+	freezeCheck, matchCheck = 50 * time.Millisecond, 2 * time.Millisecond
+	// mergeTimeout is for how long a partition is frozen before the attempt to merge it is taken
+	// back.
+	mergeTimeout = 5 * time.Second
+	// buryPause is the least time between two flushes of the state after merges.
+	buryPause = 10 * time.Second
+	// keptMerges is of how many merged partitions a node remembers what they are a part of.
+	keptMerges = 4096
+)
+
+// merging is what a node does about merges.
+type merging struct {
+	node      *Node
+	wakeWatch chan struct{} // capacity 1
+	wakeBury  chan struct{} // capacity 1
+	// burying is locked while logs are removed.
+	burying sync.Mutex
+	mu      struct {
+		sync.Mutex
+		// frozen are partitions that are, or were, frozen here, and since when; of Node.now.
+		frozen map[keys.PartitionID]int64
+		// ended are replicas that were consumed and are still open, and closed those whose logs are
+		// still there.
+		ended  []*hosted
+		closed []raftlog.Identity
+		// by says what merged partitions are a part of, and order which of them came first.
+		by    map[keys.PartitionID]*clusterpb.Partition
+		order []keys.PartitionID
+	}
+}
+
+func (m *merging) init(n *Node) {
+	m.node, m.wakeWatch, m.wakeBury = n, make(chan struct{}, 1), make(chan struct{}, 1)
+	m.mu.frozen = make(map[keys.PartitionID]int64)
+	m.mu.by = make(map[keys.PartitionID]*clusterpb.Partition)
+}
+
+// right finds the replica of a partition that is consumed here; see replica.Node.Right.
+func (m *merging) right(right *clusterpb.Partition, index uint64) (replica.Right, error) {
+	n := m.node
+	if b := &n.births; b.replaying {
+		return b.directory.Right(right)
+	}
+	h := n.replicas.get(keys.PartitionID(right.GetId()))
+	switch {
+	case h == nil || h.removed.Load():
+		return nil, errors.New("there is no replica of it here")
+	case h.group.Failed() != nil:
+		return nil, fmt.Errorf("its replica here has failed: %w", h.group.Failed())
+	}
+	return hostedRight{h}, nil
+}
+
+// hostedRight is the open replica of a partition that is consumed here.
+type hostedRight struct{ h *hosted }
+
+func (r hostedRight) Replica() *replica.Replica { return r.h.replica }
+
+func (r hostedRight) Entries(after, last uint64, do func([]group.Entry) error) error {
+	return birth.EachPiece(r.h.group.Storage(), after, last, do)
+}
+
+func (r hostedRight) Consumed(by *clusterpb.Partition) {
+	n := r.h.node
+	if g := n.host.Group(keys.PartitionID(by.GetId())); g != nil {
+		g.ForgetBeginning()
+	}
+	n.merging.end(r.h, by)
+}
+
+// open finds a replica whose partition's span a snapshot takes over; see replica.Node.Open.
+func (m *merging) open(id keys.PartitionID) *replica.Replica {
+	if h := m.node.replicas.get(id); h != nil {
+		return h.replica
+	}
+	return nil
+}
+
+// taken takes note that a snapshot has done so; see replica.Node.Taken.
+func (m *merging) taken(id keys.PartitionID, by *clusterpb.Partition) {
+	n := m.node
+	if h := n.replicas.get(id); h != nil {
+		m.end(h, by)
+		return
+	}
+	x, found := n.broken.LoadAndDelete(id)
+	if !found {
+		return
+	}
+	n.metrics.broken.Dec()
+	m.mu.Lock()
+	m.mu.closed = append(m.mu.closed, x.(brokenReplica).identity)
+	m.rememberLocked(id, by)
+	m.mu.Unlock()
+	signal(m.wakeBury)
+}
+
+// end has a replica closed that was consumed.
+func (m *merging) end(h *hosted, by *clusterpb.Partition) {
+	m.mu.Lock()
+	m.mu.ended = append(m.mu.ended, h)
+	m.rememberLocked(h.id, by)
+	m.mu.Unlock()
+	m.node.metrics.merged.Inc()
+	signal(m.wakeBury)
+}
+
+func (m *merging) rememberLocked(id keys.PartitionID, by *clusterpb.Partition) {
+	if m.mu.by[id] == nil {
+		m.mu.order = append(m.mu.order, id)
+	}
+	m.mu.by[id] = by
+	if len(m.mu.order) > keptMerges {
+		delete(m.mu.by, m.mu.order[0])
+		m.mu.order = m.mu.order[1:]
+	}
+}
+
+// consumedBy is what a partition is a part of that was merged here; nil if none was of late.
+func (m *merging) consumedBy(id keys.PartitionID) *clusterpb.Partition {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.by[id]
+}
+
+// mergedAway is the answer to a request for a partition that is a part of another one.
+func (n *Node) mergedAway(id keys.PartitionID, by *clusterpb.Partition) *kvpb.Error {
+	return &kvpb.Error{Code: kvpb.ErrorCode_STALE_EPOCH,
+		Message: fmt.Sprintf("partition %s: it was merged, and is a part of partition %d now", id,
+			by.GetId()),
+		Partitions: n.covering(by, keys.PartitionSpan(by))}
+}
+
+// bury closes replicas that were consumed, and has their logs removed a while later.
+func (m *merging) bury(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.wakeBury:
+		}
+		m.closeEnded()
+		for m.unburied() {
+			if pause(ctx, buryPause) != nil {
+				return
+			}
+			m.closeEnded()
+			if err := m.removeLogs(); err != nil {
+				m.node.log.Error("removing the logs of partitions that were merged into others failed; it "+
+					"will be tried again", "error", err)
+			}
+		}
+	}
+}
+
+func (m *merging) unburied() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.mu.closed)+len(m.mu.ended) > 0
+}
+
+// closeEnded closes the replicas that were consumed.
+func (m *merging) closeEnded() {
+	n := m.node
+	m.mu.Lock()
+	ended := m.mu.ended
+	m.mu.ended = nil
+	m.mu.Unlock()
+	var closed []raftlog.Identity
+	for _, h := range ended {
+		if h.removed.Swap(true) {
+			continue // its keyspace was dropped
+		}
+		n.host.Remove(h.group)
+		h.replica.Close()
+		n.leaders.forget(h)
+		n.collector.forget(h)
+		n.births.forget(h)
+		n.replicas.change(nil, []*hosted{h})
+		n.reports.forget(h)
+		closed = append(closed, h.identity)
+	}
+	m.mu.Lock()
+	m.mu.closed = append(m.mu.closed, closed...)
+	m.mu.Unlock()
+	if len(closed) > 0 {
+		n.reconciler.spansChanged()
+	}
+}
+
+// removeLogs removes the logs of those that are closed.
+//
+// INVARIANT: what has consumed them is durable before. It is in the state already, so a flush makes
+// it so. And it comes before what has consumed them can be removed: see destroy.
+func (m *merging) removeLogs() error {
+	m.burying.Lock()
+	defer m.burying.Unlock()
+	m.mu.Lock()
+	closed := m.mu.closed
+	m.mu.Unlock()
+	if len(closed) == 0 {
+		return nil
+	}
+	if err := m.node.config.State.Flush(); err != nil {
+		return err
+	}
+	if err := m.node.host.Log().Remove(closed...); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.mu.closed = m.mu.closed[len(closed):]
+	m.mu.Unlock()
+	return nil
+}
+
+// froze has a partition looked at until it is not frozen any more; see replica.Node.Froze.
+func (m *merging) froze(id keys.PartitionID) {
+	m.mu.Lock()
+	if _, known := m.mu.frozen[id]; !known {
+		m.mu.frozen[id] = m.node.now()
+	}
+	m.mu.Unlock()
+	signal(m.wakeWatch)
+}
+
+// watch looks at frozen partitions.
+func (m *merging) watch(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.wakeWatch:
+		}
+		for m.lookAtFrozen(ctx, &working) {
+			if pause(ctx, freezeCheck) != nil {
+				return
+			}
+		}
+	}
+}
+
+// lookAtFrozen says whether there are any.
+func (m *merging) lookAtFrozen(ctx context.Context, working *sync.WaitGroup) bool {
+	n := m.node
+	m.mu.Lock()
+	since := make(map[keys.PartitionID]int64, len(m.mu.frozen))
+	for id, at := range m.mu.frozen {
+		since[id] = at
+	}
+	m.mu.Unlock()
+	for id, at := range since {
+		h := n.replicas.get(id)
+		if h == nil {
+			// It may be opening.
+			if n.now()-at > int64(mergeTimeout) {
+				m.melted(id)
+			}
+			continue
+		}
+		d := h.replica.Descriptor()
+		f := d.GetFrozen()
+		if f == nil || h.removed.Load() || h.replica.ConsumedBy() != nil {
+			m.melted(id)
+			continue
+		}
+		do := m.due(h, f, n.now()-at > int64(mergeTimeout))
+		if do == nil || !h.thawing.CompareAndSwap(false, true) {
+			continue
+		}
+		working.Go(func() {
+			defer h.thawing.Store(false)
+			ctx, cancel := context.WithTimeout(ctx, mergeTimeout)
+			defer cancel()
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				n.log.Warn("the freeze of a partition cannot be ended yet", "partition", id, "error", err)
+			}
+		})
+	}
+	return len(since) > 0
+}
+
+func (m *merging) melted(id keys.PartitionID) {
+	m.mu.Lock()
+	delete(m.mu.frozen, id)
+	m.mu.Unlock()
+}
+
+// due is what this node has to do to end a freeze; nil: nothing.
+func (m *merging) due(h *hosted, f *clusterpb.Freeze, late bool) func(context.Context) error {
+	n := m.node
+	named := &clusterpb.Partition{Generation: f.GetGeneration(), Membership: f.GetMembership()}
+	left := n.replicas.get(keys.PartitionID(f.GetPartition()))
+	decided := false
+	if left != nil && !left.removed.Load() {
+		now := left.replica.Descriptor()
+		decided = keys.CompareEpochs(now, named) > 0
+		if late && left.leading.Load() && keys.CompareEpochs(now, named) == 0 &&
+			!left.ordered.Load() {
+			return func(ctx context.Context) error { return n.giveUpMerge(ctx, left, f) }
+		}
+	} else {
+		// It has moved on. The table takes a merge and what it removes in at once.
+		t := n.tables.load()
+		listed := t.Partition(keys.PartitionID(f.GetPartition()))
+		decided = t.Complete && listed != nil && t.Partition(h.id) != nil &&
+			keys.CompareEpochs(listed, named) > 0
+	}
+	if decided && h.leading.Load() {
+		return h.replica.Thaw
+	}
+	return nil
+}
+
+// giveUpMerge gives the attempt up for which the right neighbour of a partition is frozen.
+func (n *Node) giveUpMerge(ctx context.Context, left *hosted, f *clusterpb.Freeze) error {
+	now := left.replica.Descriptor()
+	if now.GetGeneration() != f.GetGeneration() || now.GetMembership() != f.GetMembership() {
+		return nil
+	}
+	next := proto.Clone(now).(*clusterpb.Partition)
+	next.Membership++
+	if err := left.replica.ChangeDescriptor(ctx, next); err != nil {
+		return err
+	}
+	n.metrics.mergesGivenUp.Inc()
+	n.log.Info("an attempt to merge a partition with its right neighbour was given up", "partition",
+		left.id)
+	n.reports.changedLeader(left)
+	return nil
+}
+
+// consume carries an order out by which a partition consumes its right neighbour.
+func (n *Node) consume(ctx context.Context, h *hosted, o *order) (err error) {
+	right := n.replicas.get(keys.PartitionID(o.GetConsume().GetId()))
+	if right == nil || right.removed.Load() || !right.leading.Load() {
+		return fmt.Errorf("partition %d is not led here", o.GetConsume().GetId())
+	}
+	now, neighbour := h.replica.Descriptor(), right.replica.Descriptor()
+	if keys.CompareEpochs(neighbour, o.GetConsume()) != 0 {
+		return fmt.Errorf("partition %s is at epoch (%d, %d), and was to be merged at epoch (%d, %d)",
+			right.id, neighbour.GetGeneration(), neighbour.GetMembership(), o.GetConsume().GetGeneration(),
+			o.GetConsume().GetMembership())
+	}
+	ctx, cancel := context.WithTimeout(ctx, mergeTimeout)
+	defer cancel()
+	if err := right.replica.FreezeFor(ctx, neighbour, now); err != nil {
+		if f := right.replica.Descriptor().GetFrozen(); f.GetPartition() != uint64(h.id) ||
+			f.GetGeneration() != now.GetGeneration() || f.GetMembership() != now.GetMembership() {
+			return err
+		}
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		// It is asked for again; nobody is to wait for that.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mergeTimeout)
+		defer cancel()
+		if giveUp := n.giveUpMerge(ctx, h, right.replica.Descriptor().GetFrozen()); giveUp != nil {
+			n.log.Warn("an attempt to merge a partition cannot be given up yet", "partition", h.id,
+				"error", giveUp)
+		}
+	}()
+	if err := n.allHaveFreeze(ctx, right); err != nil {
+		return err
+	}
+	return h.replica.Consume(ctx, o.Target, right.replica)
+}
+
+// allHaveFreeze waits until all replicas of a partition that is led here have the entry in their
+// logs by which it was frozen.
+func (n *Node) allHaveFreeze(ctx context.Context, right *hosted) error {
+	index, frozen := right.replica.FrozenAt()
+	if !frozen {
+		return fmt.Errorf("partition %s is not frozen any more", right.id)
+	}
+	for {
+		followers, ok := followersOf(ctx, right)
+		lacks := uint64(0)
+		for _, r := range right.replica.Descriptor().GetReplicas() {
+			id := keys.ReplicaID(r.GetReplica())
+			if id != right.self && (!ok || followers[id].Match < index) {
+				lacks = r.GetNode()
+			}
+		}
+		if lacks == 0 {
+			return nil
+		}
+		if pause(ctx, matchCheck) != nil {
+			return fmt.Errorf("node %d does not have all of partition %s", lacks, right.id)
+		}
+	}
+}
+
+// mergeObstacle is what a merge has to wait for, in words; empty: nothing.
+func (n *Node) mergeObstacle(ctx context.Context, h *hosted, o *order) []string {
+	right := n.replicas.get(keys.PartitionID(o.GetConsume().GetId()))
+	if right == nil || right.removed.Load() || !right.leading.Load() {
+		return []string{fmt.Sprintf("partition %d, its right neighbour, is led by another node",
+			o.GetConsume().GetId())}
+	}
+	if right.replica.Descriptor().GetFrozen() != nil {
+		return []string{fmt.Sprintf("an earlier attempt to merge partition %s has to end", right.id)}
+	}
+	var waits []string
+	for _, of := range [...]*hosted{h, right} {
+		followers, ok := followersOf(ctx, of)
+		if !ok {
+			return append(waits, "the leader does not answer")
+		}
+		last := of.group.Applied()
+		for _, r := range of.replica.Descriptor().GetReplicas() {
+			id := keys.ReplicaID(r.GetReplica())
+			p := followers[id]
+			switch {
+			case id == of.self:
+			case !p.Active || n.host.PeerDown(r.GetNode()):
+				waits = append(waits, fmt.Sprintf("node %d does not answer", r.GetNode()))
+			case p.Snapshot || p.Match+nearlyAll < last:
+				waits = append(waits, fmt.Sprintf("node %d does not have everything of partition %s yet",
+					r.GetNode(), of.id))
+			}
+		}
+	}
+	return waits
+}

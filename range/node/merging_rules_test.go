@@ -1,0 +1,554 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// mergeTest is two partitions of keyspace 7 that can merge: what is below k100, and the rest.
+type mergeTest struct {
+	*divider
+	left, right uint64
+}
+
+func newMergeTest(t *testing.T, nodes int) *mergeTest {
+	c := newCluster(t, nodes, func(config *Config) { config.RetainLogBytes = 1 })
+	s := &mergeTest{divider: newDivider(c, 1, 2)}
+	for i := range splitKeys {
+		s.put(key(i), "before")
+	}
+	s.splitAt("k100")
+	s.left, s.right = s.partitions()[0].Id, s.partitions()[1].Id
+	return s
+}
+
+// give has the core give one order to whoever leads a partition.
+func (s *mergeTest) give(id uint64, order func(*clusterpb.Partition) *clusterpb.Order) {
+	s.c.core.mu.Lock()
+	defer s.c.core.mu.Unlock()
+	s.c.core.orders = func(p *clusterpb.Partition) *clusterpb.Order {
+		if order == nil || p == nil || p.Id != id {
+			return nil
+		}
+		return order(p)
+	}
+}
+
+func (s *mergeTest) splitAt(k string) {
+	s.c.t.Helper()
+	child := s.c.next
+	s.c.next++
+	s.give(s.of(k).Id, func(p *clusterpb.Partition) *clusterpb.Order {
+		left := proto.Clone(p).(*clusterpb.Partition)
+		left.Generation++
+		left.End = keys.InternalKey(p, []byte(k))
+		right := proto.Clone(p).(*clusterpb.Partition)
+		right.Id, right.Generation, right.Start, right.SplitFrom = child, left.Generation, left.End, p.Id
+		right.SplitIndex = 0
+		return &clusterpb.Order{Operator: 1, Target: left, Child: right}
+	})
+	s.c.await("it splits", time.Minute, func() bool { return s.of(k).Id == child })
+	s.give(0, nil)
+}
+
+// merge has both merged, and the table know of it.
+func (s *mergeTest) merge() {
+	s.c.t.Helper()
+	s.orderMerge()
+	s.c.await("they merge", time.Minute, func() bool { return len(s.partitions()) == 1 })
+	s.give(0, nil)
+}
+
+func (s *mergeTest) orderMerge() {
+	s.c.await("one node leads both", time.Minute, func() bool {
+		l, _ := s.c.believedLeader(s.left)
+		r, _ := s.c.believedLeader(s.right)
+		return l != 0 && l == r
+	})
+	s.give(s.left, func(p *clusterpb.Partition) *clusterpb.Order {
+		right := s.c.core.table.Partition(keys.PartitionID(s.right))
+		if right == nil || right.GetFrozen() != nil {
+			return nil
+		}
+		target := proto.Clone(p).(*clusterpb.Partition)
+		target.End, target.Generation = right.End, max(p.Generation, right.Generation)+1
+		return &clusterpb.Order{Operator: 3, Target: target, Consume: right}
+	})
+}
+
+// leads is the node that leads a partition, and its term.
+func (s *mergeTest) leads(id uint64) (node, term uint64) {
+	s.c.t.Helper()
+	s.c.await("a partition is led", time.Minute, func() bool {
+		node, term = s.c.leaderOf(id)
+		return node != 0
+	})
+	return node, term
+}
+
+// handOver has a partition's leader hand over to the replica on a node.
+func (s *mergeTest) handOver(id, to uint64) {
+	s.c.t.Helper()
+	from, _ := s.leads(id)
+	s.hosted(from, id).replica.TransferLeader(s.hosted(to, id).self)
+	deadline := time.Now().Add(time.Minute)
+	for !s.hosted(to, id).replica.Serving() {
+		if time.Now().After(deadline) {
+			s.c.t.Fatalf("node %d does not come to lead partition %d", to, id)
+		}
+		time.Sleep(time.Millisecond) // virtual
+	}
+}
+
+func (s *mergeTest) hosted(node, id uint64) *hosted {
+	return s.c.nodes[node].replicas.get(keys.PartitionID(id))
+}
+
+// rightLeads is the right partition's replica that leads.
+func (s *mergeTest) rightLeads() *hosted {
+	node, _ := s.leads(s.right)
+	return s.hosted(node, s.right)
+}
+
+// freeze freezes the right one for the left one's present epoch.
+func (s *mergeTest) freeze() {
+	s.c.t.Helper()
+	node, _ := s.leads(s.left)
+	left := s.hosted(node, s.left).replica.Descriptor()
+	h := s.rightLeads()
+	if err := h.replica.FreezeFor(context.Background(), h.replica.Descriptor(), left); err != nil {
+		s.c.t.Fatal(err)
+	}
+}
+
+// async sends a request to the right partition's leader.
+func (s *mergeTest) async(q *kvpb.Request) chan *kvpb.Response {
+	node, term := s.leads(s.right)
+	sequence++
+	q.Id, q.Sequence = sequence, sequence
+	q.Partition, q.Term = s.right, term
+	q.Generation = s.hosted(node, s.right).replica.Descriptor().GetGeneration()
+	answers := make(chan *kvpb.Response, 1)
+	handle(s.c.nodes[node].Node, 77, []*kvpb.Request{q}, func(r *kvpb.Response) { answers <- r })
+	return answers
+}
+
+// A frozen partition answers nothing, neither reads nor writes, as long as it is frozen: also when
+// another replica has come to lead it. The attempt is taken back after a while; then all goes on.
+func TestFrozenAnswersNothing(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newMergeTest(t, 3)
+			leads, _ := s.leads(s.right)
+			s.freeze()
+			if restart {
+				m := s.c.nodes[leads]
+				m.stop()
+				m.start()
+				s.c.awaitServing(m)
+			}
+			read := s.async(&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k150")}}})
+			write := s.async(&kvpb.Request{Command: &kvpb.Request_Put{
+				Put: &kvpb.PutRequest{Key: []byte("k150"), Value: []byte("during")}}})
+			time.Sleep(time.Second) // virtual
+			frozen := s.rightLeads().replica.Descriptor().GetFrozen() != nil
+			if frozen && (len(read) > 0 || len(write) > 0) {
+				t.Errorf("answered while it is frozen: %d reads, %d writes", len(read), len(write))
+			}
+			s.c.await("the freeze ends", time.Minute, func() bool {
+				node, _ := s.c.leaderOf(s.right)
+				return node != 0 && s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil
+			})
+			for _, answers := range []chan *kvpb.Response{read, write} {
+				if r := <-answers; r.Error != nil && !restart {
+					t.Errorf("after the freeze: %v", r)
+				}
+			}
+			s.put("k150", "after")
+			s.expect("k150", "after")
+			s.merge()
+			s.expect("k150", "after")
+		})
+	}
+}
+
+// A freeze lasts as long as the left neighbour has the epoch that it names, however long that is.
+func TestFreezeIsNotEndedByTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		s.freeze()
+		// The left one cannot change: nothing of it arrives anywhere.
+		s.c.network.lose(func(_ uint64, m *peerpb.RaftMessage) bool { return m.Group == s.left })
+		time.Sleep(10 * mergeTimeout) // virtual
+		for node := range s.c.nodes {
+			if s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil {
+				t.Fatalf("node %d: the right one is not frozen any more, and the left one could still "+
+					"consume it", node)
+			}
+		}
+		s.c.network.lose(nil)
+		s.c.await("the freeze ends", time.Minute, func() bool {
+			node, _ := s.c.leaderOf(s.right)
+			return node != 0 && s.hosted(node, s.right).replica.Descriptor().GetFrozen() == nil
+		})
+		s.put("k150", "after")
+	})
+}
+
+// A merge is taken back if not all replicas of the right one have the freeze: one of them could not
+// be brought to it.
+func TestMergeWaitsForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		node, _ := s.leads(s.right)
+		away := node%3 + 1
+		begun := false
+		s.c.network.lose(func(to uint64, m *peerpb.RaftMessage) bool {
+			begun = begun || s.hosted(node, s.right).replica.Descriptor().GetFrozen() != nil
+			for _, e := range m.Entries {
+				// The entry that freezes it, which is not applied anywhere yet, has the left one's id.
+				begun = begun || m.Group == s.right && bytes.Contains(e.GetData(), []byte{0x72, 0x06})
+			}
+			return begun && to == away && m.Group == s.right
+		})
+		s.orderMerge()
+		s.c.await("the attempt is taken back", time.Minute, func() bool {
+			node, _ := s.c.leaderOf(s.left)
+			return node != 0 && s.hosted(node, s.left).replica.Descriptor().GetMembership() > 1
+		})
+		s.give(0, nil)
+		for id := range s.c.nodes {
+			if s.hosted(id, s.left).replica.Descriptor().GetGeneration() != 2 {
+				t.Errorf("node %d: they merged, and node %d did not have the freeze", id, away)
+			}
+		}
+		s.c.network.lose(nil)
+		for i := range splitKeys {
+			s.put(key(i), "after")
+		}
+		s.merge()
+		s.expect("k199", "after")
+	})
+}
+
+// What the right one has served is not written below by the left one, nor read below its threshold;
+// and its locks are there.
+func TestMergeInherits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		node, _ := s.leads(s.right)
+		n := s.c.nodes[node]
+		id := bytes.Repeat([]byte{7}, 16)
+		begun := n.config.Clock.Now()
+		if r := s.do("k180", func(p *clusterpb.Partition, term uint64) *kvpb.Request {
+			q := put(p, term, "k180", "")
+			q.Session = rpc.ToTimestamp(begun)
+			q.Command = &kvpb.Request_Prepare{Prepare: &kvpb.PrepareRequest{
+				Transaction: &kvpb.Transaction{Id: id, Anchor: []byte("k180"), Keyspace: 7,
+					Begun: rpc.ToTimestamp(begun), Started: rpc.ToTimestamp(begun)},
+				Mutations: []*kvpb.Mutation{{Kind: kvpb.Mutation_PUT, Key: []byte("k180")}}}}
+			return q
+		}); r.Error != nil {
+			t.Fatal(r.Error)
+		}
+		// Another node leads the right one for a moment, and serves a read in the near future, as a
+		// faster clock has it. This node's clock does not hear of that.
+		other := node%3 + 1
+		s.handOver(s.right, other)
+		_, term := s.leads(s.right)
+		ahead := hlc.Timestamp{Wall: s.c.nodes[other].physical.Now() + int64(200*time.Millisecond)}
+		q := get(s.of("k150"), term, "k150")
+		q.GetGet().At = &kvpb.Timestamp{Wall: uint64(ahead.Wall)}
+		if r := s.c.ask(other, q)[q.Id]; r.GetError() != nil {
+			t.Fatal(r.Error)
+		}
+		s.handOver(s.right, node)
+		_, term = s.leads(s.right)
+		last := ahead.Add(50 * time.Millisecond)
+		q = get(s.of("k150"), term, "k150")
+		q.GetGet().At = &kvpb.Timestamp{Wall: uint64(last.Wall)}
+		if r := s.c.ask(node, q)[q.Id]; r.GetError() != nil {
+			t.Fatal(r.Error)
+		}
+		left, right := s.hosted(node, s.left), s.hosted(node, s.right)
+		s.freeze()
+		target := proto.Clone(left.replica.Descriptor()).(*clusterpb.Partition)
+		target.End, target.Generation = right.replica.Descriptor().End, 3
+		if err := n.allHaveFreeze(context.Background(), right); err != nil {
+			t.Fatal(err)
+		}
+		if err := left.replica.Consume(context.Background(), target, right.replica); err != nil {
+			t.Fatal(err)
+		}
+		_, term = s.leads(s.left)
+		q = put(target, term, "k150", "after")
+		r := s.c.ask(node, q)[q.Id]
+		version := r.GetPut().GetVersion()
+		if at := (hlc.Timestamp{Wall: int64(version.GetWall()), Logical: version.GetLogical()}); r.Error != nil ||
+			at.LessEq(last) {
+			t.Errorf("written at %s what was served at %s: %v", at, last, r.GetError())
+		}
+		recorded, _, err := replica.ReadRecorded(n.state, keys.PartitionID(s.left))
+		if err != nil || recorded.Closed.Less(last) {
+			t.Errorf("closed at %s, and a read was served at %s: %v", recorded.Closed, last, err)
+		}
+		s.c.await("all have merged", time.Minute, func() bool {
+			for id := range s.c.nodes {
+				if s.hosted(id, s.left).replica.Intents() != 1 {
+					return false
+				}
+			}
+			return true
+		})
+	})
+}
+
+// lag has a node miss all of the left one's log from the freeze on, until the others have thrown
+// away what it lacks.
+func (s *mergeTest) lag(away uint64, meanwhile func()) {
+	s.c.t.Helper()
+	begun := false
+	lead, _ := s.leads(s.right)
+	h := s.hosted(lead, s.right)
+	s.c.network.lose(func(to uint64, m *peerpb.RaftMessage) bool {
+		begun = begun || h.replica.Descriptor().GetFrozen() != nil
+		return begun && to == away && m.Group != s.right
+	})
+	s.merge()
+	meanwhile()
+	big := strings.Repeat("x", 2000)
+	for round := range 3 {
+		for i := range splitKeys {
+			s.put(key(i), fmt.Sprint(round, big))
+		}
+		for id, m := range s.c.nodes {
+			if id != away {
+				if err := m.state.Flush(); err != nil {
+					s.c.t.Fatal(err)
+				}
+			}
+		}
+		time.Sleep(30 * time.Second) // virtual: logs are truncated
+	}
+	node, _ := s.leads(s.left)
+	if first, _, _ := s.hosted(node, s.left).group.Storage().Extent(); first < 200 {
+		s.c.t.Fatalf("the log still begins at %d", first)
+	}
+	if s.hosted(away, s.right) == nil || s.hosted(away, s.left).replica.Descriptor().GetGeneration() != 2 {
+		s.c.t.Fatalf("node %d has come to the merge", away)
+	}
+}
+
+// whole waits until a node has what the table has, and nothing else.
+func (s *mergeTest) whole(m *member) {
+	s.c.t.Helper()
+	var why string
+	defer func() {
+		if s.c.t.Failed() {
+			s.c.t.Log(why)
+		}
+	}()
+	s.c.await("a node has the replicas of the table, and no others", 3*time.Minute, func() bool {
+		parts := s.partitions()
+		why = fmt.Sprintf("%d replicas of %d", len(m.replicas.all()), len(parts))
+		for _, p := range parts {
+			h := m.replicas.get(keys.PartitionID(p.Id))
+			if (h != nil) != (m.replicaHere(p) != nil) {
+				why = fmt.Sprintf("partition %d: %v", p.Id, h != nil)
+				return false
+			}
+			if h != nil && keys.CompareEpochs(h.replica.Descriptor(), p) != 0 {
+				why = fmt.Sprintf("partition %d: %v, %v", p.Id, h.replica.Descriptor(), p)
+				return false
+			}
+		}
+		for id := range m.replicas.all() {
+			if m.tables.load().Partition(id) == nil {
+				why = fmt.Sprintf("partition %s is left", id)
+				return false
+			}
+		}
+		return true
+	})
+	if problems, err := m.CheckState(context.Background()); len(problems) > 0 || err != nil {
+		s.c.t.Errorf("node %d: %v, %v", m.id, problems, err)
+	}
+	if failed := m.failedReplicas(); len(failed) > 0 {
+		s.c.t.Errorf("node %d: replicas failed: %v", m.id, failed)
+	}
+}
+
+// buried says whether the log of the right one is gone from a node for good.
+func (s *mergeTest) buried(m *member) bool {
+	id, known, err := m.host.Log().Identity(keys.PartitionID(s.right))
+	return err == nil && known && id.Removed
+}
+
+// A node that was away is sent a snapshot from after the merge: it takes the place of both
+// replicas. Also when the partition has split since, so that it is narrower than they were; and
+// when the node crashes right after.
+func TestSnapshotAcrossMerge(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		split string
+		crash bool
+	}{{"wider", "", false}, {"split in the right one", "k150", false}, {"split in the left one", "k050", false},
+		{"crash", "", true}, {"split and crash", "k150", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newMergeTest(t, 3)
+				node, _ := s.leads(s.right)
+				away := node%3 + 1
+				m := s.c.nodes[away]
+				s.lag(away, func() {
+					if c.split != "" {
+						s.splitAt(c.split)
+					}
+				})
+				s.c.network.lose(nil)
+				s.whole(m)
+				if c.crash {
+					m.crash()
+					m.start()
+					s.whole(m)
+				}
+				s.c.await("its log goes", time.Minute, func() bool { return s.buried(m) })
+				for i := range splitKeys {
+					s.put(key(i), "after")
+					s.expect(key(i), "after")
+				}
+				s.check()
+			})
+		})
+	}
+}
+
+// The left one leaves a node that has not come to the merge, and the right one's replica there is
+// left over: the table proves that. It goes, but not as long as the left one might need it.
+func TestLeftOverGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 4)
+		node, _ := s.leads(s.right)
+		away := node%3 + 1
+		m := s.c.nodes[away]
+		s.lag(away, func() {})
+		// It knows the table, and has yet to come to the merge.
+		s.c.core.compact()
+		m.reconciler.everything()
+		time.Sleep(10 * time.Second) // virtual
+		if s.hosted(away, s.right) == nil {
+			t.Fatal("the replica is gone, and the left one needs it to merge")
+		}
+		moved := proto.Clone(s.partitions()[0]).(*clusterpb.Partition)
+		moved.Membership += 3
+		moved.NextReplica = 5
+		for _, r := range moved.Replicas {
+			if r.Node == away {
+				r.Node, r.Replica = 4, 4
+			}
+		}
+		s.c.core.update(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{moved}})
+		s.c.await("both go", 2*time.Minute, func() bool {
+			return s.hosted(away, s.left) == nil && s.hosted(away, s.right) == nil && s.buried(m)
+		})
+		if problems, err := m.CheckState(context.Background()); len(problems) > 0 || err != nil {
+			t.Errorf("%v, %v", problems, err)
+		}
+	})
+}
+
+// The log of a consumed replica goes when what has consumed it is durable, and not before; and a
+// start after a crash in between finishes that.
+func TestConsumedLogGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		m := s.c.nodes[1]
+		for _, m := range s.c.nodes {
+			if err := m.state.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.merge()
+		gone := func() bool { return s.hosted(1, s.right) == nil }
+		s.c.await("it is closed", time.Minute, gone)
+		if s.buried(m) {
+			t.Fatal("its log is gone, and a crash would take the merge back")
+		}
+		m.crash()
+		m.start()
+		s.c.await("they merge again", time.Minute, func() bool {
+			return gone() && s.hosted(1, s.left).replica.Descriptor().GetGeneration() == 3
+		})
+		if err := m.state.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		m.crash()
+		m.start()
+		if !s.buried(m) || !gone() {
+			t.Error("the merge was durable, and the log of what it consumed is still there after a start")
+		}
+		s.c.await("the others' logs go", time.Minute, func() bool {
+			return s.buried(s.c.nodes[2]) && s.buried(s.c.nodes[3])
+		})
+		for _, m := range s.c.nodes {
+			s.whole(m)
+		}
+		for _, k := range []string{"k000", "k099", "k100", "k199"} {
+			s.expect(k, "before")
+		}
+	})
+}
+
+// A client that asks for what was merged is told what has consumed it.
+func TestMergedAwayIsStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		old := s.of("k150")
+		node, term := s.leads(s.right)
+		s.merge()
+		for _, after := range []time.Duration{0, time.Minute} {
+			time.Sleep(after) // virtual
+			q := get(old, term, "k150")
+			r := s.c.ask(node, q)[q.Id]
+			if e := r.GetError(); e.GetCode() != kvpb.ErrorCode_STALE_EPOCH || len(e.Partitions) == 0 ||
+				e.Partitions[0].Id != s.left || e.Partitions[0].Generation != 3 {
+				t.Errorf("%v", r)
+			}
+		}
+	})
+}
+
+// An attempt that was taken back stays so: the left one does not consume a partition that was
+// frozen for another epoch of it.
+func TestMergeOfAnotherEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		node, _ := s.leads(s.left)
+		left, right := s.hosted(node, s.left), s.hosted(node, s.right)
+		s.freeze()
+		if err := s.c.nodes[node].giveUpMerge(context.Background(), left,
+			right.replica.Descriptor().GetFrozen()); err != nil {
+			t.Fatal(err)
+		}
+		target := proto.Clone(left.replica.Descriptor()).(*clusterpb.Partition)
+		target.End, target.Generation = right.replica.Descriptor().End, 3
+		if err := left.replica.Consume(context.Background(), target, right.replica); err == nil {
+			t.Error("it consumes what was frozen for an epoch that it had before")
+		}
+	})
+}

@@ -1,0 +1,220 @@
+package replica
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/txn"
+)
+
+// Right is the replica of a partition that is consumed on this node, as its node has it.
+type Right interface {
+	// Replica is that replica.
+	Replica() *Replica
+	// Entries calls do for pieces of its log behind after, up to last, which is committed.
+	Entries(after, last uint64, do func([]group.Entry) error) error
+	// Consumed says that its partition is a part of another one in the state from now on. Nothing of
+	// the replica but its log is there any more. It must not block.
+	Consumed(by *clusterpb.Partition)
+}
+
+// consumption is an entry by which a partition consumes its right neighbour.
+type consumption struct {
+	left, right *clusterpb.Partition
+	// record is what the neighbour had applied, at the index of its freeze.
+	record appliedRecord
+	// from is the neighbour here, and anchored what lies with its keys.
+	from     Right
+	anchored anchored
+}
+
+// consumes takes in an entry by which the partition consumes its right neighbour.
+func (c *changes) consumes(now *clusterpb.Partition, p *proposal.Entry, change bool) error {
+	m := &consumption{}
+	id, right, recorded := keys.PartitionID(now.Id), keys.PartitionID(0), false
+	err := proposal.WalkBatch(p.Batch, func(deletion bool, key, value []byte) (err error) {
+		of, suffix, err := keys.DecodeLocalKey(key)
+		switch {
+		case deletion || err != nil:
+			return fmt.Errorf("%s in a merge", keys.PrettyState(key))
+		case of == id && suffix == keys.SuffixDescriptor && m.left == nil:
+			m.left, err = decodeDescriptor(id, value)
+		case of != id && suffix == keys.SuffixDescriptor && m.right == nil:
+			right = of
+			m.right, err = decodeDescriptor(of, value)
+		case of != id && of == right && suffix == keys.SuffixApplied && !recorded:
+			m.record, err = decodeApplied(value)
+			recorded = true
+		default:
+			err = fmt.Errorf("%s in a merge", keys.PrettyState(key))
+		}
+		return err
+	})
+	if err == nil {
+		if m.left == nil || m.right == nil || !recorded || change {
+			err = fmt.Errorf("a merge without both parts, or that changes replicas: %v", change)
+		} else {
+			err = checkConsume(now, m.left, m.right)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
+	}
+	c.descriptor, c.consumption = m.left, m
+	return nil
+}
+
+// freezes takes in an entry that freezes the partition.
+func (c *changes) freezes(batch *engine.StateBatch, now *clusterpb.Partition, p *proposal.Entry,
+	change bool) error {
+	id := keys.PartitionID(now.Id)
+	var next *clusterpb.Partition
+	err := proposal.WalkBatch(p.Batch, func(deletion bool, key, value []byte) (err error) {
+		of, suffix, err := keys.DecodeLocalKey(key)
+		if err != nil || deletion || of != id || suffix != keys.SuffixDescriptor || next != nil {
+			return fmt.Errorf("%s in a freeze", keys.PrettyState(key))
+		}
+		if next, err = decodeDescriptor(id, value); err != nil {
+			return err
+		}
+		return batch.Set(key, value, nil)
+	})
+	if err == nil {
+		if next == nil || change {
+			err = fmt.Errorf("a freeze without a descriptor, or that changes replicas: %v", change)
+		} else {
+			err = checkFreeze(now, next)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
+	}
+	c.descriptor = next
+	return nil
+}
+
+// stageConsumption adds the effects of a merge to a batch, after the neighbour's replica here has
+// come to its freeze, which nothing may be applied to any more until release is called.
+//
+// INVARIANT: the neighbour is at its freeze. Its leader is gone, perhaps, and nobody is left to
+// tell this replica of it what is committed; the entry says so.
+func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *appliedRecord,
+	m *consumption) (release func(), err error) {
+	id := keys.PartitionID(m.right.Id)
+	if r.node.Right == nil {
+		return nil, fmt.Errorf("merging it with partition %s: the node has no replicas to merge", id)
+	}
+	if m.from, err = r.node.Right(m.right, m.record.index); err != nil {
+		return nil, fmt.Errorf("merging it with partition %s: %w", id, err)
+	}
+	q := m.from.Replica()
+	q.applying.Lock()
+	release = q.applying.Unlock
+	defer func() {
+		if err != nil {
+			release()
+			release = nil
+		}
+	}()
+	if err := q.bringTo(m.right, m.record.index, m.from); err != nil {
+		return nil, fmt.Errorf("merging it with partition %s: bringing that to its freeze: %w", id, err)
+	}
+	left, err := m.left.MarshalVT()
+	if err != nil {
+		return nil, err
+	}
+	if err := batch.Set(keys.LocalKey(r.id, keys.SuffixDescriptor), left, nil); err != nil {
+		return nil, err
+	}
+	if err := deleteOwn(batch, id); err != nil {
+		return nil, err
+	}
+	// INVARIANT: what the neighbour has promised goes on.
+	applied.closed = hlc.Max(applied.closed, m.record.closed)
+	applied.threshold = hlc.Max(applied.threshold, m.record.threshold)
+	applied.highest = hlc.Max(applied.highest, m.record.highest)
+	if m.anchored, err = readAnchored(r.state, m.right); err != nil {
+		return nil, err
+	}
+	return release, nil
+}
+
+// bringTo applies what a replica lacks of its log up to an index. applying is locked.
+func (r *Replica) bringTo(frozen *clusterpb.Partition, index uint64, from Right) error {
+	if r.consumed.Load() {
+		return errConsumed
+	}
+	if at, _ := r.Applied(); at < index {
+		err := from.Entries(at, index, func(entries []group.Entry) error {
+			return r.applyAll(entries)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	at, _ := r.Applied()
+	if d := r.Descriptor(); at < index || !proto.Equal(d, frozen) {
+		return fmt.Errorf("it has applied its log up to %d, and epoch (%d, %d); what is to be merged is "+
+			"at %d, and epoch (%d, %d)", at, d.GetGeneration(), d.GetMembership(), index,
+			frozen.Generation, frozen.Membership)
+	}
+	return nil
+}
+
+// takeOver makes the neighbour's part this partition's, after the state has it.
+func (r *Replica) takeOver(m *consumption) {
+	r.node.spans.merge(m.left, m.right)
+	r.node.Logger.Info("a partition has consumed its right neighbour", "partition", r.id, "replica",
+		r.self, "neighbour", m.right.Id, "generation", m.left.Generation)
+}
+
+// widenLocked takes over what the neighbour's leaders have promised, and its locks.
+func (r *Replica) widenLocked(m *consumption) {
+	r.requeueLocked(r.mu.locks.Apply(m.anchored.locks))
+	if m.anchored.records {
+		r.mu.records.applying()
+	}
+	l := &r.mu.leadership
+	if !l.IsLeader {
+		return
+	}
+	// What is read at or below this may have been written by another node.
+	l.low = hlc.Max(l.low, beyond(m.record.highest))
+	r.mu.cache.Raise(hlc.Max(l.low, m.record.closed))
+	// The heartbeats of transactions whose records are there went to another replica.
+	l.livenessFloor = max(l.livenessFloor,
+		r.node.Clock.Physical()-int64(txn.Abandoned-electedTime))
+}
+
+// endConsumed answers all that waits for a partition that is a part of another one: it is to be
+// asked of that.
+func (r *Replica) endConsumed(by *clusterpb.Partition) {
+	r.consumedBy.Store(by)
+	end := ending{stale: by}
+	r.mu.Lock()
+	r.giveUpLocked(&end, notRun)
+	r.refuseQueueLocked(&end)
+	r.mu.leadership.close()
+	r.mu.cache.Reset(hlc.Timestamp{})
+	r.mu.Unlock()
+	r.finish(&end)
+}
+
+// ConsumedBy is the partition that has consumed this one on this node; nil if none has.
+func (r *Replica) ConsumedBy() *clusterpb.Partition { return r.consumedBy.Load() }
+
+// stop has nothing applied here any more, and no freeze ended: another partition takes the
+// replica's span over. It waits for what is being applied.
+func (r *Replica) stop() {
+	r.applying.Lock()
+	r.consumed.Store(true)
+	r.applying.Unlock()
+	r.coming.Store(^uint64(0))
+}
