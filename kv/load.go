@@ -114,7 +114,8 @@ func (k *Keyspace) Load(ctx context.Context, records func() iter.Seq2[Pair, erro
 		return Loaded{}, err
 	}
 	l := &loader{keyspace: k, id: ks.ID, settings: settings, records: records,
-		lanes: map[keys.PartitionID]chan struct{}{}, slots: make(chan struct{}, loadInFlight)}
+		lanes: map[keys.PartitionID]chan struct{}{}, slots: make(chan struct{}, loadInFlight),
+		telling: make(chan struct{}, 1)}
 	err = l.run(ctx)
 	if l.sorter != nil {
 		if closeErr := l.sorter.Close(); err == nil {
@@ -142,9 +143,11 @@ type loader struct {
 	lanes map[keys.PartitionID]chan struct{}
 	// moved is when a block was written last.
 	moved time.Time
-	// told is the progress that was told last, and when.
-	told   LoadProgress
-	toldAt time.Time
+	// telling is held by the goroutine that tells of progress; capacity 1. told is what was told last,
+	// and when.
+	telling chan struct{}
+	told    LoadProgress
+	toldAt  time.Time
 }
 
 // toldEvery is how often progress is told at most while records are read. Blocks are few.
@@ -155,8 +158,8 @@ func (l *loader) tell(p LoadProgress) {
 	if l.settings.progress == nil {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.telling <- struct{}{}
+	defer func() { <-l.telling }()
 	now := time.Now()
 	if p.Stage == l.told.Stage && p.Stage != LoadWriting && now.Sub(l.toldAt) < toldEvery &&
 		p.Done != p.Total {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,4 +140,51 @@ func TestBulkLoadAcrossCrashes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Blocks whose partition splits under them are cut again, and everything is there once.
+func TestBulkLoadWhilePartitionsSplit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 60_000
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		c := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
+		client := c.Client(t)
+		ks, err := client.CreateKeyspace(ctx, "big", kv.Range())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Some are there, with another value, and one between them that stays.
+		for i := 0; i < n; i += n / 10 {
+			if _, err := ks.Put(ctx, loadKey(i), []byte("before")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var splitting sync.WaitGroup
+		splitting.Go(func() {
+			for i := 1; i < 8; i++ {
+				for {
+					_, err := client.SplitPartition(ctx, "big", loadKey(i*n/8))
+					if err == nil || ctx.Err() != nil {
+						break
+					}
+					time.Sleep(300 * time.Millisecond) // virtual; another split of it is under way
+				}
+			}
+		})
+		done, err := ks.Load(ctx, recordsOf(n, nil), kv.OnLoadProgress(func(p kv.LoadProgress) {
+			if p.Stage == kv.LoadWriting {
+				time.Sleep(300 * time.Millisecond) // virtual; so that splits overtake it
+			}
+		}))
+		if err != nil || done.Written != n || !done.InOrder {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		splitting.Wait()
+		parts, err := client.Partitions(ctx, "big")
+		if err != nil || len(parts) < 3 {
+			t.Errorf("%d partitions, %v", len(parts), err)
+		}
+		compareLoad(ctx, t, c, ks, n)
+	})
 }
