@@ -78,8 +78,8 @@ func Presplit() LoadOption { return func(s *loadSettings) { s.presplit = true } 
 // memory goes to a temporary file then, even if it is in order.
 func ReadOnce() LoadOption { return func(s *loadSettings) { s.once = true } }
 
-// LoadMemory bounds what a load keeps in memory to sort it, 16 MiB at least; the blocks on their way
-// come in addition, up to 64 MiB. The default is DefaultLoadMemory.
+// LoadMemory bounds what a load keeps in memory to sort it, 16 MiB at least; the blocks on their
+// way come in addition, up to 64 MiB. The default is DefaultLoadMemory.
 func LoadMemory(bytes int) LoadOption { return func(s *loadSettings) { s.memory = bytes } }
 
 // LoadDirectory is where the temporary file is made, if one is needed. The default is the system's
@@ -91,9 +91,9 @@ func OnLoadProgress(f func(LoadProgress)) LoadOption {
 	return func(s *loadSettings) { s.progress = f }
 }
 
-// Load writes many records, much faster than puts. records returns them, in any order; of records of
-// the same key the last one counts. It is called once or twice, with ReadOnce once; the memory of a
-// pair may be used again for the next one.
+// Load writes many records, much faster than puts. records returns them, in any order; of records
+// of the same key the last one counts. It is called once or twice, with ReadOnce once; the memory
+// of a pair may be used again for the next one.
 //
 // The records are sorted, and written in blocks of a few megabytes. Each block is atomic, at one
 // timestamp, and the load as a whole is not. A record whose key has the same value already is not
@@ -181,8 +181,8 @@ func (l *loader) run(ctx context.Context) error {
 	return l.write(ctx)
 }
 
-// read reads the records for the first time, and for a second one if there are too many to be sorted
-// in memory, and that was not known before.
+// read reads the records for the first time, and for a second one if there are too many to be
+// sorted in memory, and that was not known before.
 func (l *loader) read(ctx context.Context) error {
 	l.sorter = sorting.New(l.settings.memory, l.settings.dir)
 	inOrder := true

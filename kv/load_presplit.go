@@ -217,8 +217,8 @@ func (l *loader) spread(ctx context.Context, nodes []NodeInfo) error {
 		case time.Now().After(deadline) && patience < spreadPatience:
 			return nil
 		case time.Now().After(deadline):
-			l.note("%d of %d partitions are not led by the nodes that they are meant for yet; the load goes "+
-				"on", len(parts)-int(done), len(parts))
+			l.note("%d of %d partitions are not led by the nodes that they are meant for yet; the load "+
+				"goes on", len(parts)-int(done), len(parts))
 			return nil
 		}
 		if !asked && !chosen {
@@ -239,8 +239,8 @@ func (l *loader) spread(ctx context.Context, nodes []NodeInfo) error {
 	}
 }
 
-// leadersOf are the nodes that should lead partitions: of those with a voter the one with the fewest,
-// and of equal ones the present leader.
+// leadersOf are the nodes that should lead partitions: of those with a voter the one with the
+// fewest, and of equal ones the present leader.
 func leadersOf(parts []PartitionInfo, nodes []NodeInfo) map[uint64]uint64 {
 	usable := map[uint64]bool{}
 	for _, n := range nodes {

@@ -92,11 +92,11 @@ func (l *load) loadBlocks(ctx context.Context, in io.Reader, again bool, ks *kv.
 	case ctx.Err() != nil && done.Written+done.Present == 0:
 		return errors.New("load: interrupted before a block was acknowledged; it can be repeated")
 	case ctx.Err() != nil:
-		return fmt.Errorf("load: interrupted: %d of %d records are certainly there; repeat the load, and it "+
-			"goes on with the others", done.Written+done.Present, done.Records)
+		return fmt.Errorf("load: interrupted: %d of %d records are certainly there; repeat the load, "+
+			"and it goes on with the others", done.Written+done.Present, done.Records)
 	}
-	return fmt.Errorf("load: %d records are certainly there, then it stopped; repeat the load, and it "+
-		"goes on with the others: %w", done.Written+done.Present, err)
+	return fmt.Errorf("load: %d records are certainly there, then it stopped; repeat the load, and "+
+		"it goes on with the others: %w", done.Written+done.Present, err)
 }
 
 // records reads the records, from the beginning each time.

@@ -23,8 +23,8 @@ import (
 // waits for the entry. The entry carries the block as the client made it.
 //
 // Each replica makes a table of it, and commits that and the applied record in one step
-// (engine.CommitTables): so the state has the records if and only if it has applied the entry, after
-// a crash too, as with a batch. A small block is committed as a batch.
+// (engine.CommitTables): so the state has the records if and only if it has applied the entry,
+// after a crash too, as with a batch. A small block is committed as a batch.
 
 // pendingLoad is the span of user keys that an entry on its way loads, at the entry's lowest
 // timestamp.
@@ -95,8 +95,8 @@ func (e *evaluation) loadBlock(w *write) (hlc.Timestamp, bool, error) {
 	return ts, true, nil
 }
 
-// loadDelta is what records count that have had no value before. size is that of their user keys and
-// values.
+// loadDelta is what records count that have had no value before. size is that of their user keys
+// and values.
 func loadDelta(d *clusterpb.Partition, ts hlc.Timestamp, records int, size uint64) proposal.Delta {
 	each := keys.VersionedKeySize(keys.PartitionPrefix(d), ts)
 	return proposal.Delta{LiveKeys: int64(records), Versions: int64(records),

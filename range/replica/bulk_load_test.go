@@ -114,7 +114,8 @@ func TestLoad(t *testing.T) {
 			t.Errorf("d is %q", got)
 		}
 		// The same again, and in another block.
-		for _, again := range []*kvpb.Request{loadOf("b", "1", "d", "2", "f", "3"), loadOf("d", "2", "f", "3")} {
+		for _, again := range []*kvpb.Request{loadOf("b", "1", "d", "2", "f", "3"),
+			loadOf("d", "2", "f", "3")} {
 			n := len(again.GetLoad().Block)
 			r = s.must(s.ask(again)).GetLoad()
 			if r.Written != 0 || int(r.Present) != len(pairsOf(again)) || r.Version != nil {
@@ -128,7 +129,8 @@ func TestLoad(t *testing.T) {
 		if r.Written != 5 || r.Present != 1 {
 			t.Errorf("what differs is answered with %v", r)
 		}
-		for key, want := range map[string]string{"a": "0", "b": "1", "c": "1", "d": "2", "f": "3", "g": "4"} {
+		for key, want := range map[string]string{"a": "0", "b": "1", "c": "1", "d": "2", "f": "3",
+			"g": "4"} {
 			if got := s.value(key); got != want {
 				t.Errorf("%s is %q, want %q", key, got, want)
 			}
@@ -194,7 +196,8 @@ func TestLoadAboveReads(t *testing.T) {
 		next.catchUp(-1)
 		r = s.must(s.askOf(next.replica, 1, loadOf("b", "1", "c", "2"))).GetLoad()
 		if at := rpc.FromTimestamp(r.Version); !future.Less(at) {
-			t.Errorf("%v was read at %s, and the next leader's load is at %s", read, stamp(future), stamp(at))
+			t.Errorf("%v was read at %s, and the next leader's load is at %s", read, stamp(future),
+				stamp(at))
 		}
 		s.close()
 	}
@@ -330,8 +333,8 @@ func TestLoadRetried(t *testing.T) {
 	})
 }
 
-// A follower that crashes while tables are not flushed has what it says that it has applied, no more
-// and no less, and catches up to the same state.
+// A follower that crashes while tables are not flushed has what it says that it has applied, no
+// more and no less, and catches up to the same state.
 func TestLoadAfterCrash(t *testing.T) {
 	for flushAt := range 6 {
 		s := newLoadTest(t, 2, true)
@@ -436,7 +439,8 @@ func TestHostileLoads(t *testing.T) {
 		q := loadOf("b", "1", "c", "2", "d", "3")
 		spoil(q.GetLoad())
 		e := s.ask(q).GetError()
-		if e.GetCode() != kvpb.ErrorCode_INVALID_ARGUMENT && e.GetCode() != kvpb.ErrorCode_KEY_OUT_OF_SPAN {
+		if e.GetCode() != kvpb.ErrorCode_INVALID_ARGUMENT &&
+			e.GetCode() != kvpb.ErrorCode_KEY_OUT_OF_SPAN {
 			t.Errorf("%s: %v", name, e)
 		}
 	}

@@ -77,7 +77,8 @@ func sorted(of map[string]string) (all []record) {
 func TestBlockCompresses(t *testing.T) {
 	var w Writer
 	for i := range 1000 {
-		if err := w.Add(fmt.Appendf(nil, "a/long/prefix/%08d", i), bytes.Repeat([]byte("v"), 100)); err != nil {
+		if err := w.Add(fmt.Appendf(nil, "a/long/prefix/%08d", i),
+			bytes.Repeat([]byte("v"), 100)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,7 +99,8 @@ func TestWriterRefuses(t *testing.T) {
 			t.Errorf("key %.10q was taken behind b", key)
 		}
 	}
-	if err := w.Add([]byte("c"), make([]byte, keys.MaxValueSize+1)); !errors.Is(err, keys.ErrValueTooLarge) {
+	if err := w.Add([]byte("c"), make([]byte, keys.MaxValueSize+1)); !errors.Is(err,
+		keys.ErrValueTooLarge) {
 		t.Errorf("a value that is too large: %v", err)
 	}
 	if err := w.Add([]byte("c"), make([]byte, keys.MaxValueSize)); err != nil {

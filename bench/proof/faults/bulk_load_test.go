@@ -144,8 +144,8 @@ func TestBulkLoad(t *testing.T) {
 		return rates[name][len(rates[name])/2]
 	}
 	factor := median("load") / median("puts")
-	e.result("medians: puts %.0f/s, batches %.0f/s, load %.0f/s: %.1f times as fast as puts, %.1f times as "+
-		"fast as batches", median("puts"), median("batches"), median("load"), factor,
+	e.result("medians: puts %.0f/s, batches %.0f/s, load %.0f/s: %.1f times as fast as puts, %.1f "+
+		"times as fast as batches", median("puts"), median("batches"), median("load"), factor,
 		median("load")/median("batches"))
 	if factor < bulkFactor {
 		e.Errorf("a load is %.1f times as fast as puts, and should be %d times", factor, bulkFactor)

@@ -11,8 +11,8 @@ import (
 	"os"
 )
 
-// runs are sorted pieces of one temporary file, in the order in which they were added. In each a key
-// is there once. A record is the lengths of its key and value, a uvarint each, and both.
+// runs are sorted pieces of one temporary file, in the order in which they were added. In each a
+// key is there once. A record is the lengths of its key and value, a uvarint each, and both.
 type runs struct {
 	file *os.File
 	// named: the file has its name still.

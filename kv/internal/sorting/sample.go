@@ -2,8 +2,8 @@ package sorting
 
 import "bytes"
 
-// Sample keeps keys of records that pass, each of which stands for as many bytes. The zero Sample is
-// ready for use.
+// Sample keeps keys of records that pass, each of which stands for as many bytes. The zero Sample
+// is ready for use.
 type Sample struct {
 	keys  [][]byte
 	step  uint64

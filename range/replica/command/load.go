@@ -14,9 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Load writes the records of a block, as puts of all of them at one timestamp would, but those whose
-// keys have the same value already. So a load can be repeated, in the same blocks or in others, and
-// what is there costs a look.
+// Load writes the records of a block, as puts of all of them at one timestamp would, but those
+// whose keys have the same value already. So a load can be repeated, in the same blocks or in
+// others, and what is there costs a look.
 //
 // Where nothing is in the way, one seek shows it, and the block goes into the log as it came. It is
 // evaluated with no write pending, and until its entry is applied nothing else is: the records are
@@ -59,7 +59,8 @@ func checkLoad(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
 		return Writing{}, Invalid("a block's first key %s is above its last, %s", keys.Pretty(c.First),
 			keys.Pretty(c.Last))
 	case n > block.MaxBody+1024:
-		return Writing{}, Invalid("a block has at most %d MiB, this one has %d bytes", block.MaxBody>>20, n)
+		return Writing{}, Invalid("a block has at most %d MiB, this one has %d bytes",
+			block.MaxBody>>20, n)
 	default:
 		return Writing{Size: n}, nil
 	}
@@ -112,8 +113,8 @@ func checkBlock(records *block.Reader, c *kvpb.LoadRequest) *Problem {
 			return Invalid("a block needs at least one record")
 		case !ok && (!bytes.Equal(last, c.Last) || uint64(n) != uint64(c.Records) ||
 			records.Size() != c.Size):
-			return Invalid("a block is said to have %d records, %d bytes, and to end at key %s; it has %d, %d "+
-				"bytes, and ends at %s", c.Records, c.Size, keys.Pretty(c.Last), n, records.Size(),
+			return Invalid("a block is said to have %d records, %d bytes, and to end at key %s; it has "+
+				"%d, %d bytes, and ends at %s", c.Records, c.Size, keys.Pretty(c.Last), n, records.Size(),
 				keys.Pretty(last))
 		case !ok:
 			return nil
