@@ -18,7 +18,7 @@ import (
 // nothing, or write to what is another one's by now. And what the state shows is durable then: the
 // log of a consumed replica goes only after what has consumed it is.
 func (d *Directory) Bury(live []raftlog.Identity) (left []raftlog.Identity, buried int, err error) {
-	owners, gone, err := d.owners()
+	left, consumed, gone, err := d.consumedOf(live)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -27,7 +27,26 @@ func (d *Directory) Bury(live []raftlog.Identity) (left []raftlog.Identity, buri
 			return nil, 0, err
 		}
 	}
-	var consumed []raftlog.Identity
+	if len(consumed) > 0 {
+		err = d.Log.Remove(consumed...)
+	}
+	return left, len(consumed), err
+}
+
+// Left are the replicas that Bury would leave.
+func (d *Directory) Left(live []raftlog.Identity) ([]raftlog.Identity, error) {
+	left, _, _, err := d.consumedOf(live)
+	return left, err
+}
+
+// consumedOf parts the replicas whose partitions others have consumed from those that are left. gone
+// are recorded in the state, and were consumed.
+func (d *Directory) consumedOf(live []raftlog.Identity) (left, consumed []raftlog.Identity,
+	gone []keys.PartitionID, err error) {
+	owners, gone, err := d.owners()
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	for _, id := range live {
 		if _, here := owners.at[id.Group]; here || !owners.consumed(id) {
 			left = append(left, id)
@@ -35,10 +54,7 @@ func (d *Directory) Bury(live []raftlog.Identity) (left []raftlog.Identity, buri
 			consumed = append(consumed, id)
 		}
 	}
-	if len(consumed) > 0 {
-		err = d.Log.Remove(consumed...)
-	}
-	return left, len(consumed), err
+	return left, consumed, gone, nil
 }
 
 // owners are the partitions whose spans the state has, by their starts.

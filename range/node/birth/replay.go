@@ -31,10 +31,7 @@ type Directory struct {
 // base would vote and append, and have nothing of what its entries were made on.
 func (d *Directory) Restore(identities []raftlog.Identity, failed func(raftlog.Identity, error)) (
 	restored int, consumed []raftlog.Identity) {
-	d.at = make(map[keys.PartitionID]raftlog.Identity, len(identities))
-	for _, id := range identities {
-		d.at[id.Group] = id
-	}
+	d.Hold(identities)
 	for _, id := range identities {
 		if _, there := d.at[id.Group]; !there {
 			continue // it was merged into another one
@@ -54,6 +51,17 @@ func (d *Directory) Restore(identities []raftlog.Identity, failed func(raftlog.I
 	}
 	return restored, d.consumed
 }
+
+// Hold says which replicas are here, for Right. Restore does so too.
+func (d *Directory) Hold(identities []raftlog.Identity) {
+	d.at = make(map[keys.PartitionID]raftlog.Identity, len(identities))
+	for _, id := range identities {
+		d.at[id.Group] = id
+	}
+}
+
+// Consumed are the replicas that what was applied has merged into others. They are to be buried.
+func (d *Directory) Consumed() []raftlog.Identity { return d.consumed }
 
 // lacks says whether a replica's base is lost.
 func (d *Directory) lacks(id raftlog.Identity) (bool, error) {

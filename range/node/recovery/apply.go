@@ -66,7 +66,7 @@ func Apply(d Directory, p *Plan, started bool) (*Outcome, error) {
 				outcome.Retired++
 			}
 		}
-		return d.carryOut(log, works)
+		return d.carryOut(log, identities, works)
 	})
 	return outcome, err
 }
@@ -145,7 +145,7 @@ func (d *Directory) compare(log *raftlog.Log, w *work, started bool) (done bool,
 }
 
 // carryOut does what is not done yet.
-func (d *Directory) carryOut(log *raftlog.Log, works []work) error {
+func (d *Directory) carryOut(log *raftlog.Log, identities []raftlog.Identity, works []work) error {
 	todo := slices.DeleteFunc(slices.Clone(works), func(w work) bool { return w.renamed })
 	if len(todo) == 0 {
 		return nil
@@ -156,6 +156,12 @@ func (d *Directory) carryOut(log *raftlog.Log, works []work) error {
 	}
 	defer shared.Pool.Close()
 	defer shared.Long.Close()
+	here := &birth.Directory{Log: log, State: d.State,
+		Open: func(id raftlog.Identity) (*replica.Replica, error) { return d.open(id, shared) }}
+	here.Hold(identities)
+	shared.Right = func(right *clusterpb.Partition, _ uint64) (replica.Right, error) {
+		return here.Right(right)
+	}
 	var descriptors []*clusterpb.Partition
 	var rewrites []raftlog.Rewrite
 	for i := range todo {
@@ -167,6 +173,15 @@ func (d *Directory) carryOut(log *raftlog.Log, works []work) error {
 		descriptors = append(descriptors, descriptor)
 		rewrites = append(rewrites, rewrite)
 	}
+	// What a log has merged into its partition goes on as a part of that.
+	consumed := here.Consumed()
+	gone := func(id keys.PartitionID) bool {
+		return slices.ContainsFunc(consumed, func(c raftlog.Identity) bool { return c.Group == id })
+	}
+	descriptors = slices.DeleteFunc(descriptors,
+		func(p *clusterpb.Partition) bool { return gone(keys.PartitionID(p.Id)) })
+	rewrites = slices.DeleteFunc(rewrites,
+		func(r raftlog.Rewrite) bool { return gone(r.Identity.Group) })
 	if err := replica.ReplaceDescriptors(d.State, descriptors...); err != nil {
 		return err
 	}
@@ -174,7 +189,22 @@ func (d *Directory) carryOut(log *raftlog.Log, works []work) error {
 	if err := d.State.Flush(); err != nil {
 		return err
 	}
+	if len(consumed) > 0 {
+		if err := log.Remove(consumed...); err != nil {
+			return err
+		}
+	}
 	return log.Rewrite(rewrites...)
+}
+
+// open opens a replica that only applies.
+func (d *Directory) open(id raftlog.Identity, shared *replica.Node) (*replica.Replica, error) {
+	founded := &clusterpb.Partition{}
+	if err := founded.UnmarshalVT(id.Descriptor); err != nil {
+		return nil, fmt.Errorf("its descriptor in the raft log: %w", err)
+	}
+	return replica.New(replica.Config{Partition: founded, ReplicaID: id.Replica, State: d.State,
+		Group: birth.Idle{}, Node: shared, Empty: len(id.Voters) == 0, GCWindow: -1})
 }
 
 // bringUp applies all that a replica has in its log, and gives its new descriptor and log.
@@ -183,12 +213,7 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 	fail := func(err error) (*clusterpb.Partition, raftlog.Rewrite, error) {
 		return nil, raftlog.Rewrite{}, err
 	}
-	founded := &clusterpb.Partition{}
-	if err := founded.UnmarshalVT(w.identity.Descriptor); err != nil {
-		return fail(fmt.Errorf("its descriptor in the raft log: %w", err))
-	}
-	r, err := replica.New(replica.Config{Partition: founded, ReplicaID: w.identity.Replica,
-		State: d.State, Group: birth.Idle{}, Node: shared, Empty: len(w.identity.Voters) == 0, GCWindow: -1})
+	r, err := d.open(w.identity, shared)
 	if err != nil {
 		return fail(err)
 	}

@@ -165,7 +165,12 @@ func (d *Directory) withLog(do func(*raftlog.Log, []raftlog.Identity) error) err
 			live = append(live, id)
 		}
 	}
-	return do(log, live)
+	// What another partition has consumed is a part of that.
+	left, err := (&birth.Directory{Log: log, State: d.State}).Left(live)
+	if err != nil {
+		return err
+	}
+	return do(log, left)
 }
 
 // readReplica reads what one replica has.
