@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
@@ -416,4 +418,51 @@ func TestPieces(t *testing.T) {
 	if len(got) != 3 || n != len(u.Partitions) {
 		t.Errorf("%d partitions in %d pieces", n, len(got))
 	}
+}
+
+// All that one transaction of the core changes in the table reaches receivers in one update, however
+// much it is.
+func TestRevisionsComeWhole(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *core, client *Client) {
+		for i := range 3 {
+			_, stop := c.register(client, i+1, "")
+			defer stop()
+		}
+		create(t, c, client, hash("all", 700, 1))
+		all := newPicture()
+		ctx, cancel := context.WithCancel(t.Context())
+		var streams sync.WaitGroup
+		defer streams.Wait()
+		defer cancel()
+		parts := map[uint64]int{}
+		streams.Go(func() {
+			_ = client.Watch(ctx, 0, func(u *clusterpb.TableUpdate) error {
+				for _, p := range u.Partitions {
+					if p.WantedLeader == 77 {
+						parts[u.Revision]++
+					}
+				}
+				return all.take(u)
+			})
+		})
+		synctest.Wait()
+		var ops []*storepb.Op
+		for _, p := range all.partitions {
+			next := proto.Clone(p).(*clusterpb.Partition)
+			next.WantedLeader = 77
+			value, err := next.MarshalVT()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ops = append(ops, store.Put(partitionKey(keys.KeyspaceID(p.Keyspace), keys.PartitionID(p.Id)),
+				value))
+		}
+		if _, err := c.members[0].store.Do(ctx, store.If(nil, ops, nil)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(parts) != 1 || len(ops) != 700 {
+			t.Errorf("%d partitions changed at once, and the updates by revision had %v", len(ops), parts)
+		}
+	})
 }

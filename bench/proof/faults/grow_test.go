@@ -25,17 +25,22 @@ const (
 	growBatch   = 100
 	// growProbes clients put one record at a time; their latency is what is measured.
 	growProbes = 8
+	// growWindow is for how long deleted records count, growPause that which the planner makes before
+	// merges, and growFew how many partitions are a few.
+	growWindow, growPause, growFew = 30 * time.Second, time.Minute, 4
 )
 
 // TestGrow writes records in random order into a range keyspace of one partition: it splits as it
 // grows, evenly, and no client sees an error. The time that a put takes while anything splits is
-// compared with that between splits.
+// compared with that between splits. Then all is deleted, and the partitions merge to a few, with
+// reads and writes going on.
 func TestGrow(t *testing.T) {
 	e := newEnvironment(t, 60*time.Minute, threeServers())
 	shareCore(e.cluster)
 	e.start("unused", 1, 3)
 	client := e.open("unused").client
-	_, err := client.CreateKeyspace(e.ctx, "grown", kv.Range(), kv.SplitSize(*growSize))
+	_, err := client.CreateKeyspace(e.ctx, "grown", kv.Range(), kv.SplitSize(*growSize),
+		kv.GCWindow(growWindow))
 	e.must(err, "create the keyspace")
 	rows := client.Keyspace("grown")
 	var (
@@ -174,6 +179,69 @@ func TestGrow(t *testing.T) {
 	e.must(err, "count the records")
 	if n != uint64(batches*growBatch) {
 		e.Errorf("%d records are there, %d were written", n, batches*growBatch)
+	}
+	e.shrink(client, rows, partitions)
+}
+
+// shrink deletes all records, and waits until the partitions have merged to a few.
+func (e *environment) shrink(client *kv.Client, rows *kv.Keyspace, before int) {
+	_, err := client.LimitPlacement(e.ctx, kv.PlacementSettings{MergePause: growPause})
+	e.must(err, "set the pause before merges")
+	began := time.Now()
+	deleted, err := rows.DeleteRange(e.ctx, kv.All())
+	e.must(err, "delete the records")
+	e.Logf("%d records deleted in %v", deleted, time.Since(began).Round(time.Second))
+	done := make(chan struct{})
+	var probes sync.WaitGroup
+	var asked, failed atomic.Int64
+	var longest atomic.Int64
+	probes.Go(func() {
+		for i := uint64(1); ; i++ {
+			select {
+			case <-done:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			key, now := fmt.Appendf(nil, "r%016x", i*0x9e3779b97f4a7c15), time.Now()
+			_, err := rows.Put(e.ctx, key, []byte("probe"))
+			if err == nil {
+				_, err = rows.Get(e.ctx, key)
+			}
+			if err == nil {
+				_, err = rows.Delete(e.ctx, key)
+			}
+			asked.Add(3)
+			longest.Store(max(longest.Load(), int64(time.Since(now))))
+			if err != nil {
+				failed.Add(1)
+				e.Logf("while partitions merge: %v", err)
+			}
+		}
+	})
+	partitions := before
+	for next := time.Now(); partitions > growFew && time.Since(began) < 25*time.Minute; {
+		e.pass(time.Second)
+		all, err := client.Partitions(e.ctx, "grown")
+		e.must(err, "list the partitions")
+		partitions = len(all)
+		if time.Now().After(next) {
+			e.Logf("%d partitions %v after all was deleted", partitions, time.Since(began).Round(time.Second))
+			next = time.Now().Add(time.Minute)
+		}
+	}
+	close(done)
+	probes.Wait()
+	e.result("%d partitions merged to %d within %v after their %d records were deleted; %d requests "+
+		"meanwhile, %d failed, the longest three took %v", before, partitions,
+		time.Since(began).Round(time.Second), deleted, asked.Load(), failed.Load(),
+		time.Duration(longest.Load()).Round(time.Millisecond))
+	if partitions > growFew || failed.Load() > 0 {
+		e.Errorf("%d partitions are left, %d requests failed", partitions, failed.Load())
+	}
+	n, err := rows.Count(e.ctx)
+	e.must(err, "count the records")
+	if n != 0 {
+		e.Errorf("%d records are there, and all were deleted", n)
 	}
 }
 
