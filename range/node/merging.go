@@ -49,8 +49,9 @@ type merging struct {
 	node      *Node
 	wakeWatch chan struct{} // capacity 1
 	wakeBury  chan struct{} // capacity 1
-	// burying is locked while logs are removed.
-	burying sync.Mutex
+	// burying is held while logs are removed. It is a channel because that waits for the disk: in the
+	// tests, whose disks take virtual time, nobody may wait for a mutex meanwhile.
+	burying chan struct{} // capacity 1
 	mu      struct {
 		sync.Mutex
 		// frozen are partitions that are, or were, frozen here, and since when; of Node.now.
@@ -67,6 +68,7 @@ type merging struct {
 
 func (m *merging) init(n *Node) {
 	m.node, m.wakeWatch, m.wakeBury = n, make(chan struct{}, 1), make(chan struct{}, 1)
+	m.burying = make(chan struct{}, 1)
 	m.mu.frozen = make(map[keys.PartitionID]int64)
 	m.mu.by = make(map[keys.PartitionID]*clusterpb.Partition)
 }
@@ -250,8 +252,8 @@ func (m *merging) closeEnded() {
 // INVARIANT: what has consumed them is durable before. It is in the state already, so a flush makes
 // it so. And it comes before what has consumed them can be removed: see destroy.
 func (m *merging) removeLogs() error {
-	m.burying.Lock()
-	defer m.burying.Unlock()
+	m.burying <- struct{}{}
+	defer func() { <-m.burying }()
 	m.mu.Lock()
 	closed := m.mu.closed
 	m.mu.Unlock()

@@ -38,7 +38,7 @@ type Replica struct {
 	coming atomic.Uint64
 	// applying is locked while entries are applied. consumed says that none is any more: another
 	// partition has this one's span. consumedBy is that, as soon as it serves the span.
-	applying   sync.Mutex
+	applying   applyingLock
 	consumed   atomic.Bool
 	consumedBy atomic.Pointer[clusterpb.Partition]
 	// threshold is the garbage collection threshold: nothing below it can be read. Never nil.
@@ -109,6 +109,8 @@ func New(c Config) (*Replica, error) {
 		state: c.State,
 		id:    keys.PartitionID(c.Partition.Id),
 		self:  c.ReplicaID,
+
+		applying: newApplyingLock(),
 
 		appliedKey: keys.LocalKey(keys.PartitionID(c.Partition.Id), keys.SuffixApplied),
 	}
