@@ -105,6 +105,8 @@ var nodeMetrics = []Metric{
 	metric(Counter, "tidemark_node_gc_runs_total", "part"),
 	metric(Counter, "tidemark_node_split_searches_total", "part"),
 	metric(Counter, "tidemark_node_replicas_born_total", "part"),
+	metric(Counter, "tidemark_node_replicas_merged_total", "part"),
+	metric(Counter, "tidemark_node_merges_given_up_total", "part"),
 	metric(Counter, "tidemark_node_gc_failures_total", "part"),
 	metric(Counter, "tidemark_node_gc_versions_total", "part"),
 	metric(Gauge, "tidemark_node_gc_waiting", "part"),

@@ -57,6 +57,8 @@ var partitions = Dashboard{
 				`tidemark_placement_resizes_begun_total`),
 			rate("Searches for the middle of a large partition", "ops", "", `tidemark_node_split_searches_total`),
 			rate("Replicas made by splits", "ops", "", `tidemark_node_replicas_born_total`),
+			rate("Replicas that became a part of others", "ops", "", `tidemark_node_replicas_merged_total`),
+			rate("Attempts to merge that were given up", "ops", "", `tidemark_node_merges_given_up_total`),
 			{Title: "Age of the oldest change", Unit: "s", Queries: []Query{
 				{`max(tidemark_placement_operator_oldest_age_seconds)`, "age"},
 			}},
