@@ -35,7 +35,8 @@ func (k RequestKind) String() string { return [...]string{"read", "write", "tran
 func kindOf(r *kvpb.Request) RequestKind {
 	switch r.Command.(type) {
 	case *kvpb.Request_Put, *kvpb.Request_Delete, *kvpb.Request_CompareAndSwap,
-		*kvpb.Request_WriteBatch, *kvpb.Request_DeleteRange, *kvpb.Request_Increment:
+		*kvpb.Request_WriteBatch, *kvpb.Request_DeleteRange, *kvpb.Request_Increment,
+		*kvpb.Request_Load:
 		return RequestWrite
 	case *kvpb.Request_Prepare, *kvpb.Request_Refresh, *kvpb.Request_EndTransaction,
 		*kvpb.Request_Push, *kvpb.Request_HeartbeatTransaction, *kvpb.Request_Resolve:

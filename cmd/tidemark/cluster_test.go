@@ -388,3 +388,41 @@ func TestNobodyThere(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// load --presplit loads a file in any order, and a pipe; repeats write nothing, and a bad line is
+// named before anything is written.
+func TestLoadPresplit(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "presplit", "--partitions", "range", "--split-size", "1MiB")
+	var file, sorted strings.Builder
+	value := strings.Repeat("v", 500)
+	const n = 4000
+	for i := range n {
+		fmt.Fprintf(&file, "k%05d\t%s%d\n", i*7919%n, value, i*7919%n)
+		fmt.Fprintf(&sorted, "k%05d\t%s%d\n", i, value, i)
+	}
+	file.WriteString("k00001\tlater\n")
+	path := filepath.Join(t.TempDir(), "records.tsv")
+	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := b.run("", exit.OK, "load", "presplit", path, "--presplit")
+	if !strings.HasPrefix(got.out, "4001 records loaded") || !strings.Contains(got.out,
+		"4000 written, 0 there already, 1 replaced") || !strings.Contains(got.err, "split off before") {
+		t.Errorf("said %q, %q", got.out, got.err)
+	}
+	want := strings.Replace(sorted.String(), "k00001\t"+value+"1\n", "k00001\tlater\n", 1)
+	if dumped := b.ok("dump", "presplit"); dumped != want {
+		t.Errorf("the dump has %d bytes, want %d", len(dumped), len(want))
+	}
+	again := b.run(sorted.String(), exit.OK, "load", "presplit", "--presplit", "-q", "-o", "json")
+	if !strings.Contains(again.out, `"written":1`) || !strings.Contains(again.out, `"present":3999`) {
+		t.Errorf("again it said %q", again.out)
+	}
+	bad := b.run("a\t1\nb\t2\nthree\n", exit.Failed, "load", "presplit", "--presplit", "-q")
+	if want := "line 3: there is no tab between key and value; nothing was written"; !strings.Contains(
+		bad.err, want) {
+		t.Errorf("said %q, want %q in it", bad.err, want)
+	}
+	b.want("4000\n", "count", "presplit", "-o", "raw")
+}

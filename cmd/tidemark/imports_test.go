@@ -78,7 +78,7 @@ var may = []struct {
 	{"bench/proof/workloads",
 		[]string{"bench/proof/driver", "bench/proof/history", "bench/proof/isolation", "kv"}},
 	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/kvtest", "hlc", "rpc/...",
-		"deploy/embedded"}},
+		"range/replica/proposal", "deploy/embedded"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
 	{"bench/...", []string{"bench/...", "kv", "kv/kvprom", "hlc", "rpc/...", "range/engine",
 		"range/keys", "deploy/certs", "deploy/embedded"}},

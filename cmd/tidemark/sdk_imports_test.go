@@ -13,14 +13,16 @@ import (
 // other dependencies. No storage engine, no Raft, no server.
 var (
 	sdkPackages = []string{
-		"hlc", "kv", "kv/internal/reads", "kv/internal/writes", "metric", "range/admission",
+		"hlc", "kv", "kv/internal/reads", "kv/internal/sorting", "kv/internal/writes", "metric",
+		"range/admission",
 		"range/keys", "range/route", "range/tree",
-		"rpc", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "rpc/quota", "rpc/transport",
+		"rpc", "rpc/block", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "rpc/quota", "rpc/transport",
 		"txn", "txn/committer",
 	}
 	sdkModules = []string{
 		module,
-		"github.com/planetscale/vtprotobuf", "github.com/RaduBerinde/btreemap",
+		"github.com/golang/snappy", "github.com/planetscale/vtprotobuf",
+		"github.com/RaduBerinde/btreemap",
 		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text",
 		"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc",
 		"google.golang.org/protobuf",

@@ -28,6 +28,9 @@ type ReplicaState struct {
 	// Intents is how many keys are locked by transactions that write them, by what this replica has
 	// applied.
 	Intents int
+	// FrozenFor is the left neighbour for which the partition is frozen, by what this replica has
+	// applied; 0: it is not.
+	FrozenFor uint64
 	// Failed is why the replica does nothing any more.
 	Failed error
 	// Peers are the ids of all replicas of the partition.
@@ -62,7 +65,7 @@ func (s *Server) Replicas() []ReplicaState {
 			Partition: uint64(id), Replica: uint64(g.Self()), Node: uint64(n.ID()),
 			Leader: uint64(leader), Term: term,
 			Leads: leader == g.Self(), Applied: g.Applied(), Failed: g.Failed(),
-			Intents: x.Intents(),
+			Intents: x.Intents(), FrozenFor: x.Descriptor().GetFrozen().GetPartition(),
 		}
 		r.LeaseTerm, r.Leased = g.Lease()
 		for _, m := range g.Configuration().Members {

@@ -34,6 +34,8 @@ type fleet struct {
 	reporting splitReporting
 	merging   merging
 	weather   *weather
+	// staying: leaders do not hand over.
+	staying bool
 	// news: the nodes report a leadership once, unless they are asked for everything.
 	news bool
 }
@@ -261,6 +263,9 @@ func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 func (f *fleet) carryOutLocked(node uint64, o *clusterpb.Order) {
 	p := f.parts[o.Target.Id]
 	if p == nil || p.leader != node {
+		return
+	}
+	if o.TransferTo != 0 && f.staying {
 		return
 	}
 	if o.TransferTo != 0 {

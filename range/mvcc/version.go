@@ -72,8 +72,8 @@ const flagCommitWait = 0x10
 // size is the length of the encoded header.
 func (h Header) size() int { return 1 + 8 + uvarintSize(h.Request.Sequence) }
 
-// append encodes the header.
-func (h Header) append(dst []byte) []byte {
+// Append encodes the header.
+func (h Header) Append(dst []byte) []byte {
 	first := byte(h.Kind)
 	if h.CommitWait {
 		first |= flagCommitWait
@@ -126,7 +126,7 @@ func Write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value [
 	// Deferred, so that key and value are encoded in the batch's own memory.
 	op := b.SetDeferred(keys.VersionedKeySize(key, ts), h.size()+len(value))
 	keys.AppendTimestamp(keys.AppendDataKey(op.Key[:0], key), ts)
-	h.append(op.Value[:0])
+	h.Append(op.Value[:0])
 	copy(op.Value[h.size():], value)
 	if err := op.Finish(); err != nil {
 		return fmt.Errorf("write %s at %s: %w", keys.Pretty(key), ts, err)

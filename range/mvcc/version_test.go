@@ -18,9 +18,9 @@ func FuzzDecodeHeader(f *testing.F) {
 		{KindValue, RequestID{Client: 1 << 63, Sequence: 1<<64 - 1}, false},
 		{KindValue, RequestID{Client: 7, Sequence: 128}, true},
 	} {
-		f.Add(h.append(nil))
+		f.Add(h.Append(nil))
 		if h.Kind == KindValue {
-			f.Add(append(h.append(nil), "some value"...))
+			f.Add(append(h.Append(nil), "some value"...))
 		}
 	}
 	f.Add([]byte{})
@@ -31,7 +31,7 @@ func FuzzDecodeHeader(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := append(h.append(nil), value...)
+		again := append(h.Append(nil), value...)
 		if !bytes.Equal(again, stored) || h.size() != len(stored)-len(value) {
 			t.Fatalf("%x decodes to %+v, which encodes to %x", stored, h, again)
 		}
@@ -56,7 +56,7 @@ func commit(t testing.TB, s *engine.State, fill func(b *engine.StateBatch) error
 // reading.
 func TestCorruptVersions(t *testing.T) {
 	victim := keys.AppendTimestamp(keys.DataKey([]byte("victim")), ts(5))
-	good := Header{Kind: KindValue, Request: RequestID{Client: 1, Sequence: 2}}.append(nil)
+	good := Header{Kind: KindValue, Request: RequestID{Client: 1, Sequence: 2}}.Append(nil)
 	for name, c := range map[string]struct{ stateKey, stored []byte }{
 		"empty":     {victim, nil},
 		"zeros":     {victim, make([]byte, 30)},
@@ -64,7 +64,7 @@ func TestCorruptVersions(t *testing.T) {
 		"unknown flag": {victim,
 			append([]byte{good[0] | 0x20}, good[1:]...)},
 		"tombstone value": {victim,
-			append(Header{Kind: KindTombstone}.append(nil), 'x')},
+			append(Header{Kind: KindTombstone}.Append(nil), 'x')},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openState(t)

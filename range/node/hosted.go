@@ -50,7 +50,9 @@ type hosted struct {
 	removed atomic.Bool
 	// moved: a later descriptor names this replica out. The partition goes on elsewhere, and with it
 	// what it knows of commits.
-	moved       atomic.Bool
+	moved atomic.Bool
+	// takenOver: another partition has consumed this one when it was on its way out already.
+	takenOver   atomic.Bool
 	order       atomic.Pointer[order]
 	ordered     atomic.Bool // a goroutine carries one out
 	thawing     atomic.Bool // a goroutine ends its freeze

@@ -137,6 +137,7 @@ func (m *merging) opened(id keys.PartitionID) *hosted {
 // taken takes note that a snapshot has done so; see replica.Node.Taken.
 func (m *merging) taken(id keys.PartitionID, by *clusterpb.Partition) {
 	n := m.node
+	n.metrics.mergedBySnapshot.Inc()
 	if h := n.replicas.get(id); h != nil {
 		m.end(h, by)
 		return
@@ -225,7 +226,11 @@ func (m *merging) closeEnded() (any bool) {
 	var closed []*hosted
 	for _, h := range ended {
 		if h.removed.Swap(true) {
-			continue // its keyspace was dropped
+			// The reconciler has closed it before, and takes from the disk what it has of its own.
+			h.moved.Store(true)
+			h.takenOver.Store(true)
+			n.reconciler.lookAt(h.id)
+			continue
 		}
 		n.host.Remove(h.group)
 		n.leaders.forget(h)

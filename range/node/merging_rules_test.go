@@ -450,6 +450,65 @@ func TestSnapshotAcrossMerge(t *testing.T) {
 	}
 }
 
+// A replica is about to be removed when a snapshot takes its place: it goes, and what the snapshot
+// has brought stays.
+func TestTakenWhileRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		node, _ := s.leads(s.right)
+		away := node%3 + 1
+		m := s.c.nodes[away]
+		s.lag(away, func() {})
+		m.retire([]*hosted{s.hosted(away, s.right)})
+		s.c.network.lose(nil)
+		s.c.await("it goes", time.Minute, func() bool { return s.hosted(away, s.right) == nil })
+		s.whole(m)
+		for i := range splitKeys {
+			s.put(key(i), "after")
+			s.expect(key(i), "after")
+		}
+		s.check()
+	})
+}
+
+// Of a keyspace that is dropped the replicas are closed from left to right: none that is about to
+// consume its right neighbour misses it.
+func TestClosedLeftFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		for _, at := range []string{"k050", "k150", "k025", "k075"} {
+			s.splitAt(at)
+		}
+		m := s.c.nodes[1]
+		var gone []*hosted
+		for _, h := range m.replicas.all() {
+			gone = append(gone, h)
+		}
+		leftFirst(gone)
+		for i := 1; i < len(gone); i++ {
+			if a, b := gone[i-1].replica.Descriptor(), gone[i].replica.Descriptor(); !bytes.Equal(a.End, b.Start) {
+				t.Errorf("what begins at %q is closed after what ends at %q", b.Start, a.End)
+			}
+		}
+	})
+}
+
+// What is consumed soon after another merge is closed at once, and not with its log.
+func TestConsumedIsClosedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		s.merge()
+		s.splitAt("k150")
+		s.right = s.partitions()[1].Id
+		s.merge()
+		synctest.Wait()
+		for id := range s.c.nodes {
+			id := id
+			s.c.await("it is closed", buryPause/4, func() bool { return s.hosted(id, s.right) == nil })
+		}
+	})
+}
+
 // The left one leaves a node that has not come to the merge, and the right one's replica there is
 // left over: the table proves that. It goes, but not as long as the left one might need it.
 func TestLeftOverGoes(t *testing.T) {

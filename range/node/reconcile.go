@@ -1,9 +1,12 @@
 package node
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -202,6 +205,13 @@ func (r *reconciler) worked(n int) {
 	r.mu.Unlock()
 }
 
+// lookAt has a partition looked at.
+func (r *reconciler) lookAt(id keys.PartitionID) {
+	r.retry(id)
+	signal(r.wake)
+}
+
+// retry has a partition looked at in the next step.
 func (r *reconciler) retry(id keys.PartitionID) {
 	r.mu.Lock()
 	r.mu.due[id] = struct{}{}
@@ -245,6 +255,8 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 			// it. That a table lacks the partition says nothing: it may have split off from another one and
 			// not be known yet.
 			switch {
+			case h.takenOver.Load():
+				remove = append(remove, h)
 			case !t.Complete || h.replica.ConsumedBy() != nil:
 			case t.dropped(keys.KeyspaceID(h.listed.Load().GetKeyspace())):
 				remove = append(remove, h)
@@ -285,7 +297,18 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 	r.mu.Lock()
 	r.mu.busy = len(create) + len(remove) + len(broken)
 	r.mu.Unlock()
+	leftFirst(remove)
 	return create, remove, broken
+}
+
+// leftFirst sorts replicas that are to be closed one after the other: of a keyspace that is dropped
+// while partitions merge, none is to miss the right neighbour that it consumes.
+func leftFirst(gone []*hosted) {
+	slices.SortFunc(gone, func(a, b *hosted) int {
+		p, q := a.replica.Descriptor(), b.replica.Descriptor()
+		return cmp.Or(cmp.Compare(p.GetKeyspace(), q.GetKeyspace()), cmp.Compare(p.GetHash(), q.GetHash()),
+			bytes.Compare(p.GetStart(), q.GetStart()))
+	})
 }
 
 // waits says whether a replica has to wait for a part of its span, and has it looked at again when

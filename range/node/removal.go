@@ -155,7 +155,12 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	// INVARIANT: what split off is durable before the parent's log goes: it could not be made again;
 	// and at the next start what is removed is of the span that the parent has now.
 	for _, h := range gone {
-		if err := h.replica.FlushSplits(); err != nil {
+		flush := h.replica.FlushSplits
+		if h.takenOver.Load() {
+			// INVARIANT: what has consumed it is durable before its log goes.
+			flush = n.config.State.Flush
+		}
+		if err := flush(); err != nil {
 			return err
 		}
 	}

@@ -60,8 +60,8 @@ func (r *Replica) applyAll(entries []group.Entry) error {
 	return nil
 }
 
-// apply applies entries, all of them or up to one by which the partition splits or merges, and
-// returns how many.
+// apply applies entries, all of them or up to one by which the partition splits or merges, or to one
+// that may make a table, which comes by itself. It returns how many.
 func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	r.mu.Lock()
 	applied, failed := r.mu.applied, r.mu.failed
@@ -76,8 +76,17 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	defer batch.Close()
 	var own []ownEntry
 	var changes changes
-	for n < len(entries) && changes.split == nil && changes.consumption == nil {
+	defer func() {
+		if changes.table != nil {
+			changes.table.Abort() // nothing, if it was committed
+		}
+	}()
+	for n < len(entries) && changes.split == nil && changes.consumption == nil &&
+		!changes.alone {
 		e := &entries[n]
+		if changes.alone = isLoad(e); changes.alone && n > 0 {
+			break
+		}
 		n++
 		if e.Index != applied.index+1 {
 			return 0, fmt.Errorf("entry %d follows applied index %d; entries are missing or come twice",
@@ -106,11 +115,6 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 			return 0, fmt.Errorf("entry %d of term %d: %w", applied.index, applied.term, err)
 		}
 	}
-	var record [maxAppliedRecord]byte
-	if err := batch.Set(r.appliedKey, applied.append(record[:0]), nil); err != nil {
-		release()
-		return 0, err
-	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.
 	if threshold := applied.threshold; r.threshold.Load().Less(threshold) {
 		r.threshold.Store(&threshold)
@@ -119,7 +123,8 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 		// INVARIANT: before a part of the partition may go: see moved.
 		r.coming.Store(changes.descriptor.Generation)
 	}
-	if err = r.state.Commit(batch); err == nil && changes.consumption != nil {
+	err = r.commitApplied(batch, &applied, changes.table)
+	if err == nil && changes.consumption != nil {
 		// INVARIANT: before this partition's descriptor shows it: see Thaw.
 		changes.consumption.from.Replica().consumed.Store(true)
 	}
@@ -196,6 +201,10 @@ type changes struct {
 	// consumption is how it merges with its right neighbour; nil if it does not.
 	consumption *consumption
 	locks       []concurrency.Change
+	// alone: the entry at hand is the only one, so that it may have a table, which is to be committed
+	// instead of the batch.
+	alone bool
+	table *engine.TableWriter
 	// versions are those of the entry at hand, if it is of transactions: they are not all among the
 	// pending writes.
 	versions []versionChange
@@ -239,6 +248,9 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 	}
 	if change && p.Kind != proposal.KindDescriptor {
 		return fmt.Errorf("%w: a command of kind %d that changes replicas", proposal.ErrMalformed, p.Kind)
+	}
+	if p.Kind == proposal.KindLoad {
+		return r.stageLoad(batch, d, p, c)
 	}
 	return proposal.WalkBatch(p.Batch, func(deletion bool, key, value []byte) error {
 		if deletion && p.Kind != proposal.KindRemove && p.Kind != proposal.KindTransaction || !deletion &&
@@ -383,6 +395,11 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 			for _, v := range o.versions {
 				r.mu.recent.Note(v.key,
 					proposal.Known{Timestamp: v.timestamp, Live: !v.tombstone, CommitWait: v.waits})
+			}
+			if first.load != nil {
+				// INVARIANT: it knows the newest version of each key that it has: those that were loaded are
+				// not told one by one.
+				r.mu.recent.Reset()
 			}
 			r.mu.records.applied(first)
 			for _, l := range first.lets {

@@ -194,6 +194,9 @@ type Limits struct {
 	// PushDelay is for how long writes wait for a transaction's locks before its coordinator is
 	// asked, and it may be aborted. Default: none; they ask at once.
 	PushDelay time.Duration
+	// LoadTableBytes is from which size on a block of records is committed as a table, and not as a
+	// batch: it has to be worth a file. Default 256 KiB.
+	LoadTableBytes int
 	// StallTimeout is after how long without completion proposals are given up as lost: outcome
 	// unknown. Default 10 s.
 	StallTimeout time.Duration
@@ -213,6 +216,7 @@ func (l *Limits) EnsureDefaults() {
 	setDefault(&l.MaxSpanLocks, 256)
 	setDefault(&l.TotalSpanLocks, 16<<10)
 	setDefault(&l.MaxLockWaiters, 1024)
+	setDefault(&l.LoadTableBytes, 256<<10)
 	if l.StallTimeout <= 0 {
 		l.StallTimeout = 10 * time.Second
 	}

@@ -429,6 +429,9 @@ func (e *evaluation) carryOut(w *write) {
 			failed = e.committedInOnePhase(e.OnePhase, ts)
 		}
 		err = e.wroteAt(w, ts, ok, failed)
+	case command.Loaded:
+		ts, ok, failed := e.loadBlock(w)
+		err = e.wroteAt(w, ts, ok, failed)
 	case command.Acquired:
 		if e.Acquisition.Volatile {
 			err = e.acquireVolatile(w)

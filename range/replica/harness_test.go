@@ -480,6 +480,9 @@ func describe(response *kvpb.Response) string {
 		if d.More {
 			fmt.Fprintf(&b, ", more from %q", d.Resume)
 		}
+	case *kvpb.Response_Load:
+		fmt.Fprintf(&b, "loaded %d records at %s, %d were there", x.Load.Written,
+			wireStamp(x.Load.Version), x.Load.Present)
 	case *kvpb.Response_Get:
 		fmt.Fprint(&b, describeGet(x.Get))
 	case *kvpb.Response_BatchGet:

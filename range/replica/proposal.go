@@ -21,6 +21,8 @@ type pendingEntry struct {
 	writes []*proposal.Write
 	// lowest is at or below the timestamps of all writes.
 	lowest hlc.Timestamp
+	// load is what it loads, at lowest; nil if it loads nothing. Guarded as writes are.
+	load *pendingLoad
 	// answers are sent when it has been applied.
 	answers []answer
 	// waiters are reads that it holds up.

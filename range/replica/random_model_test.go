@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -54,6 +55,25 @@ func (h *history) model() {
 		}
 		h.commands.commandTerm, h.commands.sequence = e.Term, p.Sequence
 		h.threshold = hlc.Max(h.threshold, p.Threshold)
+		add := func(key string, ts hlc.Timestamp, header mvcc.Header, value []byte) {
+			if n := len(h.versions[key]); n > 0 && ts.LessEq(h.versions[key][n-1].ts) {
+				h.t.Fatalf("entry %d: key %s at %s, behind %s", e.Index, key, stamp(ts),
+					stamp(h.versions[key][n-1].ts))
+			}
+			h.versions[key] = append(h.versions[key], modelVersion{ts, header.Request,
+				header.Kind == mvcc.KindTombstone, string(value)})
+		}
+		if p.Kind == proposal.KindLoad {
+			l, err := proposal.DecodeLoad(p.Batch)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			for _, pair := range pairsIn(l.Block) {
+				add(pair[0], l.Timestamp, mvcc.Header{Kind: mvcc.KindValue, Request: l.Request},
+					[]byte(pair[1]))
+			}
+			continue
+		}
 		err = proposal.WalkBatch(p.Batch, func(deletion bool, stateKey, stored []byte) error {
 			internalKey, ts, err := keys.DecodeVersioned(stateKey)
 			if err != nil || deletion {
@@ -63,13 +83,7 @@ func (h *history) model() {
 			if err != nil {
 				return err
 			}
-			key := string(internalKey[keys.KeyspacePrefixLength:])
-			if n := len(h.versions[key]); n > 0 && ts.LessEq(h.versions[key][n-1].ts) {
-				h.t.Fatalf("entry %d: key %s at %s, behind %s", e.Index, key, stamp(ts),
-					stamp(h.versions[key][n-1].ts))
-			}
-			h.versions[key] = append(h.versions[key], modelVersion{ts, header.Request,
-				header.Kind == mvcc.KindTombstone, string(value)})
+			add(string(internalKey[keys.KeyspacePrefixLength:]), ts, header, value)
 			return nil
 		})
 		if err != nil {
@@ -176,7 +190,8 @@ func (h *history) checkOperation(o *operation) {
 			h.t.Fatalf("%v was answered %s; the log does not have it", o.request, describe(o.response))
 		}
 	}
-	if len(written) == 0 && len(wrote) > 0 && o.request.GetDeleteRange() == nil {
+	if len(written) == 0 && len(wrote) > 0 && o.request.GetDeleteRange() == nil &&
+		o.request.GetLoad() == nil {
 		h.t.Fatalf("%v was answered %s; yet it was applied", o.request, describe(o.response))
 	}
 	live := func(key string) (modelVersion, bool) {
@@ -217,6 +232,21 @@ func (h *history) checkOperation(o *operation) {
 		}
 		if !ok {
 			h.t.Fatalf("%v swapped on %+v (%t)", c, before, found)
+		}
+	case *kvpb.Response_Load:
+		if x.Load.Written == 0 && len(wrote) > 0 {
+			h.t.Fatalf("%v: %s, but it has written %v", o.request, describe(o.response), wrote)
+		}
+		for _, pair := range pairsOf(o.request) {
+			if i, ok := wrote[pair[0]]; ok && h.versions[pair[0]][i].ts == version {
+				continue
+			}
+			if !slices.ContainsFunc(h.versions[pair[0]], func(v modelVersion) bool {
+				return v.value == pair[1] && !v.tombstone
+			}) {
+				h.t.Fatalf("%v: %s, but key %s was neither written nor there", o.request,
+					describe(o.response), pair[0])
+			}
 		}
 	case *kvpb.Response_DeleteRange:
 		if n := uint64(len(wrote)); n != x.DeleteRange.Deleted {

@@ -121,7 +121,8 @@ type history struct {
 func newHistory(t *rapid.T) *history {
 	h := &history{t: t, seen: map[string]hlc.Timestamp{}, versions: map[string][]modelVersion{}}
 	h.c = newTestCluster(t, 3, Limits{MaxInFlight: rapid.IntRange(1, 3).Draw(t, "in flight"),
-		MaxEntryBytes: 200, MaxQueuedWrites: 6})
+		MaxEntryBytes: 200, MaxQueuedWrites: 6,
+		LoadTableBytes: rapid.SampledFrom([]int{1, 1 << 20}).Draw(t, "table bytes")})
 	for i, m := range h.c.members {
 		m.skew = time.Duration(i-1) * 90 * time.Millisecond
 	}
@@ -184,7 +185,7 @@ func (h *history) write(t *rapid.T) {
 	q := &kvpb.Request{Id: uint64(h.step), Generation: 1, Sequence: s.sequence,
 		Session: rpc.ToTimestamp(s.session)}
 	value := func() []byte { return fmt.Appendf(nil, "v%d-%d", client, s.sequence) }
-	switch rapid.IntRange(0, 7).Draw(t, "write") {
+	switch rapid.IntRange(0, 8).Draw(t, "write") {
 	case 0, 1, 2:
 		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: drawKey(t), Value: value()}}
 	case 3:
@@ -216,6 +217,13 @@ func (h *history) write(t *rapid.T) {
 	case 7:
 		q.Command = &kvpb.Request_DeleteRange{DeleteRange: &kvpb.DeleteRangeRequest{
 			Start: drawKey(t), MaxRows: rapid.Uint32Range(0, 2).Draw(t, "max")}}
+	case 8:
+		var pairs []string
+		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]byte(historyKeys)), 1, 4,
+			rapid.ID[byte]).Draw(t, "keys") {
+			pairs = append(pairs, string(key), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "value"))
+		}
+		q.Command = loadOf(pairs...).Command
 	}
 	o := &operation{client: client, request: q, called: h.step, seen: map[string]hlc.Timestamp{}}
 	for key, ts := range h.seen {
@@ -299,6 +307,13 @@ func (h *history) outcome(o *operation) (version hlc.Timestamp, written []string
 		return rpc.FromTimestamp(x.WriteBatch.Version), written
 	case *kvpb.Response_DeleteRange:
 		return rpc.FromTimestamp(x.DeleteRange.Version), nil
+	case *kvpb.Response_Load:
+		if x.Load.Present == 0 {
+			for _, pair := range pairsOf(o.request) {
+				written = append(written, pair[0])
+			}
+		}
+		return rpc.FromTimestamp(x.Load.Version), written
 	}
 	return hlc.Timestamp{}, nil
 }

@@ -384,15 +384,19 @@ func (rd *read) belowPending() bool {
 // so that the value below them is as good. Unless the session has seen a later timestamp than that
 // of a pending write: then its order would show, and the read waits for it.
 func (r *Replica) placeBelowLocked(rd *read, key []byte) *pendingEntry {
-	oldest := r.mu.pending.Oldest(text(key))
-	if oldest == nil {
+	var lowest hlc.Timestamp
+	if oldest := r.mu.pending.Oldest(text(key)); oldest != nil {
+		lowest = oldest.Timestamp
+	} else if p := r.loadOfLocked(key, rd.timestamp); p != nil {
+		lowest = p.lowest
+	} else {
 		return nil
 	}
 	if sequence := r.newestPendingLocked(key, rd.session); sequence != 0 {
 		return r.mu.find(sequence)
 	}
-	if oldest.Timestamp.LessEq(rd.timestamp) {
-		rd.timestamp = oldest.Timestamp.Prev()
+	if lowest.LessEq(rd.timestamp) {
+		rd.timestamp = lowest.Prev()
 	}
 	return nil
 }
@@ -403,6 +407,9 @@ func (r *Replica) newestPendingLocked(key []byte, at hlc.Timestamp) uint64 {
 	if w := r.mu.pending.At(text(key), at); w != nil {
 		return w.Sequence
 	}
+	if p := r.loadOfLocked(key, at); p != nil {
+		return p.sequence
+	}
 	return 0
 }
 
@@ -410,8 +417,11 @@ func (r *Replica) newestPendingLocked(key []byte, at hlc.Timestamp) uint64 {
 // read's timestamp.
 func (r *Replica) newestInSpanLocked(rd *read, start, end []byte) *pendingEntry {
 	writes := func(p *pendingEntry) bool {
-		if p == nil || len(p.writes) == 0 || rd.timestamp.Less(p.lowest) {
+		if p == nil || len(p.writes) == 0 && p.load == nil || rd.timestamp.Less(p.lowest) {
 			return false
+		}
+		if p.load.in(start, end) {
+			return true
 		}
 		for _, w := range p.writes {
 			if w.Timestamp.LessEq(rd.timestamp) && w.Key >= text(start) &&

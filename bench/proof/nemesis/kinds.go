@@ -56,6 +56,8 @@ var kinds = []kind{
 		needs: needDisk | needFreeze, settles: calm.Links, begin: slowDisk},
 	{name: "partitions split", weight: 6, shortest: 2 * time.Second, longest: 15 * time.Second,
 		alone: true, settles: calm.Restarts, begin: splitPartitions},
+	{name: "partitions merge", weight: 6, shortest: 2 * time.Second, longest: 15 * time.Second,
+		alone: true, settles: calm.Restarts, begin: mergePartitions},
 	{name: "replicas move", weight: 5, shortest: 2 * time.Second, longest: 15 * time.Second,
 		alone: true, settles: calm.Restarts, begin: moveReplicas},
 	{name: "node drained", weight: 3, shortest: 2 * time.Second, longest: 15 * time.Second,

@@ -17,6 +17,8 @@ type coverage struct {
 	registries []*prometheus.Registry
 	// current are the registries of the servers' last processes.
 	current map[int]*prometheus.Registry
+	// kept is what they told when their processes were about to end. Some counters go with those.
+	kept map[*prometheus.Registry]map[string]int
 }
 
 // registry is for one more process of a server.
@@ -34,20 +36,24 @@ func (c *coverage) registry(server int) *prometheus.Registry {
 
 // covered are the counters that tell what the machinery had to do.
 var covered = map[string]string{
-	"tidemark_host_elections_won_total":       "elections",
-	"tidemark_host_snapshots_installed_total": "snapshots installed",
-	"tidemark_host_snapshots_failed_total":    "snapshots failed",
-	"tidemark_host_dropped_proposals_total":   "proposals dropped",
-	"tidemark_host_pauses_total":              "pauses noticed",
-	"tidemark_replica_duplicates_total":       "retries recognised",
-	"tidemark_replica_rejected_entries_total": "entries rejected",
-	"tidemark_txn_commits_total":              "commits",
-	"tidemark_txn_aborts_total":               "aborts",
-	"tidemark_txn_pushes_total":               "pushes",
-	"tidemark_txn_conflicts_total":            "conflicts",
-	"tidemark_txn_read_restarts_total":        "reads moved",
-	"tidemark_txn_lock_waits_total":           "lock waits",
-	"tidemark_txn_sweeps_total":               "sweeps",
+	"tidemark_host_elections_won_total":               "elections",
+	"tidemark_host_snapshots_installed_total":         "snapshots installed",
+	"tidemark_host_snapshots_failed_total":            "snapshots failed",
+	"tidemark_host_dropped_proposals_total":           "proposals dropped",
+	"tidemark_host_pauses_total":                      "pauses noticed",
+	"tidemark_replica_duplicates_total":               "retries recognised",
+	"tidemark_replica_rejected_entries_total":         "entries rejected",
+	"tidemark_node_replicas_born_total":               "replicas born",
+	"tidemark_node_replicas_merged_total":             "replicas merged",
+	"tidemark_node_merges_given_up_total":             "merges given up",
+	"tidemark_node_replicas_merged_by_snapshot_total": "replicas merged by snapshots",
+	"tidemark_txn_commits_total":                      "commits",
+	"tidemark_txn_aborts_total":                       "aborts",
+	"tidemark_txn_pushes_total":                       "pushes",
+	"tidemark_txn_conflicts_total":                    "conflicts",
+	"tidemark_txn_read_restarts_total":                "reads moved",
+	"tidemark_txn_lock_waits_total":                   "lock waits",
+	"tidemark_txn_sweeps_total":                       "sweeps",
 }
 
 // sum is called when all processes have ended, or nearly so.
@@ -56,16 +62,37 @@ func (c *coverage) sum() map[string]int {
 	defer c.mu.Unlock()
 	sums := make(map[string]int)
 	for _, r := range c.registries {
-		families, err := r.Gather()
-		if err != nil {
-			// a process that is going away; what it can still tell is in the result all the same
-			continue
+		told, kept := tell(r), c.kept[r]
+		for _, name := range covered {
+			sums[name] += max(told[name], kept[name])
 		}
-		for _, f := range families {
-			if name, ok := covered[f.GetName()]; ok {
-				for _, m := range f.GetMetric() {
-					sums[name] += int(m.GetCounter().GetValue())
-				}
+	}
+	return sums
+}
+
+// keep keeps what the process of a server tells, which is about to end.
+func (c *coverage) keep(server int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept == nil {
+		c.kept = make(map[*prometheus.Registry]map[string]int)
+	}
+	if r := c.current[server]; r != nil {
+		c.kept[r] = tell(r)
+	}
+}
+
+// tell is what the counters of a process say.
+func tell(r *prometheus.Registry) map[string]int {
+	families, err := r.Gather()
+	if err != nil {
+		return nil // it is going away
+	}
+	sums := make(map[string]int)
+	for _, f := range families {
+		if name, ok := covered[f.GetName()]; ok {
+			for _, m := range f.GetMetric() {
+				sums[name] += int(m.GetCounter().GetValue())
 			}
 		}
 	}

@@ -74,7 +74,10 @@ func watchElections(w *World, timeout time.Duration) (stop func()) {
 			}
 		}
 	})
-	w.Cluster.Messages().Observe(e.observe)
+	w.Cluster.Messages().Observe(func(s kvtest.Sent) {
+		w.merges.observe(s)
+		e.observe(s)
+	})
 	return func() {
 		w.Cluster.Messages().Observe(nil)
 		close(done)

@@ -83,6 +83,7 @@ func (w *World) stop(servers ...int) {
 	defer func() { <-w.power }()
 	for _, server := range servers {
 		w.checkHealthy(server)
+		w.ending(server)
 	}
 	var stopping sync.WaitGroup
 	for _, server := range servers {
@@ -101,6 +102,7 @@ func (w *World) kill(unsynced int, servers ...int) {
 	defer func() { <-w.power }()
 	for _, server := range servers {
 		w.checkHealthy(server)
+		w.ending(server)
 		if w.Cluster.Process(server) != nil {
 			w.count("crashes")
 		}

@@ -45,21 +45,7 @@ func (w *World) transferLeadership(at int) string {
 	if !ok {
 		return "no replica leads, and none hands over"
 	}
-	p := w.Cluster.Process(leader)
-	if p == nil {
-		return "the leader is gone"
-	}
-	to := followers[w.turn()%len(followers)]
-	q := w.Cluster.Process(to)
-	if q == nil {
-		return "the follower is gone"
-	}
-	for _, r := range q.Replicas() {
-		if r.Partition == id {
-			p.TransferLeader(id, r.Replica)
-		}
-	}
-	return fmt.Sprintf("server %d hands partition %d over to server %d", leader, id, to)
+	return w.handOver(id, leader, followers[w.turn()%len(followers)])
 }
 
 // leaderApart cuts a leader off from the other servers and from some of the clients. The other

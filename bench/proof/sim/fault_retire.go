@@ -167,6 +167,7 @@ func (w *World) replace(server int, node uint64) {
 			w.Event("node %d is gone and still has a replica of partition %d", node, r.Partition)
 		}
 	}
+	w.ending(server)
 	w.Cluster.KillAll(0, server)
 	if err := w.Cluster.Wipe(server); err != nil {
 		w.Violation("wiping server %d: %v", server, err)

@@ -42,8 +42,9 @@ func (f split) Begin(w *World) (string, func() string) {
 }
 
 const (
-	// maxSplit bounds the partitions: with more of them the faults find each seldom.
-	maxSplit = 40
+	// maxBoundaries bounds the partitions, by the boundaries between neighbours: with more of them
+	// the faults find each seldom.
+	maxBoundaries = 12
 	// splitSample is how many keys are looked at for one to split at.
 	splitSample = 300
 )
@@ -56,8 +57,8 @@ func (f split) one(ctx context.Context, w *World, client *kv.Client, turn int) s
 	if err != nil || len(partitions) == 0 {
 		return fmt.Sprintf("no partition splits: %v", err)
 	}
-	if len(partitions) >= maxSplit {
-		return fmt.Sprintf("no partition splits: there are %d", len(partitions))
+	if n := len(boundaries(partitions)); n >= maxBoundaries {
+		return fmt.Sprintf("no partition splits: there are %d boundaries", n)
 	}
 	keyspace := partitions[(f.Partition+turn)%len(partitions)].Keyspace
 	var found [][]byte

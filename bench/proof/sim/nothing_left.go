@@ -30,6 +30,7 @@ func (w *World) checkNothingIsLeft(counters *coverage, r *routes, random *rand.R
 		[]byte("by the first keyspace of this name")); err != nil {
 		w.Violation("a put in a cluster that is whole: %v", err)
 	}
+	w.mergeAll(ctx, client, random)
 	if !w.dropAll(ctx, client) {
 		return
 	}
@@ -62,6 +63,22 @@ func (w *World) checkNothingIsLeft(counters *coverage, r *routes, random *rand.R
 	r.check(ctx)
 }
 
+// mergeAll has neighbours merge, and returns when some may be in the middle of that.
+func (w *World) mergeAll(ctx context.Context, client *kv.Client, random *rand.Rand) {
+	partitions, err := client.Partitions(ctx, "")
+	if err != nil {
+		w.Violation("listing the partitions of a cluster that is whole: %v", err)
+	}
+	for _, p := range boundaries(partitions) {
+		// That of two neighbours which are both asked to merge with the next one is refused.
+		if m, err := client.MergePartition(ctx, p.ID); err == nil {
+			w.countMerge(m)
+			w.count("drops during merges")
+		}
+	}
+	time.Sleep(time.Duration(random.Int64N(int64(30 * time.Millisecond))))
+}
+
 // dropAll drops every keyspace.
 func (w *World) dropAll(ctx context.Context, client *kv.Client) bool {
 	all, err := client.Keyspaces(ctx)
@@ -79,6 +96,9 @@ func (w *World) dropAll(ctx context.Context, client *kv.Client) bool {
 // awaitNothing waits until no server holds anything of a keyspace.
 func (w *World) awaitNothing(ctx context.Context, counters *coverage) {
 	var left []string
+	for i := range w.Cluster.Servers() {
+		w.checkHealthy(i)
+	}
 	for {
 		left = left[:0]
 		for i := range w.Cluster.Servers() {

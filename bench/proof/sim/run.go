@@ -71,16 +71,18 @@ func Run(t testing.TB, c Config) Report {
 	}
 	random := rand.New(rand.NewPCG(c.Schedule.Seed, 2))
 	var counters coverage
+	merged := newRepeatedMerges()
 	configure := shape.options.Configure
 	shape.options.Configure = func(server int, s *embedded.ServerConfig) {
 		configure(server, s)
 		s.Registry = counters.registry(server)
+		s.Logger = merged.logger(server, s.Logger)
 		if c.Configure != nil {
 			c.Configure(server, s)
 		}
 	}
 	w := newWorld(kvtest.Start(t, shape.options), shape.options.Cores, shape.electionTimeout())
-	w.members = shape.members
+	w.members, w.ending = shape.members, counters.keep
 	for i := range w.Cluster.Servers() {
 		w.Cluster.Disk(i).SetSyncDelay(syncDelay)
 		w.Cluster.Clock(i).SetLimit(maxClock)
@@ -134,6 +136,7 @@ func Run(t testing.TB, c Config) Report {
 
 	w.keepLog()
 	covered := counters.sum()
+	covered["merges applied again"] = merged.count()
 	for what, n := range w.mu.counts {
 		covered[what] += n
 	}

@@ -125,6 +125,11 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 			time.Duration(d.ExpFloat64()*float64(splitsApart)) {
 			s.Faults = append(s.Faults, splitting(d, at)...)
 		}
+		d.Rand = rand.New(rand.NewPCG(seed, 13))
+		for at := d.Between(3*time.Second, 15*time.Second); at < duration; at += 2*time.Second +
+			time.Duration(d.ExpFloat64()*float64(mergesApart)) {
+			s.Faults = append(s.Faults, merging(d, at)...)
+		}
 	}
 	s.Faults = slices.DeleteFunc(s.Faults, func(f Fault) bool { return f.At >= duration })
 	s.sort()
@@ -133,6 +138,9 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 
 // splitsApart is about how far apart the splits are that every seed has.
 const splitsApart = 15 * time.Second
+
+// mergesApart is about how far apart the merges are that every seed has.
+const mergesApart = 12 * time.Second
 
 // membersEvery: every so many seeds change the members of the core, if there are servers for it. A
 // server is not wiped then, once it may be a member, and no node decommissioned.

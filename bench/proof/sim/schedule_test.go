@@ -56,6 +56,23 @@ func TestUnfinishedIsDrawn(t *testing.T) {
 	}
 }
 
+// Neighbours merge in every seed but those about epochs.
+func TestMergesAreDrawn(t *testing.T) {
+	for seed := range uint64(100) {
+		for _, transactions := range []bool{false, true} {
+			n := 0
+			for _, f := range Draw(seed, 3*time.Minute, transactions).Faults {
+				if _, ok := f.Effect.(merge); ok {
+					n++
+				}
+			}
+			if want := !(transactions && shapeOf(seed, true).epochs); n > 3 != want {
+				t.Errorf("seed %d, transactions %v: %d times neighbours merge", seed, transactions, n)
+			}
+		}
+	}
+}
+
 func TestParseFaultRefuses(t *testing.T) {
 	for line, want := range map[string]string{
 		"1s crash":                                  "want a time",

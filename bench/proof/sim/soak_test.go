@@ -87,9 +87,12 @@ func (s *total) String() string {
 	c := s.covered
 	return fmt.Sprintf("%.1f virtual hours, %d seeds, %d elections, %d crashes, %d network "+
 		"partitions, %d snapshots, %d operations, "+
-		"%d transactions (%d retries), %d violations", s.virtual.Hours(), s.seeds, c["elections"],
+		"%d transactions (%d retries), %d replicas born, %d merged (%d by snapshots, %d again), %d "+
+		"merges given up, %d violations", s.virtual.Hours(), s.seeds, c["elections"],
 		c["crashes"], c["cuts"], c["snapshots installed"],
-		s.operations, s.transactions, s.retries, len(s.failed))
+		s.operations, s.transactions, s.retries, c["replicas born"], c["replicas merged"],
+		c["replicas merged by snapshots"], c["merges applied again"], c["merges given up"],
+		len(s.failed))
 }
 
 // TestSoak runs seed after seed, each in a process of its own, on all processors: make sim-soak

@@ -25,7 +25,10 @@ type World struct {
 	running sync.WaitGroup
 	// power is held by the goroutine that switches a server on or off. It is a channel because that
 	// can take virtual time.
-	power chan struct{}
+	power  chan struct{}
+	merges merges
+	// ending is called with a server that is about to end.
+	ending func(server int)
 
 	mu struct {
 		sync.Mutex
@@ -36,6 +39,8 @@ type World struct {
 		log, trace string
 		turns      int
 		counts     map[string]int
+		// asked is the last merge that was asked for; operators are numbered.
+		asked uint64
 		// excused servers may have failed because of their disk; it ends when they start again.
 		excused map[int]bool
 		// down are the servers that did not start because of their disk.

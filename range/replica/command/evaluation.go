@@ -90,6 +90,8 @@ const (
 	Acquired
 	// Resolved: locks of decided transactions are to be ended.
 	Resolved
+	// Loaded: the records of a block are to be written.
+	Loaded
 )
 
 // Result is what has come of an evaluation.
@@ -113,6 +115,8 @@ type Result struct {
 	Set, Before *txn.Record
 	// Acquisition is what is to be acquired.
 	Acquisition *Acquisition
+	// Loading is the block to be written.
+	Loading *Loading
 	// Resolutions are of the transactions whose locks are to be ended. Background: the write is
 	// answered before all are. Ended is how many have been.
 	Resolutions []*kvpb.Resolution

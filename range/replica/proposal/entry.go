@@ -37,6 +37,8 @@ const (
 	// KindMerge sets the descriptor of a partition that consumes its right neighbour, and has the
 	// descriptor and the applied record of that one.
 	KindMerge Kind = 8
+	// KindLoad sets versions of many records, at one timestamp: see Load, which it has for a batch.
+	KindLoad Kind = 9
 )
 
 // Delta is by how much an entry changes what a partition holds. Evaluation computes it, so that all
@@ -106,6 +108,14 @@ func (e *Entry) Encode() []byte {
 // ErrMalformed is what every decoding error wraps. The replica that meets one is failed.
 var ErrMalformed = errors.New("malformed replicated command")
 
+// KindOf is the kind of an encoded entry, without a look at the rest; 0 if it has none.
+func KindOf(data []byte) Kind {
+	if len(data) < 2 {
+		return 0
+	}
+	return Kind(data[1])
+}
+
 // Decode reads an entry. It checks the batch no further than that it is one: see WalkBatch.
 func Decode(data []byte) (Entry, error) {
 	var e Entry
@@ -117,7 +127,7 @@ func Decode(data []byte) (Entry, error) {
 			ErrMalformed, data[0], entryVersion)
 	}
 	e.Kind = Kind(data[1])
-	if e.Kind < KindWrite || e.Kind > KindMerge {
+	if e.Kind < KindWrite || e.Kind > KindLoad {
 		return e, fmt.Errorf("%w: unknown kind %d", ErrMalformed, data[1])
 	}
 	d := Decoder{Data: data[2:]}
@@ -138,7 +148,7 @@ func Decode(data []byte) (Entry, error) {
 	case e.Proposer == 0 || e.Sequence == 0 || e.Base >= e.Sequence:
 		return e, fmt.Errorf("%w: proposer %d, sequence %d, base %d",
 			ErrMalformed, e.Proposer, e.Sequence, e.Base)
-	case len(e.Batch) > 0 && len(e.Batch) < batchHeaderLength:
+	case len(e.Batch) > 0 && len(e.Batch) < batchHeaderLength && e.Kind != KindLoad:
 		return e, fmt.Errorf("%w: a batch of %d bytes", ErrMalformed, len(e.Batch))
 	case e.Kind == KindThreshold && len(e.Batch) > 0:
 		return e, fmt.Errorf("%w: a batch where none belongs", ErrMalformed)

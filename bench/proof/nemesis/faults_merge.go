@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// mergePartitions merges neighbours, of any keyspaces, while servers are killed, stopped, cut off
+// and have their disks stall. Half of the merges are waited for before the next one; and a replica
+// of some moves meanwhile.
+func mergePartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
+	f, err := w.migration("partitions merge", -1, random,
+		func(ctx context.Context, c *kv.Client) error {
+			merges, moves := 0, 0
+			for range 2 + random.IntN(8) {
+				partitions, err := c.Partitions(ctx, "")
+				if err != nil {
+					return err
+				}
+				left := withNeighbours(partitions)
+				if len(left) == 0 {
+					break
+				}
+				p := left[random.IntN(len(left))]
+				if random.IntN(4) == 0 && moveOne(ctx, c, p, random) {
+					moves++
+				}
+				// One that is refused, as there is a change under way, is no harm.
+				m, err := c.MergePartition(ctx, p.ID)
+				if err != nil {
+					continue
+				}
+				merges++
+				if random.IntN(2) == 0 {
+					awaitOperator(ctx, c, m.Operator)
+				}
+			}
+			w.journal.note("%d partitions begin to merge with their neighbours, and %d replicas to move",
+				merges, moves)
+			return nil
+		}, whole)
+	if err != nil {
+		return nil, err
+	}
+	w.harry(f, random)
+	return f, nil
+}
+
+// withNeighbours are the partitions with a right neighbour that they can merge with.
+func withNeighbours(partitions []kv.PartitionInfo) (left []kv.PartitionInfo) {
+	all := slices.SortedFunc(slices.Values(partitions), func(a, b kv.PartitionInfo) int {
+		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Hash, b.Hash),
+			bytes.Compare(a.Start, b.Start))
+	})
+	for i := 1; i < len(all); i++ {
+		if p := all[i-1]; p.Keyspace == all[i].Keyspace && p.Hash == all[i].Hash {
+			left = append(left, p)
+		}
+	}
+	return left
+}
+
+// moveOne has a replica of a partition move to a node without one, and says whether it is to.
+func moveOne(ctx context.Context, c *kv.Client, p kv.PartitionInfo, random *rand.Rand) bool {
+	nodes, err := c.Nodes(ctx)
+	if err != nil {
+		return false
+	}
+	for _, n := range nodes {
+		if n.Alive && n.Status == kv.NodeActive && !slices.ContainsFunc(p.Replicas,
+			func(r kv.ReplicaInfo) bool { return r.Node == n.ID }) {
+			return c.MoveReplica(ctx, p.ID, p.Replicas[random.IntN(len(p.Replicas))].Node, n.ID) == nil
+		}
+	}
+	return false
+}
+
+// awaitOperator waits until an operator has ended, for as long as a merge may be expected to take.
+func awaitOperator(ctx context.Context, c *kv.Client, id uint64) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for {
+		all, err := c.Operators(ctx)
+		if err == nil && !slices.ContainsFunc(all, func(o kv.OperatorInfo) bool { return o.ID == id }) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(50 * ms):
+		}
+	}
+}
+
+// harry has more than kills happen to servers while a migration goes on.
+func (w *world) harry(f *fault, random *rand.Rand) {
+	kill, end := f.again, f.end
+	var last *fault
+	over := func() error {
+		ended := last
+		if last = nil; ended != nil && ended.end != nil {
+			return ended.end()
+		}
+		return nil
+	}
+	f.again = func() (time.Duration, error) {
+		if err := over(); err != nil {
+			return 0, err
+		}
+		hold := between(random, 500*ms, 6*time.Second)
+		begin := []func(*world, *rand.Rand, time.Duration) (*fault, error){nil, nil, stopServer, isolate,
+			cutBothWays, pauseNode, stopDisk}
+		if have(w.disks)&needFreeze == 0 {
+			begin = begin[:len(begin)-1]
+		}
+		what := begin[random.IntN(len(begin))]
+		if what == nil {
+			return kill()
+		}
+		var err error
+		if last, err = what(w, random, hold); err != nil {
+			return 0, err
+		}
+		w.journal.note("meanwhile %s", last.what)
+		return hold, nil
+	}
+	f.end = func() error {
+		if err := over(); err != nil {
+			return err
+		}
+		return end()
+	}
+}

@@ -1,0 +1,275 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+)
+
+const (
+	// leastPart is how small the parts may become that are made only so that every node has one: a
+	// split takes as long as it takes to write that.
+	leastPart = 64 << 20
+	// splitsAtOnce is how many splits are asked for at a time.
+	splitsAtOnce = 16
+	// splitPatience is for how long no split may be finished before the load begins without the rest,
+	// and askedAgain after how long one is asked for again.
+	splitPatience = time.Minute
+	askedAgain    = 5 * time.Second
+	// spreadPatience is how long the load waits for partitions and leaders to move, at most: no longer
+	// than it takes to write it at spreadRate, for they go on moving while it writes.
+	spreadPatience = 20 * time.Second
+	spreadRate     = 100 << 20
+	tablePause     = 100 * time.Millisecond
+)
+
+// presplit splits the partitions that get much, and has them spread. What cannot be done is noted,
+// for the load does without.
+func (l *loader) presplit(ctx context.Context) error {
+	c := l.keyspace.client
+	bounded, cancel := c.bound(ctx)
+	defer cancel()
+	nodes, err := c.Nodes(bounded)
+	if err != nil {
+		return err
+	}
+	parts, err := c.sender.PartitionsOf(bounded, l.id, keys.Span{})
+	if err != nil {
+		return err
+	}
+	ks := l.table()
+	if ks == nil {
+		return &route.Error{Cause: route.ErrNoKeyspace}
+	}
+	alive := 0
+	for _, n := range nodes {
+		if n.Alive && n.Status == NodeActive {
+			alive++
+		}
+	}
+	size, _ := keys.SplitSizes(ks.Info)
+	sampled, each := l.sample.Keys()
+	boundaries := splitPlan(ks, sampled, each, partSize(l.loaded.Bytes, size, alive))
+	l.loaded.Planned = len(boundaries)
+	if len(boundaries) > 0 {
+		if err := l.split(ctx, boundaries); err != nil {
+			return err
+		}
+	}
+	if len(parts)+l.loaded.Splits > 1 && alive > 1 {
+		return l.spread(ctx, nodes)
+	}
+	return nil
+}
+
+// partSize is how much a partition is to get: half of the size at which it splits, or less, so that
+// every node has a part.
+func partSize(total, splitSize uint64, nodes int) uint64 {
+	size := splitSize / 2
+	if each := total / uint64(max(nodes, 1)); each < size {
+		size = max(each, min(leastPart, size))
+	}
+	return max(size, 1)
+}
+
+// splitPlan are the keys at which partitions are to split, so that each part gets about so many
+// bytes of those that the sampled keys stand for.
+func splitPlan(ks *route.Keyspace, sampled [][]byte, each, size uint64) (boundaries [][]byte) {
+	of := map[*route.Partition][][]byte{}
+	for _, key := range sampled {
+		if p := ks.ByKey(key); p != nil {
+			of[p] = append(of[p], key)
+		}
+	}
+	for _, p := range ks.Partitions() {
+		in := of[p]
+		parts := (uint64(len(in))*each + size/2) / size
+		if parts < 2 {
+			continue
+		}
+		slices.SortFunc(in, bytes.Compare)
+		last := p.Span.Start
+		for i := uint64(1); i < parts; i++ {
+			key := in[i*uint64(len(in))/parts]
+			// Many samples of one key are one large record.
+			if bytes.Compare(key, last) > 0 {
+				boundaries, last = append(boundaries, key), key
+			}
+		}
+	}
+	return boundaries
+}
+
+// asked is a split that was asked for.
+type asked struct {
+	at  string
+	now time.Time
+}
+
+// split has partitions split at keys, those in the middle first, so that the parts split at the
+// same time.
+func (l *loader) split(ctx context.Context, boundaries [][]byte) error {
+	c := l.keyspace.client
+	total, left := len(boundaries), boundaries
+	moved := time.Now()
+	var why error
+	waiting := map[keys.PartitionID]asked{}
+	for {
+		table := c.sender.Table()
+		ks := table.KeyspaceByID(l.id)
+		if ks == nil {
+			return &route.Error{Cause: route.ErrNoKeyspace}
+		}
+		of := map[keys.PartitionID][][]byte{}
+		before := len(left)
+		left = slices.DeleteFunc(slices.Clone(left), func(key []byte) bool {
+			p := ks.ByKey(key)
+			if p == nil {
+				return false
+			}
+			if bytes.Equal(p.Span.Start, key) {
+				return true
+			}
+			of[p.ID] = append(of[p.ID], key)
+			return false
+		})
+		if len(left) < before {
+			moved = time.Now()
+		}
+		l.loaded.Splits = total - len(left)
+		l.tell(LoadProgress{Stage: LoadSplitting, Done: uint64(l.loaded.Splits), Total: uint64(total)})
+		switch {
+		case len(left) == 0:
+			return nil
+		case time.Since(moved) > splitPatience:
+			l.note("%d of %d splits are not done after a minute without one (%v); the load goes on without "+
+				"them", len(left), total, why)
+			return nil
+		}
+		var next [][]byte
+		for id, in := range of {
+			key := in[len(in)/2]
+			if w := waiting[id]; w.at == string(key) && time.Since(w.now) < askedAgain {
+				continue
+			}
+			waiting[id] = asked{string(key), time.Now()}
+			next = append(next, key)
+		}
+		if err := inParallel(ctx, len(next), splitsAtOnce, func(ctx context.Context, i int) error {
+			_, err := c.SplitPartition(ctx, l.keyspace.name, next[i])
+			if err != nil {
+				l.mu.Lock()
+				why = err
+				l.mu.Unlock()
+			}
+			return ctx.Err()
+		}); err != nil {
+			return err
+		}
+		if err := c.await(ctx, table, tablePause); err != nil {
+			return err
+		}
+	}
+}
+
+// spread has the leaders of the keyspace's partitions led by different nodes, and waits for that,
+// and for what the planner moves.
+func (l *loader) spread(ctx context.Context, nodes []NodeInfo) error {
+	ks := l.table()
+	if ks == nil {
+		return &route.Error{Cause: route.ErrNoKeyspace}
+	}
+	c, patience := l.keyspace.client, spreadPatience
+	if n := l.loaded.Bytes / spreadRate; n < uint64(spreadPatience/time.Second) {
+		patience = time.Duration(n+1) * time.Second
+	}
+	deadline := time.Now().Add(patience)
+	chosen := ks.Info.GetLeaders() != "" // it has been said which nodes lead
+	asked := false
+	for {
+		parts, err := c.Partitions(ctx, l.keyspace.name)
+		if err != nil {
+			return err
+		}
+		want := leadersOf(parts, nodes)
+		done := uint64(0)
+		for _, p := range parts {
+			if chosen || want[p.ID] == 0 || want[p.ID] == p.Leader {
+				done++
+			}
+		}
+		operators, err := c.Operators(ctx)
+		if err != nil {
+			return err
+		}
+		moving := slices.ContainsFunc(operators, func(o OperatorInfo) bool {
+			return o.Keyspace == l.keyspace.name
+		})
+		l.tell(LoadProgress{Stage: LoadSpreading, Done: done, Total: uint64(len(parts))})
+		switch {
+		case int(done) == len(parts) && !moving:
+			return nil
+		case time.Now().After(deadline) && patience < spreadPatience:
+			return nil
+		case time.Now().After(deadline):
+			l.note("%d of %d partitions are not led by the nodes that they are meant for yet; the load "+
+				"goes on", len(parts)-int(done), len(parts))
+			return nil
+		}
+		if !asked && !chosen {
+			asked = true
+			if err := inParallel(ctx, len(parts), splitsAtOnce, func(ctx context.Context, i int) error {
+				if to := want[parts[i].ID]; to != 0 && to != parts[i].Leader {
+					// The load does without, if it is refused: an operator may be under way.
+					_ = c.TransferLeader(ctx, parts[i].ID, to)
+				}
+				return ctx.Err()
+			}); err != nil {
+				return err
+			}
+		}
+		if err := c.pause(ctx, 2*tablePause); err != nil {
+			return err
+		}
+	}
+}
+
+// leadersOf are the nodes that should lead partitions: of those with a voter the one with the
+// fewest, and of equal ones the present leader.
+func leadersOf(parts []PartitionInfo, nodes []NodeInfo) map[uint64]uint64 {
+	usable := map[uint64]bool{}
+	for _, n := range nodes {
+		usable[n.ID] = n.Alive && n.Status == NodeActive
+	}
+	most := map[uint64]int{}
+	want := map[uint64]uint64{}
+	for _, p := range parts {
+		var candidates []uint64
+		for _, r := range p.Replicas {
+			if usable[r.Node] && !r.Learner {
+				candidates = append(candidates, r.Node)
+			}
+		}
+		if len(candidates) == 0 {
+			continue
+		}
+		best := slices.MinFunc(candidates, func(a, b uint64) int {
+			leads := func(node uint64) int {
+				if node == p.Leader {
+					return 0
+				}
+				return 1
+			}
+			return cmp.Or(cmp.Compare(most[a], most[b]), cmp.Compare(leads(a), leads(b)),
+				cmp.Compare(a, b))
+		})
+		want[p.ID] = best
+		most[best]++
+	}
+	return want
+}

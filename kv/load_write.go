@@ -1,0 +1,352 @@
+package kv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv/internal/sorting"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/block"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+const (
+	// leastBlock and mostBlock are how large a block becomes, in bytes, and loadBlockRecords in
+	// records: a loadBlocks-th of all, so that a short load makes many too. A larger record has one of
+	// its own.
+	leastBlock       = 256 << 10
+	mostBlock        = 4 << 20
+	loadBlocks       = 64
+	loadBlockRecords = 50_000
+	// loadInFlight is how many blocks are on their way at most, loadPerPartition how many to one
+	// partition: one that it is at, and the next.
+	loadInFlight     = 8
+	loadPerPartition = 2
+	// loadGathered is how much may wait in unfinished blocks of one stream.
+	loadGathered = 32 << 20
+	// loadStreams is how many streams are read at a time.
+	loadStreams = 4
+	// loadPatience is for how long no block may get through before a load gives up.
+	loadPatience = 2 * time.Minute
+	loadPause    = 500 * time.Millisecond
+)
+
+// write writes the sorted records.
+func (l *loader) write(ctx context.Context) error {
+	ks := l.table()
+	if ks == nil {
+		return &route.Error{Cause: route.ErrNoKeyspace}
+	}
+	l.moved = time.Now()
+	l.tell(LoadProgress{Stage: LoadWriting, Total: l.loaded.Records})
+	streams := l.sorted(ks)
+	var seen atomic.Uint64
+	err := inParallel(ctx, len(streams), loadStreams, func(ctx context.Context, i int) error {
+		n, err := l.stream(ctx, streams[i])
+		seen.Add(n)
+		return err
+	})
+	if err == nil {
+		l.loaded.Replaced = l.loaded.Records - seen.Load()
+		l.tell(LoadProgress{Stage: LoadWriting, Done: l.loaded.Records, Total: l.loaded.Records})
+	}
+	return err
+}
+
+// table is the keyspace as the client's table shows it; nil if it was dropped.
+func (l *loader) table() *route.Keyspace {
+	return l.keyspace.client.sender.Table().KeyspaceByID(l.id)
+}
+
+// gathered are the records that gather for one partition.
+type gathered struct {
+	block.Writer
+	first []byte
+}
+
+// sending are the blocks of a stream on their way.
+type sending struct {
+	*loader
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan error
+	open   int
+}
+
+// stream cuts a stream into blocks and sends them. It returns how many records there were.
+func (l *loader) stream(ctx context.Context, records iter.Seq2[sorting.Record, error],
+) (n uint64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := &sending{loader: l, ctx: ctx, cancel: cancel, done: make(chan error, loadInFlight)}
+	defer func() {
+		for s.open > 0 {
+			if failed := s.wait(); err == nil {
+				err = failed
+			}
+		}
+		cancel(nil)
+	}()
+	ks := l.table()
+	if ks == nil {
+		return 0, &route.Error{Cause: route.ErrNoKeyspace}
+	}
+	hashed := ks.Hashed()
+	most := min(mostBlock, max(leastBlock, l.loaded.Bytes/loadBlocks))
+	gathering := map[keys.PartitionID]*gathered{}
+	total := uint64(0)
+	var at *route.Partition
+	var g *gathered
+	for r, err := range records {
+		if err != nil {
+			return n, err
+		}
+		if at == nil || hashed || !at.Span.Contains(r.Key) {
+			if at, err = l.locate(ctx, r.Key); err != nil {
+				return n, err
+			}
+			if g = gathering[at.ID]; g == nil {
+				g = &gathered{}
+				gathering[at.ID] = g
+			}
+		}
+		size := uint64(len(r.Key) + len(r.Value))
+		if g.Records() > 0 && (g.Size()+size > most || g.Records() >= loadBlockRecords) {
+			total -= g.Size()
+			if err := s.send(at.ID, g); err != nil {
+				return n, err
+			}
+		}
+		if g.Records() == 0 {
+			g.first = append(g.first[:0], r.Key...)
+		}
+		if err := g.Add(r.Key, r.Value); err != nil {
+			return n, err
+		}
+		n++
+		if total += size; total > loadGathered {
+			id := largest(gathering)
+			total -= gathering[id].Size()
+			if err := s.send(id, gathering[id]); err != nil {
+				return n, err
+			}
+		}
+	}
+	for id, g := range gathering {
+		if g.Records() > 0 {
+			if err := s.send(id, g); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// largest is the partition for which most is gathered.
+func largest(gathering map[keys.PartitionID]*gathered) (id keys.PartitionID) {
+	size := uint64(0)
+	for of, g := range gathering {
+		if g.Size() > size {
+			id, size = of, g.Size()
+		}
+	}
+	return id
+}
+
+// locate is the partition that a key lies in, as far as the client knows.
+func (l *loader) locate(ctx context.Context, key []byte) (*route.Partition, error) {
+	for {
+		ks := l.table()
+		if ks == nil {
+			return nil, &route.Error{Cause: route.ErrNoKeyspace}
+		}
+		if p := ks.ByKey(key); p != nil {
+			return p, nil
+		}
+		bounded, cancel := l.keyspace.client.bound(ctx)
+		_, err := l.keyspace.client.sender.PartitionsOf(bounded, l.id, keys.Span{})
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// wait waits for a block of the stream, and returns its error.
+func (s *sending) wait() error {
+	err := <-s.done
+	s.open--
+	if err != nil {
+		s.cancel(err)
+	}
+	return err
+}
+
+// lane bounds what is on its way to a partition.
+func (l *loader) lane(id keys.PartitionID) chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lanes[id] == nil {
+		l.lanes[id] = make(chan struct{}, loadPerPartition)
+	}
+	return l.lanes[id]
+}
+
+// send sends what is gathered for a partition on its way, when there is room, and begins anew. The
+// error may be of a block that was sent before.
+func (s *sending) send(id keys.PartitionID, g *gathered) error {
+	lane := s.lane(id)
+	for _, room := range [...]chan struct{}{lane, s.slots} {
+		for taken := false; !taken; {
+			select {
+			case room <- struct{}{}:
+				taken = true
+			case err := <-s.done:
+				s.open--
+				if err != nil {
+					s.cancel(err)
+					if room == s.slots {
+						<-lane
+					}
+					return err
+				}
+			case <-s.ctx.Done():
+				if room == s.slots {
+					<-lane
+				}
+				return context.Cause(s.ctx)
+			}
+		}
+	}
+	b := &loadBlock{first: bytes.Clone(g.first), last: bytes.Clone(g.Last()),
+		records: g.Records(), size: g.Size()}
+	b.data = g.Finish()
+	s.open++
+	go func() {
+		err := s.loader.sendBlock(s.ctx, b, new(route.Identity))
+		<-lane
+		<-s.slots
+		s.done <- err
+	}()
+	return nil
+}
+
+// loadBlock is a block on its way.
+type loadBlock struct {
+	first, last, data []byte
+	records           int
+	size              uint64
+}
+
+// sendBlock brings a block to its partition, and to several if that has split meanwhile.
+func (l *loader) sendBlock(ctx context.Context, b *loadBlock, identity *route.Identity) error {
+	call := route.Call{
+		Keyspace: l.id, Key: b.first, Write: true, Slack: lockSlack, Identity: identity,
+		Request: &kvpb.Request{Command: &kvpb.Request_Load{Load: &kvpb.LoadRequest{Block: b.data,
+			First: b.first, Last: b.last, Records: uint32(b.records), Size: b.size}}},
+		Prepare: route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
+			if !p.Span.Contains(b.last) {
+				return errElsewhere
+			}
+			return nil
+		}),
+	}
+	c := l.keyspace.client
+	for {
+		bounded, cancel := c.bound(ctx)
+		answer, err := c.sender.Do(bounded, &call)
+		cancel()
+		var failed *route.Error
+		switch {
+		case err == nil:
+			r := answer.GetLoad()
+			l.written(uint64(r.GetWritten()), uint64(r.GetPresent()))
+			return nil
+		case errors.As(err, &failed) && failed.Cause == errElsewhere:
+			return l.cutAgain(ctx, b, identity)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !l.tryAgain(wrap("load", l.keyspace.name, b.first, err)):
+			return wrap("load", l.keyspace.name, b.first, err)
+		}
+		if err := c.pause(ctx, loadPause); err != nil {
+			return err
+		}
+	}
+}
+
+// written notes what was written.
+func (l *loader) written(written, present uint64) {
+	l.mu.Lock()
+	l.loaded.Written += written
+	l.loaded.Present += present
+	l.moved = time.Now()
+	done := l.loaded.Written + l.loaded.Present
+	l.mu.Unlock()
+	l.tell(LoadProgress{Stage: LoadWriting, Done: done, Total: l.loaded.Records})
+}
+
+// tryAgain says that what was in a block's way may pass.
+func (l *loader) tryAgain(err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.moved) > loadPatience {
+		return false
+	}
+	for _, kind := range [...]ErrorKind{ErrUnavailable, ErrNoQuorum, ErrOverloaded, ErrOutcomeUnknown,
+		ErrConflict} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// cutAgain sends a block of which the partition has split, each part to where it is now.
+//
+// All parts carry the identity of the whole: if an attempt of that took effect, the parts find its
+// versions, and else each takes effect once. A load need not be atomic, so that is all there is to
+// it.
+func (l *loader) cutAgain(ctx context.Context, b *loadBlock, identity *route.Identity) error {
+	records, err := block.Open(b.data)
+	if err != nil {
+		return err
+	}
+	var g gathered
+	var at *route.Partition
+	flush := func() error {
+		part := &loadBlock{first: bytes.Clone(g.first), last: bytes.Clone(g.Last()),
+			records: g.Records(), size: g.Size()}
+		part.data = g.Finish()
+		return l.sendBlock(ctx, part, identity)
+	}
+	for {
+		key, value, ok, err := records.Next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return flush()
+		}
+		if at == nil || !at.Span.Contains(key) {
+			if g.Records() > 0 {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+			if at, err = l.locate(ctx, key); err != nil {
+				return err
+			}
+		}
+		if g.Records() == 0 {
+			g.first = append(g.first[:0], key...)
+		}
+		if err := g.Add(key, value); err != nil {
+			return err
+		}
+	}
+}

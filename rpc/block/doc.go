@@ -1,0 +1,29 @@
+// Package block is sorted records in one piece: what a bulk load sends to a partition, and what the
+// partition's log and its replicas take over as it is.
+//
+// A block has keys in ascending order, each once, with their values. Each key is stored as what it
+// shares with the one before and the rest; the whole is compressed if that makes it smaller:
+//
+//	version  1 byte
+//	form     1 byte: 0 as it is, 1 compressed (Snappy)
+//	records  uvarint
+//	size     uvarint: the length of the body before compression
+//	body     the rest
+//
+// and in the body, for each record:
+//
+//	shared, rest, value   uvarint each: lengths
+//	rest of the key, value
+//
+// # Invariants
+//
+//   - What Open and Next take in is bounded: MaxRecords records, and MaxBody bytes, which are not
+//     allocated before the block is known to hold so much.
+//   - A Reader that came to the end without an error has returned exactly the records that the
+//     block says, in strictly ascending order, each a key and a value that may be stored.
+//   - No bytes make a Reader panic.
+//
+// # Imports
+//
+// range/keys, for what a key and a value may be.
+package block

@@ -1,0 +1,118 @@
+package block
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/golang/snappy"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// ErrMalformed is what every error of a Reader wraps.
+var ErrMalformed = errors.New("malformed block of records")
+
+// Reader returns the records of a block in order. It is for one goroutine.
+type Reader struct {
+	body, rest []byte
+	key        []byte
+	records    int
+	read       int
+	size       uint64
+}
+
+// Open begins to read a block, which must not change until the last call of Next.
+func Open(data []byte) (*Reader, error) {
+	if len(data) < 2 || data[0] != version || data[1] > formSnappy {
+		return nil, fmt.Errorf("%w: it has no header that this server understands; was it made by a "+
+			"newer one?", ErrMalformed)
+	}
+	form, rest := data[1], data[2:]
+	records, n := uvarint(rest)
+	size, m := uvarint(rest[n:])
+	if n == 0 || m == 0 {
+		return nil, fmt.Errorf("%w: its header is cut off", ErrMalformed)
+	}
+	rest = rest[n+m:]
+	if records > MaxRecords || size > MaxBody {
+		return nil, fmt.Errorf("%w: it says that it has %d records in %d bytes; %d records and %d MiB "+
+			"are the limit", ErrMalformed, records, size, MaxRecords, MaxBody>>20)
+	}
+	if form == formSnappy {
+		if got, err := snappy.DecodedLen(rest); err != nil || uint64(got) != size {
+			return nil, fmt.Errorf("%w: its body is not the %d bytes that it says", ErrMalformed, size)
+		}
+		var err error
+		if rest, err = snappy.Decode(nil, rest); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+		}
+	}
+	if uint64(len(rest)) != size {
+		return nil, fmt.Errorf("%w: its body has %d bytes, and it says %d", ErrMalformed, len(rest), size)
+	}
+	return &Reader{body: rest, rest: rest, records: int(records)}, nil
+}
+
+// Records is how many records the block says that it has.
+func (r *Reader) Records() int { return r.records }
+
+// Size is how large the keys and values are together that were read.
+func (r *Reader) Size() uint64 { return r.size }
+
+// Body is the length of the body.
+func (r *Reader) Body() int { return len(r.body) }
+
+// Rewind begins anew.
+func (r *Reader) Rewind() { r.rest, r.key, r.read, r.size = r.body, r.key[:0], 0, 0 }
+
+// Next returns the next record; ok is false at the end, and with an error. The key is valid until
+// the next call, the value as long as the reader is.
+func (r *Reader) Next() (key, value []byte, ok bool, err error) {
+	if len(r.rest) == 0 {
+		if r.read != r.records {
+			return nil, nil, false, fmt.Errorf("%w: it has %d records, and says %d", ErrMalformed, r.read,
+				r.records)
+		}
+		return nil, nil, false, nil
+	}
+	common, a := uvarint(r.rest)
+	length, b := uvarint(r.rest[a:])
+	of, c := uvarint(r.rest[a+b:])
+	data := r.rest[a+b+c:]
+	if a == 0 || b == 0 || c == 0 || common > uint64(len(r.key)) || length > uint64(len(data)) ||
+		of > uint64(len(data))-length {
+		return nil, nil, false, fmt.Errorf("%w: record %d is cut off", ErrMalformed, r.read)
+	}
+	if common+length > keys.MaxKeySize {
+		return nil, nil, false, fmt.Errorf("%w: record %d: %w", ErrMalformed, r.read, keys.ErrKeyTooLarge)
+	}
+	rest := data[:length]
+	value = data[length : length+of : length+of]
+	// What is shared is equal, so that what follows decides the order.
+	if r.read > 0 && bytes.Compare(rest, r.key[common:]) <= 0 {
+		return nil, nil, false, fmt.Errorf("%w: its keys are not in order, or one comes twice, behind %s",
+			ErrMalformed, keys.Pretty(r.key))
+	}
+	r.key = append(r.key[:common], rest...)
+	if err := check(r.key, value); err != nil {
+		return nil, nil, false, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	r.rest = data[length+of:]
+	if r.read++; r.read > r.records {
+		return nil, nil, false, fmt.Errorf("%w: it has more records than the %d that it says",
+			ErrMalformed, r.records)
+	}
+	r.size += length + common + of
+	return r.key, value, true, nil
+}
+
+// uvarint takes a number off the front, in its shortest form; n is 0 if there is none.
+func uvarint(b []byte) (v uint64, n int) {
+	v, n = binary.Uvarint(b)
+	if n <= 0 || n > 1 && b[n-1] == 0 {
+		return 0, 0
+	}
+	return v, n
+}

@@ -1,0 +1,111 @@
+package block
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/golang/snappy"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+const (
+	version = 1
+
+	formPlain  = 0
+	formSnappy = 1
+)
+
+const (
+	// MaxRecords is how many records a block has at most.
+	MaxRecords = 100_000
+	// MaxBody is how large the body of a block is at most, before compression: the largest record
+	// fits.
+	MaxBody = 16 << 20
+	// overhead is at most what a record takes in a body besides its key and value.
+	overhead = 3 * binary.MaxVarintLen32
+)
+
+// Writer makes blocks, one after the other. The zero Writer is ready for use. It is for one
+// goroutine.
+type Writer struct {
+	body, last []byte
+	records    int
+	size       uint64
+}
+
+// Add adds a record, whose key must be above all before. The arguments are copied.
+func (w *Writer) Add(key, value []byte) error {
+	if err := check(key, value); err != nil {
+		return err
+	}
+	switch {
+	case w.records > 0 && bytes.Compare(key, w.last) <= 0:
+		return fmt.Errorf("key %s does not follow key %s", keys.Pretty(key), keys.Pretty(w.last))
+	case !w.Fits(len(key), len(value)):
+		return fmt.Errorf("with key %s the block would have more than %d records, or %d MiB",
+			keys.Pretty(key), MaxRecords, MaxBody>>20)
+	}
+	n := shared(w.last, key)
+	w.body = binary.AppendUvarint(w.body, uint64(n))
+	w.body = binary.AppendUvarint(w.body, uint64(len(key)-n))
+	w.body = binary.AppendUvarint(w.body, uint64(len(value)))
+	w.body = append(append(w.body, key[n:]...), value...)
+	w.last = append(w.last[:0], key...)
+	w.records++
+	w.size += uint64(len(key) + len(value))
+	return nil
+}
+
+// Fits says that a record of these lengths can be added.
+func (w *Writer) Fits(key, value int) bool {
+	return w.records < MaxRecords && len(w.body)+key+value+overhead <= MaxBody
+}
+
+// Records is how many records there are so far.
+func (w *Writer) Records() int { return w.records }
+
+// Size is how large the keys and values are together.
+func (w *Writer) Size() uint64 { return w.size }
+
+// Last is the key that was added last. It is valid until the next call.
+func (w *Writer) Last() []byte { return w.last }
+
+// Finish returns the block, and begins a new one.
+func (w *Writer) Finish() []byte {
+	const header = 2 + 2*binary.MaxVarintLen64
+	compressed := make([]byte, header+snappy.MaxEncodedLen(len(w.body)))
+	head := append(compressed[:0], version, formSnappy)
+	head = binary.AppendUvarint(head, uint64(w.records))
+	head = binary.AppendUvarint(head, uint64(len(w.body)))
+	n := len(snappy.Encode(compressed[len(head):], w.body))
+	out := compressed[:len(head)+n]
+	if n >= len(w.body) {
+		out[1] = formPlain
+		out = append(out[:len(head)], w.body...)
+	}
+	w.body, w.last, w.records, w.size = w.body[:0], w.last[:0], 0, 0
+	return out
+}
+
+// shared is the length of what two keys begin with.
+func shared(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+func check(key, value []byte) error {
+	if err := keys.ValidateUserKey(key); err != nil {
+		return err
+	}
+	if err := keys.ValidateValue(value); err != nil {
+		return fmt.Errorf("key %s: %w", keys.Pretty(key), err)
+	}
+	return nil
+}
