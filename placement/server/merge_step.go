@@ -31,6 +31,7 @@ type sides struct {
 // who leads.
 //
 //	the right one is gone           it is done: the table drops it as the left one becomes wider
+//	the left one is reported wider  wait for that
 //	it is cancelled                 take moves back, and raise the left one's membership, so that an
 //	                                order that is on its way does not fit and a freeze is for an
 //	                                epoch that is over; then it is done
@@ -52,7 +53,10 @@ func mergeStep(o *serverpb.Operator, at sides, alive func(node uint64) bool) nex
 	case right == nil:
 		return nextStep{done: true, text: fmt.Sprintf("partition %d is gone", o.Right)}
 	case left.Generation != o.Generation && keys.PartitionSpan(left).Contains(right.Start):
-		return nextStep{done: true, text: doneText}
+		// INVARIANT: the operator ends when the table has it, and not when it is reported: it is the
+		// evidence for the report, and another operator of the right one would go on with what is gone.
+		return nextStep{text: fmt.Sprintf("has merged it with partition %d: the table is to follow",
+			right.Id)}
 	case left.Generation != o.Generation || right.Generation != o.RightGeneration:
 		return nextStep{done: true, text: "the span of one of the two changed meanwhile"}
 	case o.Cancelled:

@@ -149,3 +149,23 @@ func (m *mergeScenario) step(out *strings.Builder, lost bool) bool {
 		replicasLine(d, m.leader[d.Id]))
 	return true
 }
+
+// A merge that was reported has not ended before the table has it: until then its operator is the
+// evidence, and keeps others away from what was consumed.
+func TestMergeEndsWithTheTable(t *testing.T) {
+	left := &clusterpb.Partition{Id: 100, Keyspace: 7, Start: []byte("a"), End: []byte("z"),
+		Generation: 3, Membership: 1}
+	right := &clusterpb.Partition{Id: 101, Keyspace: 7, Start: []byte("m"), End: []byte("z"),
+		Generation: 2, Membership: 1}
+	o := &serverpb.Operator{Id: 1, Partition: 100, Right: 101, Generation: 2, RightGeneration: 2}
+	alive := func(uint64) bool { return true }
+	for _, c := range []struct {
+		right *clusterpb.Partition
+		done  bool
+	}{{right, false}, {nil, true}} {
+		next := mergeStep(o, sides{left: left, right: c.right, leftLeader: 1}, alive)
+		if next.done != c.done || next.order != nil {
+			t.Errorf("with the right one %v in the table: %+v", c.right != nil, next)
+		}
+	}
+}

@@ -276,7 +276,8 @@ func (j *spanJudge) startingAt(of *clusterpb.Partition, key []byte) (tabled, boo
 //
 // The rule of generations says whether it can be. That it is needs more than the word of one leader:
 // a merge that was ordered, or that it was reported frozen. Without both, as after a recovery of the
-// core, no leader must be known of it, and the replicas have to be where a merge has them.
+// core, no leader must be known of it, and the replicas have to be where a merge has them. Another
+// operator of it, which was begun in vain, then ends.
 func (j *spanJudge) consumed(old *clusterpb.Partition, by []*clusterpb.Partition) error {
 	id := keys.PartitionID(old.Id)
 	var d *clusterpb.Partition
@@ -295,9 +296,6 @@ func (j *spanJudge) consumed(old *clusterpb.Partition, by []*clusterpb.Partition
 			"generation %d: it was not consumed", d.Id, old.Id, d.Generation, newest.Generation)
 	case j.merging[id] != nil || newest.Frozen != nil:
 		return nil
-	case j.operators[id] != nil:
-		return fmt.Errorf("partition %d was not consumed: operator %d changes it", old.Id,
-			j.operators[id].Id)
 	case leader != 0:
 		return fmt.Errorf("%w: node %d still leads partition %d, which is said to be consumed",
 			errIncomplete, leader, old.Id)

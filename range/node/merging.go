@@ -240,7 +240,7 @@ func (m *merging) closeEnded() (any bool) {
 	}
 	n.replicas.change(nil, closed)
 	for _, h := range closed {
-		n.reports.forget(h)
+		n.reports.changedLeader(h) // it is not led here any more
 		h.replica.AnswerHeld()
 		h.replica.Close()
 		m.mu.Lock()
