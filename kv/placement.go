@@ -60,7 +60,8 @@ func (c *Client) CancelOperator(ctx context.Context, partition uint64) error {
 		}))
 }
 
-// Operators lists the changes of replicas and leaders, the splits and the merges that are under way.
+// Operators lists the changes of replicas and leaders, the splits and the merges that are under
+// way.
 func (c *Client) Operators(ctx context.Context) ([]OperatorInfo, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

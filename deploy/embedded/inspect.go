@@ -89,8 +89,8 @@ func (s *Server) Checksum(partition uint64) (index, sum uint64, err error) {
 	return index, sum, err
 }
 
-// CheckState compares what the disk has with what the replicas say of it, and lists what differs. It
-// reads everything; the server is at rest.
+// CheckState compares what the disk has with what the replicas say of it, and lists what differs.
+// It reads everything; the server is at rest.
 func (s *Server) CheckState(ctx context.Context) ([]string, error) {
 	if n := s.dataNode(); n != nil {
 		return n.CheckState(ctx)

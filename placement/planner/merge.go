@@ -19,8 +19,8 @@ const (
 	// hindNoRight: it has no neighbour, or that is about to change.
 	hindNoRight
 	hindChanging
-	// hindOnlyAsked: its keyspace merges only when asked; hindFounded: it was created with the boundary,
-	// and hindAsked: that was asked for.
+	// hindOnlyAsked: its keyspace merges only when asked; hindFounded: it was created with the
+	// boundary, and hindAsked: that was asked for.
 	hindOnlyAsked
 	hindFounded
 	hindAsked

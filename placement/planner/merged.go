@@ -49,8 +49,8 @@ func (s *State) Merged(now time.Time, left, right keys.PartitionID) {
 	}
 }
 
-// peakOf is what a partition has cost at most of late: in the last ten minutes or, if neighbours are
-// merged after a shorter pause than that, about in that.
+// peakOf is what a partition has cost at most of late: in the last ten minutes or, if neighbours
+// are merged after a shorter pause than that, about in that.
 func (s *State) peakOf(i uint32) Cores {
 	p, g := &s.partitions[i], &s.growths[i]
 	peak := Cores(g.peak)

@@ -38,8 +38,8 @@ type consumption struct {
 	began  time.Time
 }
 
-// consumeLocked does what a leader does with the order to consume: it has the right one frozen. What
-// comes of that is for advanceMergesLocked.
+// consumeLocked does what a leader does with the order to consume: it has the right one frozen.
+// What comes of that is for advanceMergesLocked.
 func (f *fleet) consumeLocked(p *fleetPartition, o *clusterpb.Order) {
 	right := f.parts[o.Consume.Id]
 	if right == nil || right.leader != p.leader || o.Target.Membership != p.d.Membership ||

@@ -78,8 +78,8 @@ func (s *Server) write(ctx context.Context, due []followed) (conflict bool, err 
 	return conflict, errors.Join(errs...)
 }
 
-// writes are the conditions and the operations of one transaction. Partitions split off, and go, only
-// while their keyspace is as it was: one that is dropped has its partitions removed once.
+// writes are the conditions and the operations of one transaction. Partitions split off, and go,
+// only while their keyspace is as it was: one that is dropped has its partitions removed once.
 func writes(some []followed) (conditions []*storepb.Compare, ops []*storepb.Op) {
 	keyspaces := map[keys.KeyspaceID]bool{}
 	for _, f := range some {

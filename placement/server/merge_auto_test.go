@@ -32,9 +32,9 @@ func (f *fleet) boundaries(rounds int) {
 	}
 }
 
-// What has shrunk to little comes together by itself, in a few rounds: not before ten quiet minutes,
-// and then quickly. Its replicas are brought to the same nodes. A boundary that was asked for stays,
-// and so does what no keyspace has by itself.
+// What has shrunk to little comes together by itself, in a few rounds: not before ten quiet
+// minutes, and then quickly. Its replicas are brought to the same nodes. A boundary that was asked
+// for stays, and so does what no keyspace has by itself.
 func TestWhatHasShrunkMerges(t *testing.T) {
 	inFleet(t, []string{"", "", "", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(ranged("x"))

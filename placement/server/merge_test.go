@@ -303,8 +303,8 @@ func TestAMergeIsCancelled(t *testing.T) {
 	}
 }
 
-// What was consumed is reported for a while by a leader that lags. That changes nothing, also if the
-// partition that has consumed it splits at the same key again.
+// What was consumed is reported for a while by a leader that lags. That changes nothing, also if
+// the partition that has consumed it splits at the same key again.
 func TestTheConsumedIsReportedLate(t *testing.T) {
 	for _, split := range []bool{false, true} {
 		inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {

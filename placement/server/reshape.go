@@ -274,10 +274,10 @@ func (j *spanJudge) startingAt(of *clusterpb.Partition, key []byte) (tabled, boo
 
 // consumed says why a partition of the table is not gone, given those that have taken its span.
 //
-// The rule of generations says whether it can be. That it is needs more than the word of one leader:
-// a merge that was ordered, or that it was reported frozen. Without both, as after a recovery of the
-// core, no leader must be known of it, and the replicas have to be where a merge has them. Another
-// operator of it, which was begun in vain, then ends.
+// The rule of generations says whether it can be. That it is needs more than the word of one
+// leader: a merge that was ordered, or that it was reported frozen. Without both, as after a
+// recovery of the core, no leader must be known of it, and the replicas have to be where a merge
+// has them. Another operator of it, which was begun in vain, then ends.
 func (j *spanJudge) consumed(old *clusterpb.Partition, by []*clusterpb.Partition) error {
 	id := keys.PartitionID(old.Id)
 	var d *clusterpb.Partition

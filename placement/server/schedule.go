@@ -86,8 +86,8 @@ type advance struct {
 	at         time.Time
 }
 
-// freeze is since when it is known that a partition is frozen, and since when no operator merges it,
-// or nothing was done about that.
+// freeze is since when it is known that a partition is frozen, and since when no operator merges
+// it, or nothing was done about that.
 type freeze struct{ since, adrift time.Time }
 
 // run is the scheduler's goroutine.

@@ -76,9 +76,9 @@ func (c *scheduler) frozenFlights() (flights []planner.Flight) {
 // frozenFor is for how long a partition may be frozen while no operator merges it.
 const frozenFor = 30 * time.Second
 
-// thaw sees to it that partitions thaw which were frozen by merges that nothing carries on, as after
-// a recovery of the core. A freeze is for one epoch of the left neighbour. An operator that is
-// cancelled from the beginning raises that epoch.
+// thaw sees to it that partitions thaw which were frozen by merges that nothing carries on, as
+// after a recovery of the core. A freeze is for one epoch of the left neighbour. An operator that
+// is cancelled from the beginning raises that epoch.
 func (c *scheduler) thaw(ctx context.Context, now time.Time) error {
 	c.mu.Lock()
 	held := map[keys.PartitionID]bool{}

@@ -52,8 +52,8 @@ func (c *scheduler) look(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// letRest has nothing proposed for a partition before a time: what was cancelled is not to begin again at
-// once. The caller holds mu.
+// letRest has nothing proposed for a partition before a time: what was cancelled is not to begin
+// again at once. The caller holds mu.
 func (c *scheduler) letRest(id keys.PartitionID, until time.Time) {
 	f := c.attempts[id]
 	if f == nil {

@@ -191,8 +191,8 @@ func (r *tableReader) change(ctx context.Context) (*clusterpb.TableUpdate, error
 
 // whole adds to a batch what is left of its last revision.
 //
-// INVARIANT: an update has all of a revision, or nothing. Receivers conclude from a merge and what it
-// removes together.
+// INVARIANT: an update has all of a revision, or nothing. Receivers conclude from a merge and what
+// it removes together.
 func (r *tableReader) whole(ctx context.Context, batch store.Batch) (store.Batch, error) {
 	for n := len(batch.Events); n > 0 && batch.Events[n-1].KV.ModRevision > batch.Revision; {
 		more, err := r.watch.Next(ctx)

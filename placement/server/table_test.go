@@ -420,8 +420,8 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// All that one transaction of the core changes in the table reaches receivers in one update, however
-// much it is.
+// All that one transaction of the core changes in the table reaches receivers in one update,
+// however much it is.
 func TestRevisionsComeWhole(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		for i := range 3 {

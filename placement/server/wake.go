@@ -13,8 +13,8 @@ import (
 // that leads a partition is told when an operator of the partition is recorded or taken back, and
 // sends a heartbeat. The steps after the first need no such hint: what was carried out is reported
 // at once, and the answer has the next order; only of a merge the next one may be for the leader of
-// the other partition, whose node is told then. A hint may be lost, and does no harm when there is no
-// order: nodes bound how often they send heartbeats.
+// the other partition, whose node is told then. A hint may be lost, and does no harm when there is
+// no order: nodes bound how often they send heartbeats.
 
 const (
 	// maxWaking is how many nodes are told at a time, each of them once, and wakeTimeout for how long

@@ -26,8 +26,8 @@ func (m finishedMachine) Apply(entries []group.Entry) error {
 	return m.movedMachine.Apply(entries)
 }
 
-// A group whose state machine was brought further beside it, over changes of the configuration, does
-// not fail when it comes to those.
+// A group whose state machine was brought further beside it, over changes of the configuration,
+// does not fail when it comes to those.
 func TestMachineAheadOfItsGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)

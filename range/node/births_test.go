@@ -170,8 +170,8 @@ func (s *divider) expect(k, value string) {
 	}
 }
 
-// check waits until all replicas of all partitions are there and have the same, and counts what they
-// hold.
+// check waits until all replicas of all partitions are there and have the same, and counts what
+// they hold.
 func (s *divider) check() {
 	c := s.c
 	for _, p := range s.partitions() {
@@ -205,8 +205,8 @@ func (s *divider) check() {
 }
 
 // A partition splits again and again, while nodes lose power at any moment, with what their states
-// had not written. Every write that was answered is there afterwards, every key is in one partition,
-// and the replicas are the same.
+// had not written. Every write that was answered is there afterwards, every key is in one
+// partition, and the replicas are the same.
 func TestPartitionsSplit(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -342,8 +342,8 @@ func TestBaseWithoutLog(t *testing.T) {
 	})
 }
 
-// A table that does not list a partition that has split off has it removed nowhere: only the drop of
-// its keyspace does.
+// A table that does not list a partition that has split off has it removed nowhere: only the drop
+// of its keyspace does.
 func TestUnlistedChildStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
@@ -429,8 +429,8 @@ func TestBornAfterItWasNamedOut(t *testing.T) {
 	})
 }
 
-// The parent's replica leaves a node, on which it was created with all that is the child's by now: only
-// what is still its own goes with it.
+// The parent's replica leaves a node, on which it was created with all that is the child's by now:
+// only what is still its own goes with it.
 func TestParentLeavesTheChild(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -472,8 +472,8 @@ func TestParentLeavesTheChild(t *testing.T) {
 	}
 }
 
-// Only a replica with which a partition is founded knows its voters from the table. One of a partition
-// that has split, or has split off, begins with nothing.
+// Only a replica with which a partition is founded knows its voters from the table. One of a
+// partition that has split, or has split off, begins with nothing.
 func TestVotersFromTheTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)

@@ -19,8 +19,8 @@
 //
 // INVARIANT: a replica is removed only on a positive statement of a complete table of this cluster,
 // whose revision is not older than any that was seen: its keyspace was dropped, a later descriptor
-// names it out, or another partition has its first key with a higher generation, and so has consumed
-// it. Silence, errors and empty answers remove nothing.
+// names it out, or another partition has its first key with a higher generation, and so has
+// consumed it. Silence, errors and empty answers remove nothing.
 //
 // A removal is announced on disk before it begins (removal.go), so that a crash in its middle does
 // not leave half a replica to be opened. A replica that is to be removed is closed at once. From

@@ -16,8 +16,8 @@ const (
 	// changed.
 	heartbeatSoon = 500 * time.Millisecond
 	// heartbeatPause is the same if an order was carried out, or the core has one: at least that, and
-	// heartbeatShare times as long as the last heartbeat took. So whatever is ordered, heartbeats are a
-	// small part of what the core's leader does.
+	// heartbeatShare times as long as the last heartbeat took. So whatever is ordered, heartbeats are
+	// a small part of what the core's leader does.
 	heartbeatPause = 20 * time.Millisecond
 	heartbeatShare = 4
 	// coreMissingAfter is for how long the core may be silent before the log says so: while servers

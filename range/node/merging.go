@@ -191,8 +191,8 @@ func (n *Node) mergedAway(id keys.PartitionID, by *clusterpb.Partition) *kvpb.Er
 		Partitions: n.covering(by, keys.PartitionSpan(by))}
 }
 
-// bury closes replicas that were consumed, at once, for they are not to vote and to acknowledge for a
-// partition that is none; and has their logs removed a while later.
+// bury closes replicas that were consumed, at once, for they are not to vote and to acknowledge for
+// a partition that is none; and has their logs removed a while later.
 func (m *merging) bury(ctx context.Context) {
 	timer := time.NewTimer(buryPause)
 	defer timer.Stop()
@@ -371,12 +371,12 @@ func namedBy(f *clusterpb.Freeze) *clusterpb.Partition {
 	return &clusterpb.Partition{Generation: f.GetGeneration(), Membership: f.GetMembership()}
 }
 
-// decidedHere says whether the left neighbour's replica here shows that it has not consumed the frozen
-// one, and will not.
+// decidedHere says whether the left neighbour's replica here shows that it has not consumed the
+// frozen one, and will not.
 //
 // INVARIANT: a merge raises the generation. So a later membership of the generation that the freeze
-// names proves it. A later generation does not: the left neighbour may have consumed the frozen one,
-// split again, and come here by a snapshot that does not reach to the frozen one.
+// names proves it. A later generation does not: the left neighbour may have consumed the frozen
+// one, split again, and come here by a snapshot that does not reach to the frozen one.
 func (n *Node) decidedHere(left *hosted, f *clusterpb.Freeze) bool {
 	if left == nil || left.removed.Load() {
 		return false
@@ -385,10 +385,10 @@ func (n *Node) decidedHere(left *hosted, f *clusterpb.Freeze) bool {
 	return now.GetGeneration() == f.GetGeneration() && now.GetMembership() > f.GetMembership()
 }
 
-// decidedInTable says whether the table does. It has all of a revision or nothing, and the core takes a
-// merge into it together with what that removes. So if it lists the frozen one, that was not consumed
-// by anything else that it lists; and if what ends where the frozen one begins is another partition
-// than the freeze names, or has a later epoch, then the attempt is over.
+// decidedInTable says whether the table does. It has all of a revision or nothing, and the core
+// takes a merge into it together with what that removes. So if it lists the frozen one, that was
+// not consumed by anything else that it lists; and if what ends where the frozen one begins is
+// another partition than the freeze names, or has a later epoch, then the attempt is over.
 func decidedInTable(t *Table, h *hosted, f *clusterpb.Freeze) bool {
 	listed := t.Partition(h.id)
 	if !t.Complete || listed == nil {

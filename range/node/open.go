@@ -105,8 +105,8 @@ func (n *Node) openAll(ids []raftlog.Identity, created bool,
 }
 
 // beginOpening says that a replica of a partition is to be opened, which a split and the table may
-// both want at once; false if it is open, or is being opened. Otherwise endOpening follows when it is
-// among the node's replicas.
+// both want at once; false if it is open, or is being opened. Otherwise endOpening follows when it
+// is among the node's replicas.
 func (n *Node) beginOpening(id keys.PartitionID) bool {
 	if _, other := n.opening.LoadOrStore(id, struct{}{}); other {
 		return false

@@ -147,8 +147,8 @@ func (s *orders) run(ctx context.Context) {
 	}
 }
 
-// idle are the orders that are to be looked at and that no goroutine works at; from now on one does.
-// next is after how long there may be others; 0: there are none.
+// idle are the orders that are to be looked at and that no goroutine works at; from now on one
+// does. next is after how long there may be others; 0: there are none.
 func (s *orders) idle(now time.Time) (idle map[*hosted]*order, next time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

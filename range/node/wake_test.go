@@ -12,8 +12,8 @@ func (c *core) heartbeats() int {
 	return c.beats
 }
 
-// A node that the core tells of orders sends a heartbeat, and however often it is told, no more than
-// its pace allows. What comes of itself comes as before.
+// A node that the core tells of orders sends a heartbeat, and however often it is told, no more
+// than its pace allows. What comes of itself comes as before.
 func TestHeartbeatsOfANodeThatIsWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, nil)

@@ -60,8 +60,8 @@ func (r *Replica) applyAll(entries []group.Entry) error {
 	return nil
 }
 
-// apply applies entries, all of them or up to one by which the partition splits or merges, or to one
-// that may make a table, which comes by itself. It returns how many.
+// apply applies entries, all of them or up to one by which the partition splits or merges, or to
+// one that may make a table, which comes by itself. It returns how many.
 func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 	r.mu.Lock()
 	applied, failed := r.mu.applied, r.mu.failed
@@ -159,8 +159,8 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 }
 
 // applyOne adds the effects of an entry to the batch, the changes and the applied record, if it is
-// accepted. It returns what has come of it if it is this replica's own, with the sequence 0 if it is
-// not.
+// accepted. It returns what has come of it if it is this replica's own, with the sequence 0 if it
+// is not.
 func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *appliedRecord,
 	c *changes) (o ownEntry, err error) {
 	p, err := proposal.Decode(e.Data)

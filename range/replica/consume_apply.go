@@ -233,6 +233,6 @@ func (r *Replica) AnswerHeld() {
 	}
 }
 
-// mostHeld is for how long AnswerHeld waits, which is longer than clocks are apart, and heldCheck how
-// often it looks.
+// mostHeld is for how long AnswerHeld waits, which is longer than clocks are apart, and heldCheck
+// how often it looks.
 const mostHeld, heldCheck = 2 * time.Second, 5 * time.Millisecond

@@ -78,9 +78,9 @@
 //
 // # Locks
 //
-// Replica.applying is held while entries are applied, or a snapshot is installed; with it held, that
-// of a right neighbour which is consumed may be taken, and so on to the right. Replica.mu is the lock
-// of everything else; under it only memory is touched: no engine, no group (but the
+// Replica.applying is held while entries are applied, or a snapshot is installed; with it held,
+// that of a right neighbour which is consumed may be taken, and so on to the right. Replica.mu is
+// the lock of everything else; under it only memory is touched: no engine, no group (but the
 // atomics of Lease), no Reply. The clock's own lock may be taken under it. Apply,
 // LeadershipChanged, Install and Snapshot are called one at a time by the group.
 //

@@ -96,8 +96,8 @@ func DescriptorIn(id keys.PartitionID, data []byte) (*clusterpb.Partition, error
 	return found, err
 }
 
-// EachRecorded calls visit for what a state database says of each partition, by their ids; err is why
-// that cannot be read.
+// EachRecorded calls visit for what a state database says of each partition, by their ids; err is
+// why that cannot be read.
 func EachRecorded(state engine.Reader, visit func(id keys.PartitionID, r Recorded, err error)) (
 	err error) {
 	bounds := keys.LocalKeys()

@@ -487,8 +487,8 @@ func (s *staged) install() error {
 	// INVARIANT: after the ingestion, for a partition that lacked a part of itself would go on with
 	// its log; and before the descriptor is published, for the part may be another replica's then.
 	// After a crash in between it is in no partition's span, and goes when the node starts
-	// (birth.Sweep), as what consumed partitions have of their own does (birth.Bury). The generation is
-	// published before: a read that finds nothing there is not to answer.
+	// (birth.Sweep), as what consumed partitions have of their own does (birth.Bury). The generation
+	// is published before: a read that finds nothing there is not to answer.
 	r.coming.Store(s.descriptor.Generation)
 	b := r.state.NewBatch()
 	defer b.Close()

@@ -146,8 +146,9 @@ func (n *Node) Overlapping(id keys.PartitionID, span keys.Span) keys.PartitionID
 	return n.spans.overlapping(id, span, nil)
 }
 
-// LeftHere are the descriptors, as far as is known here, of the partitions that have something on this
-// node to the left of another one, in its keyspace and hash number. Their epochs may be earlier ones.
+// LeftHere are the descriptors, as far as is known here, of the partitions that have something on
+// this node to the left of another one, in its keyspace and hash number. Their epochs may be
+// earlier ones.
 func (n *Node) LeftHere(of *clusterpb.Partition) (all []*clusterpb.Partition) {
 	n.spans.mu.Lock()
 	defer n.spans.mu.Unlock()

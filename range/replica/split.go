@@ -13,20 +13,22 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A partition splits by an entry of its log. No data moves: the entry replaces its descriptor by one
-// that ends earlier, and makes another partition of the rest, the child, on every node that has a
-// replica.
+// A partition splits by an entry of its log. No data moves: the entry replaces its descriptor by
+// one that ends earlier, and makes another partition of the rest, the child, on every node that has
+// a replica.
 //
-// Statistics stay exact. The leader counts the child's part beside everything else, in a snapshot of
-// the engine, and from that moment keeps account of what is written and removed there (tally.go). The
-// entry is evaluated with nothing in flight, so both together are what the child holds.
+// Statistics stay exact. The leader counts the child's part beside everything else, in a snapshot
+// of the engine, and from that moment keeps account of what is written and removed there
+// (tally.go). The entry is evaluated with nothing in flight, so both together are what the child
+// holds.
 //
-// From its evaluation until its fate is known nothing is evaluated, and reads wait. The entry closes
-// every timestamp at which the leader has served a read, as that of a leader that hands over does:
-// the child's leaders write above that, and know nothing else of what was served.
+// From its evaluation until its fate is known nothing is evaluated, and reads wait. The entry
+// closes every timestamp at which the leader has served a read, as that of a leader that hands over
+// does: the child's leaders write above that, and know nothing else of what was served.
 //
-// Applying it is one batch (split_apply.go). The child's log is made after that; a crash in between,
-// or one that takes back the batch and leaves the log, is what range/node looks for when it starts.
+// Applying it is one batch (split_apply.go). The child's log is made after that; a crash in
+// between, or one that takes back the batch and leaves the log, is what range/node looks for when
+// it starts.
 
 const (
 	// bornIndex and bornTerm are of what a child has applied when it is born. They are above zero: a
@@ -43,9 +45,9 @@ func firstIndex(d *clusterpb.Partition) uint64 {
 	return 1
 }
 
-// Split splits the partition, if this replica leads: left is what its descriptor becomes, right that
-// of the child, without the index of the entry. It returns when the split is applied here. When ctx
-// ends first, the split may still take effect.
+// Split splits the partition, if this replica leads: left is what its descriptor becomes, right
+// that of the child, without the index of the entry. It returns when the split is applied here.
+// When ctx ends first, the split may still take effect.
 func (r *Replica) Split(ctx context.Context, left, right *clusterpb.Partition) error {
 	if err := r.split(ctx, left, right); err != nil {
 		return fmt.Errorf("partition %s: splitting it: %w", r.id, err)

@@ -44,8 +44,8 @@ func (r *Replica) describe(request *kvpb.Request, descriptor *clusterpb.Partitio
 	e.Leader = r.leaderHint()
 }
 
-// asked is a span of internal keys with all that a request reads or writes: that of the partition if
-// it does not say.
+// asked is a span of internal keys with all that a request reads or writes: that of the partition
+// if it does not say.
 func asked(q *kvpb.Request, descriptor *clusterpb.Partition) keys.Span {
 	c := command.Of(q)
 	if c.Footprint == nil {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Virtual time goes on while one goroutine waits for its turn and another one, which has it, sleeps.
+// Virtual time goes on while one goroutine waits for its turn and another one, which has it,
+// sleeps.
 func TestTimeGoesOnWhileTurnsAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newTurn()

@@ -28,10 +28,10 @@ var (
 // killedRows is a keyspace whose partitions split while it is written.
 const killedRows = "killed-rows"
 
-// TestKillsWhileSplitting kills a random process at a random moment and starts it again, many times,
-// while partitions split and merge under load. At the end every key belongs to exactly one partition, each has
-// as many keys as it says, every acknowledged write is there, and the workloads have seen nothing
-// that cannot be.
+// TestKillsWhileSplitting kills a random process at a random moment and starts it again, many
+// times, while partitions split and merge under load. At the end every key belongs to exactly one
+// partition, each has as many keys as it says, every acknowledged write is there, and the workloads
+// have seen nothing that cannot be.
 func TestKillsWhileSplitting(t *testing.T) {
 	e := newEnvironment(t, 10*time.Minute+time.Duration(*splitKills)*15*time.Second, threeServers())
 	shareCore(e.cluster)

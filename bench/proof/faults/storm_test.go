@@ -29,7 +29,8 @@ var stormSites = []site{
 }
 
 // TestSplitStorm splits or merges a partition ten times a second, always one in which money is
-// transferred or lists are appended to: no transaction fails, and the checkers of both find nothing.
+// transferred or lists are appended to: no transaction fails, and the checkers of both find
+// nothing.
 func TestSplitStorm(t *testing.T) {
 	e := newEnvironment(t, *stormFor+10*time.Minute, threeServers())
 	shareCore(e.cluster)

@@ -30,10 +30,10 @@ const (
 )
 
 // TestZipf has a keyspace of one partition read and written by a Zipfian distribution, with six
-// nodes: it splits, and what splits off is spread, until no partition costs more than a quarter of a
-// processor, but those of one key. The share of the requests that each node has is compared with
-// that in a keyspace that does not split. (Throughput is reported; it shows something only where the
-// nodes have processors of their own.)
+// nodes: it splits, and what splits off is spread, until no partition costs more than a quarter of
+// a processor, but those of one key. The share of the requests that each node has is compared with
+// that in a keyspace that does not split. (Throughput is reported; it shows something only where
+// the nodes have processors of their own.)
 func TestZipf(t *testing.T) {
 	e := newEnvironment(t, *zipfFor+10*time.Minute, Layout{Cores: 1, Nodes: zipfNodes})
 	e.start("unused", 1, 3)

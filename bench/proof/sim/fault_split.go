@@ -8,7 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// split splits partitions at keys that the workloads use, several in turn, while other faults happen.
+// split splits partitions at keys that the workloads use, several in turn, while other faults
+// happen.
 type split struct {
 	// Partition is a place among the partitions, counted around, and Share where in its keys it
 	// splits, of 1,000.

@@ -39,8 +39,8 @@ func (d *Directory) Left(live []raftlog.Identity) ([]raftlog.Identity, error) {
 	return left, err
 }
 
-// consumedOf parts the replicas whose partitions others have consumed from those that are left. gone
-// are recorded in the state, and were consumed.
+// consumedOf parts the replicas whose partitions others have consumed from those that are left.
+// gone are recorded in the state, and were consumed.
 func (d *Directory) consumedOf(live []raftlog.Identity) (left, consumed []raftlog.Identity,
 	gone []keys.PartitionID, err error) {
 	owners, gone, err := d.owners()

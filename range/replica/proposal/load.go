@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 )
 
-// Load is what an entry of KindLoad carries in place of a batch: records that all become versions at
-// one timestamp.
+// Load is what an entry of KindLoad carries in place of a batch: records that all become versions
+// at one timestamp.
 //
 //	timestamp  wall and logical, uvarint each
 //	client     8 bytes
