@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,7 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/replica"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -703,5 +706,58 @@ func TestThawOfAnotherFreeze(t *testing.T) {
 		if err := h.replica.Thaw(context.Background(), f); err == nil {
 			t.Error("a freeze for one epoch was ended as one for another")
 		}
+	})
+}
+
+// brokenRight is a replica whose log cannot be read.
+type brokenRight struct{ replica.Right }
+
+func (brokenRight) Entries(uint64, uint64, func([]group.Entry) error) error {
+	return errors.New("its log cannot be read")
+}
+
+// A merge that cannot be applied on a node, for the right one's log cannot be read, fails the replica
+// there, and holds nothing else up: the node stops, and starts again, and merges when the log can be
+// read.
+func TestMergeThatFailsHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		node, _ := s.leads(s.right)
+		away := node%3 + 1
+		m := s.c.nodes[away]
+		of := m.shared.Right
+		m.shared.Right = func(right *clusterpb.Partition, index uint64) (replica.Right, error) {
+			found, err := of(right, index)
+			return brokenRight{found}, err
+		}
+		begun := false
+		h := s.hosted(node, s.right)
+		s.c.network.lose(func(to uint64, m *peerpb.RaftMessage) bool {
+			begun = begun || h.replica.Descriptor().GetFrozen() != nil
+			return begun && to == away && m.Group == s.right && m.Commit > 0 && len(m.Entries) == 0
+		})
+		s.merge()
+		s.c.network.lose(nil)
+		s.c.await("it fails, or has come to the freeze before", time.Minute, func() bool {
+			left := s.hosted(away, s.left)
+			return left.group.Failed() != nil || left.replica.Descriptor().GetGeneration() == 3
+		})
+		if s.hosted(away, s.left).group.Failed() == nil {
+			t.Fatal("the merge was applied without the log")
+		}
+		right := s.hosted(away, s.right)
+		done := make(chan error, 1)
+		go func() {
+			at, _ := right.replica.Applied()
+			done <- birth.EachPiece(right.group.Storage(), at, at+1, right.replica.Apply)
+		}()
+		s.c.await("the right one goes on", time.Minute, func() bool { return len(done) > 0 })
+		m.stop()
+		m.start()
+		s.whole(m)
+		for i := range splitKeys {
+			s.put(key(i), "after")
+		}
+		s.check()
 	})
 }

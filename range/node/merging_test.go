@@ -95,15 +95,6 @@ func (s *reshaper) rightOf(p *clusterpb.Partition) *clusterpb.Partition {
 	return nil
 }
 
-// merged is how many merges the nodes have seen.
-func (s *reshaper) merged() (n int) {
-	highest := uint64(0)
-	for _, p := range s.partitions() {
-		highest = max(highest, p.Generation)
-	}
-	return int(s.c.next) - 1 - len(s.partitions())
-}
-
 // Partitions split and merge again and again, while nodes lose power at any moment, with what their
 // states had not written, and fall behind for so long that they need snapshots. Every write that
 // was answered is there afterwards, every key is in one partition, and the replicas are the same.

@@ -30,13 +30,17 @@ func (r *Replica) Apply(entries []group.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	r.applying.lock()
-	err := r.applyAll(entries)
-	r.applying.unlock()
-	if err == nil {
-		r.kick(false)
+	if err := r.applyInTurn(entries); err != nil {
+		return err
 	}
-	return err
+	r.kick(false)
+	return nil
+}
+
+func (r *Replica) applyInTurn(entries []group.Entry) error {
+	r.applying.lock()
+	defer r.applying.unlock()
+	return r.applyAll(entries)
 }
 
 // applyAll is Apply, with applying locked. Of a partition that another one has consumed nothing is

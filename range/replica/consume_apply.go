@@ -117,11 +117,9 @@ func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *appliedRec
 	}
 	q := m.from.Replica()
 	q.applying.lock()
-	release = q.applying.unlock
 	defer func() {
 		if err != nil {
-			release()
-			release = nil
+			q.applying.unlock()
 		}
 	}()
 	if err := q.bringTo(m.right, m.record.index, m.from); err != nil {
@@ -144,7 +142,7 @@ func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *appliedRec
 	if m.anchored, err = readAnchored(r.state, m.right); err != nil {
 		return nil, err
 	}
-	return release, nil
+	return q.applying.unlock, nil
 }
 
 // bringTo applies what a replica lacks of its log up to an index. applying is locked.
