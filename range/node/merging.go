@@ -386,9 +386,13 @@ func (n *Node) decidedHere(left *hosted, f *clusterpb.Freeze) bool {
 }
 
 // decidedInTable says whether the table does. It has all of a revision or nothing, and the core
-// takes a merge into it together with what that removes. So if it lists the frozen one, that was
-// not consumed by anything else that it lists; and if what ends where the frozen one begins is
-// another partition than the freeze names, or has a later epoch, then the attempt is over.
+// takes a merge into it together with what that removes. So if it lists the frozen one, that was not
+// consumed by anything else that it lists. And if what ends where the frozen one begins has a later
+// epoch than the freeze names, or is another partition of a later generation, then the attempt is
+// over.
+//
+// INVARIANT: later it has to be. The table here may lag, and list what the left neighbour has split
+// off from.
 func decidedInTable(t *Table, h *hosted, f *clusterpb.Freeze) bool {
 	listed := t.Partition(h.id)
 	if !t.Complete || listed == nil {
@@ -398,7 +402,10 @@ func decidedInTable(t *Table, h *hosted, f *clusterpb.Freeze) bool {
 	if !ok || before.Keyspace != listed.Keyspace || !bytes.Equal(before.End, listed.Start) {
 		return false
 	}
-	return before.Id != f.GetPartition() || keys.CompareEpochs(before, namedBy(f)) > 0
+	if before.Id == f.GetPartition() {
+		return keys.CompareEpochs(before, namedBy(f)) > 0
+	}
+	return before.Generation > f.GetGeneration()
 }
 
 // giveUpMerge gives the attempt up for which the right neighbour of a partition is frozen.

@@ -761,3 +761,37 @@ func TestMergeThatFailsHere(t *testing.T) {
 		s.check()
 	})
 }
+
+// A table that lags lists what the left one has split off from, beside the frozen one: that is no
+// proof that the attempt to merge is over.
+func TestLaggingTableIsNoProof(t *testing.T) {
+	span := func(id, generation, membership uint64, from, to string) *clusterpb.Partition {
+		prefix := keys.KeyspacePrefix(7)
+		p := &clusterpb.Partition{Id: id, Keyspace: 7, PrefixLength: keys.KeyspacePrefixLength,
+			Generation: generation, Membership: membership, Start: append(bytes.Clone(prefix), from...),
+			End: append(bytes.Clone(prefix), to...)}
+		return p
+	}
+	frozen := span(103, 3, 2, "m", "z")
+	f := &clusterpb.Freeze{Partition: 102, Generation: 3, Membership: 5}
+	for _, c := range []struct {
+		what    string
+		table   []*clusterpb.Partition
+		decided bool
+	}{
+		{"as it is", []*clusterpb.Partition{span(102, 3, 5, "f", "m"), frozen}, false},
+		{"before its last change", []*clusterpb.Partition{span(102, 3, 4, "f", "m"), frozen}, false},
+		{"before it split off", []*clusterpb.Partition{span(101, 2, 9, "a", "m"), frozen}, false},
+		{"after the attempt was given up", []*clusterpb.Partition{span(102, 3, 6, "f", "m"), frozen}, true},
+		{"after it has split", []*clusterpb.Partition{span(102, 4, 5, "f", "h"),
+			span(104, 4, 5, "h", "m"), frozen}, true},
+		{"after it was consumed", []*clusterpb.Partition{span(101, 4, 9, "a", "m"), frozen}, true},
+		{"after it has consumed the frozen one", []*clusterpb.Partition{span(102, 4, 5, "f", "z")}, false},
+	} {
+		table := newTable().with(&clusterpb.TableUpdate{Partitions: c.table})
+		table.Complete = true
+		if got := decidedInTable(table, &hosted{id: 103}, f); got != c.decided {
+			t.Errorf("a table from %s decides: %v", c.what, got)
+		}
+	}
+}
