@@ -194,28 +194,35 @@ func (n *Node) mergedAway(id keys.PartitionID, by *clusterpb.Partition) *kvpb.Er
 // bury closes replicas that were consumed, at once, for they are not to vote and to acknowledge for
 // a partition that is none; and has their logs removed a while later.
 func (m *merging) bury(ctx context.Context) {
-	timer := time.NewTimer(buryPause)
-	defer timer.Stop()
+	var due <-chan time.Time // until the next flush; nil: nothing waits for one
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-m.wakeBury:
-			if m.closeEnded() {
-				timer.Reset(buryPause)
-			}
-		case <-timer.C:
+			m.closeEnded()
+		case <-due:
+			due = nil
 			if err := m.removeLogs(); err != nil {
 				m.node.log.Error("removing the logs of partitions that were merged into others failed; it "+
 					"will be tried again", "error", err)
-				timer.Reset(buryPause)
 			}
+		}
+		if due == nil && m.unburied() {
+			due = time.After(buryPause)
 		}
 	}
 }
 
-// closeEnded closes the replicas that were consumed, and says whether there were any.
-func (m *merging) closeEnded() (any bool) {
+// unburied says whether there are logs to be removed.
+func (m *merging) unburied() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.mu.closed) > 0
+}
+
+// closeEnded closes the replicas that were consumed.
+func (m *merging) closeEnded() {
 	n := m.node
 	m.burying <- struct{}{}
 	defer func() { <-m.burying }()
@@ -250,7 +257,6 @@ func (m *merging) closeEnded() (any bool) {
 	if len(ended) > 0 {
 		n.reconciler.spansChanged()
 	}
-	return len(ended) > 0
 }
 
 // removeLogs removes the logs of those that are closed.
