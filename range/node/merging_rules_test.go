@@ -795,3 +795,28 @@ func TestLaggingTableIsNoProof(t *testing.T) {
 		}
 	}
 }
+
+// A replica is named out, or its keyspace dropped, while it is made: it goes when it is there.
+func TestNamedOutWhileMade(t *testing.T) {
+	for _, dropped := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newMergeTest(t, 4)
+			m, p := s.c.nodes[4], s.of("k150")
+			with := proto.Clone(p).(*clusterpb.Partition)
+			with.Membership++
+			with.Replicas = append(with.Replicas,
+				&clusterpb.Replica{Node: 4, Replica: 4, Role: clusterpb.ReplicaRole_LEARNER})
+			if dropped {
+				s.c.core.update(&clusterpb.TableUpdate{RemovedKeyspaces: []uint32{7},
+					RemovedPartitions: []uint64{s.left, s.right}})
+			} else {
+				without := proto.Clone(p).(*clusterpb.Partition)
+				without.Membership += 2
+				s.c.core.update(&clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{without}})
+			}
+			time.Sleep(10 * time.Second) // virtual
+			m.reconciler.create(context.Background(), []*clusterpb.Partition{with})
+			s.c.await("it goes", time.Minute, func() bool { return s.hosted(4, s.right) == nil })
+		})
+	}
+}

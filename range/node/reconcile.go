@@ -394,6 +394,13 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 		h.replica.SetGCWindow(n.gcWindow(keyspace))
 		h.replica.SetCommitWait(n.commitWait(keyspace))
 	}
+	for _, h := range opened {
+		// What the table said meanwhile was not looked at: the replica was not found here yet.
+		if n.tables.load().Partition(h.id) != h.listed.Load() {
+			r.retry(h.id)
+			signal(r.wake)
+		}
+	}
 	n.metrics.created.Add(float64(len(opened)))
 	now := n.now()
 	for _, h := range opened {
