@@ -394,10 +394,10 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 		h.replica.SetGCWindow(n.gcWindow(keyspace))
 		h.replica.SetCommitWait(n.commitWait(keyspace))
 	}
-	for _, h := range opened {
-		// What the table said meanwhile was not looked at: the replica was not found here yet.
-		if n.tables.load().Partition(h.id) != h.listed.Load() {
-			r.retry(h.id)
+	// What the table has said meanwhile was not looked at: the replicas were not found here yet.
+	for _, p := range partitions {
+		if id := keys.PartitionID(p.Id); n.tables.load().Partition(id) != p {
+			r.retry(id)
 			signal(r.wake)
 		}
 	}
