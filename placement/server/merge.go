@@ -89,7 +89,7 @@ func neighbours(left, right *clusterpb.Partition) bool {
 }
 
 // mergeAsked makes the operator that was asked for, or says why there can be none. It does not ask
-// whether the boundary was one that somebody wanted: now it is not wanted.
+// whether the boundary was asked for: now it is not wanted.
 func (s *Server) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb.Operator, error) {
 	left, err := s.toChange(v, leftID)
 	if err != nil {

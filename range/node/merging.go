@@ -459,7 +459,7 @@ func (n *Node) consume(ctx context.Context, h *hosted, o *order) error {
 		err = h.replica.Consume(limited, o.Target, right.replica)
 	}
 	if err != nil && ctx.Err() == nil {
-		// It is asked for again; nobody is to wait for that.
+		// It is asked for again; no request is to wait for that.
 		limited, cancel := context.WithTimeout(ctx, mergeTimeout)
 		defer cancel()
 		giveUp := n.giveUpMerge(limited, h, right.replica.Descriptor().GetFrozen())

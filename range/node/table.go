@@ -115,8 +115,7 @@ func (t *Table) at(keyspace uint32, key []byte) *clusterpb.Partition {
 
 // olderEpoch says whether a's epoch is lower than b's.
 func olderEpoch(a, b *clusterpb.Partition) bool {
-	return cmp.Or(cmp.Compare(a.Generation, b.Generation),
-		cmp.Compare(a.Membership, b.Membership)) < 0
+	return keys.CompareEpochs(a, b) < 0
 }
 
 // with returns the table with an update on top, at a cost in proportion to the update. A descriptor

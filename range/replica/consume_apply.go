@@ -104,7 +104,7 @@ func (c *changes) freezes(batch *engine.StateBatch, now *clusterpb.Partition, p 
 // stageConsumption adds the effects of a merge to a batch, after the neighbour's replica here has
 // come to its freeze, which nothing may be applied to any more until release is called.
 //
-// INVARIANT: the neighbour is at its freeze. Its leader is gone, perhaps, and nobody is left to
+// INVARIANT: the neighbour is at its freeze. Its leader is gone, perhaps, and no replica is left to
 // tell this replica of it what is committed; the entry says so.
 func (r *Replica) stageConsumption(batch *engine.StateBatch, applied *appliedRecord,
 	m *consumption) (release func(), err error) {

@@ -85,7 +85,7 @@ func (p *Partition) within(start, end []byte) *Partition {
 func newerEpoch(a, b *clusterpb.Partition) bool { return compareEpochs(a, b) > 0 }
 
 func compareEpochs(a, b *clusterpb.Partition) int {
-	return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Membership, b.Membership))
+	return keys.CompareEpochs(a, b)
 }
 
 // before says that p is shown where o is described as well.

@@ -90,7 +90,7 @@ func (f atMerge) Begin(w *World) (string, func() string) {
 			return
 		case m = <-moments:
 		}
-		time.Sleep(f.Delay)
+		time.Sleep(f.Delay) // virtual
 		undo <- f.strike(w, m)
 		select {
 		case <-ended:

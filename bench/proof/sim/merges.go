@@ -25,7 +25,7 @@ type mergeMoment struct {
 	from, to  int
 }
 
-// mergeWait is who waits for one.
+// mergeWait is a fault that waits for one.
 type mergeWait struct {
 	moment string
 	skip   int
@@ -90,7 +90,7 @@ func (m *merges) observe(s kvtest.Sent) {
 	}
 }
 
-// cameLocked tells those who wait for a moment.
+// cameLocked tells the faults that wait for a moment.
 func (m *merges) cameLocked(moment string, at mergeMoment) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(wait *mergeWait) bool {
 		if wait.moment != moment {

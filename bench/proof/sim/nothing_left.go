@@ -76,7 +76,7 @@ func (w *World) mergeAll(ctx context.Context, client *kv.Client, random *rand.Ra
 			w.count("drops during merges")
 		}
 	}
-	time.Sleep(time.Duration(random.Int64N(int64(30 * time.Millisecond))))
+	time.Sleep(time.Duration(random.Int64N(int64(30 * time.Millisecond)))) // virtual
 }
 
 // dropAll drops every keyspace.

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
@@ -235,7 +234,7 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 		return fail(err)
 	}
 	if r.Descriptor().GetMembership() < w.Membership {
-		if err := applyAll(r, g, index, last); err != nil {
+		if err := birth.EachPiece(g, index, last, r.Apply); err != nil {
 			return fail(err)
 		}
 	}
@@ -258,34 +257,6 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 			Descriptor: value}
 	}
 	return next, rewrite, nil
-}
-
-// applyBatch bounds what is applied in one batch.
-const applyBatch = 1000
-
-// applyAll applies the entries behind an index. A change of replicas ends a batch, as it does when
-// a server applies it.
-func applyAll(r *replica.Replica, g *raftlog.Group, after, last uint64) error {
-	var batch []group.Entry
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
-		}
-		err := r.Apply(batch)
-		clear(batch)
-		batch = batch[:0]
-		return err
-	}
-	if err := birth.EachEntry(g, after, last, func(e group.Entry) error {
-		batch = append(batch, e)
-		if e.Change || len(batch) == applyBatch {
-			return flush()
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	return flush()
 }
 
 // shared is what replicas need of a node; nothing of it asks another node.
