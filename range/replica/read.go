@@ -187,6 +187,10 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.mu.Unlock()
 		r.endRead(rd, r.staleEpoch(q, d))
 		return
+	case l.lowDue:
+		r.mu.Unlock()
+		r.endRead(rd, r.unbelievedClock(q))
+		return
 	case rd.under != nil && !r.isLeadershipLocked(rd.under):
 		r.mu.Unlock()
 		r.endRead(rd, r.leadershipError(q, nil))
