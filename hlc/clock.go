@@ -164,6 +164,14 @@ func (c *Clock) Machine() (wall int64, moved time.Duration) {
 	return c.physical.Now(), 0
 }
 
+// PhysicalReading is Physical, and whether others may go by it (Reading).
+func (c *Clock) PhysicalReading() (wall int64, trusted bool) {
+	if s := c.Steady(); s != nil {
+		return s.Reading()
+	}
+	return c.physical.Now(), true
+}
+
 // Bounds is an interval [earliest, latest] in nanoseconds since the epoch that contains true time.
 // It follows the physical clock, so it may move back; a caller that waits for earliest to pass a
 // timestamp asks again. If that clock is a Steady, the interval covers by how much what is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -48,6 +49,17 @@ type StateMachine interface {
 // proposed as a change, or by installing a snapshot, and by nothing else.
 type Configured interface {
 	Configuration() Configuration
+}
+
+// Closer is implemented by state machines whose leaders close timestamps: nothing at or below one is
+// written any more, by whichever leader. A closed timestamp that the log does not bring travels
+// beside it, with an index: it counts for a replica that has applied the log up to that. Both methods
+// may run beside Apply, and must not block.
+type Closer interface {
+	// CloseIdle closes a timestamp, if this replica leads and nothing is in flight.
+	CloseIdle() (closed hlc.Timestamp, index uint64, ok bool)
+	// NoteClosed takes what a leader has closed.
+	NoteClosed(closed hlc.Timestamp, index uint64)
 }
 
 // Snapshot is a consistent state to be streamed. Close releases it; Write may be called once.

@@ -210,7 +210,9 @@ func (s *shard) process(g *Group, tick bool) {
 	for _, m := range messages {
 		if why := g.core.Step(m); why != "" {
 			s.host.refused(g, m, why)
+			continue
 		}
+		g.takeClosed(m)
 	}
 	if err := g.core.Broken(); err != nil {
 		g.fail(err)
@@ -303,6 +305,7 @@ func (s *shard) handle(g *Group, out *group.Output) {
 		}
 		g.machine.LeadershipChanged(l)
 	}
+	g.bringClosed(out.Messages)
 	for _, m := range out.Messages {
 		s.out.sends.add(g, m)
 	}

@@ -94,8 +94,8 @@ func (e *evaluation) acquireVolatile(w *write) error {
 // preparedLocked is the timestamp at which locks are prepared: above all that was read.
 func (e *evaluation) preparedLocked(a *command.Acquisition) hlc.Timestamp {
 	r, at := e.r, a.At
-	if at.LessEq(r.mu.applied.closed) {
-		at = r.mu.applied.closed.Next()
+	if floor := r.floorLocked(); at.LessEq(floor) {
+		at = floor.Next()
 	}
 	for _, m := range a.Mutations {
 		at = r.mu.cache.Above(m.Key, at)

@@ -177,7 +177,7 @@ func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *ap
 		if err := r.stage(batch, &p, e.Change, c); err != nil {
 			return o, err
 		}
-		if applied.closed.Less(p.Closed) && p.Kind == proposal.KindWrite {
+		if p.HandsOver {
 			c.handedOver = handedOver{e.Term, p.Highest.Wall}
 		}
 		if err := applied.advance(e.Term, &p); err != nil {
@@ -433,9 +433,11 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 		done = append(done, over)
 	}
 	wake := r.reevaluateLocked()
+	closedReads := r.closedAdvancedLocked(len(c.locks) > 0)
 	r.mu.Unlock()
 	r.finish(&end)
 	wake.run(r)
+	r.resumeClosed(closedReads)
 
 	for _, p := range done {
 		r.answer(p, applied.highest)

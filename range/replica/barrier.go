@@ -55,7 +55,7 @@ func (r *Replica) proposeBarrier() {
 		Sequence: l.barrier, Base: r.mu.base(term, &r.mu.applied),
 	}
 	if successor != 0 && !l.lowDue {
-		entry.Closed = r.mu.cache.Max()
+		entry.Closed, entry.HandsOver = r.servedLocked(), true
 		entry.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
 	}
 	// It counts as in flight, so that it is noticed when it does not come back.

@@ -73,7 +73,7 @@ func (e *evaluation) loadBlock(w *write) (hlc.Timestamp, bool, error) {
 	}
 	// INVARIANT: under the lock under which reads enter the timestamp cache: what is not in it by now
 	// finds the load.
-	for _, low := range [...]hlc.Timestamp{r.mu.applied.closed, r.mu.cache.Max()} {
+	for _, low := range [...]hlc.Timestamp{r.floorLocked(), r.mu.cache.Max()} {
 		if ts.LessEq(low) {
 			ts = low.Next()
 		}

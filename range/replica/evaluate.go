@@ -484,8 +484,8 @@ func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp,
 		e.over = true
 		return hlc.Timestamp{}, false, nil
 	}
-	if ts.LessEq(r.mu.applied.closed) {
-		ts = r.mu.applied.closed.Next()
+	if floor := r.floorLocked(); ts.LessEq(floor) {
+		ts = floor.Next()
 	}
 	for i := range effects {
 		ts = r.mu.cache.Above(effects[i].Key, ts)

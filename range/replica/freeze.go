@@ -69,7 +69,7 @@ func (r *Replica) holdBack(e *evaluation, p *proposal.Entry) error {
 	}
 	// INVARIANT: under the lock under which reads enter the timestamp cache: what is not in it by now
 	// waits for the entry.
-	p.Closed = r.mu.cache.Max()
+	p.Closed = r.servedLocked()
 	r.mu.holding = e.proposal
 	return nil
 }

@@ -542,6 +542,9 @@ func describe(response *kvpb.Response) string {
 			fmt.Fprintf(&b, " more from %q", x.Count.Resume)
 		}
 	}
+	if response.ReadAt != nil {
+		fmt.Fprintf(&b, " (as of %s)", wireStamp(response.ReadAt))
+	}
 	if response.ClockUntrusted {
 		b.WriteString(" (clock untrusted)")
 	}

@@ -227,6 +227,7 @@ func (r *Replica) LeadershipChanged(to group.Leadership) {
 	default:
 		clock := r.node.Clock
 		l.begin(clock.Physical())
+		r.mu.promised = hlc.Timestamp{}
 		if r.node.clockTrusted() {
 			// A step of the clock that was not looked at yet counts. If it is a jump, ClockWentForward
 			// follows.

@@ -11,7 +11,7 @@ import (
 )
 
 // outcomes: 0 is success, 1 + code is an error.
-const outcomeCount = 2 + int(kvpb.ErrorCode_LOCKED)
+const outcomeCount = 2 + int(kvpb.ErrorCode_NOT_CLOSED)
 
 // Metrics are the counters that the replicas of a node share. There are none per partition: a node
 // holds ten thousand.
@@ -23,6 +23,8 @@ type Metrics struct {
 	applySeconds   prometheus.Histogram
 	applyEntries   prometheus.Counter
 	readsLease     prometheus.Counter
+	readsClosed    prometheus.Counter
+	readsNotClosed prometheus.Counter
 	readsReadIndex prometheus.Counter
 	readsWaited    prometheus.Counter
 	readsRestarted prometheus.Counter
@@ -85,10 +87,14 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		prometheus.ExponentialBuckets(1e-6, 4, 12))
 	m.applyEntries = counter("applied_entries_total", "Raft entries applied.")
 	reads := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tidemark_replica_reads_total", Help: "Reads served, by what proved leadership.",
+		Name: "tidemark_replica_reads_total", Help: "Reads served, by what proved that they are right: a lease, a read index, or that their " +
+			"timestamp is closed, so that any replica serves them.",
 	}, []string{"path"})
 	collectors = append(collectors, reads)
 	m.readsLease = reads.WithLabelValues("lease")
+	m.readsClosed = reads.WithLabelValues("closed")
+	m.readsNotClosed = counter("reads_not_closed_total",
+		"Reads that a replica left to the leader: their timestamp was not closed, or a lock was in the way.")
 	m.readsReadIndex = reads.WithLabelValues("read_index")
 	m.readsWaited = counter("reads_waited_total", "Reads that waited for a write in flight.")
 	m.readsEarly = counter("reads_early_total",

@@ -25,6 +25,7 @@ func (e *evaluation) propose() {
 		entry.Batch = e.batch.Repr()
 	}
 	p.at = time.Now()
+	closable, term := r.closable()
 	var end ending
 	r.mu.Lock()
 	r.mu.building = nil
@@ -58,6 +59,7 @@ func (e *evaluation) propose() {
 		return
 	}
 	entry.Base = r.mu.base(e.epoch.term, &r.mu.applied)
+	entry.Closed = hlc.Max(entry.Closed, r.promiseLocked(closable, term))
 	r.mu.inFlight = append(r.mu.inFlight, p)
 	// What is evaluated next, and what others wait for, is not to wait for the rest of a pass.
 	pass := e.pass

@@ -67,6 +67,8 @@ type read struct {
 	descriptor *clusterpb.Partition
 	// restarts counts how often it began anew.
 	restarts int
+	// closed is set if any replica may answer.
+	closed *closedReading
 	// seen is the highest timestamp of the versions with commit wait that it has seen; zero if
 	// there were none.
 	seen hlc.Timestamp
@@ -96,6 +98,13 @@ func (r *Replica) startRead(rd *read) {
 		return
 	}
 	r.active.Add(1) // until it is answered
+	if asked := rd.pending.Request.ReplicaRead; asked != nil {
+		rd.startClosed(asked)
+		if !r.leads() {
+			r.readClosed(rd)
+			return
+		}
+	}
 	leaseTerm, leased := r.group.Lease()
 	r.admit(rd, leaseTerm, leased)
 }
@@ -123,6 +132,9 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 		rd.wait.Transaction, rd.wait.Begun, rd.wait.Yields = of.Transaction, of.Begun, of.Yield
 	}
 	rd.session = rpc.FromTimestamp(q.Session)
+	if asked := q.ReplicaRead; asked != nil {
+		rd.session = hlc.Max(rd.session, rpc.FromTimestamp(asked.AtLeast))
+	}
 	// INVARIANT: the clock is read before leadership is proved.
 	var sure bool
 	if rd.chosen, sure = r.node.Clock.Reading(); !sure {
@@ -532,7 +544,7 @@ func (r *Replica) serveNow(rd *read) {
 	*view = command.View{}
 	views.Put(view)
 	if refusal := r.TooOld(rd.pending.Request, rd.timestamp); refusal != nil {
-		if rd.at.IsZero() && rd.restarts < maxRestarts {
+		if rd.at.IsZero() && rd.closed == nil && rd.restarts < maxRestarts {
 			r.restart(rd)
 			return
 		}
@@ -552,10 +564,15 @@ func (r *Replica) serveNow(rd *read) {
 		command.ReleaseRows(response.GetScan().GetRows())
 		return
 	}
-	if rd.term == 0 {
+	switch {
+	case rd.closed != nil && rd.epoch == (Epoch{}): // counted
+	case rd.term == 0:
 		r.node.Metrics.readsLease.Inc()
-	} else {
+	default:
 		r.node.Metrics.readsReadIndex.Inc()
+	}
+	if rd.closed != nil {
+		response.ReadAt = rpc.ToTimestamp(rd.timestamp)
 	}
 	if response.Now == nil || response.Now.Wall == 0 {
 		r.node.tell(response, rd.timestamp)

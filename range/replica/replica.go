@@ -45,6 +45,8 @@ type Replica struct {
 	threshold atomic.Pointer[hlc.Timestamp]
 	// gcWindow is a time.Duration; negative means that nothing is collected.
 	gcWindow atomic.Int64
+	// closedLag is a time.Duration; 0 is the default, and negative that nothing is closed.
+	closedLag atomic.Int64
 	// commitWait: every write has commit wait.
 	commitWait atomic.Bool
 
@@ -66,6 +68,13 @@ type Replica struct {
 		pipeline
 		// pending are the writes that are evaluated and not applied.
 		pending proposal.Pending
+		// promised is the highest timestamp that this leadership has closed, applied here or not
+		// (closing.go).
+		promised hlc.Timestamp
+		// beside is what is closed beside the log, and closedReads are the reads that wait for
+		// timestamps to be closed here (closed_read.go).
+		beside      beside
+		closedReads []*read
 		// written is at or above every version that was put there.
 		written hlc.Timestamp
 		recent  proposal.Recent
@@ -324,6 +333,7 @@ func (r *Replica) Close() error {
 	r.refuseQueueLocked(&end)
 	r.mu.leadership.close()
 	r.endHeldLocked(&end)
+	r.endClosedLocked(&end)
 	r.mu.locks.Close()
 	confirming := r.mu.reads.drain()
 	r.mu.Unlock()

@@ -52,6 +52,9 @@ import (
 //	descriptor generation=N       the leader (auto-committed) changes the descriptor
 //	gc window=MS [chunk=K]        the leader (auto-committed) collects garbage, K versions or
 //	                              records at a time
+//	closed N                      what is closed on replica N
+//	close-idle N to=M             replica N closes beside the log, and replica M hears of it
+//	closed-lag MS                 how far behind the clock timestamps are closed
 //	commit-wait on|off            whether every write has commit wait
 //	limits [age=MS] [idle=MS]     how long transactions may hold locks
 //	settle N NAME                 from now on the participants of the transaction answer replica N
@@ -277,6 +280,21 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			}
 			return err
 		})
+	case "closed":
+		fmt.Fprintln(&out, stamp(s.member(d, "").replica.Closed()))
+	case "close-idle":
+		closed, index, ok := s.member(d, "").replica.CloseIdle()
+		if !ok {
+			return "nothing"
+		}
+		fmt.Fprintf(&out, "%s at index %d\n", stamp(closed), index)
+		if d.HasArg("to") {
+			s.member(d, "to").replica.NoteClosed(closed, index)
+		}
+	case "closed-lag":
+		for _, m := range s.c.members {
+			m.replica.SetClosedLag(time.Duration(number(d.CmdArgs[0].Key)) * time.Millisecond)
+		}
 	case "commit-wait":
 		for _, m := range s.c.members {
 			m.replica.SetCommitWait(d.HasArg("on"))
@@ -363,6 +381,7 @@ func (s *scenario) auto(out *strings.Builder, run func(context.Context, *Replica
 //	  A B [max=N]
 //	get K [at=T] | batch-get K,K,... [at=T] | scan A B [max=N] [reverse] [keys-only] [at=T]
 //	  [until=T] | count A B [at=T] [max=N]
+//	with any-replica [fresh=T] [wait=MS]: any replica may answer, at T or later
 //
 // and for each: client=N seq=N term=N generation=N session=T timeout=MICROS arrived=-MS. Timestamps
 // are milliseconds since the epoch. Without seq the sequence is the number of the request.
@@ -376,7 +395,7 @@ func (s *scenario) parseRequest(line string) Pending {
 		name, value, found := strings.Cut(word, "=")
 		if found && strings.Contains(" client seq term generation session timeout arrived at until max "+
 			"value version size txn observed to above pusher seen commit participants keys spans least "+
-			"read-at under idle locked ", " "+name+" ") {
+			"read-at under idle locked fresh wait ", " "+name+" ") {
 			options[name] = value
 		} else {
 			words = append(words, word)
@@ -477,5 +496,8 @@ func (s *scenario) parseRequest(line string) Pending {
 		}
 	}
 	s.addContext(q, line, options, at)
+	if strings.Contains(line, "any-replica") {
+		q.ReplicaRead = &kvpb.ReplicaRead{AtLeast: at("fresh"), WaitMicros: 1000 * count("wait")}
+	}
 	return p
 }

@@ -101,7 +101,7 @@ func (r *Replica) split(ctx context.Context, left, right *clusterpb.Partition) e
 				Bytes: -int64(stats.Bytes)}
 			// INVARIANT: under the lock under which reads enter the timestamp cache: what is not in it
 			// by now waits for the entry.
-			p.Closed = r.mu.cache.Max()
+			p.Closed = r.servedLocked()
 			r.mu.holding, r.mu.tally = e.proposal, nil
 			return true, nil
 		})

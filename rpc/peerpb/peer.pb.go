@@ -207,7 +207,10 @@ type RaftMessage struct {
 	// On a heartbeat: go to sleep if you are up to date.
 	Sleep bool `protobuf:"varint,16,opt,name=sleep,proto3" json:"sleep,omitempty"`
 	// In place of a Raft message: please wake up.
-	Wake          bool `protobuf:"varint,17,opt,name=wake,proto3" json:"wake,omitempty"`
+	Wake bool `protobuf:"varint,17,opt,name=wake,proto3" json:"wake,omitempty"`
+	// On a heartbeat: nothing at or below this wall time is written or locked behind the index, by whichever leader; 0: nothing is closed.
+	Closed        uint64 `protobuf:"fixed64,18,opt,name=closed,proto3" json:"closed,omitempty"`
+	ClosedIndex   uint64 `protobuf:"varint,19,opt,name=closed_index,json=closedIndex,proto3" json:"closed_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -359,6 +362,20 @@ func (x *RaftMessage) GetWake() bool {
 		return x.Wake
 	}
 	return false
+}
+
+func (x *RaftMessage) GetClosed() uint64 {
+	if x != nil {
+		return x.Closed
+	}
+	return 0
+}
+
+func (x *RaftMessage) GetClosedIndex() uint64 {
+	if x != nil {
+		return x.ClosedIndex
+	}
+	return 0
 }
 
 type Entry struct {
@@ -707,7 +724,7 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\ano_room\x18\a \x01(\bR\x06noRoom\x12\x1e\n" +
 	"\n" +
 	"recovering\x18\b \x01(\bR\n" +
-	"recovering\"\xcc\x03\n" +
+	"recovering\"\x87\x04\n" +
 	"\vRaftMessage\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x04R\x05group\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\rR\x04type\x12\x0e\n" +
@@ -727,7 +744,9 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\bsnapshot\x18\x0e \x01(\v2\x1e.tidemark.peer.v1.SnapshotMetaR\bsnapshot\x12\x12\n" +
 	"\x04sent\x18\x0f \x01(\x04R\x04sent\x12\x14\n" +
 	"\x05sleep\x18\x10 \x01(\bR\x05sleep\x12\x12\n" +
-	"\x04wake\x18\x11 \x01(\bR\x04wake\"Y\n" +
+	"\x04wake\x18\x11 \x01(\bR\x04wake\x12\x16\n" +
+	"\x06closed\x18\x12 \x01(\x06R\x06closed\x12!\n" +
+	"\fclosed_index\x18\x13 \x01(\x04R\vclosedIndex\"Y\n" +
 	"\x05Entry\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +

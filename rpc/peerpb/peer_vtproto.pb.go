@@ -201,6 +201,21 @@ func (m *RaftMessage) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.ClosedIndex != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ClosedIndex))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x98
+	}
+	if m.Closed != 0 {
+		i -= 8
+		binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.Closed))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x91
+	}
 	if m.Wake {
 		i--
 		if m.Wake {
@@ -722,6 +737,12 @@ func (m *RaftMessage) SizeVT() (n int) {
 	}
 	if m.Wake {
 		n += 3
+	}
+	if m.Closed != 0 {
+		n += 10
+	}
+	if m.ClosedIndex != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.ClosedIndex))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1537,6 +1558,35 @@ func (m *RaftMessage) UnmarshalVTUnsafe(dAtA []byte) error {
 				}
 			}
 			m.Wake = bool(v != 0)
+		case 18:
+			if wireType != 1 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Closed", wireType)
+			}
+			m.Closed = 0
+			if (iNdEx + 8) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Closed = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+			iNdEx += 8
+		case 19:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ClosedIndex", wireType)
+			}
+			m.ClosedIndex = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.ClosedIndex |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

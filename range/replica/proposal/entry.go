@@ -10,8 +10,12 @@ import (
 )
 
 // entryVersion is the first byte of every entry. A replica that meets a higher one stops applying:
-// it must not guess what its peers did.
-const entryVersion = 1
+// it must not guess what its peers did. In version 1 only a leader that handed over closed anything
+// with a write.
+const entryVersion, entryVersion1 = 2, 1
+
+// handsOver is set in the byte of the kind.
+const handsOver = 0x80
 
 // Kind says what an entry may contain.
 type Kind byte
@@ -57,7 +61,7 @@ func (d *Delta) Add(other Delta) {
 // Entry is the content of one entry of the partition's log.
 //
 //	version  1 byte
-//	kind     1 byte
+//	kind     1 byte; its highest bit says that the leader hands over
 //	proposer, sequence, base          uvarint each
 //	highest, closed, threshold        wall and logical, uvarint each
 //	live keys, versions, bytes        varint each
@@ -73,10 +77,12 @@ type Entry struct {
 	Base uint64
 	// Highest is at or above every timestamp in the batch, the prepared timestamps of locks too.
 	Highest hlc.Timestamp
-	// Closed is the timestamp that the entry closes: nothing at or below it is written after the
-	// entry. A leader that hands over sets it, and one that splits the partition, freezes it, or
-	// merges it with a frozen one; zero closes nothing.
+	// Closed is the timestamp that the entry closes: nothing at or below it is written or locked
+	// after the entry; zero closes nothing. What was read closes where a leader hands over, and where
+	// partitions split and merge; any other entry closes what lies a while behind the leader's clock.
 	Closed hlc.Timestamp
+	// HandsOver: it is the last entry of a leader that hands over; Highest is when that was.
+	HandsOver bool
 	// Threshold is the garbage collection threshold that the entry sets, if it is above the present
 	// one.
 	Threshold hlc.Timestamp
@@ -92,7 +98,11 @@ const maxHeader = 2 + 12*binary.MaxVarintLen64
 // Encode returns the entry as it is stored in the log.
 func (e *Entry) Encode() []byte {
 	dst := make([]byte, 0, maxHeader+len(e.Batch))
-	dst = append(dst, entryVersion, byte(e.Kind))
+	kind := byte(e.Kind)
+	if e.HandsOver {
+		kind |= handsOver
+	}
+	dst = append(dst, entryVersion, kind)
 	dst = binary.AppendUvarint(dst, uint64(e.Proposer))
 	dst = binary.AppendUvarint(dst, e.Sequence)
 	dst = binary.AppendUvarint(dst, e.Base)
@@ -113,7 +123,7 @@ func KindOf(data []byte) Kind {
 	if len(data) < 2 {
 		return 0
 	}
-	return Kind(data[1])
+	return Kind(data[1] &^ handsOver)
 }
 
 // Decode reads an entry. It checks the batch no further than that it is one: see WalkBatch.
@@ -122,11 +132,11 @@ func Decode(data []byte) (Entry, error) {
 	if len(data) < 2 {
 		return e, fmt.Errorf("%w: %d bytes", ErrMalformed, len(data))
 	}
-	if data[0] != entryVersion {
+	if data[0] != entryVersion && data[0] != entryVersion1 {
 		return e, fmt.Errorf("%w: version %d, this server understands %d; was it written by a newer one?",
 			ErrMalformed, data[0], entryVersion)
 	}
-	e.Kind = Kind(data[1])
+	e.Kind, e.HandsOver = Kind(data[1]&^handsOver), data[1]&handsOver != 0
 	if e.Kind < KindWrite || e.Kind > KindLoad {
 		return e, fmt.Errorf("%w: unknown kind %d", ErrMalformed, data[1])
 	}
@@ -144,7 +154,12 @@ func Decode(data []byte) (Entry, error) {
 		return e, fmt.Errorf("%w: its header is cut off or out of range", ErrMalformed)
 	}
 	e.Batch = d.Data
+	if data[0] == entryVersion1 {
+		e.HandsOver = e.Kind == KindWrite && !e.Closed.IsZero()
+	}
 	switch {
+	case e.HandsOver && e.Kind != KindWrite:
+		return e, fmt.Errorf("%w: an entry of kind %d that hands over", ErrMalformed, e.Kind)
 	case e.Proposer == 0 || e.Sequence == 0 || e.Base >= e.Sequence:
 		return e, fmt.Errorf("%w: proposer %d, sequence %d, base %d",
 			ErrMalformed, e.Proposer, e.Sequence, e.Base)

@@ -87,10 +87,22 @@ func TestEncodingDoesNotChange(t *testing.T) {
 		Delta:   Delta{LiveKeys: -1, Versions: 2, Bytes: 130},
 		Batch:   []byte{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 'k', 1, 'v'},
 	}
-	const want = "010503ac02ab028080a8b1e39fe7cb1707808080c5ddf0959a1600000001" +
+	const want = "020503ac02ab028080a8b1e39fe7cb1707808080c5ddf0959a1600000001" +
 		"04840200000000000000000100000001016b0176"
 	if got := hex.EncodeToString(e.Encode()); got != want {
 		t.Fatalf("encoded as %s, was %s", got, want)
+	}
+	// In version 1 a write that closed something was that of a leader which handed over.
+	for kind, handsOver := range map[Kind]bool{KindWrite: true, KindTransaction: false} {
+		e.Kind = kind
+		data := e.Encode()
+		data[0] = entryVersion1
+		switch got, err := Decode(data); {
+		case err != nil:
+			t.Fatal(err)
+		case got.HandsOver != handsOver || got.Closed != e.Closed:
+			t.Errorf("kind %d of version 1: it hands over: %t, closes %s", kind, got.HandsOver, got.Closed)
+		}
 	}
 }
 
@@ -112,6 +124,9 @@ func TestDecodeRefuses(t *testing.T) {
 		}).Encode(),
 		"a threshold with a batch": (&Entry{
 			Kind: KindThreshold, Proposer: 1, Sequence: 1, Batch: make([]byte, batchHeaderLength),
+		}).Encode(),
+		"a split that hands over": (&Entry{
+			Kind: KindSplit, Proposer: 1, Sequence: 1, HandsOver: true,
 		}).Encode(),
 		"a write with a threshold": (&Entry{
 			Kind: KindWrite, Proposer: 1, Sequence: 1, Threshold: hlc.Timestamp{Wall: 1},

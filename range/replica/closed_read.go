@@ -1,0 +1,283 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/alarm"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Reads that any replica answers, from what it has applied.
+//
+// A read at a timestamp T that is closed here (closing.go) needs no leader. Whatever is ever written
+// at or below T, by whichever leader, is applied here, or has a lock here that was prepared at or
+// below T: then its transaction may commit at or below T, and the read does not pass.
+//
+// INVARIANT: what is closed, and which locks there are, is looked at under the lock under which both
+// are published, and the engine is read after that. An entry that is applied in between writes above
+// T, or releases a lock that was prepared above T.
+//
+// INVARIANT: what is closed is not above the clock of the leader that closed it, less the lag, so
+// versions with commit wait at or below T may be seen as soon as T has passed on all clocks; reads
+// that see one wait for that like those of a leader.
+
+// closedReading is what is known of a read that any replica may answer.
+type closedReading struct {
+	// atLeast is the lowest timestamp at which it may be read.
+	atLeast hlc.Timestamp
+	// until is how long it waits for what is not closed, or locked.
+	until time.Time
+	timer alarm.Timer
+	// need is what it waits to be closed; locked: it waits for a lock that is in its way.
+	need   hlc.Timestamp
+	locked bool
+}
+
+// mostClosedWait is the longest wait of such a read, whatever its client asks for.
+const mostClosedWait = 10 * time.Second
+
+// beside is what is closed beside the log.
+type beside struct {
+	closed hlc.Timestamp
+	// later counts when the log is applied up to index.
+	later hlc.Timestamp
+	index uint64
+}
+
+// takesEffect takes what counts by what is applied.
+func (b *beside) takesEffect(applied uint64) {
+	if !b.later.IsZero() && b.index <= applied {
+		b.closed, b.later = hlc.Max(b.closed, b.later), hlc.Timestamp{}
+	}
+}
+
+// NoteClosed takes what a leader has closed beside the log: nothing at or below the timestamp is
+// written or locked behind the index, by whichever leader. What lies further ahead of this server's
+// clock than clocks are apart is ignored: the sender's is wrong.
+func (r *Replica) NoteClosed(closed hlc.Timestamp, index uint64) {
+	clock := r.node.Clock
+	if closed.Wall-clock.Physical() > int64(clock.MaxOffset()) {
+		return
+	}
+	r.mu.Lock()
+	b := &r.mu.beside
+	b.takesEffect(r.mu.applied.index)
+	if index <= r.mu.applied.index {
+		b.closed = hlc.Max(b.closed, closed)
+	} else if b.later.Less(closed) {
+		b.later, b.index = closed, index
+	}
+	ready := r.closedAdvancedLocked(false)
+	r.mu.Unlock()
+	r.resumeClosed(ready)
+}
+
+// Closed is the timestamp that is closed here: all that is ever written at or below it is applied, or
+// locked.
+func (r *Replica) Closed() hlc.Timestamp {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closedLocked()
+}
+
+func (r *Replica) closedLocked() hlc.Timestamp {
+	r.mu.beside.takesEffect(r.mu.applied.index)
+	return hlc.Max(r.mu.applied.closed, r.mu.beside.closed)
+}
+
+// startClosed notes how fresh a read has to be that any replica may answer.
+func (rd *read) startClosed(q *kvpb.ReplicaRead) {
+	wait := min(time.Duration(q.GetWaitMicros())*time.Microsecond, mostClosedWait)
+	rd.closed = &closedReading{atLeast: rpc.FromTimestamp(q.GetAtLeast()), until: time.Now().Add(wait)}
+	if end := deadline(&rd.pending); !end.IsZero() && end.Before(rd.closed.until) {
+		rd.closed.until = end
+	}
+}
+
+// leads says that this replica can answer as a leader does.
+func (r *Replica) leads() bool {
+	term, leased := r.group.Lease()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &r.mu.leadership
+	return leased && l.IsLeader && l.Term == term && l.serving && !l.lowDue
+}
+
+// readClosed serves a read at a timestamp that is closed here, or has it wait for that.
+func (r *Replica) readClosed(rd *read) {
+	q := rd.pending.Request
+	r.mu.Lock()
+	refusal := r.refuseClosedLocked(q)
+	if refusal != nil {
+		r.mu.Unlock()
+		r.endRead(rd, refusal)
+		return
+	}
+	closed := r.closedLocked()
+	lock, ok := r.chooseClosedLocked(rd, closed)
+	if ok {
+		rd.descriptor = r.Descriptor()
+		r.mu.Unlock()
+		r.node.Metrics.readsClosed.Inc()
+		r.serve(rd)
+		return
+	}
+	c := rd.closed
+	patience := time.Until(c.until)
+	switch {
+	case patience <= 0:
+		refusal = r.notClosed(q, c.need, closed, lock)
+	case r.tooManyReadsLocked():
+		refusal = r.overloaded(q, "reads wait for timestamps to be closed")
+	default:
+		r.mu.reads.waiting++
+		r.mu.closedReads = append(r.mu.closedReads, rd)
+		c.timer = r.node.AfterFunc(patience, func() { r.resumeClosed(r.takeClosed(rd)) })
+	}
+	r.mu.Unlock()
+	if refusal != nil {
+		r.node.Metrics.readsNotClosed.Inc()
+		r.endRead(rd, refusal)
+	}
+}
+
+// refuseClosedLocked says why this replica can answer nothing; nil if it can.
+func (r *Replica) refuseClosedLocked(q *kvpb.Request) *kvpb.Response {
+	d := r.Descriptor()
+	switch {
+	case r.mu.failed != nil:
+		return r.failedError(q)
+	case r.closed.Load():
+		return r.goneError(q)
+	case r.consumedBy.Load() != nil:
+		return r.staleEpoch(q, r.consumedBy.Load())
+	case q.Generation != d.Generation:
+		return r.staleEpoch(q, d)
+	}
+	return nil
+}
+
+// chooseClosedLocked chooses the read's timestamp. It returns false if there is none, and the lock
+// that is in the way, if it is one.
+func (r *Replica) chooseClosedLocked(rd *read, closed hlc.Timestamp) (in *lock, ok bool) {
+	c := rd.closed
+	c.locked = false
+	T := closed
+	c.need = hlc.Max(c.atLeast, hlc.Timestamp{Wall: 1})
+	if !rd.latest() {
+		T, c.need = rd.at, hlc.Max(c.need, rd.at)
+	}
+	if closed.Less(c.need) {
+		return nil, false
+	}
+	in = r.lowestLockLocked(rd, T)
+	if in != nil {
+		below := in.Applied.Prepared.Prev()
+		if c.locked = !rd.latest() || below.Less(c.need); c.locked {
+			return in, false
+		}
+		T = below
+	}
+	rd.timestamp = T
+	return nil, true
+}
+
+// lowestLockLocked is the lock that was prepared first of those by which a key of the read may be
+// written at or below T; nil if there is none.
+func (r *Replica) lowestLockLocked(rd *read, T hlc.Timestamp) (lowest *lock) {
+	if r.mu.locks.Len() == 0 {
+		return nil
+	}
+	look := func(l *lock) bool {
+		if l != nil && l.Applied != nil && l.Applied.Writes() && l.Applied.Prepared.LessEq(T) &&
+			(lowest == nil || l.Applied.Prepared.Less(lowest.Applied.Prepared)) {
+			lowest = l
+		}
+		return true
+	}
+	f := rd.command.Footprint(rd.pending.Request)
+	for key := range f.Keys {
+		look(r.mu.locks.Get(text(key)))
+	}
+	for start, end := range f.EachSpan {
+		r.mu.locks.Each(text(start), text(end), look)
+	}
+	return lowest
+}
+
+// closedAdvancedLocked takes out the reads that may go on: what they need is closed, or, if locks
+// were released, they wait for one.
+func (r *Replica) closedAdvancedLocked(released bool) (ready []*read) {
+	if len(r.mu.closedReads) == 0 {
+		return nil
+	}
+	closed, kept := r.closedLocked(), r.mu.closedReads[:0]
+	for _, rd := range r.mu.closedReads {
+		if c := rd.closed; (c.locked && released) || (!c.locked && c.need.LessEq(closed)) {
+			ready = append(ready, rd)
+			continue
+		}
+		kept = append(kept, rd)
+	}
+	clear(r.mu.closedReads[len(kept):])
+	r.mu.closedReads = kept
+	r.mu.reads.waiting -= len(ready)
+	return ready
+}
+
+// takeClosed takes out one that waits; none if it does not any more.
+func (r *Replica) takeClosed(rd *read) (taken []*read) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, other := range r.mu.closedReads {
+		if other == rd {
+			r.mu.closedReads = append(r.mu.closedReads[:i], r.mu.closedReads[i+1:]...)
+			r.mu.reads.waiting--
+			return []*read{rd}
+		}
+	}
+	return nil
+}
+
+// endClosedLocked takes out all that wait: the replica is closed.
+func (r *Replica) endClosedLocked(end *ending) {
+	for _, rd := range r.mu.closedReads {
+		rd.closed.timer.Stop()
+		end.waiters = append(end.waiters, rd)
+	}
+	r.mu.reads.waiting -= len(r.mu.closedReads)
+	r.mu.closedReads = nil
+}
+
+// resumeClosed goes on with reads that have waited.
+func (r *Replica) resumeClosed(ready []*read) {
+	for _, rd := range ready {
+		rd.closed.timer.Stop()
+		if !r.goActive(func() { r.readClosed(rd) }) {
+			r.endRead(rd, r.overloaded(rd.pending.Request, "reads are being served by this server"))
+		}
+	}
+}
+
+// notClosed refuses a read that this replica cannot answer yet.
+func (r *Replica) notClosed(q *kvpb.Request, need, closed hlc.Timestamp, in *lock) *kvpb.Response {
+	if in == nil && closed.IsZero() {
+		return newError(q, kvpb.ErrorCode_NOT_CLOSED, "partition %s: this replica has not heard yet "+
+			"from a leader up to when it can answer; the leader can answer", r.id)
+	}
+	if in == nil {
+		response := newError(q, kvpb.ErrorCode_NOT_CLOSED,
+			"partition %s: this replica can answer for %s and before, and was asked for %s; the leader "+
+				"can answer", r.id, closed, need)
+		return command.Refusing(response, need, closed)
+	}
+	response := newError(q, kvpb.ErrorCode_NOT_CLOSED,
+		"partition %s: transaction %s, which may have written the key %q, is not known to be over by "+
+			"this replica; the leader can answer", r.id, in.Transaction.ID, in.Key)
+	response.Error.Conflict = &kvpb.Conflict{Key: []byte(in.Key),
+		Transaction: in.Transaction.ID.Bytes(), Keyspace: r.Descriptor().GetKeyspace()}
+	return command.Refusing(response, need, in.Applied.Prepared.Prev())
+}
