@@ -55,8 +55,10 @@ func (r *Replica) proposeBarrier() {
 		Sequence: l.barrier, Base: r.mu.base(term, &r.mu.applied),
 	}
 	if successor != 0 && !l.lowDue {
-		entry.Closed, entry.HandsOver = r.servedLocked(), true
-		entry.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
+		entry.Closed = r.servedLocked()
+		if entry.HandsOver = r.node.clockTrusted(); entry.HandsOver {
+			entry.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
+		}
 	}
 	// It counts as in flight, so that it is noticed when it does not come back.
 	barrier := &pendingEntry{sequence: entry.Sequence, term: term, at: time.Now()}
