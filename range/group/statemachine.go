@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -53,13 +54,38 @@ type Configured interface {
 
 // Closer is implemented by state machines whose leaders close timestamps: nothing at or below one is
 // written any more, by whichever leader. A closed timestamp that the log does not bring travels
-// beside it, with an index: it counts for a replica that has applied the log up to that. Both methods
+// beside it, with an index: it counts for a replica that has applied the log up to that. The methods
 // may run beside Apply, and must not block.
 type Closer interface {
 	// CloseIdle closes a timestamp, if this replica leads and nothing is in flight.
 	CloseIdle() (closed hlc.Timestamp, index uint64, ok bool)
 	// NoteClosed takes what a leader has closed.
 	NoteClosed(closed hlc.Timestamp, index uint64)
+	// Sleep says that the group has gone to sleep under this replica: if that can, it has others close
+	// timestamps for it from now on.
+	Sleep(join Join)
+	// SleepsIn says what tells what is closed for a follower that sleeps; nil: nothing does any more.
+	SleepsIn(Source)
+}
+
+// Join gives a group a place among those that sleep: nil if there is none now. The leader leads in a
+// term, could close a timestamp by itself that lies the lag behind its clock, and has applied all of
+// the log, up to the index.
+type Join func(term uint64, closable hlc.Timestamp, lag time.Duration, index uint64) Place
+
+// Place is a sleeping group's place among others.
+type Place interface {
+	// Closed is the wall time that is closed, as long as the group has the place.
+	Closed() int64
+	// Gone says that it has not any more.
+	Gone() bool
+	// Remove gives the place up. It returns what is closed; nothing more is, once it returns.
+	Remove() int64
+}
+
+// Source tells what is closed for a replica that has applied its log up to an index.
+type Source interface {
+	Closed() (closed hlc.Timestamp, index uint64)
 }
 
 // Snapshot is a consistent state to be streamed. Close releases it; Write may be called once.

@@ -1,10 +1,15 @@
 package host
 
 import (
+	"time"
+
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/clockhealth"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/host/closing"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
@@ -40,5 +45,89 @@ func (g *Group) takeClosed(m *peerpb.RaftMessage) {
 	}
 	if closer, closes := g.machine.(group.Closer); closes {
 		closer.NoteClosed(hlc.Timestamp{Wall: int64(m.GetClosed())}, m.GetClosedIndex())
+	}
+}
+
+// sleepClosed has timestamps closed for a group that has gone to sleep under this host's replica,
+// together with the others that sleep.
+func (g *Group) sleepClosed() {
+	closer, closes := g.machine.(group.Closer)
+	members := g.Configuration()
+	if !closes || members.Joint() {
+		return
+	}
+	var c closing.Class
+	for _, m := range members.Members {
+		host := g.HostOf(m.Replica)
+		switch {
+		case host == 0:
+			return // it is not known where that replica is
+		case m.Role == group.Voter:
+			c.Voters = append(c.Voters, host)
+		default:
+			c.Others = append(c.Others, host)
+		}
+	}
+	closer.Sleep(func(term uint64, closable hlc.Timestamp, lag time.Duration, index uint64) group.Place {
+		c.Lag = lag
+		if t := g.host.leading.Add(g.id, term, index, c, closable.Wall); t != nil {
+			return t
+		}
+		return nil
+	})
+}
+
+// Follows implements closing.Replica.
+func (g *Group) Follows(host, term uint64) bool {
+	l := g.leadership.Load()
+	return l.Term == term && !l.IsLeader && (l.Leader == 0 || g.HostOf(l.Leader) == host)
+}
+
+// SleepsIn implements closing.Replica.
+func (g *Group) SleepsIn(m *closing.Membership) {
+	closer, closes := g.machine.(group.Closer)
+	switch {
+	case !closes:
+	case m == nil:
+		closer.SleepsIn(nil)
+	default:
+		closer.SleepsIn(m)
+	}
+}
+
+// NoteClosed implements closing.Replica.
+func (g *Group) NoteClosed(closed hlc.Timestamp, index uint64) {
+	if closer, closes := g.machine.(group.Closer); closes {
+		closer.NoteClosed(closed, index)
+	}
+}
+
+// sleeper finds the replica of a group that may sleep under another host.
+func (h *Host) sleeper(id keys.PartitionID) closing.Replica {
+	if g := h.Group(id); g != nil {
+		return g
+	}
+	return nil
+}
+
+// beginRound begins a round of what is closed for groups that sleep.
+func (h *Host) beginRound() (round uint64) {
+	wall, trusted := h.config.Clock.PhysicalReading()
+	if trusted {
+		state, _ := h.clocks.State()
+		trusted = state == clockhealth.Trusted
+	}
+	return h.leading.Begin(wall, trusted)
+}
+
+// hearClosed takes what a ping says of groups that sleep.
+func (h *Host) hearClosed(from uint64, p *peerpb.HostPing) {
+	if a := p.GetAnswer(); a.GetIncarnation() == h.incarnation {
+		h.leading.Answered(from, a)
+	}
+	if p.GetRound() != 0 {
+		clock := h.config.Clock
+		h.following.Heard(from, p.GetIncarnation(), p.GetRound(), p.GetSleeping(),
+			clock.Physical()+int64(clock.MaxOffset()))
 	}
 }

@@ -102,24 +102,29 @@ func (h *Host) PeerWithoutRoom(host uint64) bool {
 // AnyPeerWithoutRoom says whether PeerWithoutRoom is true of any host.
 func (h *Host) AnyPeerWithoutRoom() bool { return h.peers.withoutRoom.Load() > 0 }
 
-// ping tells peers how this host is.
-func (h *Host) ping(hosts []uint64) {
+// ping tells peers how this host is. round is that of what is closed for groups that sleep; 0: the
+// ping is not of a tick, and says nothing of them.
+func (h *Host) ping(hosts []uint64, round uint64) {
 	ts := h.config.Clock.Now()
 	wall, _ := h.config.Clock.Machine()
 	for _, host := range hosts {
-		h.transport.Ping(host, &peerpb.HostPing{
+		ping := &peerpb.HostPing{
 			Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical,
 			Physical: uint64(wall),
 			Averse:   h.averse.Load() || h.leaving.Load(), Recovering: h.recovering.Load(),
 			Leaving: h.leaving.Load(), NoRoom: h.room.none.Load(),
-		})
+		}
+		if round != 0 {
+			ping.Round, ping.Sleeping, ping.Answer = round, h.leading.Ping(host), h.following.Answer(host)
+		}
+		h.transport.Ping(host, ping)
 	}
 }
 
 // PingNow tells all peers how this host is, without waiting for the next tick.
 func (h *Host) PingNow() {
 	if h.started.Load() {
-		h.ping(h.peers.all())
+		h.ping(h.peers.all(), 0)
 	}
 }
 

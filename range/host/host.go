@@ -18,6 +18,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/clockhealth"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/host/closing"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -201,6 +202,9 @@ type Host struct {
 	room                        room
 	// clocks is what this process believes of its clock and of its peers'.
 	clocks *clockhealth.Health
+	// leading and following are what is closed for groups that sleep.
+	leading   *closing.Leading
+	following *closing.Following
 
 	shards []*shard
 	apply  *applyPool
@@ -232,6 +236,7 @@ func New(c Config) (*Host, error) {
 	h := &Host{config: c, incarnation: c.Random(), epoch: c.reading(),
 		snapshotSlots: make(chan struct{}, maxSnapshots)}
 	h.mu.groups = make(map[keys.PartitionID]*Group)
+	h.leading, h.following = closing.NewLeading(), closing.NewFollowing(h.sleeper)
 	h.peers.init()
 	// A registry may be asked at any moment, also now.
 	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) },
@@ -422,6 +427,7 @@ func (h *Host) Remove(g *Group) {
 		h.metrics.groups.Dec()
 	}
 	h.mu.Unlock()
+	h.following.Changed(g.id, true)
 	g.stopAndWait()
 	h.log.CloseGroup(g.storage)
 }

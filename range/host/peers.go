@@ -125,6 +125,7 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 		restarted, back := h.peers.heard(from, p.GetIncarnation(), now)
 		h.peers.said(from, conditionOf(p))
 		if restarted {
+			h.leading.Forget(from)
 			// A new process knows nothing of the groups that slept under its leadership.
 			h.wakeFollowersOf(from, true)
 		}
@@ -132,6 +133,7 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 			h.wakeLeadersWithout(from)
 		}
 		h.clocks.Heard(from, p.GetPhysical())
+		h.hearClosed(from, p)
 	} else if _, back := h.peers.heard(from, 0, now); back {
 		h.wakeLeadersWithout(from)
 	}

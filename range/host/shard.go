@@ -242,6 +242,9 @@ func (s *shard) process(g *Group, tick bool) {
 		}
 	}
 	g.discardStaged(messages)
+	if g.awake && g.core.Asleep() && g.leadership.Load().IsLeader {
+		g.sleepClosed()
+	}
 	s.setAwake(g, !g.core.Asleep())
 }
 
@@ -300,6 +303,7 @@ func (s *shard) handle(g *Group, out *group.Output) {
 			}
 		}
 		g.leadership.Store(&l)
+		s.host.following.Changed(g.id, false)
 		if !l.IsLeader {
 			g.failReads(ErrNotLeader)
 		}

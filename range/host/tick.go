@@ -48,7 +48,7 @@ func (h *Host) pingPeers(now int64) {
 	if len(all) == 0 {
 		return
 	}
-	h.ping(all)
+	h.ping(all, h.beginRound())
 	for _, host := range silent {
 		h.config.Logger.Debug("host is silent", "host", host, "for", h.config.electionTimeout())
 		h.wakeFollowersOf(host, false)

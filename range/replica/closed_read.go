@@ -39,6 +39,9 @@ type closedReading struct {
 // mostClosedWait is the longest wait of such a read, whatever its client asks for.
 const mostClosedWait = 10 * time.Second
 
+// asleepCheck is how often a read looks that waits in a group that sleeps.
+const asleepCheck = 20 * time.Millisecond
+
 // beside is what is closed beside the log.
 type beside struct {
 	closed hlc.Timestamp
@@ -85,7 +88,16 @@ func (r *Replica) Closed() hlc.Timestamp {
 
 func (r *Replica) closedLocked() hlc.Timestamp {
 	r.mu.beside.takesEffect(r.mu.applied.index)
-	return hlc.Max(r.mu.applied.closed, r.mu.beside.closed)
+	closed := hlc.Max(r.mu.applied.closed, r.mu.beside.closed)
+	if s := r.sleepsIn.Load(); s != nil {
+		if asleep, index := (*s).Closed(); index <= r.mu.applied.index {
+			closed = hlc.Max(closed, asleep)
+		}
+	}
+	if r.asleepLocked() {
+		closed = hlc.Max(closed, hlc.Timestamp{Wall: r.mu.asleep.Closed()})
+	}
+	return closed
 }
 
 // startClosed notes how fresh a read has to be that any replica may answer.
@@ -135,6 +147,9 @@ func (r *Replica) readClosed(rd *read) {
 	default:
 		r.mu.reads.waiting++
 		r.mu.closedReads = append(r.mu.closedReads, rd)
+		if r.sleepsIn.Load() != nil || r.mu.asleep != nil {
+			patience = min(patience, asleepCheck) // what is closed for all that sleep tells none
+		}
 		c.timer = r.node.AfterFunc(patience, func() { r.resumeClosed(r.takeClosed(rd)) })
 	}
 	r.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/group"
 )
 
 // Closed timestamps.
@@ -39,19 +40,23 @@ const defaultClosedLag = time.Second
 // are, but where a leader hands over, and where partitions split and merge.
 func (r *Replica) SetClosedLag(lag time.Duration) { r.closedLag.Store(int64(lag)) }
 
+func (r *Replica) lag() time.Duration {
+	if lag := r.closedLag.Load(); lag != 0 {
+		return time.Duration(lag)
+	}
+	return defaultClosedLag
+}
+
 // closable is the timestamp that this replica could close if it leads, as far as its clock and its
 // lease go; zero: none. It is called without the lock, before the promise is made.
 func (r *Replica) closable() (at hlc.Timestamp, term uint64) {
-	lag := r.closedLag.Load()
+	lag := int64(r.lag())
 	if lag < 0 {
 		return hlc.Timestamp{}, 0
 	}
-	if lag == 0 {
-		lag = int64(defaultClosedLag)
-	}
 	// INVARIANT: the clock is read before the lease is looked at.
 	wall, trusted := r.node.Clock.PhysicalReading()
-	if !trusted || wall <= lag {
+	if !trusted || wall <= lag || !r.node.clockTrusted() {
 		return hlc.Timestamp{}, 0
 	}
 	term, leased := r.group.Lease()
@@ -89,14 +94,54 @@ func (r *Replica) servedLocked() hlc.Timestamp {
 // timestamp. It returns false if there is nothing to tell.
 func (r *Replica) CloseIdle() (closed hlc.Timestamp, index uint64, ok bool) {
 	at, term := r.closable()
-	if at.IsZero() || !r.node.clockTrusted() {
-		return closed, 0, false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.evaluating || r.mu.open != nil || r.mu.building != nil || len(r.mu.inFlight) > 0 {
+	if !r.idleLocked() || r.asleepLocked() {
 		return closed, 0, false
 	}
 	closed = r.promiseLocked(at, term)
 	return closed, r.mu.applied.index, !closed.IsZero()
+}
+
+// idleLocked says that nothing is in flight or being evaluated.
+func (r *Replica) idleLocked() bool {
+	return !r.mu.evaluating && r.mu.open == nil && r.mu.building == nil && len(r.mu.inFlight) == 0
+}
+
+// Sleep implements group.Closer. From now on what is closed for all groups of a set is closed for
+// this one, until something is evaluated.
+func (r *Replica) Sleep(join group.Join) {
+	at, term := r.closable()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.idleLocked() || r.asleepLocked() || r.closed.Load() ||
+		r.promiseLocked(at, term).IsZero() {
+		return
+	}
+	r.mu.asleep = join(term, at, r.lag(), r.mu.applied.index)
+}
+
+// asleepLocked says that others close timestamps for this group.
+func (r *Replica) asleepLocked() bool { return r.mu.asleep != nil && !r.mu.asleep.Gone() }
+
+// awakeLocked ends that. It comes before anything is evaluated.
+//
+// INVARIANT: what was closed in its sleep is promised.
+func (r *Replica) awakeLocked() {
+	if r.mu.asleep == nil {
+		return
+	}
+	closed := hlc.Timestamp{Wall: r.mu.asleep.Remove()}
+	r.mu.asleep = nil
+	r.mu.promised = hlc.Max(r.mu.promised, closed)
+	r.mu.beside.closed = hlc.Max(r.mu.beside.closed, closed) // nothing was in flight
+}
+
+// SleepsIn implements group.Closer.
+func (r *Replica) SleepsIn(s group.Source) {
+	if s == nil {
+		r.sleepsIn.Store(nil)
+		return
+	}
+	r.sleepsIn.Store(&s)
 }

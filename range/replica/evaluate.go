@@ -169,6 +169,7 @@ func (e *evaluation) take() step {
 		e.release()
 		return stepStop
 	}
+	r.awakeLocked()
 	if r.mu.leadership.barrierDue {
 		return stepBarrier
 	}

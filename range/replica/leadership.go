@@ -215,6 +215,8 @@ func (e Epoch) isWire(partition keys.PartitionID, l *kvpb.Leadership) bool {
 func (r *Replica) LeadershipChanged(to group.Leadership) {
 	var end ending
 	r.mu.Lock()
+	// INVARIANT: before any message leaves that says so: this replica affirms no more that it leads.
+	r.awakeLocked()
 	l := &r.mu.leadership
 	l.change(to)
 	r.giveUpLocked(&end, outcomeUnknown)

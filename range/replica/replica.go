@@ -47,6 +47,8 @@ type Replica struct {
 	gcWindow atomic.Int64
 	// closedLag is a time.Duration; 0 is the default, and negative that nothing is closed.
 	closedLag atomic.Int64
+	// sleepsIn tells what is closed while the group sleeps under another replica; nil: nothing does.
+	sleepsIn atomic.Pointer[group.Source]
 	// commitWait: every write has commit wait.
 	commitWait atomic.Bool
 
@@ -73,7 +75,9 @@ type Replica struct {
 		promised hlc.Timestamp
 		// beside is what is closed beside the log, and closedReads are the reads that wait for
 		// timestamps to be closed here (closed_read.go).
-		beside      beside
+		beside beside
+		// asleep is this group's place in a set of groups that sleep, if it leads; nil: it is in none.
+		asleep      group.Place
 		closedReads []*read
 		// written is at or above every version that was put there.
 		written hlc.Timestamp
@@ -334,6 +338,7 @@ func (r *Replica) Close() error {
 	r.mu.leadership.close()
 	r.endHeldLocked(&end)
 	r.endClosedLocked(&end)
+	r.awakeLocked()
 	r.mu.locks.Close()
 	confirming := r.mu.reads.drain()
 	r.mu.Unlock()

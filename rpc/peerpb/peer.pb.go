@@ -95,7 +95,13 @@ type HostPing struct {
 	NoRoom bool `protobuf:"varint,7,opt,name=no_room,json=noRoom,proto3" json:"no_room,omitempty"`
 	// The sender is averse only because its disk was full, or stalled, a moment ago: it leads
 	// rather than leave a partition to a server that cannot.
-	Recovering    bool `protobuf:"varint,8,opt,name=recovering,proto3" json:"recovering,omitempty"`
+	Recovering bool `protobuf:"varint,8,opt,name=recovering,proto3" json:"recovering,omitempty"`
+	// Numbers the sender's pings since its process started: all of one tick have one number.
+	Round uint64 `protobuf:"varint,9,opt,name=round,proto3" json:"round,omitempty"`
+	// What the sender closes for the groups that it leads, that sleep, and that have a replica at the receiver.
+	Sleeping []*SleepingSet `protobuf:"bytes,10,rep,name=sleeping,proto3" json:"sleeping,omitempty"`
+	// What the sender says to the receiver's last ping with sleeping sets.
+	Answer        *SleepingAnswer `protobuf:"bytes,11,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -186,6 +192,251 @@ func (x *HostPing) GetRecovering() bool {
 	return false
 }
 
+func (x *HostPing) GetRound() uint64 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *HostPing) GetSleeping() []*SleepingSet {
+	if x != nil {
+		return x.Sleeping
+	}
+	return nil
+}
+
+func (x *HostPing) GetAnswer() *SleepingAnswer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+// SleepingSet is a set of groups that sleep under the sender's leadership, with replicas on the same hosts. The receiver keeps it, and
+// changes it with each ping.
+type SleepingSet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The changes are between these versions of the set. from is what the receiver has acknowledged; 0: it begins anew, empty. to is the
+	// present version; 0: there is nothing to say of the set in this ping, but that it is still there.
+	From uint64 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To   uint64 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	// Those that go do so before others come. Of each group that comes: its number, the term in which the sender leads it, and the index of its log.
+	Added   []uint64 `protobuf:"varint,4,rep,packed,name=added,proto3" json:"added,omitempty"`
+	Removed []uint64 `protobuf:"varint,5,rep,packed,name=removed,proto3" json:"removed,omitempty"`
+	// Nothing at or below this wall time is written or locked behind the index, in any of the groups, by whichever leader; 0: nothing
+	// is closed yet.
+	Closed        uint64 `protobuf:"fixed64,6,opt,name=closed,proto3" json:"closed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SleepingSet) Reset() {
+	*x = SleepingSet{}
+	mi := &file_peerpb_peer_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SleepingSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SleepingSet) ProtoMessage() {}
+
+func (x *SleepingSet) ProtoReflect() protoreflect.Message {
+	mi := &file_peerpb_peer_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SleepingSet.ProtoReflect.Descriptor instead.
+func (*SleepingSet) Descriptor() ([]byte, []int) {
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SleepingSet) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *SleepingSet) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *SleepingSet) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *SleepingSet) GetAdded() []uint64 {
+	if x != nil {
+		return x.Added
+	}
+	return nil
+}
+
+func (x *SleepingSet) GetRemoved() []uint64 {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+func (x *SleepingSet) GetClosed() uint64 {
+	if x != nil {
+		return x.Closed
+	}
+	return 0
+}
+
+// SleepingAnswer says which groups still follow the receiver, as of its ping of a round.
+type SleepingAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the receiver's process.
+	Incarnation   uint64              `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Round         uint64              `protobuf:"varint,2,opt,name=round,proto3" json:"round,omitempty"`
+	Sets          []*SleepingAffirmed `protobuf:"bytes,3,rep,name=sets,proto3" json:"sets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SleepingAnswer) Reset() {
+	*x = SleepingAnswer{}
+	mi := &file_peerpb_peer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SleepingAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SleepingAnswer) ProtoMessage() {}
+
+func (x *SleepingAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_peerpb_peer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SleepingAnswer.ProtoReflect.Descriptor instead.
+func (*SleepingAnswer) Descriptor() ([]byte, []int) {
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SleepingAnswer) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *SleepingAnswer) GetRound() uint64 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *SleepingAnswer) GetSets() []*SleepingAffirmed {
+	if x != nil {
+		return x.Sets
+	}
+	return nil
+}
+
+type SleepingAffirmed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The version in which the sender has the set.
+	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// That is the version of the round: all groups of it follow the receiver, but for those that are dropped.
+	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	// These do not follow it, or have no replica here.
+	Dropped       []uint64 `protobuf:"varint,4,rep,packed,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SleepingAffirmed) Reset() {
+	*x = SleepingAffirmed{}
+	mi := &file_peerpb_peer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SleepingAffirmed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SleepingAffirmed) ProtoMessage() {}
+
+func (x *SleepingAffirmed) ProtoReflect() protoreflect.Message {
+	mi := &file_peerpb_peer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SleepingAffirmed.ProtoReflect.Descriptor instead.
+func (*SleepingAffirmed) Descriptor() ([]byte, []int) {
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SleepingAffirmed) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *SleepingAffirmed) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SleepingAffirmed) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *SleepingAffirmed) GetDropped() []uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
 type RaftMessage struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Group      uint64                 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -217,7 +468,7 @@ type RaftMessage struct {
 
 func (x *RaftMessage) Reset() {
 	*x = RaftMessage{}
-	mi := &file_peerpb_peer_proto_msgTypes[2]
+	mi := &file_peerpb_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -229,7 +480,7 @@ func (x *RaftMessage) String() string {
 func (*RaftMessage) ProtoMessage() {}
 
 func (x *RaftMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_peerpb_peer_proto_msgTypes[2]
+	mi := &file_peerpb_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -242,7 +493,7 @@ func (x *RaftMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaftMessage.ProtoReflect.Descriptor instead.
 func (*RaftMessage) Descriptor() ([]byte, []int) {
-	return file_peerpb_peer_proto_rawDescGZIP(), []int{2}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RaftMessage) GetGroup() uint64 {
@@ -390,7 +641,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_peerpb_peer_proto_msgTypes[3]
+	mi := &file_peerpb_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -402,7 +653,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_peerpb_peer_proto_msgTypes[3]
+	mi := &file_peerpb_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -415,7 +666,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_peerpb_peer_proto_rawDescGZIP(), []int{3}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Entry) GetTerm() uint64 {
@@ -458,7 +709,7 @@ type SnapshotMeta struct {
 
 func (x *SnapshotMeta) Reset() {
 	*x = SnapshotMeta{}
-	mi := &file_peerpb_peer_proto_msgTypes[4]
+	mi := &file_peerpb_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +721,7 @@ func (x *SnapshotMeta) String() string {
 func (*SnapshotMeta) ProtoMessage() {}
 
 func (x *SnapshotMeta) ProtoReflect() protoreflect.Message {
-	mi := &file_peerpb_peer_proto_msgTypes[4]
+	mi := &file_peerpb_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +734,7 @@ func (x *SnapshotMeta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotMeta.ProtoReflect.Descriptor instead.
 func (*SnapshotMeta) Descriptor() ([]byte, []int) {
-	return file_peerpb_peer_proto_rawDescGZIP(), []int{4}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SnapshotMeta) GetIndex() uint64 {
@@ -523,7 +774,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_peerpb_peer_proto_msgTypes[5]
+	mi := &file_peerpb_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +786,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_peerpb_peer_proto_msgTypes[5]
+	mi := &file_peerpb_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +799,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_peerpb_peer_proto_rawDescGZIP(), []int{5}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SnapshotChunk) GetHeader() *SnapshotHeader {
@@ -598,7 +849,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_peerpb_peer_proto_msgTypes[6]
+	mi := &file_peerpb_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +861,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_peerpb_peer_proto_msgTypes[6]
+	mi := &file_peerpb_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +874,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_peerpb_peer_proto_rawDescGZIP(), []int{6}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SnapshotHeader) GetMessage() *RaftMessage {
@@ -664,7 +915,7 @@ type SnapshotResult struct {
 
 func (x *SnapshotResult) Reset() {
 	*x = SnapshotResult{}
-	mi := &file_peerpb_peer_proto_msgTypes[7]
+	mi := &file_peerpb_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +927,7 @@ func (x *SnapshotResult) String() string {
 func (*SnapshotResult) ProtoMessage() {}
 
 func (x *SnapshotResult) ProtoReflect() protoreflect.Message {
-	mi := &file_peerpb_peer_proto_msgTypes[7]
+	mi := &file_peerpb_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +940,7 @@ func (x *SnapshotResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResult.ProtoReflect.Descriptor instead.
 func (*SnapshotResult) Descriptor() ([]byte, []int) {
-	return file_peerpb_peer_proto_rawDescGZIP(), []int{7}
+	return file_peerpb_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SnapshotResult) GetAccepted() bool {
@@ -713,7 +964,7 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x11peerpb/peer.proto\x12\x10tidemark.peer.v1\"y\n" +
 	"\fMessageBatch\x129\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1d.tidemark.peer.v1.RaftMessageR\bmessages\x12.\n" +
-	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xe1\x01\n" +
+	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xec\x02\n" +
 	"\bHostPing\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x12\n" +
 	"\x04wall\x18\x02 \x01(\x06R\x04wall\x12\x18\n" +
@@ -724,7 +975,27 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\ano_room\x18\a \x01(\bR\x06noRoom\x12\x1e\n" +
 	"\n" +
 	"recovering\x18\b \x01(\bR\n" +
-	"recovering\"\x87\x04\n" +
+	"recovering\x12\x14\n" +
+	"\x05round\x18\t \x01(\x04R\x05round\x129\n" +
+	"\bsleeping\x18\n" +
+	" \x03(\v2\x1d.tidemark.peer.v1.SleepingSetR\bsleeping\x128\n" +
+	"\x06answer\x18\v \x01(\v2 .tidemark.peer.v1.SleepingAnswerR\x06answer\"\x89\x01\n" +
+	"\vSleepingSet\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x04R\x02to\x12\x14\n" +
+	"\x05added\x18\x04 \x03(\x04R\x05added\x12\x18\n" +
+	"\aremoved\x18\x05 \x03(\x04R\aremoved\x12\x16\n" +
+	"\x06closed\x18\x06 \x01(\x06R\x06closed\"\x80\x01\n" +
+	"\x0eSleepingAnswer\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x14\n" +
+	"\x05round\x18\x02 \x01(\x04R\x05round\x126\n" +
+	"\x04sets\x18\x03 \x03(\v2\".tidemark.peer.v1.SleepingAffirmedR\x04sets\"r\n" +
+	"\x10SleepingAffirmed\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12\x18\n" +
+	"\adropped\x18\x04 \x03(\x04R\adropped\"\x87\x04\n" +
 	"\vRaftMessage\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x04R\x05group\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\rR\x04type\x12\x0e\n" +
@@ -786,31 +1057,37 @@ func file_peerpb_peer_proto_rawDescGZIP() []byte {
 	return file_peerpb_peer_proto_rawDescData
 }
 
-var file_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_peerpb_peer_proto_goTypes = []any{
-	(*MessageBatch)(nil),   // 0: tidemark.peer.v1.MessageBatch
-	(*HostPing)(nil),       // 1: tidemark.peer.v1.HostPing
-	(*RaftMessage)(nil),    // 2: tidemark.peer.v1.RaftMessage
-	(*Entry)(nil),          // 3: tidemark.peer.v1.Entry
-	(*SnapshotMeta)(nil),   // 4: tidemark.peer.v1.SnapshotMeta
-	(*SnapshotChunk)(nil),  // 5: tidemark.peer.v1.SnapshotChunk
-	(*SnapshotHeader)(nil), // 6: tidemark.peer.v1.SnapshotHeader
-	(*SnapshotResult)(nil), // 7: tidemark.peer.v1.SnapshotResult
+	(*MessageBatch)(nil),     // 0: tidemark.peer.v1.MessageBatch
+	(*HostPing)(nil),         // 1: tidemark.peer.v1.HostPing
+	(*SleepingSet)(nil),      // 2: tidemark.peer.v1.SleepingSet
+	(*SleepingAnswer)(nil),   // 3: tidemark.peer.v1.SleepingAnswer
+	(*SleepingAffirmed)(nil), // 4: tidemark.peer.v1.SleepingAffirmed
+	(*RaftMessage)(nil),      // 5: tidemark.peer.v1.RaftMessage
+	(*Entry)(nil),            // 6: tidemark.peer.v1.Entry
+	(*SnapshotMeta)(nil),     // 7: tidemark.peer.v1.SnapshotMeta
+	(*SnapshotChunk)(nil),    // 8: tidemark.peer.v1.SnapshotChunk
+	(*SnapshotHeader)(nil),   // 9: tidemark.peer.v1.SnapshotHeader
+	(*SnapshotResult)(nil),   // 10: tidemark.peer.v1.SnapshotResult
 }
 var file_peerpb_peer_proto_depIdxs = []int32{
-	2, // 0: tidemark.peer.v1.MessageBatch.messages:type_name -> tidemark.peer.v1.RaftMessage
-	1, // 1: tidemark.peer.v1.MessageBatch.ping:type_name -> tidemark.peer.v1.HostPing
-	3, // 2: tidemark.peer.v1.RaftMessage.entries:type_name -> tidemark.peer.v1.Entry
-	4, // 3: tidemark.peer.v1.RaftMessage.snapshot:type_name -> tidemark.peer.v1.SnapshotMeta
-	6, // 4: tidemark.peer.v1.SnapshotChunk.header:type_name -> tidemark.peer.v1.SnapshotHeader
-	2, // 5: tidemark.peer.v1.SnapshotHeader.message:type_name -> tidemark.peer.v1.RaftMessage
-	5, // 6: tidemark.peer.v1.Peer.Snapshot:input_type -> tidemark.peer.v1.SnapshotChunk
-	7, // 7: tidemark.peer.v1.Peer.Snapshot:output_type -> tidemark.peer.v1.SnapshotResult
-	7, // [7:8] is the sub-list for method output_type
-	6, // [6:7] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	5,  // 0: tidemark.peer.v1.MessageBatch.messages:type_name -> tidemark.peer.v1.RaftMessage
+	1,  // 1: tidemark.peer.v1.MessageBatch.ping:type_name -> tidemark.peer.v1.HostPing
+	2,  // 2: tidemark.peer.v1.HostPing.sleeping:type_name -> tidemark.peer.v1.SleepingSet
+	3,  // 3: tidemark.peer.v1.HostPing.answer:type_name -> tidemark.peer.v1.SleepingAnswer
+	4,  // 4: tidemark.peer.v1.SleepingAnswer.sets:type_name -> tidemark.peer.v1.SleepingAffirmed
+	6,  // 5: tidemark.peer.v1.RaftMessage.entries:type_name -> tidemark.peer.v1.Entry
+	7,  // 6: tidemark.peer.v1.RaftMessage.snapshot:type_name -> tidemark.peer.v1.SnapshotMeta
+	9,  // 7: tidemark.peer.v1.SnapshotChunk.header:type_name -> tidemark.peer.v1.SnapshotHeader
+	5,  // 8: tidemark.peer.v1.SnapshotHeader.message:type_name -> tidemark.peer.v1.RaftMessage
+	8,  // 9: tidemark.peer.v1.Peer.Snapshot:input_type -> tidemark.peer.v1.SnapshotChunk
+	10, // 10: tidemark.peer.v1.Peer.Snapshot:output_type -> tidemark.peer.v1.SnapshotResult
+	10, // [10:11] is the sub-list for method output_type
+	9,  // [9:10] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_peerpb_peer_proto_init() }
@@ -824,7 +1101,7 @@ func file_peerpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peerpb_peer_proto_rawDesc), len(file_peerpb_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -12,31 +12,28 @@ import (
 )
 
 const (
-	// rounds is how many rounds back an answer may be.
+	// rounds is how many rounds back an affirmation counts.
 	rounds = 64
-	// changesPerPing bounds the changes of a set in one ping.
-	changesPerPing = 4096
-	// leastLog is how many changes a set remembers at least for those that lag; more than a part of
-	// its members are not worth it, as it is sent anew then.
-	leastLog = 1024
+	// mostMembers bounds the groups of a set, and so what is sent of it anew at once.
+	mostMembers = 8192
+	// mostAnew is how many sets are sent anew in one ping.
+	mostAnew = 4
+	// logLength is how many changes a set remembers for hosts that lag; it is sent anew to one that
+	// lags more.
+	logLength = 4096
 )
 
-// Leading is what this host closes for groups that sleep under its leaderships.
+// Leading is what this host closes for groups that sleep under its leaderships. It is safe for
+// concurrent use.
 type Leading struct {
-	mu    sync.Mutex
-	sets  map[string]*set
-	byID  map[uint64]*set
-	last  uint64 // the last id
-	round uint64
-	// moments are those of the last rounds, by their numbers.
-	moments [rounds]moment
-}
-
-// moment is when a round began.
-type moment struct {
-	round uint64
-	// wall is the physical clock then; 0: it was not to be trusted.
-	wall int64
+	mu      sync.Mutex
+	classes map[string][]*set
+	sets    map[uint64]*set
+	last    uint64 // the last id
+	round   uint64
+	// walls are what the physical clock showed at the beginning of the last rounds; 0: it was not to
+	// be gone by.
+	walls [rounds]int64
 }
 
 // Class is what the groups of a set have in common.
@@ -48,11 +45,11 @@ type Class struct {
 	Lag time.Duration
 }
 
+// key names the class; it sorts the hosts.
 func (c *Class) key() string {
-	slices.Sort(c.Voters)
-	slices.Sort(c.Others)
 	b := binary.AppendUvarint(nil, uint64(c.Lag))
 	for _, hosts := range [...][]uint64{c.Voters, c.Others} {
+		slices.Sort(hosts)
 		b = binary.AppendUvarint(b, uint64(len(hosts)))
 		for _, h := range hosts {
 			b = binary.AppendUvarint(b, h)
@@ -63,23 +60,22 @@ func (c *Class) key() string {
 
 // set is a set of groups.
 type set struct {
-	id      uint64
-	key     string
-	class   Class
+	id    uint64
+	key   string
+	class Class
+	// version is that of the present members; changes are those that made the last versions, the
+	// newest last.
 	version uint64
-	// closed is the highest wall time that was closed for it.
-	closed  atomic.Int64
-	members map[keys.PartitionID]*Ticket
-	// changes are those from version logFrom on, one for each version.
 	changes []change
-	logFrom uint64
-	peers   map[uint64]*listener
+	members map[keys.PartitionID]*Ticket
+	// closed is the highest wall time that was closed for it.
+	closed atomic.Int64
+	peers  map[uint64]*listener
 }
 
-// change is what made a version of a set.
+// change is what made a version of a set: a group has come, or gone, if there is no ticket.
 type change struct {
-	group keys.PartitionID
-	// ticket is nil if the group went.
+	group  keys.PartitionID
 	ticket *Ticket
 }
 
@@ -87,8 +83,8 @@ type change struct {
 type listener struct {
 	// acknowledged is the version that it has; 0: none.
 	acknowledged uint64
-	// scan is where the transfer of the whole set stands, if that is under way.
-	affirmed uint64 // the latest round
+	// answered is the round of its latest answer, and affirmed that of the latest which affirmed.
+	answered, affirmed uint64
 }
 
 // Ticket is a group's place in a set.
@@ -99,31 +95,34 @@ type Ticket struct {
 	term    uint64
 	index   uint64
 	version uint64
-	gone    bool
+	gone    atomic.Bool
 }
 
 // NewLeading returns one without groups.
 func NewLeading() *Leading {
-	return &Leading{sets: make(map[string]*set), byID: make(map[uint64]*set)}
+	return &Leading{classes: make(map[string][]*set), sets: make(map[uint64]*set)}
 }
 
 // Add adds a group that this host leads in a term, under a lease that stands. All of its log up to
 // index is applied here, and nothing is under way. closable is what the group could close by itself
-// at this moment: a wall time by this host's clock, less the lag. It returns nil if the set has
-// closed more than that.
+// at this moment: the wall time by this host's clock, less the lag. Nil: it cannot sleep in a set
+// now, whose clock was further.
 func (l *Leading) Add(group keys.PartitionID, term, index uint64, c Class, closable int64) *Ticket {
 	key := c.key()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.sets[key]
-	if s == nil {
+	of := l.classes[key]
+	i := slices.IndexFunc(of, func(s *set) bool { return len(s.members) < mostMembers })
+	if i < 0 {
 		l.last++
-		s = &set{id: l.last, key: key, class: c, members: make(map[keys.PartitionID]*Ticket),
-			peers: make(map[uint64]*listener), version: 1, logFrom: 1}
-		l.sets[key], l.byID[s.id] = s, s
+		s := &set{id: l.last, key: key, class: c, version: 1,
+			members: make(map[keys.PartitionID]*Ticket), peers: make(map[uint64]*listener)}
+		i, of = len(of), append(of, s)
+		l.classes[key], l.sets[s.id] = of, s
 	}
+	s := of[i]
 	if s.closed.Load() > closable {
-		return nil // the clock has gone back since
+		return nil
 	}
 	t := &Ticket{leading: l, set: s, group: group, term: term, index: index}
 	s.members[group] = t
@@ -135,123 +134,184 @@ func (l *Leading) Add(group keys.PartitionID, term, index uint64, c Class, closa
 // change makes the next version.
 func (s *set) change(c change) {
 	s.version++
-	s.changes = append(s.changes, c)
-	if most := max(leastLog, len(s.members)/2); len(s.changes) > 2*most {
-		drop := len(s.changes) - most
-		s.logFrom += uint64(drop)
-		s.changes = slices.Delete(s.changes, 0, drop)
+	if s.changes = append(s.changes, c); len(s.changes) >= 2*logLength {
+		s.changes = slices.Delete(s.changes, 0, len(s.changes)-logLength)
 	}
 }
 
-// Closed is what is closed for the group, as long as it is in its set.
+// Closed is what is closed for the group, as long as it is in its set; after that, no less than what
+// was.
 func (t *Ticket) Closed() int64 { return t.set.closed.Load() }
+
+// Gone says that the group is not in its set any more.
+func (t *Ticket) Gone() bool { return t.gone.Load() }
 
 // Remove takes the group out of its set, if it is in it, and returns what was closed for it.
 func (t *Ticket) Remove() (closed int64) {
 	t.leading.mu.Lock()
 	defer t.leading.mu.Unlock()
-	closed = t.set.closed.Load()
 	t.leading.remove(t)
-	return closed
+	return t.set.closed.Load()
 }
 
 func (l *Leading) remove(t *Ticket) {
 	s := t.set
-	if t.gone || s.members[t.group] != t {
+	if t.gone.Swap(true) {
 		return
 	}
-	t.gone = true
 	delete(s.members, t.group)
-	s.change(change{t.group, nil})
+	s.change(change{group: t.group})
 }
 
-// Begin begins a round: what has been affirmed so far is closed, and the pings that are made from
-// now on are of the round. wall is the physical clock; trusted says that it is to be gone by.
-func (l *Leading) Begin(wall int64, trusted bool) {
+// Begin begins a round, and closes what has been affirmed. wall is the physical clock, trusted says
+// that it is to be gone by. The pings of the round are made after it.
+func (l *Leading) Begin(wall int64, trusted bool) (round uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.round++
 	if !trusted {
 		wall = 0
 	}
-	l.moments[l.round%rounds] = moment{l.round, wall}
-	var affirmed []uint64
+	l.walls[l.round%rounds] = wall
 	for _, s := range l.sets {
 		if len(s.members) == 0 {
-			// Nobody sleeps there any more; it begins anew, with another id, when one does.
-			delete(l.sets, s.key)
-			delete(l.byID, s.id)
+			l.forget(s)
 			continue
 		}
-		affirmed = affirmed[:0]
-		for _, host := range s.class.Voters {
-			if p := s.peers[host]; p != nil {
-				affirmed = append(affirmed, p.affirmed)
-			} else {
-				affirmed = append(affirmed, 0)
-			}
-		}
-		// This host is one of the voters, and affirms at this moment.
-		slices.Sort(affirmed)
-		affirmed[0] = l.round
-		slices.Sort(affirmed)
-		n := len(affirmed)
-		if m := l.moment(affirmed[n-n/2-1]); m.wall > int64(s.class.Lag) {
-			s.closed.Store(max(s.closed.Load(), m.wall-int64(s.class.Lag)))
+		if at := l.wall(s.affirmed(l.round)) - int64(s.class.Lag); at > s.closed.Load() {
+			s.closed.Store(at)
 		}
 	}
-}
-
-// moment is that of a round; zero if it is not known any more.
-func (l *Leading) moment(round uint64) moment {
-	if m := l.moments[round%rounds]; m.round == round && round != 0 {
-		return m
-	}
-	return moment{}
-}
-
-// Round is the present round.
-func (l *Leading) Round() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	return l.round
 }
 
+// forget drops a set in which no group sleeps. Those that come have another one.
+func (l *Leading) forget(s *set) {
+	delete(l.sets, s.id)
+	of := slices.DeleteFunc(l.classes[s.key], func(o *set) bool { return o == s })
+	if l.classes[s.key] = of; len(of) == 0 {
+		delete(l.classes, s.key)
+	}
+}
+
+// wall is what the clock showed when a round began; 0 if that is not known any more, or the clock was
+// not to be gone by.
+func (l *Leading) wall(round uint64) int64 {
+	if round == 0 || l.round-round >= rounds {
+		return 0
+	}
+	return l.walls[round%rounds]
+}
+
+// affirmed is the latest round that a majority of the set's voters has affirmed; 0: none. This host
+// does at this moment.
+func (s *set) affirmed(now uint64) uint64 {
+	latest := []uint64{now}
+	for _, host := range s.class.Voters {
+		if p := s.peers[host]; p != nil {
+			latest = append(latest, p.affirmed)
+		}
+	}
+	n := len(s.class.Voters)
+	if len(latest) < n/2+1 {
+		return 0
+	}
+	slices.SortFunc(latest, func(a, b uint64) int {
+		if a > b {
+			return -1
+		}
+		return 1
+	})
+	return latest[n/2]
+}
+
 // Ping is what a host is to be told in this round.
-func (l *Leading) Ping(host uint64) []*peerpb.SleepingSet {
+func (l *Leading) Ping(host uint64) (told []*peerpb.SleepingSet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var told []*peerpb.SleepingSet
+	anew := 0
 	for _, s := range l.sets {
 		if slices.Contains(s.class.Voters, host) || slices.Contains(s.class.Others, host) {
-			told = append(told, s.tell(host))
+			told = append(told, s.tell(host, &anew))
 		}
 	}
 	return told
 }
 
-func (s *set) tell(host uint64) *peerpb.SleepingSet {
+// tell is what a host is told of a set. anew counts the sets that are sent anew.
+func (s *set) tell(host uint64, anew *int) *peerpb.SleepingSet {
 	p := s.peers[host]
 	if p == nil {
 		p = &listener{}
 		s.peers[host] = p
 	}
-	m := &peerpb.SleepingSet{Id: s.id, From: p.acknowledged, Version: s.version,
-		Closed: uint64(s.closed.Load())}
-	if p.acknowledged < s.logFrom {
-		s.tellAnew(p, m)
-		return m
-	}
-	changes := s.changes[p.acknowledged-s.logFrom:]
-	changes = changes[:min(len(changes), changesPerPing)]
-	m.To = p.acknowledged + uint64(len(changes))
-	for _, c := range changes {
-		switch {
-		case c.ticket == nil:
-			m.Removed = append(m.Removed, uint64(c.group))
-		case !c.ticket.gone && s.members[c.group] == c.ticket:
-			m.Added = append(m.Added, uint64(c.group), c.ticket.term, c.ticket.index)
+	m := &peerpb.SleepingSet{Id: s.id}
+	if behind := s.version - p.acknowledged; p.acknowledged == 0 || behind > uint64(len(s.changes)) {
+		if *anew++; *anew > mostAnew {
+			return m
+		}
+		for _, t := range s.members {
+			m.Added = append(m.Added, uint64(t.group), t.term, t.index)
+		}
+	} else {
+		m.From = p.acknowledged
+		for _, c := range s.changes[uint64(len(s.changes))-behind:] {
+			switch {
+			case c.ticket == nil:
+				m.Removed = append(m.Removed, uint64(c.group))
+			case !c.ticket.Gone():
+				m.Added = append(m.Added, uint64(c.group), c.ticket.term, c.ticket.index)
+			}
 		}
 	}
+	m.To, m.Closed = s.version, uint64(s.closed.Load())
 	return m
+}
+
+// Answered takes a host's answer to the ping of a round of this process.
+func (l *Leading) Answered(host uint64, a *peerpb.SleepingAnswer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.GetRound() > l.round {
+		return // of another process
+	}
+	for _, told := range a.GetSets() {
+		s := l.sets[told.GetId()]
+		if s == nil {
+			continue
+		}
+		p := s.peers[host]
+		if p == nil || a.GetRound() <= p.answered || told.GetVersion() > s.version {
+			continue
+		}
+		p.answered, p.acknowledged = a.GetRound(), told.GetVersion()
+		// INVARIANT: those that do not follow are out of the set before the answer counts.
+		for _, group := range told.GetDropped() {
+			if t := s.members[keys.PartitionID(group)]; t != nil && t.version <= told.GetVersion() {
+				l.remove(t)
+			}
+		}
+		if told.GetComplete() {
+			p.affirmed = a.GetRound()
+		}
+	}
+}
+
+// Forget is told that a host has another process, which has no set.
+func (l *Leading) Forget(host uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sets {
+		delete(s.peers, host)
+	}
+}
+
+// Groups is how many groups sleep in sets, and in how many.
+func (l *Leading) Groups() (groups, sets int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sets {
+		groups += len(s.members)
+	}
+	return groups, len(l.sets)
 }

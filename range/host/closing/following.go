@@ -1,0 +1,237 @@
+package closing
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
+)
+
+// Replica is a group's replica on this host. Its methods are called with the lock of a Following
+// held, and must not call that.
+type Replica interface {
+	// Follows says that no other replica but the one on a host can have led the group after it did in
+	// a term, as far as this replica is concerned: it is in that term, and has not voted in a later one.
+	Follows(host, term uint64) bool
+	// SleepsIn has the replica ask the membership what is closed; nil: it is in none any more.
+	SleepsIn(*Membership)
+	// NoteClosed tells what is closed for a replica that has applied its log up to an index.
+	NoteClosed(closed hlc.Timestamp, index uint64)
+}
+
+// Following is what other hosts close for groups that follow them here, asleep. It is safe for
+// concurrent use.
+type Following struct {
+	// find finds the replica of a group on this host; nil: there is none. It is called with the lock
+	// held.
+	find func(keys.PartitionID) Replica
+
+	mu    sync.Mutex
+	hosts map[uint64]*leader
+	// of are the memberships of the groups, by their numbers; a group is in one at most.
+	of map[keys.PartitionID]*Membership
+}
+
+// leader is a host that has sets.
+type leader struct {
+	incarnation uint64
+	round       uint64
+	sets        map[uint64]*copied
+	// answers are what it is told next.
+	answers []*peerpb.SleepingAffirmed
+}
+
+// copied is a set as it is known here.
+type copied struct {
+	host    uint64
+	version uint64
+	closed  atomic.Int64
+	members map[keys.PartitionID]*Membership
+	// dropped are groups of the leader's set that are not in this copy: they do not follow it.
+	dropped map[keys.PartitionID]struct{}
+}
+
+// Membership is that of a group in a set.
+type Membership struct {
+	set     *copied
+	replica Replica
+	term    uint64
+	index   uint64
+}
+
+// Closed is what is closed for a replica that has applied its log up to index.
+func (m *Membership) Closed() (closed hlc.Timestamp, index uint64) {
+	return hlc.Timestamp{Wall: m.set.closed.Load()}, m.index
+}
+
+// NewFollowing returns one without groups.
+func NewFollowing(find func(keys.PartitionID) Replica) *Following {
+	return &Following{find: find, hosts: make(map[uint64]*leader),
+		of: make(map[keys.PartitionID]*Membership)}
+}
+
+// Heard takes what a host says in a ping of a round. mostClosed is the highest wall time that can be
+// closed: what is above comes of a clock that is wrong.
+func (f *Following) Heard(host, incarnation, round uint64, told []*peerpb.SleepingSet,
+	mostClosed int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.hosts[host]
+	if h == nil {
+		if len(told) == 0 {
+			return
+		}
+		h = &leader{incarnation: incarnation, sets: make(map[uint64]*copied)}
+		f.hosts[host] = h
+	}
+	switch {
+	case h.incarnation != incarnation:
+		f.forget(h)
+		*h = leader{incarnation: incarnation, sets: make(map[uint64]*copied)}
+	case round <= h.round:
+		return // it came late
+	}
+	h.round, h.answers = round, h.answers[:0]
+	still := make(map[uint64]struct{}, len(told))
+	for _, m := range told {
+		still[m.GetId()] = struct{}{}
+		if m.GetTo() != 0 {
+			h.answers = append(h.answers, f.take(host, h, m, mostClosed))
+		}
+	}
+	for id, c := range h.sets {
+		if _, there := still[id]; !there {
+			f.empty(c)
+			delete(h.sets, id)
+		}
+	}
+	if len(h.sets) == 0 && len(told) == 0 {
+		delete(f.hosts, host)
+	}
+}
+
+// take takes what is said of one set, and answers.
+func (f *Following) take(host uint64, h *leader, m *peerpb.SleepingSet, mostClosed int64,
+) *peerpb.SleepingAffirmed {
+	c := h.sets[m.GetId()]
+	if c == nil || m.GetFrom() == 0 {
+		if c != nil {
+			f.empty(c)
+		}
+		c = &copied{host: host, members: make(map[keys.PartitionID]*Membership),
+			dropped: make(map[keys.PartitionID]struct{})}
+		h.sets[m.GetId()] = c
+	}
+	a := &peerpb.SleepingAffirmed{Id: m.GetId()}
+	if m.GetFrom() > c.version || m.GetTo() < c.version || len(m.GetAdded())%3 != 0 {
+		a.Version = c.version // what is between is missing
+		return a
+	}
+	for _, group := range m.GetRemoved() {
+		id := keys.PartitionID(group)
+		delete(c.dropped, id)
+		if x := c.members[id]; x != nil {
+			f.leave(id, x)
+		}
+	}
+	for added := m.GetAdded(); len(added) > 0; added = added[3:] {
+		f.join(c, keys.PartitionID(added[0]), added[1], added[2])
+	}
+	c.version = m.GetTo()
+	// INVARIANT: after the removals that came with it, or before.
+	if closed := int64(m.GetClosed()); closed > c.closed.Load() && closed <= mostClosed {
+		c.closed.Store(closed)
+	}
+	a.Version, a.Complete = c.version, true
+	return a
+}
+
+// join takes a group into a set, if it follows the leader.
+func (f *Following) join(c *copied, id keys.PartitionID, term, index uint64) {
+	if x := f.of[id]; x != nil {
+		f.leave(id, x)
+		x.set.dropped[id] = struct{}{}
+	}
+	r := f.find(id)
+	if r == nil || !r.Follows(c.host, term) {
+		c.dropped[id] = struct{}{}
+		return
+	}
+	delete(c.dropped, id)
+	x := &Membership{set: c, replica: r, term: term, index: index}
+	c.members[id], f.of[id] = x, x
+	r.SleepsIn(x)
+}
+
+// leave takes a group out of its set. What was closed for it stays closed.
+func (f *Following) leave(id keys.PartitionID, x *Membership) {
+	delete(x.set.members, id)
+	delete(f.of, id)
+	if closed, index := x.Closed(); closed.Wall > 0 {
+		x.replica.NoteClosed(closed, index)
+	}
+	x.replica.SleepsIn(nil)
+}
+
+// empty takes all groups out of a set.
+func (f *Following) empty(c *copied) {
+	for id, x := range c.members {
+		f.leave(id, x)
+	}
+}
+
+// forget takes all groups out of the sets of a leader.
+func (f *Following) forget(h *leader) {
+	for _, c := range h.sets {
+		f.empty(c)
+	}
+}
+
+// Changed is told that the term, the leader or the role of a group here has changed, before any
+// message leaves that says so; gone: it has no replica here any more. A group that does not follow
+// its set's leader any more is out of the set, and the leader is told so with the next answer.
+func (f *Following) Changed(id keys.PartitionID, gone bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x := f.of[id]
+	if x == nil || (!gone && x.replica.Follows(x.set.host, x.term)) {
+		return
+	}
+	f.leave(id, x)
+	x.set.dropped[id] = struct{}{}
+}
+
+// Answer is what a host is to be told of its last ping, now; nil: nothing.
+//
+// INVARIANT: what does not follow any more by now is dropped: an affirmation is of the moment when
+// it is made.
+func (f *Following) Answer(host uint64) *peerpb.SleepingAnswer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.hosts[host]
+	if h == nil || len(h.answers) == 0 {
+		return nil
+	}
+	a := &peerpb.SleepingAnswer{Incarnation: h.incarnation, Round: h.round, Sets: h.answers}
+	h.answers = nil
+	for _, told := range a.Sets {
+		c := h.sets[told.Id]
+		if c == nil || !told.Complete {
+			continue
+		}
+		told.Dropped = told.Dropped[:0]
+		for group := range c.dropped {
+			told.Dropped = append(told.Dropped, uint64(group))
+		}
+	}
+	return a
+}
+
+// Groups is how many groups are in the sets of others.
+func (f *Following) Groups() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.of)
+}
