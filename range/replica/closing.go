@@ -100,6 +100,7 @@ func (r *Replica) CloseIdle() (closed hlc.Timestamp, index uint64, ok bool) {
 		return closed, 0, false
 	}
 	closed = r.promiseLocked(at, term)
+	r.mu.beside.closed = hlc.Max(r.mu.beside.closed, closed) // also here
 	return closed, r.mu.applied.index, !closed.IsZero()
 }
 
@@ -110,15 +111,18 @@ func (r *Replica) idleLocked() bool {
 
 // Sleep implements group.Closer. From now on what is closed for all groups of a set is closed for
 // this one, until something is evaluated.
-func (r *Replica) Sleep(join group.Join) {
+func (r *Replica) Sleep(join group.Join) (may bool) {
 	at, term := r.closable()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.idleLocked() || r.asleepLocked() || r.closed.Load() ||
-		r.promiseLocked(at, term).IsZero() {
-		return
+	switch {
+	case r.lag() < 0 || r.asleepLocked() || r.closed.Load() || !r.node.clockTrusted():
+		return true
+	case !r.idleLocked() || r.promiseLocked(at, term).IsZero():
+		return r.Descriptor().GetFrozen() != nil
 	}
 	r.mu.asleep = join(term, at, r.lag(), r.mu.applied.index)
+	return r.mu.asleep != nil
 }
 
 // asleepLocked says that others close timestamps for this group.
