@@ -132,3 +132,7 @@ func (h *Host) hearClosed(from uint64, p *peerpb.HostPing) {
 			clock.Physical()+int64(clock.MaxOffset()))
 	}
 }
+
+// SleepingClosed is for how many groups that sleep under leaders here timestamps are closed, and in
+// how many sets.
+func (h *Host) SleepingClosed() (groups, sets int) { return h.leading.Groups() }

@@ -32,9 +32,9 @@ import (
 // that brings it; what is in flight lies before that entry in the log. A promise beside the log is
 // made only when nothing is in flight.
 
-// defaultClosedLag is how far behind the clock timestamps are closed, unless the keyspace says
+// DefaultClosedLag is how far behind the clock timestamps are closed, unless the keyspace says
 // otherwise.
-const defaultClosedLag = time.Second
+const DefaultClosedLag = time.Second
 
 // SetClosedLag sets how far behind the clock timestamps are closed; 0: by default; negative: none
 // are, but where a leader hands over, and where partitions split and merge.
@@ -44,7 +44,7 @@ func (r *Replica) lag() time.Duration {
 	if lag := r.closedLag.Load(); lag != 0 {
 		return time.Duration(lag)
 	}
-	return defaultClosedLag
+	return DefaultClosedLag
 }
 
 // closable is the timestamp that this replica could close if it leads, as far as its clock and its
