@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -28,6 +29,9 @@ func (s *Server) AlterKeyspace(
 	if len(r.GetPlacement()) > maxTextBytes || len(r.GetLeaders()) > maxTextBytes {
 		return nil, status.Errorf(codes.InvalidArgument, "a placement has at most %d bytes",
 			maxTextBytes)
+	}
+	if err := keys.ValidateDefaultTTL(r.GetDefaultTtlMillis()); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	done, err := s.takeTurn(ctx)
 	if err != nil {
@@ -67,6 +71,9 @@ func (s *Server) AlterKeyspace(
 	if r.NoAuto != nil {
 		ks.NoAuto = *r.NoAuto
 	}
+	if r.DefaultTtlMillis != nil {
+		ks.DefaultTtlMillis = *r.DefaultTtlMillis
+	}
 	if err := keys.ValidateSplitSizes(ks.Keyspace); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -89,7 +96,7 @@ func (s *Server) AlterKeyspace(
 	s.config.Logger.Info("keyspace is altered", "keyspace", r.Name, "id", ks.id(),
 		"txn_max_age_ms", ks.TxnMaxAgeMillis, "txn_max_idle_ms", ks.TxnMaxIdleMillis, "replicas",
 		ks.ReplicationFactor, "placement", ks.Placement, "leaders", ks.Leaders, "split_size",
-		ks.SplitSizeBytes, "merge_size", ks.MergeSizeBytes, "no_auto", ks.NoAuto)
+		ks.SplitSizeBytes, "merge_size", ks.MergeSizeBytes, "no_auto", ks.NoAuto, "default_ttl_ms", ks.DefaultTtlMillis)
 	return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
 }
 
@@ -134,6 +141,9 @@ func placementText(k *clusterpb.Keyspace) string {
 	text += fmt.Sprintf(", split at %d bytes, merged below %d", split, merge)
 	if k.NoAuto {
 		text += ", only when asked for"
+	}
+	if ttl := k.DefaultTtlMillis; ttl != 0 {
+		text += fmt.Sprintf(", values live %s", time.Duration(ttl)*time.Millisecond)
 	}
 	return text
 }

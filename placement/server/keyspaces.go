@@ -71,6 +71,7 @@ func (s *Server) CreateKeyspace(
 		TxnMaxAgeMillis:          r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
 		Placement: r.Placement, Leaders: r.Leaders,
 		SplitSizeBytes: r.SplitSizeBytes, MergeSizeBytes: r.MergeSizeBytes, NoAuto: r.NoAuto,
+		DefaultTtlMillis: r.DefaultTtlMillis,
 	}
 	setTransactionDefaults(ks)
 	if ks.GcWindowSeconds == 0 {
@@ -172,6 +173,9 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 	}
 	if err := validateTransactionLimits(r.TxnMaxAgeMillis, r.TxnMaxIdleMillis); err != nil {
 		return err
+	}
+	if err := keys.ValidateDefaultTTL(r.DefaultTtlMillis); err != nil {
+		return refuse("%v", err)
 	}
 	if err := keys.ValidateSplitSizes(&clusterpb.Keyspace{SplitSizeBytes: r.SplitSizeBytes,
 		MergeSizeBytes: r.MergeSizeBytes}); err != nil {

@@ -322,6 +322,13 @@ func (m *Keyspace) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.DefaultTtlMillis != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DefaultTtlMillis))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x88
+	}
 	if m.NoAuto {
 		i--
 		if m.NoAuto {
@@ -1519,6 +1526,13 @@ func (m *CreateKeyspaceRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error)
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.DefaultTtlMillis != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DefaultTtlMillis))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x80
+	}
 	if m.NoAuto {
 		i--
 		if m.NoAuto {
@@ -1690,6 +1704,11 @@ func (m *AlterKeyspaceRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.DefaultTtlMillis != nil {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(*m.DefaultTtlMillis))
+		i--
+		dAtA[i] = 0x50
 	}
 	if m.NoAuto != nil {
 		i--
@@ -5441,6 +5460,9 @@ func (m *Keyspace) SizeVT() (n int) {
 	if m.NoAuto {
 		n += 3
 	}
+	if m.DefaultTtlMillis != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.DefaultTtlMillis))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5922,6 +5944,9 @@ func (m *CreateKeyspaceRequest) SizeVT() (n int) {
 	if m.NoAuto {
 		n += 2
 	}
+	if m.DefaultTtlMillis != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.DefaultTtlMillis))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5975,6 +6000,9 @@ func (m *AlterKeyspaceRequest) SizeVT() (n int) {
 	}
 	if m.NoAuto != nil {
 		n += 2
+	}
+	if m.DefaultTtlMillis != nil {
+		n += 1 + protohelpers.SizeOfVarint(uint64(*m.DefaultTtlMillis))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -8465,6 +8493,25 @@ func (m *Keyspace) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.NoAuto = bool(v != 0)
+		case 17:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DefaultTtlMillis", wireType)
+			}
+			m.DefaultTtlMillis = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.DefaultTtlMillis |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -11592,6 +11639,25 @@ func (m *CreateKeyspaceRequest) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.NoAuto = bool(v != 0)
+		case 16:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DefaultTtlMillis", wireType)
+			}
+			m.DefaultTtlMillis = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.DefaultTtlMillis |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -11946,6 +12012,26 @@ func (m *AlterKeyspaceRequest) UnmarshalVT(dAtA []byte) error {
 			}
 			b := bool(v != 0)
 			m.NoAuto = &b
+		case 10:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DefaultTtlMillis", wireType)
+			}
+			var v uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.DefaultTtlMillis = &v
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -9,9 +9,13 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// entryVersion is the first byte of every entry. A replica that meets a higher one stops applying:
-// it must not guess what its peers did.
-const entryVersion = 1
+// entryVersion is the first byte of an entry; of one that changes the number of versions with an
+// expiry it is entryVersionExpiring. A replica that meets a higher one stops applying: it must not
+// guess what its peers did.
+const (
+	entryVersion         = 1
+	entryVersionExpiring = 2
+)
 
 // Kind says what an entry may contain.
 type Kind byte
@@ -45,6 +49,8 @@ const (
 // replicas count alike.
 type Delta struct {
 	LiveKeys, Versions, Bytes int64
+	// Expiring is of versions with an expiry.
+	Expiring int64
 }
 
 // Add adds another change.
@@ -52,6 +58,7 @@ func (d *Delta) Add(other Delta) {
 	d.LiveKeys += other.LiveKeys
 	d.Versions += other.Versions
 	d.Bytes += other.Bytes
+	d.Expiring += other.Expiring
 }
 
 // Entry is the content of one entry of the partition's log.
@@ -61,6 +68,7 @@ func (d *Delta) Add(other Delta) {
 //	proposer, sequence, base          uvarint each
 //	highest, closed, threshold        wall and logical, uvarint each
 //	live keys, versions, bytes        varint each
+//	expiring                          varint, not 0; from version 2 on
 //	batch                             the rest: a Pebble batch, or nothing
 type Entry struct {
 	Kind     Kind
@@ -87,12 +95,16 @@ type Entry struct {
 }
 
 // maxHeader is an upper bound on the encoded length of all but the batch.
-const maxHeader = 2 + 12*binary.MaxVarintLen64
+const maxHeader = 2 + 13*binary.MaxVarintLen64
 
 // Encode returns the entry as it is stored in the log.
 func (e *Entry) Encode() []byte {
 	dst := make([]byte, 0, maxHeader+len(e.Batch))
-	dst = append(dst, entryVersion, byte(e.Kind))
+	version := byte(entryVersion)
+	if e.Delta.Expiring != 0 {
+		version = entryVersionExpiring
+	}
+	dst = append(dst, version, byte(e.Kind))
 	dst = binary.AppendUvarint(dst, uint64(e.Proposer))
 	dst = binary.AppendUvarint(dst, e.Sequence)
 	dst = binary.AppendUvarint(dst, e.Base)
@@ -102,6 +114,9 @@ func (e *Entry) Encode() []byte {
 	dst = binary.AppendVarint(dst, e.Delta.LiveKeys)
 	dst = binary.AppendVarint(dst, e.Delta.Versions)
 	dst = binary.AppendVarint(dst, e.Delta.Bytes)
+	if e.Delta.Expiring != 0 {
+		dst = binary.AppendVarint(dst, e.Delta.Expiring)
+	}
 	return append(dst, e.Batch...)
 }
 
@@ -122,9 +137,9 @@ func Decode(data []byte) (Entry, error) {
 	if len(data) < 2 {
 		return e, fmt.Errorf("%w: %d bytes", ErrMalformed, len(data))
 	}
-	if data[0] != entryVersion {
-		return e, fmt.Errorf("%w: version %d, this server understands %d; was it written by a newer one?",
-			ErrMalformed, data[0], entryVersion)
+	if data[0] < entryVersion || data[0] > entryVersionExpiring {
+		return e, fmt.Errorf("%w: version %d, this server understands up to %d; was it written by a "+
+			"newer one?", ErrMalformed, data[0], entryVersionExpiring)
 	}
 	e.Kind = Kind(data[1])
 	if e.Kind < KindWrite || e.Kind > KindLoad {
@@ -140,6 +155,11 @@ func Decode(data []byte) (Entry, error) {
 	e.Delta.LiveKeys = d.Varint()
 	e.Delta.Versions = d.Varint()
 	e.Delta.Bytes = d.Varint()
+	if data[0] == entryVersionExpiring {
+		if e.Delta.Expiring = d.Varint(); e.Delta.Expiring == 0 {
+			d.fail()
+		}
+	}
 	if d.Bad {
 		return e, fmt.Errorf("%w: its header is cut off or out of range", ErrMalformed)
 	}
