@@ -270,7 +270,7 @@ func (p *preparation) acquire() error {
 		return nil
 	}
 	if !c.GetReturnValues() {
-		above, changed, err := p.above()
+		above, changed, expires, err := e.preparedAbove(c, p.kept, p.at)
 		if err != nil {
 			return err
 		}
@@ -278,7 +278,7 @@ func (p *preparation) acquire() error {
 			e.Answer(e.Conflict(q, changed, rpc.FromTimestamp(c.GetReadAt())), 0)
 			return nil
 		}
-		p.at = above
+		p.at, p.expires = above, expires
 	}
 	e.Acquire(&Acquisition{Mutations: c.GetMutations(), Volatile: c.GetVolatile(), At: p.at,
 		Kept: p.kept}, func(_ *Result, _ *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
@@ -502,12 +502,14 @@ func writesVersion(m *kvpb.Mutation) bool {
 	return m.Kind == kvpb.Mutation_PUT || m.Kind == kvpb.Mutation_DELETE
 }
 
-// above is what the prepared timestamp has to be above: what it is so far, or more because of what
-// is written. Or changed is a key that was written since the transaction has read it, or has
-// expired. Keys whose lock stays as it is are not compared.
-func (p *preparation) above() (above hlc.Timestamp, changed []byte, err error) {
-	e, ts, readAt := p.e, p.at, rpc.FromTimestamp(p.c.GetReadAt())
-	for _, m := range p.c.GetMutations() {
+// preparedAbove is what the prepared timestamp has to be above: ts, or more because of what is
+// written. Or changed is a key that was written since the transaction has read it, or has expired.
+// kept are keys whose lock stays as it is; they are not compared. expires: a key that was compared
+// may expire before the commit.
+func (e *Evaluation) preparedAbove(c *kvpb.PrepareRequest, kept map[string]struct{},
+	ts hlc.Timestamp) (above hlc.Timestamp, changed []byte, expires bool, err error) {
+	readAt := rpc.FromTimestamp(c.GetReadAt())
+	for _, m := range c.GetMutations() {
 		if m.Kind == kvpb.Mutation_UNLOCK {
 			continue
 		}
@@ -517,17 +519,17 @@ func (p *preparation) above() (above hlc.Timestamp, changed []byte, err error) {
 		}
 		prior, err := look(m.Key)
 		if err != nil {
-			return ts, nil, err
+			return ts, nil, false, err
 		}
-		if _, late := p.kept[text(m.Key)]; m.Read && !late && prior.Found {
+		if _, late := kept[text(m.Key)]; m.Read && !late && prior.Found {
 			if readAt.Less(prior.Timestamp) || prior.ExpiredAt(ts) && !prior.ExpiredAt(readAt) {
-				return ts, m.Key, nil
+				return ts, m.Key, false, nil
 			}
-			p.expires = p.expires || prior.Expires != 0 && !prior.ExpiredAt(readAt)
+			expires = expires || prior.Expires != 0 && !prior.ExpiredAt(readAt)
 		}
 		ts = hlc.Max(ts, prior.Timestamp.Next())
 	}
-	return ts, nil, nil
+	return ts, nil, expires, nil
 }
 
 // preparedValues reads the keys as they are, and says what the prepared timestamp has to be above.
