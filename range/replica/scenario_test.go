@@ -312,7 +312,9 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			stamp(r.mu.applied.highest), r.mu.applied.stats.LiveKeys, r.mu.applied.stats.Versions,
 			r.mu.applied.stats.Bytes)
 		if n := r.mu.applied.stats.Expiring; n > 0 {
-			fmt.Fprintf(&out, "%d versions expire\n", n)
+			r.mu.Unlock()
+			fmt.Fprintf(&out, "%d versions expire, may have garbage: %t\n", n, r.MayHaveGarbage())
+			r.mu.Lock()
 		}
 		fmt.Fprintf(&out, "serving %t, queued %d, in flight %d, pending keys %d\n",
 			r.mu.leadership.serving, r.mu.queue.Len(), len(r.mu.inFlight), r.mu.pending.Len())
