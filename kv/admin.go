@@ -242,6 +242,7 @@ func (c *Client) AlterKeyspace(ctx context.Context, name string, changes ...Alte
 		ReplicationFactor: uint32(s.replicas), Placement: s.placement, Leaders: s.leaders,
 		SplitSizeBytes: s.splitSize, MergeSizeBytes: s.mergeSize, NoAuto: s.noAuto,
 		ClosedTimestampLagMillis: uint64(s.closedLag.Milliseconds()),
+		DefaultTtlMillis:         s.defaultTTL,
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -38,13 +40,14 @@ type Batch struct {
 func (k *Keyspace) Batch() *Batch { return &Batch{keyspace: k} }
 
 // Put adds a write. What is wrong with it, Commit says.
-func (b *Batch) Put(key, value []byte) *Batch {
-	return b.add(&kvpb.WriteOperation{Key: key, Value: value})
+func (b *Batch) Put(key, value []byte, options ...WriteOption) *Batch {
+	w := newWriteOptions(options)
+	return b.add(&kvpb.WriteOperation{Key: key, Value: value, Ttl: int64(w.ttl)}, w.bad)
 }
 
 // Delete adds a deletion.
 func (b *Batch) Delete(key []byte) *Batch {
-	return b.add(&kvpb.WriteOperation{Key: key, Delete: true})
+	return b.add(&kvpb.WriteOperation{Key: key, Delete: true}, "")
 }
 
 // Len is the number of operations so far.
@@ -53,13 +56,13 @@ func (b *Batch) Len() int { return len(b.operations) }
 // Bytes is the size of keys and values so far.
 func (b *Batch) Bytes() int { return b.bytes }
 
-func (b *Batch) add(o *kvpb.WriteOperation) *Batch {
+func (b *Batch) add(o *kvpb.WriteOperation, wrong string) *Batch {
 	if b.err != nil {
 		return b
 	}
 	const op = "batch"
 	var bad *Error
-	if err := b.keyspace.check(op, o.Key, o.Value, ""); err != nil {
+	if err := b.keyspace.check(op, o.Key, o.Value, wrong); err != nil {
 		errors.As(err, &bad)
 		b.err = bad
 		return b
@@ -159,7 +162,8 @@ func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
 	}
 	at, err := k.client.Update(ctx, func(tx *Txn) error {
 		for _, o := range b.operations {
-			if err := tx.write(op, k, o.Key, o.Value, o.Delete); err != nil {
+			own := writes.Own{Value: o.Value, Deleted: o.Delete, TTL: time.Duration(o.Ttl)}
+			if err := tx.write(op, k, o.Key, own); err != nil {
 				return err
 			}
 		}
@@ -198,19 +202,21 @@ func (b *Batch) crosses(p *route.Partition) (elsewhere bool, _ *Error) {
 }
 
 // BatchPut writes many keys, in any partitions, at one timestamp, which it returns: all of them or
-// none. Only Key and Value of a pair are looked at. A key may be there once. No pairs are no write,
-// with a zero timestamp.
+// none. Only Key and Value of a pair are looked at; the options hold for all. A key may be there
+// once. No pairs are no write, with a zero timestamp.
 //
 // Keys of one partition cost one request, like a Batch. Keys of several are a transaction
 // (two-phase commit), which is run again when others are in the way, until ctx ends; its limits
 // hold (ErrTransactionTooLarge), and its errors are those of Update. To write as much as possible
 // with no need for all or nothing, commit one Batch for each partition instead.
-func (k *Keyspace) BatchPut(ctx context.Context, pairs []Pair) (Timestamp, error) {
+func (k *Keyspace) BatchPut(ctx context.Context, pairs []Pair, options ...WriteOption) (Timestamp,
+	error) {
 	const op = "batch put"
+	w := newWriteOptions(options)
 	seen := make(map[string]struct{}, len(pairs))
 	for i := range pairs {
 		key := pairs[i].Key
-		if err := k.check(op, key, pairs[i].Value, ""); err != nil {
+		if err := k.check(op, key, pairs[i].Value, w.bad); err != nil {
 			return Timestamp{}, err
 		}
 		if _, twice := seen[string(key)]; twice {
@@ -223,7 +229,8 @@ func (k *Keyspace) BatchPut(ctx context.Context, pairs []Pair) (Timestamp, error
 	}
 	at, err := k.client.Update(ctx, func(tx *Txn) error {
 		for i := range pairs {
-			if err := tx.Put(k, pairs[i].Key, pairs[i].Value); err != nil {
+			own := writes.Own{Value: pairs[i].Value, TTL: w.ttl}
+			if err := tx.write("put", k, pairs[i].Key, own); err != nil {
 				return err
 			}
 		}

@@ -293,6 +293,7 @@ func (g *group) take(answer route.Answer, r *reading, pairs []Pair) error {
 		pair := Pair{Key: clone(g.keys[i])}
 		if v.Found {
 			pair.Value, pair.Version = owned(v.Value), fromWire(v.Version)
+			pair.Expires = expiryOf(v.Expires)
 		}
 		pairs[g.places[i]] = pair
 	}

@@ -185,6 +185,9 @@ func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
 	case idle != 0 && i.MaxTransactionIdle != idle:
 		return fmt.Sprintf("a maximum idle time of transactions of %s instead of %s",
 			i.MaxTransactionIdle, idle)
+	case want.defaultTTL != nil && uint64(i.DefaultTTL.Milliseconds()) != *want.defaultTTL:
+		return fmt.Sprintf("a default time to live of %s instead of %s", i.DefaultTTL,
+			time.Duration(*want.defaultTTL)*time.Millisecond)
 	case want.splitSize != nil && i.SplitSize != split:
 		return fmt.Sprintf("a split size of %d bytes instead of %d", i.SplitSize, split)
 	case want.mergeSize != nil && i.MergeSize != merge:

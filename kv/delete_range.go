@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -113,7 +114,7 @@ func (t *Txn) DeleteRange(ctx context.Context, ks *Keyspace,
 		q.keysOnly = true
 	}) {
 		if err == nil {
-			err = t.write(op, ks, p.Key, nil, true)
+			err = t.write(op, ks, p.Key, writes.Own{Deleted: true})
 		}
 		if err != nil {
 			return deleted, err

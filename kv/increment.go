@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -12,16 +13,21 @@ import (
 // strconv.ParseInt reads what Get returns. A key without a value holds 0, and by may be negative.
 // It takes effect at most once, however often it is sent again on the way.
 //
+// The sum expires as the options, or the keyspace, say, whatever was said of the number before it.
+//
 // A key that holds something else, and a sum that does not fit into an int64, fail with
 // ErrInvalidArgument and change nothing. A key that a transaction has locked is waited for, until
 // ctx ends: ErrConflict.
-func (k *Keyspace) Increment(ctx context.Context, key []byte, by int64) (int64, Timestamp, error) {
+func (k *Keyspace) Increment(ctx context.Context, key []byte, by int64,
+	options ...WriteOption) (int64, Timestamp, error) {
 	const op = "increment"
-	if err := k.check(op, key, nil, ""); err != nil {
+	w := newWriteOptions(options)
+	if err := k.check(op, key, nil, w.bad); err != nil {
 		return 0, Timestamp{}, err
 	}
 	answer, err := k.one(ctx, op, key, true, &kvpb.Request{
-		Command: &kvpb.Request_Increment{Increment: &kvpb.IncrementRequest{Key: key, By: by}}})
+		Command: &kvpb.Request_Increment{Increment: &kvpb.IncrementRequest{Key: key, By: by,
+			Ttl: int64(w.ttl)}}})
 	if err != nil {
 		return 0, Timestamp{}, err
 	}
@@ -32,8 +38,13 @@ func (k *Keyspace) Increment(ctx context.Context, key []byte, by int64) (int64, 
 // Increment is Keyspace.Increment inside the transaction: it reads the key as GetForUpdate does, so
 // that transactions that count the same thing take turns, and writes the sum with the commit. When
 // it fails with ErrInvalidArgument the transaction can go on without it.
-func (t *Txn) Increment(ctx context.Context, ks *Keyspace, key []byte, by int64) (int64, error) {
+func (t *Txn) Increment(ctx context.Context, ks *Keyspace, key []byte, by int64,
+	options ...WriteOption) (int64, error) {
 	const op = "increment"
+	w := newWriteOptions(options)
+	if w.bad != "" {
+		return 0, invalid(op, ks.name, key, "%s", w.bad)
+	}
 	p, err := t.lookUp(ctx, op, ks, key, true)
 	if err != nil {
 		return 0, err
@@ -42,5 +53,5 @@ func (t *Txn) Increment(ctx context.Context, ks *Keyspace, key []byte, by int64)
 	if err != nil {
 		return 0, invalid(op, ks.name, key, "%v", err)
 	}
-	return sum, t.write(op, ks, key, keys.FormatNumber(sum), false)
+	return sum, t.write(op, ks, key, writes.Own{Value: keys.FormatNumber(sum), TTL: w.ttl})
 }

@@ -36,6 +36,8 @@ type KeyspaceInfo struct {
 	CommitWait bool
 	// MaxTransactionAge and MaxTransactionIdle are for how long transactions may hold locks of it.
 	MaxTransactionAge, MaxTransactionIdle time.Duration
+	// DefaultTTL is how long a value lives whose write does not say so; 0: until it is replaced.
+	DefaultTTL time.Duration
 	// SplitSize is from which size on a partition splits, and MergeSize below which two neighbours
 	// together merge, in bytes; AutoSplit says whether they do by themselves.
 	SplitSize, MergeSize uint64
@@ -68,6 +70,7 @@ func keyspaceInfo(i *clusterpb.KeyspaceInfo, table *route.Table) KeyspaceInfo {
 		GCWindow:   time.Duration(k.GetGcWindowSeconds()) * time.Second,
 		ClosedLag:  time.Duration(k.GetClosedTimestampLagMillis()) * time.Millisecond,
 		CommitWait: k.GetCommitWait(),
+		DefaultTTL: time.Duration(k.GetDefaultTtlMillis()) * time.Millisecond,
 		WaitingFor: i.WaitingFor,
 		Placement:  k.GetPlacement(),
 		Leaders:    k.GetLeaders(),

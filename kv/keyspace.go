@@ -57,17 +57,20 @@ func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (P
 	if !r.GetFound() {
 		return Pair{}, notFound(op, k.name, key)
 	}
-	return Pair{Key: clone(key), Value: owned(r.Value), Version: fromWire(r.Version)}, nil
+	return Pair{Key: clone(key), Value: owned(r.Value), Version: fromWire(r.Version),
+		Expires: expiryOf(r.Expires)}, nil
 }
 
 // Put writes the value of a key and returns its version.
-func (k *Keyspace) Put(ctx context.Context, key, value []byte) (Timestamp, error) {
+func (k *Keyspace) Put(ctx context.Context, key, value []byte, options ...WriteOption) (Timestamp,
+	error) {
 	const op = "put"
-	if err := k.check(op, key, value, ""); err != nil {
+	w := newWriteOptions(options)
+	if err := k.check(op, key, value, w.bad); err != nil {
 		return Timestamp{}, err
 	}
-	answer, err := k.one(ctx, op, key, true,
-		&kvpb.Request{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: key, Value: value}}})
+	answer, err := k.one(ctx, op, key, true, &kvpb.Request{Command: &kvpb.Request_Put{
+		Put: &kvpb.PutRequest{Key: key, Value: value, Ttl: int64(w.ttl)}}})
 	if err != nil {
 		return Timestamp{}, err
 	}
@@ -250,6 +253,10 @@ type Pair struct {
 	Value []byte
 	// Version is the timestamp of the write; zero if the key has no value.
 	Version Timestamp
+	// Expires is when the value expires: a read at or above that time does not find it. Zero: never,
+	// or it is a value that a transaction has written itself, of which that is not known before the
+	// commit.
+	Expires time.Time
 }
 
 // Exists reports whether the key has a value. Only BatchGet and CompareAndSwap return pairs of
@@ -267,7 +274,7 @@ func pairOf(p *rpc.Row) Pair {
 	buf := make([]byte, n)
 	copy(buf, p.Key)
 	copy(buf[k:], p.Value)
-	return Pair{Key: buf[:k:k], Value: buf[k:n:n], Version: p.Version}
+	return Pair{Key: buf[:k:k], Value: buf[k:n:n], Version: p.Version, Expires: expiryOf(p.Expires)}
 }
 
 // owned copies a value out of the message that brought it. It is never nil: an empty value is a

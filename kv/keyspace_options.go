@@ -17,11 +17,11 @@ const DefaultHashPartitions = 32
 
 // KeyspaceOption is an option of CreateKeyspace and CreateKeyspaceIfMissing: Hash, Range, Replicas,
 // PlaceReplicas, PreferLeaders, GCWindow, CommitWait, MaxTransactionAge, MaxTransactionIdle,
-// SplitSize, MergeSize, AutoSplit.
+// SplitSize, MergeSize, AutoSplit, DefaultTTL.
 type KeyspaceOption interface{ create(*keyspaceSettings) }
 
 // AlterOption is an option of AlterKeyspace: Replicas, PlaceReplicas, PreferLeaders,
-// MaxTransactionAge, MaxTransactionIdle, SplitSize, MergeSize, AutoSplit.
+// MaxTransactionAge, MaxTransactionIdle, SplitSize, MergeSize, AutoSplit, DefaultTTL.
 type AlterOption interface{ alter(*keyspaceSettings) }
 
 // keyspaceSettings are what the options of a keyspace add up to. What is zero is the cluster's
@@ -40,6 +40,8 @@ type keyspaceSettings struct {
 	// splitSize, mergeSize and noAuto are nil if they are not given.
 	splitSize, mergeSize *uint64
 	noAuto               *bool
+	// defaultTTL is in milliseconds; nil if it is not given.
+	defaultTTL *uint64
 	// bad is what is wrong with the first option that cannot be.
 	bad error
 }
@@ -77,6 +79,9 @@ func (s *keyspaceSettings) request(name string) *clusterpb.CreateKeyspaceRequest
 	}
 	if s.mergeSize != nil {
 		r.MergeSizeBytes = *s.mergeSize
+	}
+	if s.defaultTTL != nil {
+		r.DefaultTtlMillis = *s.defaultTTL
 	}
 	r.NoAuto = s.noAuto != nil && *s.noAuto
 	if s.leaders != nil {

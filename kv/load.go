@@ -57,11 +57,17 @@ type Loaded struct {
 	Notes           []string
 }
 
-// LoadOption says how Load works.
-type LoadOption func(*loadSettings)
+// LoadOption says how Load works: Presplit, ReadOnce, LoadMemory, LoadDirectory, OnLoadProgress; or
+// how long what is loaded lives: TTL, NoTTL.
+type LoadOption interface{ load(*loadSettings) }
+
+type loadOption func(*loadSettings)
+
+func (o loadOption) load(s *loadSettings) { o(s) }
 
 type loadSettings struct {
 	presplit, once bool
+	writes         writeOptions
 	memory         int
 	dir            string
 	progress       func(LoadProgress)
@@ -72,23 +78,27 @@ const DefaultLoadMemory = 256 << 20
 
 // Presplit has partitions split and spread over the nodes before anything is written, so that each
 // gets about half of the size at which it would split by itself.
-func Presplit() LoadOption { return func(s *loadSettings) { s.presplit = true } }
+func Presplit() LoadOption { return loadOption(func(s *loadSettings) { s.presplit = true }) }
 
 // ReadOnce says that the records can be read only once, as those of a pipe. What does not fit into
 // memory goes to a temporary file then, even if it is in order.
-func ReadOnce() LoadOption { return func(s *loadSettings) { s.once = true } }
+func ReadOnce() LoadOption { return loadOption(func(s *loadSettings) { s.once = true }) }
 
 // LoadMemory bounds what a load keeps in memory to sort it, 16 MiB at least; the blocks on their
 // way come in addition, up to 64 MiB. The default is DefaultLoadMemory.
-func LoadMemory(bytes int) LoadOption { return func(s *loadSettings) { s.memory = bytes } }
+func LoadMemory(bytes int) LoadOption {
+	return loadOption(func(s *loadSettings) { s.memory = bytes })
+}
 
 // LoadDirectory is where the temporary file is made, if one is needed. The default is the system's
 // directory for such files.
-func LoadDirectory(dir string) LoadOption { return func(s *loadSettings) { s.dir = dir } }
+func LoadDirectory(dir string) LoadOption {
+	return loadOption(func(s *loadSettings) { s.dir = dir })
+}
 
 // OnLoadProgress has f called now and then, never twice at the same time.
 func OnLoadProgress(f func(LoadProgress)) LoadOption {
-	return func(s *loadSettings) { s.progress = f }
+	return loadOption(func(s *loadSettings) { s.progress = f })
 }
 
 // Load writes many records, much faster than puts. records returns them, in any order; of records
@@ -97,7 +107,7 @@ func OnLoadProgress(f func(LoadProgress)) LoadOption {
 //
 // The records are sorted, and written in blocks of a few megabytes. Each block is atomic, at one
 // timestamp, and the load as a whole is not. A record whose key has the same value already is not
-// written again. So if a load ends early, with its context, an error or the process, it is repeated
+// written again, if that expires as well, or neither does. So if a load ends early, with its context, an error or the process, it is repeated
 // as a whole: what is there is only compared. On an error Loaded says what is certainly written.
 //
 // It is a write like others: transactions and reads of earlier timestamps see nothing of it, and it
@@ -107,7 +117,10 @@ func (k *Keyspace) Load(ctx context.Context, records func() iter.Seq2[Pair, erro
 	const op = "load"
 	settings := loadSettings{memory: DefaultLoadMemory}
 	for _, o := range options {
-		o(&settings)
+		o.load(&settings)
+	}
+	if settings.writes.bad != "" {
+		return Loaded{}, invalid(op, k.name, nil, "%s", settings.writes.bad)
 	}
 	ks, err := k.boundedResolve(ctx, op)
 	if err != nil {

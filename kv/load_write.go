@@ -247,7 +247,8 @@ func (l *loader) sendBlock(ctx context.Context, b *loadBlock, identity *route.Id
 	call := route.Call{
 		Keyspace: l.id, Key: b.first, Write: true, Slack: lockSlack, Identity: identity,
 		Request: &kvpb.Request{Command: &kvpb.Request_Load{Load: &kvpb.LoadRequest{Block: b.data,
-			First: b.first, Last: b.last, Records: uint32(b.records), Size: b.size}}},
+			First: b.first, Last: b.last, Records: uint32(b.records), Size: b.size,
+			Ttl: int64(l.settings.writes.ttl)}}},
 		Prepare: route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
 			if !p.Span.Contains(b.last) {
 				return errElsewhere

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -37,8 +38,9 @@ func ExpectVersion(version Timestamp) Expectation {
 
 // Replacement is what CompareAndSwap and Modify write: Set, Delete or Keep.
 type Replacement struct {
-	value []byte
-	kind  replacement
+	value   []byte
+	kind    replacement
+	options writeOptions
 }
 
 type replacement uint8
@@ -50,8 +52,10 @@ const (
 	replaceKeep
 )
 
-// Set replaces the value.
-func Set(value []byte) Replacement { return Replacement{value: value, kind: replaceValue} }
+// Set replaces the value, and until when it lives.
+func Set(value []byte, options ...WriteOption) Replacement {
+	return Replacement{value: value, kind: replaceValue, options: newWriteOptions(options)}
+}
 
 // Delete takes the value away.
 func Delete() Replacement { return Replacement{kind: replaceDelete} }
@@ -80,7 +84,7 @@ func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expect
 		return Swap{}, err
 	}
 	command := &kvpb.CompareAndSwapRequest{Key: key, NewValue: replacement.value,
-		Delete: replacement.kind == replaceDelete}
+		Delete: replacement.kind == replaceDelete, Ttl: int64(replacement.options.ttl)}
 	switch expect.kind {
 	case expectAbsent:
 		command.Expected = &kvpb.CompareAndSwapRequest_Absent{Absent: true}
@@ -101,6 +105,7 @@ func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expect
 	swap := Swap{Current: Pair{Key: clone(key)}}
 	if r.GetFound() {
 		swap.Current.Value, swap.Current.Version = owned(r.Current), fromWire(r.CurrentVersion)
+		swap.Current.Expires = expiryOf(r.CurrentExpires)
 	}
 	return swap, nil
 }
@@ -115,7 +120,12 @@ func checkSwap(expect Expectation, replacement Replacement) string {
 	case replacement.kind == replaceNothing, replacement.kind == replaceKeep:
 		return "replaces nothing; use Set or Delete"
 	}
-	return ""
+	return replacement.options.bad
+}
+
+// own is what a transaction writes of it.
+func (r *Replacement) own() writes.Own {
+	return writes.Own{Value: r.value, Deleted: r.kind == replaceDelete, TTL: r.options.ttl}
 }
 
 // CompareAndSwap writes if the key is as expected. That it is not is a result, not an error: the
@@ -143,7 +153,7 @@ func (t *Txn) CompareAndSwap(ctx context.Context, ks *Keyspace, key []byte, expe
 	if !met {
 		return Swap{Current: current}, nil
 	}
-	if err := t.write(op, ks, key, replacement.value, replacement.kind == replaceDelete); err != nil {
+	if err := t.write(op, ks, key, replacement.own()); err != nil {
 		return Swap{}, err
 	}
 	return Swap{Swapped: true, Version: Uncommitted()}, nil

@@ -272,13 +272,15 @@ func (r *reading) read(ctx context.Context, ks *route.Keyspace, key []byte) (Pai
 	p := Pair{Key: clone(key)}
 	if got.Found {
 		p.Value, p.Version = owned(got.Value), fromWire(got.Version)
+		p.Expires = expiryOf(got.Expires)
 	}
 	return p, nil
 }
 
 // copied is a pair that shares no memory with p.
 func (p Pair) copied() Pair {
-	return Pair{Key: clone(p.Key), Value: bytes.Clone(p.Value), Version: p.Version}
+	return Pair{Key: clone(p.Key), Value: bytes.Clone(p.Value), Version: p.Version,
+		Expires: p.Expires}
 }
 
 // lock locks a key and reads it under the lock. The value is that of the present, so everything
@@ -310,10 +312,14 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 		}
 	}
 	t.set.Lock(ks, key)
+	if value.GetExpires() != 0 {
+		// The lock keeps others from writing it, and not the value from expiring.
+		t.set.Again(ks, key, version)
+	}
 	t.lockedUnder(t.transaction.Leaderships())
 	p := Pair{Key: clone(key)}
 	if value.GetFound() {
-		p.Value, p.Version = owned(value.Value), version
+		p.Value, p.Version, p.Expires = owned(value.Value), version, expiryOf(value.Expires)
 	}
 	return p, nil
 }
@@ -430,22 +436,26 @@ func scanQuery(ctx context.Context, op string, ks *Keyspace,
 
 // Put writes the value of a key. If it fails, this write is not part of the transaction; the rest
 // is, and can be committed.
-func (t *Txn) Put(ks *Keyspace, key, value []byte) error {
-	return t.write("put", ks, key, value, false)
+func (t *Txn) Put(ks *Keyspace, key, value []byte, options ...WriteOption) error {
+	w := newWriteOptions(options)
+	if w.bad != "" {
+		return invalid("put", ks.name, key, "%s", w.bad)
+	}
+	return t.write("put", ks, key, writes.Own{Value: value, TTL: w.ttl})
 }
 
 // Delete takes the value of a key away. That there is none is no error.
 func (t *Txn) Delete(ks *Keyspace, key []byte) error {
-	return t.write("delete", ks, key, nil, true)
+	return t.write("delete", ks, key, writes.Own{Deleted: true})
 }
 
-func (t *Txn) write(op string, ks *Keyspace, key, value []byte, deleted bool) error {
+func (t *Txn) write(op string, ks *Keyspace, key []byte, own writes.Own) error {
 	t.transaction.Enter()
 	defer t.transaction.Leave()
 	if err := t.check(op, ks, key); err != nil {
 		return err
 	}
-	if err := ks.check(op, key, value, ""); err != nil {
+	if err := ks.check(op, key, own.Value, ""); err != nil {
 		return err
 	}
 	id := t.client.sender.Table().KeyspaceByName(ks.name)
@@ -458,7 +468,7 @@ func (t *Txn) write(op string, ks *Keyspace, key, value []byte, deleted bool) er
 			return err
 		}
 	}
-	if bad := t.writes.Put(id.ID, key, value, deleted); bad != "" {
+	if bad := t.writes.Put(id.ID, key, own); bad != "" {
 		return tooLarge(op, ks.name, key, bad)
 	}
 	t.transaction.AnchorAt(committer.Key{Keyspace: id.ID, Key: clone(key)})

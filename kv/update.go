@@ -179,7 +179,7 @@ func (t *Txn) outcome(ctx context.Context) (Timestamp, error) {
 // Modify changes the value of one key by a function of the value that is there: f gets the key as
 // it is (old.Exists says whether there is a value), and returns what it is to become: Set(value),
 // Delete() or Keep(). Nothing else writes to the key in between. Modify returns the key as it is
-// afterwards.
+// afterwards; of a value that is new its Expires is told if Set was given a TTL.
 //
 //	pair, err := visits.Modify(ctx, key, func(old kv.Pair) (kv.Replacement, error) {
 //		return kv.Set(plusOne(old.Value)), nil
@@ -202,6 +202,7 @@ func (k *Keyspace) Modify(ctx context.Context, key []byte,
 	var result Pair
 	var written bool
 	var own error // f's
+	var ttl time.Duration
 	at, err := k.client.Update(ctx, func(tx *Txn) error {
 		old, err := tx.Get(ctx, k, key)
 		if errors.Is(err, ErrNotFound) {
@@ -227,7 +228,11 @@ func (k *Keyspace) Modify(ctx context.Context, key []byte,
 			return tx.Delete(k, key)
 		case replaceValue:
 			result, written = Pair{Key: clone(key), Value: owned(replacement.value)}, true
-			return tx.Put(k, key, result.Value)
+			if bad := replacement.options.bad; bad != "" {
+				return invalid(op, k.name, key, "%s", bad)
+			}
+			ttl = replacement.options.ttl
+			return tx.write("put", k, key, replacement.own())
 		}
 		return invalid(op, k.name, key, "the function replaces nothing; return Set, Delete or Keep")
 	})
@@ -239,6 +244,9 @@ func (k *Keyspace) Modify(ctx context.Context, key []byte,
 	}
 	if written {
 		result.Version = at
+		if ttl > 0 {
+			result.Expires = at.Add(ttl).Time()
+		}
 	}
 	return result, nil
 }

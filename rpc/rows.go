@@ -14,6 +14,8 @@ import (
 type Row struct {
 	Key, Value []byte
 	Version    hlc.Timestamp
+	// Expires is the wall time from which on the value is none any more; 0: it does not expire.
+	Expires int64
 }
 
 // Tags of the encoding: field number and wire type in one byte.
@@ -22,12 +24,13 @@ const (
 	tagKey     = 1<<3 | 2 // Pair.key
 	tagValue   = 2<<3 | 2 // Pair.value
 	tagVersion = 3<<3 | 2 // Pair.version
+	tagExpires = 4<<3 | 1 // Pair.expires
 	tagWall    = 1<<3 | 1 // Timestamp.wall
 	tagLogical = 2 << 3   // Timestamp.logical
 )
 
 // AppendRow appends a row to an encoded kvpb.Rows, as the generated code would encode it.
-func AppendRow(dst []byte, key, value []byte, version hlc.Timestamp) []byte {
+func AppendRow(dst []byte, key, value []byte, version hlc.Timestamp, expires int64) []byte {
 	stamp := 0
 	if version.Wall != 0 {
 		stamp += 1 + 8
@@ -38,6 +41,9 @@ func AppendRow(dst []byte, key, value []byte, version hlc.Timestamp) []byte {
 	size := 1 + varintSize(uint64(len(key))) + len(key)
 	if stamp > 0 {
 		size += 2 + stamp
+	}
+	if expires != 0 {
+		size += 1 + 8
 	}
 	if len(value) > 0 {
 		size += 1 + varintSize(uint64(len(value))) + len(value)
@@ -62,6 +68,10 @@ func AppendRow(dst []byte, key, value []byte, version hlc.Timestamp) []byte {
 	if version.Logical != 0 {
 		dst = append(dst, tagLogical)
 		dst = binary.AppendUvarint(dst, uint64(version.Logical))
+	}
+	if expires != 0 {
+		dst = append(dst, tagExpires)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(expires))
 	}
 	return dst
 }
@@ -106,7 +116,7 @@ func expect(kind, want protowire.Type) error {
 
 func (r *Row) decode(pair []byte) error {
 	err := eachField(pair,
-		func(number protowire.Number, kind protowire.Type, b []byte, _ uint64) error {
+		func(number protowire.Number, kind protowire.Type, b []byte, x uint64) error {
 			switch number {
 			case 1:
 				r.Key = b
@@ -116,6 +126,9 @@ func (r *Row) decode(pair []byte) error {
 				if kind == protowire.BytesType {
 					return eachField(b, r.stamp)
 				}
+			case 4:
+				r.Expires = int64(x)
+				return expect(kind, protowire.Fixed64Type)
 			default:
 				return nil
 			}

@@ -22,11 +22,13 @@ func TestRowsAreProtobuf(t *testing.T) {
 				Value: rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "value"),
 				Version: hlc.Timestamp{Wall: rapid.Int64Min(0).Draw(t, "wall"),
 					Logical: rapid.Uint32().Draw(t, "logical")},
+				Expires: max(0, rapid.Int64().Draw(t, "expires")),
 			}
 			rows = append(rows, r)
-			encoded = AppendRow(encoded, r.Key, r.Value, r.Version)
+			encoded = AppendRow(encoded, r.Key, r.Value, r.Version, r.Expires)
 			want.Pairs = append(want.Pairs,
-				&kvpb.Pair{Key: r.Key, Value: r.Value, Version: ToTimestamp(r.Version)})
+				&kvpb.Pair{Key: r.Key, Value: r.Value, Version: ToTimestamp(r.Version),
+					Expires: uint64(r.Expires)})
 		}
 		generated, err := want.MarshalVT()
 		if err != nil || !bytes.Equal(generated, encoded) {
@@ -38,7 +40,7 @@ func TestRowsAreProtobuf(t *testing.T) {
 		}
 		for i, r := range got {
 			if !bytes.Equal(r.Key, rows[i].Key) || !bytes.Equal(r.Value, rows[i].Value) ||
-				r.Version != rows[i].Version {
+				r.Version != rows[i].Version || r.Expires != rows[i].Expires {
 				t.Fatalf("row %d is %+v, want %+v", i, r, rows[i])
 			}
 		}
@@ -47,8 +49,8 @@ func TestRowsAreProtobuf(t *testing.T) {
 
 // What does not decode by the generated code is refused, and what does gives the same rows.
 func FuzzDecodeRows(f *testing.F) {
-	f.Add(AppendRow(AppendRow(nil, []byte("k"), []byte("v"), hlc.Timestamp{Wall: 5, Logical: 300}),
-		[]byte("l"), nil, hlc.Timestamp{Wall: 1}))
+	f.Add(AppendRow(AppendRow(nil, []byte("k"), []byte("v"), hlc.Timestamp{Wall: 5, Logical: 300}, 0),
+		[]byte("l"), nil, hlc.Timestamp{Wall: 1}, 7))
 	f.Add([]byte{tagPair, 2, tagKey, 0})
 	f.Add([]byte{tagPair, 200, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -23,11 +24,13 @@ type Lock struct {
 	// Acquired is when, in nanoseconds since the epoch, by the physical clock of the partition's
 	// leader.
 	Acquired int64
+	// TTL is how long the value of a PUT lives from the commit timestamp on; 0: it does not expire.
+	TTL time.Duration
 	// Value is what a PUT writes; else it is empty.
 	Value []byte
 }
 
-// lockVersion is the first byte of a stored Lock:
+// lockVersion is the first byte of a stored Lock, and lockVersionTTL that of one with a time to live:
 //
 //	version            1 byte
 //	kind               1 byte: Mutation_Kind + 1
@@ -38,12 +41,20 @@ type Lock struct {
 //	prepared           wall and logical, uvarint each
 //	client, sequence   uvarint each
 //	acquired           uvarint
+//	ttl                uvarint, nanoseconds, not 0; from version 2 on
 //	value              the rest
-const lockVersion = 1
+const (
+	lockVersion    = 1
+	lockVersionTTL = 2
+)
 
 // Append encodes the lock. The fields must be such as Decode accepts.
 func (l *Lock) Append(dst []byte) []byte {
-	dst = append(dst, lockVersion, byte(l.Kind)+1)
+	version := byte(lockVersion)
+	if l.TTL != 0 {
+		version = lockVersionTTL
+	}
+	dst = append(dst, version, byte(l.Kind)+1)
 	dst = append(dst, l.Transaction.ID[:]...)
 	dst = appendTimestamp(dst, l.Transaction.Begun)
 	dst = appendTimestamp(dst, l.Transaction.Started)
@@ -53,13 +64,16 @@ func (l *Lock) Append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, l.Request.Client)
 	dst = binary.AppendUvarint(dst, l.Request.Sequence)
 	dst = binary.AppendUvarint(dst, uint64(l.Acquired))
+	if l.TTL != 0 {
+		dst = binary.AppendUvarint(dst, uint64(l.TTL))
+	}
 	return append(dst, l.Value...)
 }
 
 // DecodeLock is the reverse of Append. The value aliases data, all else does not. Its errors do not
 // name the key.
 func DecodeLock(data []byte) (Lock, error) {
-	d, err := begin(data, lockVersion)
+	d, err := begin(data, lockVersionTTL)
 	if err != nil {
 		return Lock{}, fmt.Errorf("lock: %w", err)
 	}
@@ -73,6 +87,11 @@ func DecodeLock(data []byte) (Lock, error) {
 	l.Request = keys.RequestID{Client: d.number("client", 1<<64-1),
 		Sequence: d.number("sequence", 1<<64-1)}
 	l.Acquired = int64(d.number("time", 1<<63-1))
+	if d.version == lockVersionTTL {
+		if l.TTL = time.Duration(d.number("time to live", uint64(keys.MaxTTL))); l.TTL == 0 {
+			d.fail("no time to live")
+		}
+	}
 	l.Value = d.rest()
 	if d.err == nil {
 		d.err = l.validate()
@@ -95,6 +114,9 @@ func (l *Lock) validate() error {
 	case kvpb.Mutation_DELETE, kvpb.Mutation_LOCK:
 		if len(l.Value) > 0 {
 			return fmt.Errorf("a %s with a value of %d bytes", l.Kind, len(l.Value))
+		}
+		if l.TTL != 0 {
+			return fmt.Errorf("a %s with a time to live", l.Kind)
 		}
 	default:
 		return fmt.Errorf("unknown kind %d", l.Kind)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -31,6 +32,9 @@ func (s *Server) AlterKeyspace(
 	if len(r.GetPlacement()) > maxTextBytes || len(r.GetLeaders()) > maxTextBytes {
 		return nil, status.Errorf(codes.InvalidArgument, "a placement has at most %d bytes",
 			maxTextBytes)
+	}
+	if err := keys.ValidateDefaultTTL(r.GetDefaultTtlMillis()); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	done, err := s.takeTurn(ctx)
 	if err != nil {
@@ -73,6 +77,9 @@ func (s *Server) AlterKeyspace(
 	if r.NoAuto != nil {
 		ks.NoAuto = *r.NoAuto
 	}
+	if r.DefaultTtlMillis != nil {
+		ks.DefaultTtlMillis = *r.DefaultTtlMillis
+	}
 	if err := keys.ValidateSplitSizes(ks.Keyspace); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -96,7 +103,7 @@ func (s *Server) AlterKeyspace(
 		"txn_max_age_ms", ks.TxnMaxAgeMillis, "txn_max_idle_ms", ks.TxnMaxIdleMillis, "replicas",
 		ks.ReplicationFactor, "placement", ks.Placement, "leaders", ks.Leaders, "split_size",
 		ks.SplitSizeBytes, "merge_size", ks.MergeSizeBytes, "no_auto", ks.NoAuto,
-		"closed_lag_ms", ks.ClosedTimestampLagMillis)
+		"closed_lag_ms", ks.ClosedTimestampLagMillis, "default_ttl_ms", ks.DefaultTtlMillis)
 	return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
 }
 
@@ -141,6 +148,9 @@ func placementText(k *clusterpb.Keyspace) string {
 	text += fmt.Sprintf(", split at %d bytes, merged below %d", split, merge)
 	if k.NoAuto {
 		text += ", only when asked for"
+	}
+	if ttl := k.DefaultTtlMillis; ttl != 0 {
+		text += fmt.Sprintf(", values live %s", time.Duration(ttl)*time.Millisecond)
 	}
 	return text
 }

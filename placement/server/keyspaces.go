@@ -1,8 +1,8 @@
 package server
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"time"
@@ -72,10 +72,11 @@ func (s *Server) CreateKeyspace(
 		GcWindowSeconds: r.GcWindowSeconds, State: clusterpb.KeyspaceState_CREATING,
 		ClosedTimestampLagMillis: cmp.Or(r.ClosedTimestampLagMillis,
 			uint64(s.config.ClosedTimestampLag.Milliseconds())),
-		CommitWait:               r.CommitWait,
-		TxnMaxAgeMillis:          r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
+		CommitWait:      r.CommitWait,
+		TxnMaxAgeMillis: r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
 		Placement: r.Placement, Leaders: r.Leaders,
 		SplitSizeBytes: r.SplitSizeBytes, MergeSizeBytes: r.MergeSizeBytes, NoAuto: r.NoAuto,
+		DefaultTtlMillis: r.DefaultTtlMillis,
 	}
 	setTransactionDefaults(ks)
 	if ks.GcWindowSeconds == 0 {
@@ -188,6 +189,9 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 	}
 	if err := validateClosedLag(r.ClosedTimestampLagMillis); err != nil {
 		return err
+	}
+	if err := keys.ValidateDefaultTTL(r.DefaultTtlMillis); err != nil {
+		return refuse("%v", err)
 	}
 	if err := keys.ValidateSplitSizes(&clusterpb.Keyspace{SplitSizeBytes: r.SplitSizeBytes,
 		MergeSizeBytes: r.MergeSizeBytes}); err != nil {

@@ -61,7 +61,7 @@ func BenchmarkGet(b *testing.B) {
 		key := make([]byte, 0, 64)
 		for b.Loop() {
 			key = benchKey(key[:0], rand.IntN(benchRows))
-			if _, found, err := newest(s, key); err != nil || !found {
+			if _, found, err := Newest(s, key); err != nil || !found {
 				b.Fatal(found, err)
 			}
 		}

@@ -29,6 +29,8 @@ type cursor struct {
 	reverse bool
 	// top is the highest timestamp that matters: that of the read, or the end of its uncertainty.
 	top hlc.Timestamp
+	// expiries is up to where expiries are uncertain.
+	expiries hlc.Timestamp
 	// cut is how many bytes of the internal key are not part of user.
 	cut int
 
@@ -54,6 +56,7 @@ var cursors = sync.Pool{New: func() any { return new(cursor) }}
 func openCursor(s *Source, top hlc.Timestamp, reverse bool) (*cursor, error) {
 	c := cursors.Get().(*cursor)
 	c.top, c.reverse, c.cut, c.past, c.kept = top, reverse, s.Prefix, false, s.Kept != nil
+	c.expiries = s.Uncertain.Expiries
 	c.bounds(s.Span)
 	if c.kept && s.Kept.iter != nil {
 		c.iter = s.Kept.iter

@@ -29,6 +29,14 @@ type GarbageResult struct {
 	// Sizes is what each of them takes, key and value, and Bytes what all do.
 	Sizes []int64
 	Bytes int64
+	// Expiring says of each whether it has an expiry.
+	Expiring []bool
+	// Expired are the indices of those that are the newest of their key and have a value: it has
+	// expired.
+	Expired []int
+	// NextExpiry is the first expiry that was met of a version that stays; 0 if none that stays has
+	// one.
+	NextExpiry int64
 	// Scanned is how many versions were looked at.
 	Scanned int
 	// More: a limit ended the search. Resume is the internal key at which to go on.
@@ -37,7 +45,8 @@ type GarbageResult struct {
 }
 
 // Garbage finds versions in a span of internal keys that no read at or above threshold can see:
-// those below a version at or below the threshold; and that version too if it is a tombstone.
+// those below a version at or below the threshold; and that version too if it is a tombstone, or
+// has expired at or below the threshold.
 // The caller that removes them makes sure that no read below the threshold comes any more, and that
 // no retry looks for the request ids that go with them.
 func Garbage(r engine.Reader, span keys.Span, threshold hlc.Timestamp,
@@ -73,9 +82,11 @@ type collector struct {
 	prefix []byte
 	// hidden: a version of this key at or below the threshold was met, so all that follow are garbage.
 	hidden bool
-	// tombstone is that version, if it is one. It goes after all that it hides: without it they
-	// would be back.
-	tombstone []byte
+	// last is that version, if it is a tombstone or has expired. It goes after all that it hides:
+	// without it they would be back.
+	last collected
+	// seen: a version of this key was looked at, or skipped.
+	seen bool
 	// newer is how many versions above the threshold were stepped over.
 	newer int
 }
@@ -91,7 +102,7 @@ func (c *collector) run() error {
 		if p := dataPrefix(stateKey); !bytes.Equal(p, c.prefix) {
 			sameKey = false
 			c.endKey()
-			c.prefix, c.hidden, c.newer = append(c.prefix[:0], p...), false, 0
+			c.prefix, c.hidden, c.newer, c.seen = append(c.prefix[:0], p...), false, 0, false
 		}
 		size := int64(len(stateKey) + len(v.Value))
 		if c.full(sameKey, size) {
@@ -102,15 +113,20 @@ func (c *collector) run() error {
 		c.result.Scanned++
 		switch {
 		case c.hidden:
-			c.take(bytes.Clone(stateKey), size)
+			c.take(collected{bytes.Clone(stateKey), size, v.Expires != 0, false})
 		case v.Timestamp.LessEq(c.threshold):
 			c.hidden = true
-			if v.Kind == KindTombstone {
-				c.tombstone = bytes.Clone(stateKey)
+			if !v.LiveAt(c.threshold) {
+				c.last = collected{bytes.Clone(stateKey), size, v.Expires != 0,
+					v.Kind == KindValue && !c.seen}
+			} else {
+				c.stays(&v)
 			}
 		default:
 			c.newer++
+			c.stays(&v)
 		}
+		c.seen = true
 		if c.newer > maxSteps && !c.hidden {
 			// Many versions above the threshold: none of them matters.
 			c.newer = 0
@@ -134,18 +150,38 @@ func (c *collector) full(sameKey bool, size int64) bool {
 	return c.limits.Scanned > 0 && c.result.Scanned >= c.limits.Scanned && (!sameKey || n > 0)
 }
 
-// endKey takes the tombstone that has nothing left to hide.
+// endKey takes the version that has nothing left to hide.
 func (c *collector) endKey() {
-	if c.tombstone != nil {
-		c.take(c.tombstone, int64(len(c.tombstone)))
-		c.tombstone = nil
+	if c.last.stateKey != nil {
+		c.take(c.last)
+		c.last = collected{}
 	}
 }
 
-func (c *collector) take(stateKey []byte, size int64) {
-	c.result.Versions = append(c.result.Versions, stateKey)
-	c.result.Sizes = append(c.result.Sizes, size)
-	c.result.Bytes += size
+// collected is one version that may go.
+type collected struct {
+	stateKey []byte
+	size     int64
+	expiring bool
+	// expired: it is the newest of its key, and a value.
+	expired bool
+}
+
+func (c *collector) take(g collected) {
+	if g.expired {
+		c.result.Expired = append(c.result.Expired, len(c.result.Versions))
+	}
+	c.result.Versions = append(c.result.Versions, g.stateKey)
+	c.result.Sizes = append(c.result.Sizes, g.size)
+	c.result.Expiring = append(c.result.Expiring, g.expiring)
+	c.result.Bytes += g.size
+}
+
+// stays notes when a version that stays expires.
+func (c *collector) stays(v *Version) {
+	if v.Expires != 0 && (c.result.NextExpiry == 0 || v.Expires < c.result.NextExpiry) {
+		c.result.NextExpiry = v.Expires
+	}
 }
 
 // Remove adds the removal of versions that Garbage named to the batch.

@@ -13,15 +13,22 @@ import (
 )
 
 // UncertaintyError says that a read met a version that may have been written before the read began,
-// in real time, although its timestamp is higher: the read has to be repeated at that timestamp.
+// in real time, although its timestamp is higher; or one that may have been seen as expired by
+// then: the read has to be repeated at that timestamp.
 type UncertaintyError struct {
 	// Key is the internal key.
 	Key []byte
-	// Timestamp is that of the newest version inside the uncertainty interval.
+	// Timestamp is that of the newest version inside the uncertainty interval, or of the expiry.
 	Timestamp hlc.Timestamp
+	// Expiry: what lies inside the interval is the expiry of what the read would see.
+	Expiry bool
 }
 
 func (e *UncertaintyError) Error() string {
+	if e.Expiry {
+		return fmt.Sprintf("key %s has a value that expires at %s, inside the uncertainty interval of "+
+			"the read", keys.Pretty(e.Key), e.Timestamp)
+	}
 	return fmt.Sprintf("key %s has a version at %s, inside the uncertainty interval of the read",
 		keys.Pretty(e.Key), e.Timestamp)
 }
@@ -80,6 +87,17 @@ func (g *Getter) current() (Version, error) {
 
 // View is Get without a copy: the value is valid until the getter's next call.
 func (g *Getter) View(key []byte, at hlc.Timestamp) (Version, bool, error) {
+	v, found, err := g.stored(key, at)
+	v.asOf(at)
+	return v, found, err
+}
+
+// Newest returns the newest version as it is stored, whether it has expired or not. The value is
+// valid until the getter's next call.
+func (g *Getter) Newest(key []byte) (Version, bool, error) { return g.stored(key, hlc.MaxTimestamp) }
+
+// stored returns the newest version at or below at as it is stored.
+func (g *Getter) stored(key []byte, at hlc.Timestamp) (Version, bool, error) {
 	if !g.first(key, at) {
 		return Version{}, false, readError(key, g.iter.Error())
 	}
@@ -87,26 +105,40 @@ func (g *Getter) View(key []byte, at hlc.Timestamp) (Version, bool, error) {
 	return v, err == nil, err
 }
 
-// Get returns the newest version at or below at; a tombstone is one too. The value is a copy.
+// Get returns the newest version at or below at; a tombstone is one too, and so is what has expired
+// at at, which is of KindExpired. The value is a copy.
 func (g *Getter) Get(key []byte, at hlc.Timestamp) (Version, bool, error) {
 	v, found, err := g.View(key, at)
 	v.Value = bytes.Clone(v.Value)
 	return v, found, err
 }
 
-// ViewUncertain is View, and fails with an *UncertaintyError if there is a version above at and at
-// or below limit.
-func (g *Getter) ViewUncertain(key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
-	v, found, err := g.View(key, hlc.Max(at, limit))
+// Limits are the ends of the uncertainty interval of a read, which begins above its timestamp. Zero
+// is none.
+type Limits struct {
+	// Versions: a version at or below it is uncertain.
+	Versions hlc.Timestamp
+	// Expiries: that the value which the read sees expires at or below it is uncertain.
+	Expiries hlc.Timestamp
+}
+
+// ViewUncertain is View, and fails with an *UncertaintyError if there is something uncertain.
+func (g *Getter) ViewUncertain(key []byte, at hlc.Timestamp, limits Limits) (Version, bool, error) {
+	v, found, err := g.stored(key, hlc.Max(at, limits.Versions))
 	if found && at.Less(v.Timestamp) {
 		return Version{}, false, &UncertaintyError{Key: bytes.Clone(key), Timestamp: v.Timestamp}
 	}
+	if expiry, uncertain := v.expiresWithin(at, limits.Expiries); uncertain {
+		return Version{}, false,
+			&UncertaintyError{Key: bytes.Clone(key), Timestamp: expiry, Expiry: true}
+	}
+	v.asOf(at)
 	return v, found, err
 }
 
 // GetUncertain is ViewUncertain with a copy of the value.
-func (g *Getter) GetUncertain(key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
-	v, found, err := g.ViewUncertain(key, at, limit)
+func (g *Getter) GetUncertain(key []byte, at hlc.Timestamp, limits Limits) (Version, bool, error) {
+	v, found, err := g.ViewUncertain(key, at, limits)
 	v.Value = bytes.Clone(v.Value)
 	return v, found, err
 }
@@ -152,15 +184,24 @@ func once(r engine.Reader, read func(*Getter) (Version, bool, error)) (Version, 
 	return v, found, err
 }
 
-// Get returns the newest version at or below at; a tombstone is one too. The value is a copy.
+// Get is Getter.Get with a getter of its own.
 func Get(r engine.Reader, key []byte, at hlc.Timestamp) (Version, bool, error) {
 	return once(r, func(g *Getter) (Version, bool, error) { return g.Get(key, at) })
 }
 
-// GetUncertain is Get, and fails with an *UncertaintyError if there is a version above at and at or
-// below limit.
-func GetUncertain(r engine.Reader, key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
-	return once(r, func(g *Getter) (Version, bool, error) { return g.GetUncertain(key, at, limit) })
+// Newest is Getter.Newest with a getter of its own, and with a copy of the value.
+func Newest(r engine.Reader, key []byte) (Version, bool, error) {
+	return once(r, func(g *Getter) (Version, bool, error) {
+		v, found, err := g.Newest(key)
+		v.Value = bytes.Clone(v.Value)
+		return v, found, err
+	})
+}
+
+// GetUncertain is Getter.GetUncertain with a getter of its own.
+func GetUncertain(r engine.Reader, key []byte, at hlc.Timestamp, limits Limits) (Version, bool,
+	error) {
+	return once(r, func(g *Getter) (Version, bool, error) { return g.GetUncertain(key, at, limits) })
 }
 
 // decode is the version on which an iterator stands, and its internal key. Both are valid until the
@@ -183,7 +224,7 @@ func decode(iter *pebble.Iterator) ([]byte, Version, error) {
 		return nil, Version{}, corrupt(stateKey, err)
 	}
 	v := Version{Timestamp: ts, Kind: h.Kind, Request: h.Request, CommitWait: h.CommitWait,
-		Value: value}
+		Expires: h.Expires, Value: value}
 	return key, v, nil
 }
 

@@ -16,11 +16,6 @@ func remove(b *engine.StateBatch, key []byte, ts hlc.Timestamp, id RequestID) er
 	return Write(b, key, ts, Header{Kind: KindTombstone, Request: id}, nil)
 }
 
-// newest returns the newest version; a tombstone is one too.
-func newest(r engine.Reader, key []byte) (Version, bool, error) {
-	return Get(r, key, hlc.MaxTimestamp)
-}
-
 // findRequest is Getter.FindRequest with a getter of its own.
 func findRequest(r engine.Reader, key []byte, after hlc.Timestamp,
 	id RequestID) (Version, bool, error) {

@@ -18,8 +18,8 @@ type Source struct {
 	// Prefix is how many bytes of the internal keys do not count: keys are compared, emitted, and
 	// named in the result without.
 	Prefix int
-	// UncertainUntil is as in ScanOptions, for this source.
-	UncertainUntil hlc.Timestamp
+	// Uncertain is as in ScanOptions, for this source.
+	Uncertain Limits
 	// Kept, if set, is where the iterator is taken from, and left for the next read of the same
 	// reader.
 	Kept *Kept
@@ -40,7 +40,7 @@ func (k *Kept) Close() {
 
 // Merge is Scan over several spans, as if they were one: keys come in the order of what remains of
 // them without their source's prefix. No two sources may hold the same one. The limits are for all
-// sources together. Span and UncertainUntil of the options are not used.
+// sources together. Span and Uncertain of the options are not used.
 //
 // Every source has an iterator open for as long as Merge runs. Keys are looked at in the order in
 // which they come, so that where a limit ends the page, all sources have been read up to the same
@@ -50,7 +50,10 @@ func Merge(sources []Source, o ScanOptions,
 	if o.At.Wall < 0 || o.At.IsZero() {
 		return ScanResult{}, nil
 	}
-	m := merge{o: o, emit: emit}
+	m := merge{o: o, emit: emit, expiredAt: o.ExpiredAt}
+	if m.expiredAt.IsZero() {
+		m.expiredAt = o.At
+	}
 	err := m.open(sources)
 	if err == nil {
 		err = m.run()
@@ -70,6 +73,8 @@ func Merge(sources []Source, o ScanOptions,
 type merge struct {
 	o    ScanOptions
 	emit func(key []byte, v Version) error
+	// expiredAt is what expiries are compared with.
+	expiredAt hlc.Timestamp
 	// cursors are all that were opened; heap are those that stand on a key, the first key first.
 	cursors []*cursor
 	heap    []*cursor
@@ -85,7 +90,7 @@ func (m *merge) open(sources []Source) error {
 		if s.Span.Empty() {
 			continue
 		}
-		c, err := openCursor(s, hlc.Max(m.o.At, s.UncertainUntil), m.o.Reverse)
+		c, err := openCursor(s, hlc.Max(m.o.At, s.Uncertain.Versions), m.o.Reverse)
 		if err != nil {
 			return err
 		}
@@ -168,6 +173,15 @@ func (m *merge) show(c *cursor) (done bool, err error) {
 		m.skipped++
 		return false, nil
 	}
+	if v.Expires != 0 {
+		if v.ExpiredAt(m.expiredAt) {
+			m.skipped++
+			return false, nil
+		}
+		if expiry, uncertain := v.expiresWithin(m.o.At, c.expiries); uncertain {
+			return true, &UncertaintyError{Key: bytes.Clone(c.key()), Timestamp: expiry, Expiry: true}
+		}
+	}
 	if m.o.KeysOnly {
 		v.Value = nil
 	}
@@ -183,6 +197,9 @@ func (m *merge) show(c *cursor) (done bool, err error) {
 	}
 	m.result.Rows++
 	m.result.Bytes += size
+	if v.Expires != 0 && (m.result.Expires == 0 || v.Expires < m.result.Expires) {
+		m.result.Expires = v.Expires
+	}
 	return false, nil
 }
 

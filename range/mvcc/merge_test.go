@@ -43,7 +43,11 @@ func TestMergeBesideScans(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "tombstone") == 0 {
 				err = remove(b, key, ts, RequestID{})
 			} else {
-				err = put(b, key, ts, RequestID{}, genValue.Draw(t, "value"))
+				h := Header{Kind: KindValue}
+				if rapid.IntRange(0, 2).Draw(t, "expires") == 0 {
+					h.Expires = ts.Wall + rapid.Int64Range(1, 15).Draw(t, "ttl")
+				}
+				err = Write(b, key, ts, h, genValue.Draw(t, "value"))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +97,7 @@ func checkMerge(t *rapid.T, s *engine.State, partitions int) {
 			}
 			source := Source{Reader: s, Span: internal, Prefix: len(prefix)}
 			if n == 1 {
-				source.UncertainUntil = hlc.Timestamp{Wall: 20}
+				source.Uncertain = Limits{Versions: hlc.Timestamp{Wall: 20}, Expiries: hlc.Timestamp{Wall: 15}}
 			}
 			if kept != nil {
 				source.Kept = &kept[n]
@@ -106,7 +110,7 @@ func checkMerge(t *rapid.T, s *engine.State, partitions int) {
 	uncertain := false
 	for _, source := range sources(span) {
 		one := o
-		one.Span, one.UncertainUntil = source.Span, source.UncertainUntil
+		one.Span, one.Uncertain = source.Span, source.Uncertain
 		one.MaxRows, one.MaxBytes, one.MaxSkipped = 0, 0, 0
 		_, err := Scan(s, one, func(key []byte, v Version) error {
 			v.Value = bytes.Clone(v.Value)

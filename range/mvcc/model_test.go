@@ -47,7 +47,8 @@ func (m model) has(key []byte, ts hlc.Timestamp) bool {
 	return slices.ContainsFunc(m[string(key)], func(v Version) bool { return v.Timestamp == ts })
 }
 
-func (m model) get(key []byte, at hlc.Timestamp) (Version, bool) {
+// stored is the newest version at or below at, expired or not.
+func (m model) stored(key []byte, at hlc.Timestamp) (Version, bool) {
 	for _, v := range m[string(key)] {
 		if v.Timestamp.LessEq(at) {
 			return v, true
@@ -56,10 +57,24 @@ func (m model) get(key []byte, at hlc.Timestamp) (Version, bool) {
 	return Version{}, false
 }
 
-func (m model) getUncertain(key []byte, at, limit hlc.Timestamp) (Version, bool, error) {
-	v, found := m.get(key, hlc.Max(at, limit))
-	if found && at.Less(v.Timestamp) {
+// get is stored as a read sees it: from its expiry on a value is none.
+func (m model) get(key []byte, at hlc.Timestamp) (Version, bool) {
+	v, found := m.stored(key, at)
+	if v.Expires > 0 && !at.Less(hlc.Timestamp{Wall: v.Expires}) {
+		v.Kind, v.Value = KindExpired, nil
+	}
+	return v, found
+}
+
+func (m model) getUncertain(key []byte, at hlc.Timestamp, limits Limits) (Version, bool, error) {
+	if v, found := m.stored(key, hlc.Max(at, limits.Versions)); found && at.Less(v.Timestamp) {
 		return Version{}, false, &UncertaintyError{Key: key, Timestamp: v.Timestamp}
+	}
+	v, found := m.get(key, at)
+	later, _ := m.stored(key, at)
+	if expiry := (hlc.Timestamp{Wall: later.Expires}); later.Expires > 0 && v.Kind == KindValue &&
+		expiry.LessEq(limits.Expiries) {
+		return Version{}, false, &UncertaintyError{Key: key, Timestamp: expiry, Expiry: true}
 	}
 	return v, found, nil
 }
@@ -91,7 +106,13 @@ func (r row) String() string {
 // wait.
 func (m model) scan(o ScanOptions) (rows []row, waits hlc.Timestamp, _ error) {
 	for _, key := range m.keysIn(o.Span, o.Reverse) {
-		v, found, err := m.getUncertain([]byte(key), o.At, o.UncertainUntil)
+		v, found, err := m.getUncertain([]byte(key), o.At, o.Uncertain)
+		if o.ExpiredAt != (hlc.Timestamp{}) && err == nil {
+			v, found = m.stored([]byte(key), o.At)
+			if v.Expires > 0 && v.Expires <= o.ExpiredAt.Wall {
+				v.Kind, v.Value = KindExpired, nil
+			}
+		}
 		if err != nil {
 			return nil, waits, err
 		}
@@ -110,7 +131,7 @@ func (m model) scan(o ScanOptions) (rows []row, waits hlc.Timestamp, _ error) {
 
 func sameVersion(a, b Version) bool {
 	return a.Timestamp == b.Timestamp && a.Kind == b.Kind && a.Request == b.Request &&
-		a.CommitWait == b.CommitWait && bytes.Equal(a.Value, b.Value)
+		a.CommitWait == b.CommitWait && a.Expires == b.Expires && bytes.Equal(a.Value, b.Value)
 }
 
 func sameRows(a, b []row) bool {
@@ -124,7 +145,7 @@ func sameUncertainty(a, b error) bool {
 	if !errors.As(a, &x) || !errors.As(b, &y) {
 		return a == nil && b == nil
 	}
-	return bytes.Equal(x.Key, y.Key) && x.Timestamp == y.Timestamp
+	return bytes.Equal(x.Key, y.Key) && x.Timestamp == y.Timestamp && x.Expiry == y.Expiry
 }
 
 // Keys that are short, share prefixes and hold zeros; few timestamps, so that they meet.
@@ -136,6 +157,10 @@ var (
 	genTimestamp = rapid.Custom(func(t *rapid.T) hlc.Timestamp {
 		return hlc.Timestamp{Wall: rapid.Int64Range(1, 30).Draw(t, "wall"),
 			Logical: rapid.Uint32Range(0, 1).Draw(t, "logical")}
+	})
+	genLimits = rapid.Custom(func(t *rapid.T) Limits {
+		return Limits{Versions: genTimestamp.Draw(t, "versions"),
+			Expiries: genTimestamp.Draw(t, "expiries")}
 	})
 	genSpan = rapid.Custom(func(t *rapid.T) keys.Span {
 		if rapid.IntRange(0, 3).Draw(t, "whole") == 0 {
@@ -189,8 +214,11 @@ func TestBesideModel(t *testing.T) {
 					v.CommitWait = rapid.IntRange(0, 3).Draw(t, "waits") == 0
 					if rapid.IntRange(0, 3).Draw(t, "tombstone") == 0 {
 						v.Kind, v.Value = KindTombstone, nil
+					} else if rapid.IntRange(0, 2).Draw(t, "expires") == 0 {
+						v.Expires = ts.Wall + rapid.Int64Range(1, 15).Draw(t, "ttl")
 					}
-					if err := Write(b, key, ts, Header{v.Kind, v.Request, v.CommitWait}, v.Value); err != nil {
+					if err := Write(b, key, ts, Header{v.Kind, v.Request, v.CommitWait, v.Expires},
+						v.Value); err != nil {
 						t.Fatal(err)
 					}
 					m.put(key, v)
@@ -209,15 +237,15 @@ func TestBesideModel(t *testing.T) {
 				if err != nil || found != wantFound || !sameVersion(got, want) {
 					t.Fatalf("get %q at %s: %v %v %v, want %v %v", key, at, got, found, err, want, wantFound)
 				}
-				limit := genTimestamp.Draw(t, "limit")
-				got, found, err = GetUncertain(s, key, at, limit)
-				want, wantFound, wantErr := m.getUncertain(key, at, limit)
+				limits := genLimits.Draw(t, "limits")
+				got, found, err = GetUncertain(s, key, at, limits)
+				want, wantFound, wantErr := m.getUncertain(key, at, limits)
 				if !sameUncertainty(err, wantErr) || found != wantFound || !sameVersion(got, want) {
-					t.Fatalf("get %q at %s until %s: %v %v %v, want %v %v %v", key, at, limit, got,
+					t.Fatalf("get %q at %s until %v: %v %v %v, want %v %v %v", key, at, limits, got,
 						found, err, want, wantFound, wantErr)
 				}
-				got, found, err = newest(s, key)
-				want, wantFound = m.get(key, hlc.MaxTimestamp)
+				got, found, err = Newest(s, key)
+				want, wantFound = m.stored(key, hlc.MaxTimestamp)
 				if err != nil || found != wantFound || !sameVersion(got, want) {
 					t.Fatalf("newest %q: %v %v %v, want %v %v", key, got, found, err, want, wantFound)
 				}
@@ -262,10 +290,13 @@ func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 		return
 	}
 	if rapid.IntRange(0, 3).Draw(t, "uncertain") == 0 {
-		o.UncertainUntil = genTimestamp.Draw(t, "until")
+		o.Uncertain = genLimits.Draw(t, "until")
+	} else if rapid.IntRange(0, 3).Draw(t, "expired later") == 0 {
+		o.ExpiredAt = hlc.Max(o.At, genTimestamp.Draw(t, "expired at"))
 	}
 	want, wantWaits, wantErr := m.scan(o)
 	var waits hlc.Timestamp
+	expires := int64(0)
 	var got []row
 	var err error
 	page := o
@@ -287,6 +318,9 @@ func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 			break
 		}
 		waits = hlc.Max(waits, result.CommitWaitUntil)
+		if result.Expires != 0 && (expires == 0 || result.Expires < expires) {
+			expires = result.Expires
+		}
 		if result.Rows != rows || result.Bytes != bytesSeen {
 			t.Fatalf("scan %+v says %+v, emitted %d rows of %d bytes", page, result, rows, bytesSeen)
 		}
@@ -314,6 +348,15 @@ func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 	if err == nil && !sameRows(got, want) {
 		t.Fatalf("scan %+v:\n got %v\nwant %v", o, got, want)
 	}
+	first := int64(0)
+	for _, r := range want {
+		if r.v.Expires != 0 && (first == 0 || r.v.Expires < first) {
+			first = r.v.Expires
+		}
+	}
+	if err == nil && expires != first {
+		t.Fatalf("scan %+v: the first expiry is %d, want %d", o, expires, first)
+	}
 }
 
 // checkGarbage removes all garbage in a span, call by call, and checks after each that no read at
@@ -334,6 +377,7 @@ func checkGarbage(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp)
 		if err != nil {
 			t.Fatal(err)
 		}
+		checkNamed(t, m, &result, threshold)
 		// Any first few of them.
 		n := len(result.Versions)
 		partial := n > 1 && rapid.IntRange(0, 4).Draw(t, "partial") == 0
@@ -383,7 +427,7 @@ func checkGarbage(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp)
 		}
 		for i, v := range versions {
 			if v.Timestamp.LessEq(threshold) {
-				if v.Kind == KindValue {
+				if v.Kind == KindValue && (v.Expires == 0 || threshold.Less(hlc.Timestamp{Wall: v.Expires})) {
 					i++
 				}
 				versions = versions[:i]
@@ -393,6 +437,32 @@ func checkGarbage(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp)
 		if m[key] = versions; len(versions) == 0 {
 			delete(m, key)
 		}
+	}
+}
+
+// checkNamed checks what is said of each version that may go.
+func checkNamed(t *rapid.T, m model, result *GarbageResult, threshold hlc.Timestamp) {
+	var expired []int
+	for i, stateKey := range result.Versions {
+		key, ts, err := keys.DecodeVersioned(stateKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions := m[string(key)]
+		at := slices.IndexFunc(versions, func(v Version) bool { return v.Timestamp == ts })
+		if at < 0 {
+			continue // the model knows no more of it
+		}
+		v := versions[at]
+		if result.Expiring[i] != (v.Expires != 0) {
+			t.Fatalf("%q@%s: expiring %v, and it expires at %d", key, ts, result.Expiring[i], v.Expires)
+		}
+		if at == 0 && v.Kind == KindValue {
+			expired = append(expired, i)
+		}
+	}
+	if !slices.Equal(expired, result.Expired) {
+		t.Fatalf("at %s the newest values %v have expired, it says %v", threshold, expired, result.Expired)
 	}
 }
 

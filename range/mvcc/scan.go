@@ -12,9 +12,10 @@ type ScanOptions struct {
 	Span keys.Span
 	// At is the timestamp as of which keys are read.
 	At hlc.Timestamp
-	// UncertainUntil, if above At, makes the scan fail with an *UncertaintyError at a key with a
-	// version in between.
-	UncertainUntil hlc.Timestamp
+	// Uncertain makes the scan fail with an *UncertaintyError at a key with something uncertain.
+	Uncertain Limits
+	// ExpiredAt is what expiries are compared with; zero: At.
+	ExpiredAt hlc.Timestamp
 	// Reverse scans from the end of the span to its start.
 	Reverse bool
 	// KeysOnly leaves the values out, and out of MaxBytes.
@@ -42,6 +43,8 @@ type ScanResult struct {
 	// CommitWaitUntil is the highest timestamp of what was seen of versions with commit wait,
 	// tombstones too; zero if there was none.
 	CommitWaitUntil hlc.Timestamp
+	// Expires is the first expiry of what was emitted; 0 if none of that expires.
+	Expires int64
 }
 
 // Scan reads the keys in a span as of a timestamp, in order, and hands those with a value to emit,
@@ -49,7 +52,7 @@ type ScanResult struct {
 // may be nil.
 func Scan(r engine.Reader, o ScanOptions,
 	emit func(key []byte, v Version) error) (ScanResult, error) {
-	return Merge([]Source{{Reader: r, Span: o.Span, UncertainUntil: o.UncertainUntil}}, o, emit)
+	return Merge([]Source{{Reader: r, Span: o.Span, Uncertain: o.Uncertain}}, o, emit)
 }
 
 // Count is Scan without values: the rows of the result are the number of keys.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -22,6 +23,9 @@ const (
 	KindValue Kind = 1
 	// KindTombstone says that the key has no value from here on.
 	KindTombstone Kind = 2
+	// KindExpired is what a read makes of a version with a value that has expired at the read's
+	// timestamp. It is not stored.
+	KindExpired Kind = 3
 )
 
 func (k Kind) String() string {
@@ -30,6 +34,8 @@ func (k Kind) String() string {
 		return "value"
 	case KindTombstone:
 		return "tombstone"
+	case KindExpired:
+		return "expired value"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -46,31 +52,54 @@ type Version struct {
 	// CommitWait: it was written with commit wait, and is not to be seen before every clock has
 	// passed its timestamp.
 	CommitWait bool
-	// Value is empty for a tombstone. How long it is valid is said by the function that returns the
+	// Expires is the wall time from which on the key has no value any more; 0: never. See expiry.go.
+	Expires int64
+	// Value is empty for a tombstone, and for what has expired. How long it is valid is said by the function that returns the
 	// Version.
 	Value []byte
 }
 
 // Header is the fixed part of what is stored for a version:
 //
-//	1 byte   kind; the upper four bits are for flags: the lowest is CommitWait, the others are 0
+//	1 byte   kind; the upper four bits are for flags, from the lowest: CommitWait, Extended, 0, 0
 //	8 bytes  client, big endian
 //	uvarint  sequence, in its shortest form
+//
+// If Extended is set, more fields follow, as their version says:
+//
+//	1 byte   version of the fields: 1
+//	uvarint  version 1: Expires, in its shortest form, above 0; only of a value
+//
+// A field that is added makes a version of its own, which has those of the versions before too. A
+// header that needs no such field is not extended.
 //
 // The value follows, to the end. There is no checksum: what comes from disk has Pebble's, what
 // comes by Raft has the log's.
 type Header struct {
 	Kind    Kind
 	Request RequestID
-	// CommitWait is as in Version.
+	// CommitWait and Expires are as in Version.
 	CommitWait bool
+	Expires    int64
 }
 
-// flagCommitWait is set in the first byte.
-const flagCommitWait = 0x10
+// The flags in the first byte.
+const (
+	flagCommitWait = 0x10
+	flagExtended   = 0x20
+)
+
+// fieldsVersion is that of the fields of an extended header.
+const fieldsVersion = 1
 
 // size is the length of the encoded header.
-func (h Header) size() int { return 1 + 8 + uvarintSize(h.Request.Sequence) }
+func (h Header) size() int {
+	n := 1 + 8 + uvarintSize(h.Request.Sequence)
+	if h.Expires != 0 {
+		n += 1 + uvarintSize(uint64(h.Expires))
+	}
+	return n
+}
 
 // Append encodes the header.
 func (h Header) Append(dst []byte) []byte {
@@ -78,9 +107,16 @@ func (h Header) Append(dst []byte) []byte {
 	if h.CommitWait {
 		first |= flagCommitWait
 	}
+	if h.Expires != 0 {
+		first |= flagExtended
+	}
 	dst = append(dst, first)
 	dst = binary.BigEndian.AppendUint64(dst, h.Request.Client)
-	return binary.AppendUvarint(dst, h.Request.Sequence)
+	dst = binary.AppendUvarint(dst, h.Request.Sequence)
+	if h.Expires != 0 {
+		dst = binary.AppendUvarint(append(dst, fieldsVersion), uint64(h.Expires))
+	}
+	return dst
 }
 
 // DecodeHeader splits what is stored for a version into header and value, which aliases the
@@ -89,8 +125,9 @@ func DecodeHeader(stored []byte) (Header, []byte, error) {
 	if len(stored) < 1+8+1 {
 		return Header{}, nil, fmt.Errorf("%d bytes are too few for a header", len(stored))
 	}
-	h := Header{Kind: Kind(stored[0] &^ flagCommitWait), CommitWait: stored[0]&flagCommitWait != 0,
-		Request: RequestID{Client: binary.BigEndian.Uint64(stored[1:])}}
+	h := Header{Kind: Kind(stored[0] &^ (flagCommitWait | flagExtended)),
+		CommitWait: stored[0]&flagCommitWait != 0,
+		Request:    RequestID{Client: binary.BigEndian.Uint64(stored[1:])}}
 	if h.Kind != KindValue && h.Kind != KindTombstone {
 		return Header{}, nil, fmt.Errorf("unknown %v", Kind(stored[0]))
 	}
@@ -103,10 +140,32 @@ func DecodeHeader(stored []byte) (Header, []byte, error) {
 		return Header{}, nil, errors.New("malformed sequence number")
 	}
 	value := rest[n:]
+	if stored[0]&flagExtended != 0 {
+		var err error
+		if value, err = h.decodeFields(value); err != nil {
+			return Header{}, nil, err
+		}
+	}
 	if h.Kind == KindTombstone && len(value) > 0 {
 		return Header{}, nil, fmt.Errorf("a tombstone with a value of %d bytes", len(value))
 	}
 	return h, value, nil
+}
+
+// decodeFields takes the fields of an extended header off.
+func (h *Header) decodeFields(data []byte) (rest []byte, err error) {
+	if len(data) == 0 || data[0] != fieldsVersion {
+		return nil, errors.New("unknown version of its fields; was it written by a newer server?")
+	}
+	expires, n := binary.Uvarint(data[1:])
+	if n <= 0 || n != uvarintSize(expires) || expires == 0 || expires > math.MaxInt64 {
+		return nil, errors.New("malformed expiry")
+	}
+	if h.Kind != KindValue {
+		return nil, fmt.Errorf("a %v with an expiry", h.Kind)
+	}
+	h.Expires = int64(expires)
+	return data[1+n:], nil
 }
 
 func uvarintSize(v uint64) int {
@@ -122,6 +181,10 @@ func uvarintSize(v uint64) int {
 func Write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value []byte) error {
 	if ts.Wall < 0 || ts.IsZero() {
 		return fmt.Errorf("write %s at %s: not a timestamp for a version", keys.Pretty(key), ts)
+	}
+	if h.Expires < 0 || h.Expires != 0 && h.Kind != KindValue {
+		return fmt.Errorf("write %s at %s: a %v cannot expire at %d", keys.Pretty(key), ts, h.Kind,
+			h.Expires)
 	}
 	// Deferred, so that key and value are encoded in the batch's own memory.
 	op := b.SetDeferred(keys.VersionedKeySize(key, ts), h.size()+len(value))

@@ -14,9 +14,11 @@ import (
 // FuzzDecodeHeader: decoding never panics, and what decodes encodes to the same bytes.
 func FuzzDecodeHeader(f *testing.F) {
 	for _, h := range []Header{
-		{KindValue, RequestID{}, false}, {KindTombstone, RequestID{Client: 1, Sequence: 127}, true},
-		{KindValue, RequestID{Client: 1 << 63, Sequence: 1<<64 - 1}, false},
-		{KindValue, RequestID{Client: 7, Sequence: 128}, true},
+		{KindValue, RequestID{}, false, 0}, {KindTombstone, RequestID{Client: 1, Sequence: 127}, true, 0},
+		{KindValue, RequestID{Client: 1 << 63, Sequence: 1<<64 - 1}, false, 0},
+		{KindValue, RequestID{Client: 7, Sequence: 128}, true, 0},
+		{KindValue, RequestID{Client: 7, Sequence: 128}, true, 1},
+		{KindValue, RequestID{Client: 7, Sequence: 1}, false, 1<<63 - 1},
 	} {
 		f.Add(h.Append(nil))
 		if h.Kind == KindValue {
@@ -26,6 +28,11 @@ func FuzzDecodeHeader(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(make([]byte, 20))
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x00})
+	for _, fields := range [][]byte{{}, {0}, {1}, {2, 5}, {1, 0}, {1, 0x80, 0x00}, {1, 5},
+		{1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}} {
+		f.Add(append([]byte{0x21, 0, 0, 0, 0, 0, 0, 0, 0, 7}, fields...))
+		f.Add(append([]byte{0x22, 0, 0, 0, 0, 0, 0, 0, 0, 7}, fields...))
+	}
 	f.Fuzz(func(t *testing.T, stored []byte) {
 		h, value, err := DecodeHeader(stored)
 		if err != nil {
@@ -62,7 +69,14 @@ func TestCorruptVersions(t *testing.T) {
 		"zeros":     {victim, make([]byte, 30)},
 		"cut short": {victim, good[:len(good)-1]},
 		"unknown flag": {victim,
+			append([]byte{good[0] | 0x40}, good[1:]...)},
+		"no fields": {victim,
 			append([]byte{good[0] | 0x20}, good[1:]...)},
+		"fields of a later version": {victim,
+			append(append([]byte{good[0] | 0x20}, good[1:]...), 2, 5)},
+		"no expiry": {victim,
+			append(append([]byte{good[0] | 0x20}, good[1:]...), 1, 0)},
+		"an expired kind": {victim, append([]byte{byte(KindExpired)}, good[1:]...)},
 		"tombstone value": {victim,
 			append(Header{Kind: KindTombstone}.Append(nil), 'x')},
 	} {
@@ -75,8 +89,8 @@ func TestCorruptVersions(t *testing.T) {
 			all := keys.Span{}
 			key := []byte("victim")
 			_, _, get := Get(s, key, ts(9))
-			_, _, newest := newest(s, key)
-			_, _, uncertain := GetUncertain(s, key, ts(5), ts(9))
+			_, _, newest := Newest(s, key)
+			_, _, uncertain := GetUncertain(s, key, ts(5), Limits{Versions: ts(9)})
 			_, _, find := findRequest(s, key, ts(1), RequestID{Client: 1, Sequence: 2})
 			_, forward := Scan(s, ScanOptions{Span: all, At: ts(9)}, nil)
 			_, reverse := Scan(s, ScanOptions{Span: all, At: ts(9), Reverse: true}, nil)
@@ -109,6 +123,10 @@ func TestWriteRefusesBadTimestamps(t *testing.T) {
 			remove(b, []byte("k"), bad, RequestID{}) == nil {
 			t.Errorf("wrote at %s", bad)
 		}
+	}
+	if Write(b, []byte("k"), ts(5), Header{Kind: KindTombstone, Expires: 7}, nil) == nil ||
+		Write(b, []byte("k"), ts(5), Header{Kind: KindValue, Expires: -1}, nil) == nil {
+		t.Error("wrote an expiry that does not decode")
 	}
 	if !b.Empty() {
 		t.Error("a refused write left something in the batch")

@@ -19,7 +19,7 @@ import (
 //
 // What was overwritten stays readable for the keyspace's window, so a partition has its turn a
 // quarter of the window after it was first written to, and again and again until it holds nothing
-// but the newest versions. Then it leaves the queue.
+// but the newest versions, and none that expires. Then it leaves the queue.
 type collector struct {
 	node *Node
 	// pacer has the worker pause after each collection, so that it never takes more than a quarter
@@ -68,8 +68,8 @@ func (c *collector) waiting() int {
 // candidate is a partition whose turn has come.
 type candidate struct {
 	h *hosted
-	// garbage is about how many bytes of it are not the newest version of a key: more than can be
-	// removed, if some of them are young.
+	// garbage is about how many bytes of it are not the newest version of a key, or expire: more than
+	// can be removed, if some of them are young.
 	garbage uint64
 }
 
@@ -95,7 +95,7 @@ func (c *collector) take(now time.Time) []candidate {
 		}
 		h.garbage.Store(true)
 		found = append(found, candidate{h,
-			s.Bytes / max(s.Versions, 1) * (s.Versions - s.LiveKeys)})
+			s.Bytes / max(s.Versions, 1) * min(s.Versions, s.Versions-s.LiveKeys+s.Expiring)})
 	}
 	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(b.garbage, a.garbage) })
 	return found

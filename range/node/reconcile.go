@@ -93,13 +93,10 @@ func (r *reconciler) partitionsChanged(u *clusterpb.TableUpdate) {
 // keyspaceChanged hands a keyspace's settings to its replicas.
 func (r *reconciler) keyspaceChanged(k *clusterpb.Keyspace) {
 	n := r.node
-	window, wait := n.gcWindow(keys.KeyspaceID(k.Id)), n.commitWait(keys.KeyspaceID(k.Id))
-	lag := n.closedLag(keys.KeyspaceID(k.Id))
+	id := keys.KeyspaceID(k.Id)
 	for _, h := range n.replicas.all() {
 		if h.listed.Load().GetKeyspace() == k.Id {
-			h.replica.SetGCWindow(window)
-			h.replica.SetCommitWait(wait)
-			h.replica.SetClosedLag(lag)
+			n.setKeyspace(h.replica, id)
 		}
 	}
 }
@@ -393,9 +390,7 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 	for _, h := range opened {
 		// Once more, now that they are found here: the keyspace may have changed meanwhile.
 		keyspace := keys.KeyspaceID(h.listed.Load().GetKeyspace())
-		h.replica.SetGCWindow(n.gcWindow(keyspace))
-		h.replica.SetClosedLag(n.closedLag(keyspace))
-		h.replica.SetCommitWait(n.commitWait(keyspace))
+		n.setKeyspace(h.replica, keyspace)
 	}
 	// What the table has said meanwhile was not looked at: the replicas were not found here yet.
 	for _, p := range partitions {
@@ -511,6 +506,7 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 				Node:       n.shared,
 				GCWindow:   n.gcWindow(keys.KeyspaceID(p.Keyspace)),
 				CommitWait: n.commitWait(keys.KeyspaceID(p.Keyspace)),
+				DefaultTTL: n.defaultTTL(keys.KeyspaceID(p.Keyspace)),
 			})
 			if err == nil {
 				r.SetClosedLag(n.closedLag(keys.KeyspaceID(p.Keyspace)))
@@ -559,4 +555,19 @@ func (n *Node) transactionLimits(id keys.KeyspaceID) txn.Limits {
 func (n *Node) commitWait(id keys.KeyspaceID) bool {
 	k := n.tables.load().Keyspace(id)
 	return k == nil || k.CommitWait
+}
+
+// defaultTTL is how long a value of a keyspace lives whose write does not say so; 0: it does not
+// expire.
+func (n *Node) defaultTTL(id keys.KeyspaceID) time.Duration {
+	millis := n.tables.load().Keyspace(id).GetDefaultTtlMillis()
+	return time.Duration(min(millis, uint64(keys.MaxTTL.Milliseconds()))) * time.Millisecond
+}
+
+// setKeyspace hands a keyspace's settings to a replica.
+func (n *Node) setKeyspace(r *replica.Replica, id keys.KeyspaceID) {
+	r.SetGCWindow(n.gcWindow(id))
+	r.SetCommitWait(n.commitWait(id))
+	r.SetDefaultTTL(n.defaultTTL(id))
+	r.SetClosedLag(n.closedLag(id))
 }

@@ -16,14 +16,16 @@ func (e *evaluation) acquire(w *write) (prepared hlc.Timestamp, ok bool, err err
 	r, a, of := e.r, e.Acquisition, w.transaction()
 	prepared = a.At
 	silentSince := e.silentSince(w)
-	e.transactional()
 	r.mu.Lock()
 	if !r.mu.leadership.is(e.epoch) {
 		r.mu.Unlock()
 		e.over = true
 		return prepared, false, nil
 	}
-	prepared = e.preparedLocked(a)
+	if prepared = e.preparedLocked(a); e.tooLate(prepared) {
+		r.mu.Unlock()
+		return prepared, false, nil
+	}
 	removed := make([]bool, len(a.Mutations))
 	for i, m := range a.Mutations {
 		if _, kept := a.Kept[text(m.Key)]; kept {
@@ -44,6 +46,7 @@ func (e *evaluation) acquire(w *write) (prepared hlc.Timestamp, ok bool, err err
 			Request: e.Request, Acquired: silentSince, Size: len(m.Value)}, e.proposal.sequence)
 	}
 	r.mu.Unlock()
+	e.transactional()
 	e.highest = hlc.Max(e.highest, prepared)
 	for i, m := range a.Mutations {
 		if _, kept := a.Kept[text(m.Key)]; kept {
@@ -53,7 +56,7 @@ func (e *evaluation) acquire(w *write) (prepared hlc.Timestamp, ok bool, err err
 		switch {
 		case m.Kind != kvpb.Mutation_UNLOCK:
 			l := txn.Lock{Transaction: of, Kind: m.Kind, Prepared: prepared, Request: e.Request,
-				Acquired: silentSince, Value: m.Value}
+				Acquired: silentSince, TTL: e.TTLOf(m.Ttl), Value: m.Value}
 			err = e.batch.Set(key, l.Append(nil), nil)
 		case removed[i]:
 			err = e.batch.Delete(key, nil)
@@ -77,6 +80,10 @@ func (e *evaluation) acquireVolatile(w *write) error {
 		return e.wrote(w, false, nil, nil)
 	}
 	prepared := e.preparedLocked(a)
+	if e.tooLate(prepared) {
+		r.mu.Unlock()
+		return nil
+	}
 	for _, m := range a.Mutations {
 		// It was read at that timestamp, whatever becomes of the lock.
 		r.mu.cache.Record(m.Key, prepared)

@@ -15,13 +15,16 @@ import (
 
 // Stats is what a partition holds, kept exactly by every replica.
 type Stats struct {
-	// LiveKeys is the number of keys that have a value.
+	// LiveKeys is the number of keys of which the newest version is a value. One that has expired
+	// counts until garbage collection removes it: what counts must not depend on a clock.
 	LiveKeys uint64
 	// Versions is the number of versions of all keys, tombstones included.
 	Versions uint64
 	// Bytes is the length of the state keys and values of all versions, without headers and before
 	// compression.
 	Bytes uint64
+	// Expiring is the number of versions with an expiry, expired or not.
+	Expiring uint64
 }
 
 // appliedRecord is what a partition knows about itself. It is written in the same batch as what it
@@ -41,13 +44,22 @@ type appliedRecord struct {
 	stats     Stats
 }
 
-const appliedVersion = 1
+// appliedVersion is the first byte of a record; of a partition that holds versions with an expiry it
+// is appliedVersionExpiring.
+const (
+	appliedVersion         = 1
+	appliedVersionExpiring = 2
+)
 
 // maxAppliedRecord is an upper bound on the encoded length.
-const maxAppliedRecord = 1 + 13*binary.MaxVarintLen64
+const maxAppliedRecord = 1 + 14*binary.MaxVarintLen64
 
 func (a *appliedRecord) append(dst []byte) []byte {
-	dst = append(dst, appliedVersion)
+	version := byte(appliedVersion)
+	if a.stats.Expiring != 0 {
+		version = appliedVersionExpiring
+	}
+	dst = append(dst, version)
 	for _, v := range [...]uint64{a.index, a.term, a.commandTerm, a.sequence} {
 		dst = binary.AppendUvarint(dst, v)
 	}
@@ -57,12 +69,15 @@ func (a *appliedRecord) append(dst []byte) []byte {
 	for _, v := range [...]uint64{a.stats.LiveKeys, a.stats.Versions, a.stats.Bytes} {
 		dst = binary.AppendUvarint(dst, v)
 	}
+	if a.stats.Expiring != 0 {
+		dst = binary.AppendUvarint(dst, a.stats.Expiring)
+	}
 	return dst
 }
 
 func decodeApplied(data []byte) (appliedRecord, error) {
 	var a appliedRecord
-	if len(data) == 0 || data[0] != appliedVersion {
+	if len(data) == 0 || data[0] < appliedVersion || data[0] > appliedVersionExpiring {
 		return a, fmt.Errorf("applied record: %w: unknown version; was it written by a newer server?",
 			errRecord)
 	}
@@ -75,6 +90,11 @@ func decodeApplied(data []byte) (appliedRecord, error) {
 	a.threshold = d.Timestamp()
 	for _, v := range [...]*uint64{&a.stats.LiveKeys, &a.stats.Versions, &a.stats.Bytes} {
 		*v = d.Uvarint()
+	}
+	if data[0] == appliedVersionExpiring {
+		if a.stats.Expiring = d.Uvarint(); a.stats.Expiring == 0 {
+			d.Bad = true
+		}
 	}
 	if d.Bad || len(d.Data) > 0 {
 		return a, fmt.Errorf("applied record: %w", errRecord)
@@ -127,6 +147,7 @@ func (a *appliedRecord) advance(term uint64, p *proposal.Entry) error {
 		{&a.stats.LiveKeys, p.Delta.LiveKeys, "live keys"},
 		{&a.stats.Versions, p.Delta.Versions, "versions"},
 		{&a.stats.Bytes, p.Delta.Bytes, "bytes"},
+		{&a.stats.Expiring, p.Delta.Expiring, "versions with an expiry"},
 	} {
 		if f.delta < 0 && uint64(-f.delta) > *f.total {
 			return fmt.Errorf("%w: it takes %d from %d %s", proposal.ErrMalformed, -f.delta, *f.total,

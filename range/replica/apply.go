@@ -225,6 +225,8 @@ type versionChange struct {
 	key       string
 	timestamp hlc.Timestamp
 	tombstone bool
+	// expires: it has an expiry.
+	expires bool
 	// waits: with commit wait.
 	waits bool
 }
@@ -392,17 +394,19 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 			r.mu.pending.Remove(first.writes)
 			for _, w := range first.writes {
 				r.mu.recent.Note(w.Key,
-					proposal.Known{Timestamp: w.Timestamp, Live: !w.Tombstone, CommitWait: w.CommitWait})
+					proposal.Known{Timestamp: w.Timestamp, Live: !w.Tombstone, CommitWait: w.CommitWait,
+						Expires: w.Expires != 0})
 			}
 			// Not of entries of earlier epochs: there may be newer versions of their keys, which
 			// this one has not seen.
 			for _, v := range o.versions {
 				r.mu.recent.Note(v.key,
-					proposal.Known{Timestamp: v.timestamp, Live: !v.tombstone, CommitWait: v.waits})
+					proposal.Known{Timestamp: v.timestamp, Live: !v.tombstone, CommitWait: v.waits,
+						Expires: v.expires})
 			}
-			if first.load != nil {
-				// INVARIANT: it knows the newest version of each key that it has: those that were loaded are
-				// not told one by one.
+			if first.load != nil || first.sole {
+				// INVARIANT: it knows the newest version of each key that it has: those that were loaded, or
+				// have expired and are removed, are not told one by one.
 				r.mu.recent.Reset()
 			}
 			r.mu.records.applied(first)

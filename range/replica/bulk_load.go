@@ -48,6 +48,19 @@ func (r *Replica) loadingLocked() *pendingEntry {
 	return nil
 }
 
+// soleLocked says that an entry is on its way until whose fate is known nothing is evaluated.
+func (r *Replica) soleLocked() bool {
+	if b := r.mu.building; b != nil && (b.load != nil || b.sole) {
+		return true
+	}
+	for _, p := range r.mu.inFlight {
+		if p.load != nil || p.sole {
+			return true
+		}
+	}
+	return false
+}
+
 // loadOfLocked is the entry that loads a key at or below a timestamp; nil if there is none.
 func (r *Replica) loadOfLocked(key []byte, at hlc.Timestamp) *pendingEntry {
 	p := r.loadingLocked()
@@ -57,8 +70,8 @@ func (r *Replica) loadOfLocked(key []byte, at hlc.Timestamp) *pendingEntry {
 	return p
 }
 
-// loadBlock has a block written by an entry of its own. It returns the timestamp, and false if the
-// epoch is over.
+// loadBlock has a block written by an entry of its own. It returns the timestamp, and false if
+// nothing of it has an effect: the epoch is over, or it is evaluated again (again).
 func (e *evaluation) loadBlock(w *write) (hlc.Timestamp, bool, error) {
 	r, l, q := e.r, e.Loading, w.pending.Request.GetLoad()
 	ts := hlc.Max(hlc.Max(e.Clock, w.session.Next()), l.Prior.Next())
@@ -78,33 +91,44 @@ func (e *evaluation) loadBlock(w *write) (hlc.Timestamp, bool, error) {
 			ts = low.Next()
 		}
 	}
+	if e.tooLate(ts) {
+		r.mu.Unlock()
+		return hlc.Timestamp{}, false, nil
+	}
 	e.proposal.load = &pendingLoad{first: string(q.First), last: string(q.Last)}
 	e.proposal.lowest = ts
 	r.mu.written = hlc.Max(r.mu.written, ts)
 	r.mu.Unlock()
 	e.highest = hlc.Max(e.highest, ts)
 	e.HoldFor(e.CommitWait, ts)
-	e.delta.Add(loadDelta(e.Descriptor, ts, l.Records, l.Size))
+	expires := mvcc.ExpiryOf(ts, l.TTL)
+	r.expiries.wrote(expires)
+	e.delta.Add(loadDelta(e.Descriptor, ts, l.Records, l.Size, expires))
 	e.delta.LiveKeys -= int64(l.Live)
-	if err := e.tallyLoad(l.Block, ts); err != nil {
+	if err := e.tallyLoad(l.Block, ts, expires); err != nil {
 		return ts, true, err
 	}
 	load := proposal.Load{Timestamp: ts, Request: w.requestID(), CommitWait: e.CommitWait,
-		Block: l.Block}
+		Expires: expires, Block: l.Block}
 	e.kind, e.internal.Batch = proposal.KindLoad, load.Encode()
 	return ts, true, nil
 }
 
 // loadDelta is what records count that have had no value before. size is that of their user keys
 // and values.
-func loadDelta(d *clusterpb.Partition, ts hlc.Timestamp, records int, size uint64) proposal.Delta {
+func loadDelta(d *clusterpb.Partition, ts hlc.Timestamp, records int, size uint64,
+	expires int64) proposal.Delta {
 	each := keys.VersionedKeySize(keys.PartitionPrefix(d), ts)
-	return proposal.Delta{LiveKeys: int64(records), Versions: int64(records),
+	delta := proposal.Delta{LiveKeys: int64(records), Versions: int64(records),
 		Bytes: int64(size) + int64(records)*int64(each)}
+	if expires != 0 {
+		delta.Expiring = int64(records)
+	}
+	return delta
 }
 
 // tallyLoad accounts for what a load puts into the part that is to split off.
-func (e *evaluation) tallyLoad(data []byte, ts hlc.Timestamp) error {
+func (e *evaluation) tallyLoad(data []byte, ts hlc.Timestamp, expires int64) error {
 	if e.tally == nil {
 		return nil
 	}
@@ -126,11 +150,11 @@ func (e *evaluation) tallyLoad(data []byte, ts hlc.Timestamp) error {
 		if !e.tally.has(internalKey) {
 			continue
 		}
-		before, found, err := getter.View(internalKey, hlc.MaxTimestamp)
+		before, found, err := getter.Newest(internalKey)
 		if err != nil {
 			return err
 		}
-		d := loadDelta(e.Descriptor, ts, 1, uint64(len(key)+len(value)))
+		d := loadDelta(e.Descriptor, ts, 1, uint64(len(key)+len(value)), expires)
 		if isValue(before, found) {
 			d.LiveKeys = 0
 		}
@@ -157,7 +181,8 @@ func (r *Replica) stageLoad(batch *engine.StateBatch, d *clusterpb.Partition, p 
 	if err != nil {
 		return fmt.Errorf("%w: %w", proposal.ErrMalformed, err)
 	}
-	header := mvcc.Header{Kind: mvcc.KindValue, Request: l.Request, CommitWait: l.CommitWait}
+	header := mvcc.Header{Kind: mvcc.KindValue, Request: l.Request, CommitWait: l.CommitWait,
+		Expires: l.Expires}
 	set := func(key, value []byte) error {
 		return mvcc.Write(batch, key, l.Timestamp, header, value)
 	}

@@ -70,6 +70,9 @@ func (n *Node) passed(ts hlc.Timestamp) bool {
 // SetCommitWait sets whether every write has commit wait, also one that does not ask for it.
 func (r *Replica) SetCommitWait(wait bool) { r.commitWait.Store(wait) }
 
+// SetDefaultTTL sets how long a value lives whose write does not say so; 0: it does not expire.
+func (r *Replica) SetDefaultTTL(ttl time.Duration) { r.defaultTTL.Store(int64(ttl)) }
+
 func (r *Replica) passed(ts hlc.Timestamp) bool { return r.node.passed(ts) }
 
 // send answers a request, now or when every clock has passed what the answer waits for.

@@ -66,6 +66,8 @@ type Config struct {
 	GCWindow time.Duration
 	// CommitWait: every write has commit wait, also one that does not ask for it.
 	CommitWait bool
+	// DefaultTTL is how long a value lives whose write does not say so; 0: it does not expire.
+	DefaultTTL time.Duration
 }
 
 // Node is what the replicas of one node share. It is made once, and not changed after the first

@@ -61,7 +61,8 @@ func (r *Replica) Consume(ctx context.Context, next *clusterpb.Partition, right 
 			}
 		}
 		e.delta = proposal.Delta{LiveKeys: int64(record.stats.LiveKeys),
-			Versions: int64(record.stats.Versions), Bytes: int64(record.stats.Bytes)}
+			Versions: int64(record.stats.Versions), Bytes: int64(record.stats.Bytes),
+			Expiring: int64(record.stats.Expiring)}
 		e.highest = record.highest
 		if err := r.holdBack(e, p); err != nil {
 			return false, err

@@ -53,6 +53,8 @@ type evaluation struct {
 	// pass is where the next proposal is left, if nothing but its client waits for it; nil:
 	// nowhere.
 	pass Pass
+	// later: the write at hand is evaluated again, for a later timestamp.
+	later bool
 	// over: the epoch ended, nothing of this has an effect.
 	over bool
 
@@ -297,10 +299,8 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 		return
 	}
 	q := w.pending.Request
-	e.Begin()
-	e.CommitWait, e.Request, e.Since = r.commitWait.Load(), w.requestID(), w.since(r)
-	e.Session, e.Waited, e.Aborted = w.session, w.conflict() != nil, false
-	e.current = w
+	e.AtLeast = hlc.Timestamp{}
+	e.begin(w)
 	switch {
 	case e.retriedSince(w):
 		e.refuse(w, r.retriedError(q))
@@ -338,14 +338,41 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 	if r.mu.locks.Held() != 0 && !w.command.Transactional && e.blocked(w) {
 		return
 	}
-	if w.x != nil {
-		e.Transaction, e.Aborted = &w.x.Transaction, w.x.history.Aborted
+	for {
+		if w.x != nil {
+			e.Transaction, e.Aborted = &w.x.Transaction, w.x.history.Aborted
+		}
+		if err := w.command.Evaluate(&e.Evaluation, q); err != nil {
+			e.refuse(w, r.readError(q, err))
+			return
+		}
+		if !e.carryOut(w) {
+			return
+		}
+		// What it has found expires before the timestamp that it would get.
+		e.begin(w)
+		r.node.Metrics.evaluatedLater.Inc()
 	}
-	if err := w.command.Evaluate(&e.Evaluation, q); err != nil {
-		e.refuse(w, r.readError(q, err))
-		return
+}
+
+// begin begins the evaluation of a write.
+func (e *evaluation) begin(w *write) {
+	e.Begin()
+	e.CommitWait, e.Request, e.Since = e.r.commitWait.Load(), w.requestID(), w.since(e.r)
+	e.DefaultTTL = time.Duration(e.r.defaultTTL.Load())
+	e.Session, e.Waited, e.Aborted = w.session, w.conflict() != nil, false
+	e.current = w
+}
+
+// tooLate says that what was found out expires at or below the timestamp at which the write would
+// take effect. Then the write is evaluated again, for that timestamp or a later one: in a moment the
+// caller's lock has been released, and others may have been read.
+func (e *evaluation) tooLate(ts hlc.Timestamp) bool {
+	if !e.HoldsBelow(ts) {
+		e.AtLeast = hlc.Max(e.AtLeast, ts)
+		e.later = true
 	}
-	e.carryOut(w)
+	return e.later
 }
 
 // refuse answers a write that has no effect, and for a reason that needs no proof.
@@ -408,10 +435,12 @@ func (e *evaluation) answerWith(a answer, sequence uint64) {
 	e.proposal.answers = append(e.proposal.answers, a)
 }
 
-// carryOut does what has come of the evaluation of a write.
-func (e *evaluation) carryOut(w *write) {
+// carryOut does what has come of the evaluation of a write. If it says again, nothing was done, and
+// the write is to be evaluated again.
+func (e *evaluation) carryOut(w *write) (again bool) {
 	q := w.pending.Request
 	var err error
+	e.later = false
 	switch e.Outcome {
 	case command.Refused:
 		e.refuse(w, e.Response)
@@ -454,20 +483,24 @@ func (e *evaluation) carryOut(w *write) {
 	if err != nil {
 		e.refuse(w, e.r.readError(q, err))
 	}
+	return e.later
 }
 
 // wroteAt is wrote, with the command's answer to what was done at a timestamp.
 func (e *evaluation) wroteAt(w *write, ts hlc.Timestamp, ok bool, err error) error {
+	if e.later {
+		return nil
+	}
 	return e.wrote(w, ok, err,
 		func() *kvpb.Response { return e.Respond(&e.Result, w.pending.Request, ts) })
 }
 
 // write gives the effects of one request a timestamp, above everything it must be above, and puts
 // them in flight. With commit wait (e.CommitWait) the answer waits for the timestamp. It returns
-// false if the epoch is over.
+// false if nothing of it has an effect: the epoch is over, or it is evaluated again (later).
 func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp, bool, error) {
 	r := e.r
-	ts := e.Clock
+	ts := hlc.Max(e.Clock, e.AtLeast)
 	ts = hlc.Max(ts, w.session.Next())
 	for i := range effects {
 		ts = hlc.Max(ts, effects[i].Prior.Next())
@@ -492,12 +525,18 @@ func (e *evaluation) write(w *write, effects ...command.WriteOp) (hlc.Timestamp,
 	for i := range effects {
 		ts = r.mu.cache.Above(effects[i].Key, ts)
 	}
+	if e.tooLate(ts) {
+		r.mu.Unlock()
+		return hlc.Timestamp{}, false, nil
+	}
 	for i := range effects {
 		effects[i].CommitWait = e.CommitWait
+		effects[i].Expires = mvcc.ExpiryOf(ts, effects[i].TTL)
 		f := &first[i]
 		*f = proposal.Write{
 			Key: text(effects[i].Key), Timestamp: ts, Request: id,
 			Value: effects[i].Value, Tombstone: effects[i].Tombstone, CommitWait: e.CommitWait,
+			Expires:  effects[i].Expires,
 			Sequence: e.proposal.sequence,
 		}
 		r.mu.pending.Add(f)
@@ -549,7 +588,7 @@ func (e *evaluation) takeSlab(n int) []proposal.Write {
 // stage puts one version into the batch, and counts it.
 func (e *evaluation) stage(f *command.WriteOp, ts hlc.Timestamp, id mvcc.RequestID) error {
 	key := e.InternalKey(f.Key)
-	h := mvcc.Header{Kind: mvcc.KindValue, Request: id, CommitWait: f.CommitWait}
+	h := mvcc.Header{Kind: mvcc.KindValue, Request: id, CommitWait: f.CommitWait, Expires: f.Expires}
 	if f.Tombstone {
 		h.Kind = mvcc.KindTombstone
 	}
@@ -562,6 +601,10 @@ func (e *evaluation) stage(f *command.WriteOp, ts hlc.Timestamp, id mvcc.Request
 	}
 	if !f.Tombstone {
 		d.LiveKeys++
+	}
+	if f.Expires != 0 {
+		d.Expiring++
+		e.r.expiries.wrote(f.Expires)
 	}
 	e.delta.Add(d)
 	if e.tally.has(key) {

@@ -90,7 +90,9 @@ func FuzzApply(f *testing.F) {
 
 func FuzzAppliedRecord(f *testing.F) {
 	f.Add((&appliedRecord{index: 5, term: 2, highest: hlc.Timestamp{Wall: 7, Logical: 1},
-		stats: Stats{1, 2, 3}}).append(nil))
+		stats: Stats{1, 2, 3, 0}}).append(nil))
+	f.Add((&appliedRecord{index: 5, term: 2, stats: Stats{1, 2, 3, 2}}).append(nil))
+	f.Add((&appliedRecord{index: 5, term: 2, stats: Stats{1, 2, 3, 1 << 63}}).append(nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if a, err := decodeApplied(data); err == nil && !bytes.Equal(a.append(nil), data) {
 			t.Fatalf("%x does not encode to itself", data)

@@ -29,11 +29,13 @@ type GCResult struct {
 // gcChunk is how much one removal entry holds, and looks at, at most.
 var gcChunk = mvcc.GarbageLimits{Versions: 2000, Bytes: 16 << 20, Scanned: 20_000}
 
-// MayHaveGarbage says whether there may be something to collect, now or when it is older.
+// MayHaveGarbage says whether there may be something to collect, now or when it is older, or has
+// expired.
 func (r *Replica) MayHaveGarbage() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.applied.stats.Versions > r.mu.applied.stats.LiveKeys || r.mu.records.mayHave
+	s := &r.mu.applied.stats
+	return s.Versions > s.LiveKeys || s.Expiring > 0 || r.mu.records.mayHave
 }
 
 // SetGCWindow sets for how long overwritten versions stay readable; negative: for ever.
@@ -41,8 +43,8 @@ func (r *Replica) SetGCWindow(window time.Duration) { r.gcWindow.Store(int64(win
 
 // CollectGarbage raises the garbage collection threshold to now less the window, and removes what
 // no client can read any more. It does nothing, and costs nothing, while the partition holds no
-// transaction record, and no version but the newest of keys that have a value. Only a leader can;
-// one collection runs at a time. It also returns the memory of the timestamp cache.
+// transaction record, and no version but the newest of keys that have a value, of which none has
+// expired at that threshold, as far as is known. Only a leader can; one collection runs at a time. It also returns the memory of the timestamp cache.
 //
 // The threshold is never above the clock: what is written later is above it.
 func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResult, error) {
@@ -51,7 +53,10 @@ func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResu
 	stats := r.mu.applied.stats
 	r.mu.cache.Release()
 	window := time.Duration(r.gcWindow.Load())
-	if window < 0 || (stats.Versions == stats.LiveKeys && !r.mu.records.mayHave) || r.mu.collecting {
+	threshold := now.Add(-window)
+	nothing := stats.Versions == stats.LiveKeys && !r.mu.records.mayHave &&
+		(stats.Expiring == 0 || threshold.Wall < r.expiries.first())
+	if window < 0 || nothing || r.mu.collecting {
 		r.mu.Unlock()
 		return result, nil
 	}
@@ -62,7 +67,7 @@ func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResu
 		r.mu.collecting = false
 		r.mu.Unlock()
 	}()
-	err := r.collect(ctx, now.Add(-window), &result)
+	err := r.collect(ctx, threshold, &result)
 	if err != nil {
 		return result, fmt.Errorf("partition %s: collecting garbage: %w", r.id, err)
 	}
@@ -82,6 +87,7 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 		return err
 	}
 	result.Threshold = *r.threshold.Load()
+	r.expiries.begin()
 	for more, resume := true, []byte(nil); more; {
 		var found mvcc.GarbageResult
 		err := r.command(ctx, proposal.KindRemove, func(e *evaluation, p *proposal.Entry) (bool, error) {
@@ -94,6 +100,7 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 				return false, err
 			}
 			more, resume, found = garbage.More, garbage.Resume, garbage
+			r.expiries.met(garbage.NextExpiry)
 			if len(garbage.Versions) == 0 {
 				return false, errNothingToDo
 			}
@@ -101,9 +108,11 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 			if err := mvcc.Remove(e.batch, garbage.Versions); err != nil {
 				return false, err
 			}
-			e.delta.Versions -= int64(len(garbage.Versions))
-			e.delta.Bytes -= garbage.Bytes
-			e.tallyRemoved(&garbage)
+			e.removed(&garbage)
+			// INVARIANT: a key's newest version goes only if nothing is evaluated until it has gone: a write
+			// that came next would find it in the engine, and count the key as live before.
+			e.proposal.sole = len(garbage.Expired) > 0
+			r.node.Metrics.expired.Add(float64(len(garbage.Expired)))
 			return true, nil
 		})
 		if errors.Is(err, errNothingToDo) {
@@ -116,6 +125,7 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 		result.Bytes += uint64(found.Bytes)
 		r.node.Metrics.removed.Add(float64(len(found.Versions)))
 	}
+	r.expiries.end()
 	return r.collectRecords(ctx)
 }
 

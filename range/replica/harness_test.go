@@ -468,10 +468,13 @@ func describe(response *kvpb.Response) string {
 		case s.Swapped:
 			fmt.Fprintf(&b, "swapped at %s", wireStamp(s.Version))
 		case s.Found:
-			fmt.Fprintf(&b, "not swapped: is %q of %s", s.Current, wireStamp(s.CurrentVersion))
+			fmt.Fprintf(&b, "not swapped: is %q of %s%s", s.Current, wireStamp(s.CurrentVersion),
+				expiry(int64(s.CurrentExpires)))
 		default:
 			fmt.Fprintf(&b, "not swapped: is absent")
 		}
+	case *kvpb.Response_Increment:
+		fmt.Fprintf(&b, "is %d at %s", x.Increment.Value, wireStamp(x.Increment.Version))
 	case *kvpb.Response_WriteBatch:
 		fmt.Fprintf(&b, "batch at %s", wireStamp(x.WriteBatch.Version))
 	case *kvpb.Response_DeleteRange:
@@ -493,7 +496,7 @@ func describe(response *kvpb.Response) string {
 	case *kvpb.Response_MultiGet:
 		fmt.Fprint(&b, "of several:")
 		for _, p := range rowsOf(x.MultiGet.Rows) {
-			fmt.Fprintf(&b, " %s=%q(%s)", p.Key, p.Value, stamp(p.Version))
+			fmt.Fprintf(&b, " %s=%q(%s%s)", p.Key, p.Value, stamp(p.Version), expiry(p.Expires))
 		}
 		for _, p := range x.MultiGet.Refused {
 			fmt.Fprintf(&b, " %d refuses: %s", p.Partition,
@@ -505,7 +508,7 @@ func describe(response *kvpb.Response) string {
 	case *kvpb.Response_Scan:
 		fmt.Fprintf(&b, "at %s:", roughStamp(x.Scan.At))
 		for _, p := range rowsOf(x.Scan.Rows) {
-			fmt.Fprintf(&b, " %s=%q(%s)", p.Key, p.Value, stamp(p.Version))
+			fmt.Fprintf(&b, " %s=%q(%s%s)", p.Key, p.Value, stamp(p.Version), expiry(p.Expires))
 		}
 		if x.Scan.More {
 			fmt.Fprintf(&b, " more from %q", x.Scan.Resume)
@@ -559,7 +562,15 @@ func describeGet(g *kvpb.GetResponse) string {
 	if !g.Found {
 		return "absent" + at
 	}
-	return fmt.Sprintf("%q of %s%s", g.Value, wireStamp(g.Version), at)
+	return fmt.Sprintf("%q of %s%s%s", g.Value, wireStamp(g.Version), expiry(int64(g.Expires)), at)
+}
+
+// expiry says when a value expires; empty if it does not.
+func expiry(wall int64) string {
+	if wall == 0 {
+		return ""
+	}
+	return ", expires " + stamp(hlc.Timestamp{Wall: wall})
 }
 
 // kept is a copy that is good for longer than until the reply returns.

@@ -46,8 +46,8 @@ func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletio
 			return fmt.Errorf("%w: %s: %w", proposal.ErrMalformed, keys.PrettyState(key), err)
 		}
 		c.versions = append(c.versions,
-			versionChange{string(keys.UserKey(d, internalKey)), ts, h.Kind == mvcc.KindTombstone,
-				h.CommitWait})
+			versionChange{key: string(keys.UserKey(d, internalKey)), timestamp: ts,
+				tombstone: h.Kind == mvcc.KindTombstone, expires: h.Expires != 0, waits: h.CommitWait})
 		return nil
 	}
 	internalKey, suffix, err := keys.DecodeAnchorKey(key)

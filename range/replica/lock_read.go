@@ -2,6 +2,7 @@ package replica
 
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -49,7 +50,7 @@ func (rd *read) checkContext(c *kvpb.ReadContext) *command.Problem {
 	rd.detail()
 	rd.context, rd.under = c, c.Leadership
 	rd.wait.Transaction, rd.wait.Begun, rd.movable = own, rpc.FromTimestamp(c.Begun), c.Movable
-	rd.uncertain = rpc.FromTimestamp(c.UncertainUntil)
+	rd.uncertainUntil = rpc.FromTimestamp(c.UncertainUntil)
 	rd.observed = rpc.FromTimestamp(c.Observed)
 	return nil
 }
@@ -62,8 +63,8 @@ func (rd *read) latest() bool { return rd.at.IsZero() }
 func (r *Replica) waitForLocksLocked(rd *read) (step readStep, blocked bool) {
 	rd.detail()
 	w := &rd.wait
-	w.Latest, w.Uncertain = rd.latest(), rd.uncertain
-	w.Timestamp, w.UncertainUntil = rd.timestamp, rd.uncertainUntil()
+	w.Latest, w.Uncertain = rd.latest(), rd.uncertainUntil
+	w.Timestamp, w.UncertainUntil = rd.timestamp, rd.uncertain().Versions
 	b := r.mu.locks.Blockers(w)
 	lookForBlockers(rd, &b)
 	switch older := b.Yields(); {
@@ -122,6 +123,24 @@ func (r *Replica) move(rd *read, at hlc.Timestamp) bool {
 	rd.restarts++
 	rd.term = 0
 	rd.at = at
+	r.node.Metrics.readsMovedUncertain.Inc()
+	leaseTerm, leased := r.group.Lease()
+	r.admit(rd, leaseTerm, leased)
+	return true
+}
+
+// moveLatest has a read of the latest state begin anew above the expiries that an earlier leader's
+// reads may have been above; false if it does not.
+func (r *Replica) moveLatest(rd *read, u *mvcc.UncertaintyError) bool {
+	if !u.Expiry || !rd.latest() || rd.restarts >= maxMoves {
+		return false
+	}
+	rd.restarts++
+	rd.term = 0
+	if rd.lockedReading != &plainReading {
+		rd.wait.Settled, rd.wait.Committed = hlc.Timestamp{}, hlc.Timestamp{}
+	}
+	rd.chosen = hlc.Max(rd.chosen, rd.expiries)
 	r.node.Metrics.readsMovedUncertain.Inc()
 	leaseTerm, leased := r.group.Lease()
 	r.admit(rd, leaseTerm, leased)

@@ -162,7 +162,7 @@ func (m *mergedScan) serve(open *openReplicas) {
 		m.read = append(m.read, p)
 		m.sources = append(m.sources, mvcc.Source{
 			Reader: p.replica.state, Span: p.span, Prefix: int(p.read.descriptor.PrefixLength),
-			UncertainUntil: p.read.uncertainUntil(), Kept: kept,
+			Uncertain: p.read.uncertain(), Kept: kept,
 		})
 	}
 	began := time.Now()
@@ -194,7 +194,7 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 			MaxRows: command.PageRows(c.MaxRows), MaxBytes: command.PageBytes(c.MaxBytes),
 			MaxSkipped: command.MaxSkipped,
 		}, func(key []byte, v mvcc.Version) error {
-			rows = rpc.AppendRow(rows, key, v.Value, v.Timestamp)
+			rows = rpc.AppendRow(rows, key, v.Value, v.Timestamp, v.Expires)
 			return nil
 		})
 		out.Rows, out.More, out.Resume = rows, result.More, result.Resume

@@ -35,6 +35,8 @@ type Metrics struct {
 	duplicates     prometheus.Counter
 	rejected       prometheus.Counter
 	removed        prometheus.Counter
+	expired        prometheus.Counter
+	evaluatedLater prometheus.Counter
 	snapshots      prometheus.Counter
 	failures       prometheus.Counter
 
@@ -111,6 +113,10 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		"Entries without effect, because one that they were evaluated on was lost.")
 	m.removed = counter("gc_removed_versions_total",
 		"Versions removed by garbage collection, counted on the leader.")
+	m.expired = counter("gc_expired_keys_total",
+		"Keys whose value had expired and was removed by garbage collection, counted on the leader.")
+	m.evaluatedLater = counter("evaluated_again_total",
+		"Writes evaluated again because what they had found expired before they took effect.")
 	m.snapshots = counter("snapshots_installed_total", "Snapshots installed.")
 	m.failures = counter("failures_total", "Replicas marked failed.")
 	m.transactionMetrics.init(&collectors)

@@ -235,12 +235,12 @@ func (m *multiGet) readKeys(r *Replica, rd *read, all [][]byte, rows []byte) ([]
 			break
 		}
 		m.key = keys.AppendInternalKey(m.key[:0], rd.descriptor, key)
-		v, found, err := m.getter.ViewUncertain(m.key, rd.timestamp, rd.uncertainUntil())
+		v, found, err := m.getter.ViewUncertain(m.key, rd.timestamp, rd.uncertain())
 		if err != nil {
 			return rows, err
 		}
 		if rd.see(v, found); isValue(v, found) {
-			rows = rpc.AppendRow(rows, key, v.Value, v.Timestamp)
+			rows = rpc.AppendRow(rows, key, v.Value, v.Timestamp, v.Expires)
 		}
 	}
 	return rows, nil

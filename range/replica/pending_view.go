@@ -34,7 +34,8 @@ func (v pendingView) Find(key []byte, above hlc.Timestamp, request mvcc.RequestI
 		own = command.Own{Found: true, Timestamp: w.Timestamp, Sequence: w.Sequence,
 			CommitWait: w.CommitWait, Value: w.Value}
 		if before := w.Older(); before != nil {
-			own.BeforeKnown, own.WasLive = true, !before.Tombstone
+			version := before.Version()
+			own.BeforeKnown, own.WasLive = true, version.LiveAt(w.Timestamp)
 			if before.CommitWait {
 				own.Before = before.Timestamp
 			}
@@ -44,23 +45,35 @@ func (v pendingView) Find(key []byte, above hlc.Timestamp, request mvcc.RequestI
 }
 
 // Recent implements command.Pending.
-func (v pendingView) Recent(key []byte, until hlc.Timestamp) (mvcc.Version, bool) {
+func (v pendingView) Recent(key []byte, until hlc.Timestamp) (version mvcc.Version, expires,
+	ok bool) {
 	r := v.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.pending.Newest(text(key)) != nil || !r.mu.leadership.is(v.e.epoch) {
-		return mvcc.Version{}, false
+		return mvcc.Version{}, false, false
 	}
 	known, ok := r.mu.recent.Find(text(key))
 	if !ok || until.Less(known.Timestamp) {
-		return mvcc.Version{}, false
+		return mvcc.Version{}, false, false
 	}
-	version := mvcc.Version{Timestamp: known.Timestamp, Kind: mvcc.KindTombstone,
+	version = mvcc.Version{Timestamp: known.Timestamp, Kind: mvcc.KindTombstone,
 		CommitWait: known.CommitWait}
 	if known.Live {
 		version.Kind = mvcc.KindValue
 	}
-	return version, true
+	return version, known.Expires, true
+}
+
+// Above implements command.Pending.
+func (v pendingView) Above(key []byte, ts hlc.Timestamp) hlc.Timestamp {
+	r := v.e.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ts.LessEq(r.mu.applied.closed) {
+		ts = r.mu.applied.closed.Next()
+	}
+	return r.mu.cache.Above(key, ts)
 }
 
 // since is the timestamp above which all versions are that an attempt of the request can have

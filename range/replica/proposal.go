@@ -31,6 +31,8 @@ type pendingEntry struct {
 	records []txn.ID
 	// lets are volatile locks that end when it has been applied.
 	lets []*lock
+	// sole: nothing else is evaluated before its fate is known. Guarded as writes are.
+	sole bool
 	// effects: it is proposed even if nothing waits for it.
 	effects bool
 	// standing: it is no entry, and stands for the freeze of the partition.
@@ -130,6 +132,7 @@ func (r *Replica) giveUpLocked(end *ending, o outcome) {
 	r.giveUpWaitersLocked(end)
 	clear(r.mu.records.proposed)
 	r.mu.recent.Reset()
+	r.expiries.forget()
 }
 
 // refuseQueueLocked empties the queue.

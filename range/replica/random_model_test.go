@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"sort"
@@ -23,6 +24,13 @@ type modelVersion struct {
 	request   mvcc.RequestID
 	tombstone bool
 	value     string
+	// expires is a wall time; 0: never.
+	expires int64
+}
+
+// live says whether it is a value that is there at a timestamp.
+func (v *modelVersion) live(at hlc.Timestamp) bool {
+	return !v.tombstone && (v.expires == 0 || at.Less(hlc.Timestamp{Wall: v.expires}))
 }
 
 // newest is the newest committed version of a key, for requests that shall hit.
@@ -61,7 +69,7 @@ func (h *history) model() {
 					stamp(h.versions[key][n-1].ts))
 			}
 			h.versions[key] = append(h.versions[key], modelVersion{ts, header.Request,
-				header.Kind == mvcc.KindTombstone, string(value)})
+				header.Kind == mvcc.KindTombstone, string(value), header.Expires})
 		}
 		if p.Kind == proposal.KindLoad {
 			l, err := proposal.DecodeLoad(p.Batch)
@@ -69,7 +77,8 @@ func (h *history) model() {
 				h.t.Fatal(err)
 			}
 			for _, pair := range pairsIn(l.Block) {
-				add(pair[0], l.Timestamp, mvcc.Header{Kind: mvcc.KindValue, Request: l.Request},
+				add(pair[0], l.Timestamp, mvcc.Header{Kind: mvcc.KindValue, Request: l.Request,
+					Expires: l.Expires},
 					[]byte(pair[1]))
 			}
 			continue
@@ -96,7 +105,7 @@ func (h *history) model() {
 func (h *history) at(key string, ts hlc.Timestamp) (modelVersion, bool) {
 	versions := h.versions[key]
 	i := sort.Search(len(versions), func(i int) bool { return ts.Less(versions[i].ts) })
-	if i == 0 || versions[i-1].tombstone {
+	if i == 0 || !versions[i-1].live(ts) {
 		return modelVersion{}, false
 	}
 	return versions[i-1], true
@@ -148,17 +157,22 @@ func (h *history) finish() {
 	for _, r := range h.readings {
 		h.checkReading(r)
 	}
-	// The state is the model's, from the threshold on.
+	// The state is the model's, from the threshold on, and what is counted is what there is.
 	r := h.leader.replica
+	counted, err := countVersions(context.Background(), r.state, keys.PartitionSpan(r.Descriptor()))
+	if err != nil || counted != r.Stats() {
+		h.t.Fatalf("it holds %+v and says %+v, %v", counted, r.Stats(), err)
+	}
 	for _, key := range historyKeys {
 		for _, v := range h.versions[string(key)] {
 			if v.ts.Less(h.threshold) {
 				continue
 			}
 			got, found, err := mvcc.Get(r.state, keys.InternalKey(r.Descriptor(), []byte(string(key))), v.ts)
-			// A tombstone exactly at the threshold may be gone.
+			// A tombstone exactly at the threshold may be gone, and what has expired below it.
+			expired := v.expires != 0 && v.expires <= h.threshold.Wall
 			if err != nil || (found && (got.Timestamp != v.ts || string(got.Value) != v.value)) ||
-				(!found && !v.tombstone) {
+				(!found && !v.tombstone && !expired) {
 				h.t.Fatalf("key %c at %s: %+v, %v, %v; the model has %+v", key, stamp(v.ts), got, found, err, v)
 			}
 		}
@@ -195,7 +209,7 @@ func (h *history) checkOperation(o *operation) {
 		h.t.Fatalf("%v was answered %s; yet it was applied", o.request, describe(o.response))
 	}
 	live := func(key string) (modelVersion, bool) {
-		if i := wrote[key]; i > 0 && !h.versions[key][i-1].tombstone {
+		if i := wrote[key]; i > 0 && h.versions[key][i-1].live(h.versions[key][i].ts) {
 			return h.versions[key][i-1], true
 		}
 		return modelVersion{}, false
@@ -268,7 +282,7 @@ func (h *history) checkOperation(o *operation) {
 func (h *history) checkReading(r reading) {
 	same := func(key string, at hlc.Timestamp, g *kvpb.GetResponse) {
 		v, found := h.at(key, at)
-		if found != g.Found || (found && (v.value != string(g.Value) ||
+		if found != g.Found || (found && (v.value != string(g.Value) || v.expires != int64(g.Expires) ||
 			v.ts != rpc.FromTimestamp(g.Version))) {
 			h.t.Fatalf("%v was answered %s; at %s key %s is now %+v (%t)", r.request, describe(r.response),
 				stamp(at), key, v, found)
@@ -290,7 +304,7 @@ func (h *history) checkReading(r reading) {
 		for _, key := range historyKeys {
 			v, found := h.at(string(key), at)
 			if found && bytes.Compare([]byte(string(key)), q.Start) >= 0 {
-				want = append(want, fmt.Sprintf("%c=%s(%s)", key, v.value, stamp(v.ts)))
+				want = append(want, fmt.Sprintf("%c=%s(%s%s)", key, v.value, stamp(v.ts), expiry(v.expires)))
 			}
 		}
 		if q.Reverse {
@@ -299,7 +313,8 @@ func (h *history) checkReading(r reading) {
 			}
 		}
 		for _, p := range rowsOf(x.Scan.Rows) {
-			got = append(got, fmt.Sprintf("%s=%s(%s)", p.Key, p.Value, stamp(p.Version)))
+			got = append(got, fmt.Sprintf("%s=%s(%s%s)", p.Key, p.Value, stamp(p.Version),
+				expiry(p.Expires)))
 		}
 		if x.Scan.More && len(got) < len(want) {
 			want = want[:len(got)]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -28,7 +29,8 @@ import (
 //     key before the request was first sent;
 //   - what compare-and-swap and delete say is true of the version before theirs;
 //   - a read of the latest value sees everything that was acknowledged or read before it began;
-//   - a read at a timestamp is repeatable: in the end the model says the same of that timestamp.
+//   - a read at a timestamp is repeatable: in the end the model says the same of that timestamp;
+//   - what a client has seen to have expired is not seen again, whichever leader answers.
 func TestRandomHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
@@ -74,9 +76,9 @@ type operation struct {
 	client  int
 	request *kvpb.Request
 	// called is when the first attempt was sent; seen is the highest version known of each key at
-	// that moment.
-	called int
-	seen   map[string]hlc.Timestamp
+	// that moment, and gone the highest one that was known to be absent.
+	called     int
+	seen, gone map[string]hlc.Timestamp
 	// attempts counts how often it was sent. Only the answer to the last attempt reaches the
 	// client: the streams of the others broke.
 	attempts int
@@ -105,6 +107,8 @@ type history struct {
 	readings   []reading
 	// seen is the highest version of each key that was acknowledged or read.
 	seen map[string]hlc.Timestamp
+	// gone is the highest version of each key that was seen before, and then found absent.
+	gone map[string]hlc.Timestamp
 	// acknowledged is the highest timestamp of all that was acknowledged.
 	acknowledged hlc.Timestamp
 
@@ -119,7 +123,8 @@ type history struct {
 }
 
 func newHistory(t *rapid.T) *history {
-	h := &history{t: t, seen: map[string]hlc.Timestamp{}, versions: map[string][]modelVersion{}}
+	h := &history{t: t, seen: map[string]hlc.Timestamp{},
+		gone: map[string]hlc.Timestamp{}, versions: map[string][]modelVersion{}}
 	h.c = newTestCluster(t, 3, Limits{MaxInFlight: rapid.IntRange(1, 3).Draw(t, "in flight"),
 		MaxEntryBytes: 200, MaxQueuedWrites: 6,
 		LoadTableBytes: rapid.SampledFrom([]int{1, 1 << 20}).Draw(t, "table bytes")})
@@ -185,13 +190,18 @@ func (h *history) write(t *rapid.T) {
 	q := &kvpb.Request{Id: uint64(h.step), Generation: 1, Sequence: s.sequence,
 		Session: rpc.ToTimestamp(s.session)}
 	value := func() []byte { return fmt.Appendf(nil, "v%d-%d", client, s.sequence) }
+	ttl := func() int64 {
+		ms := rapid.SampledFrom([]int64{0, 0, 0, 1, 10, 50, 200, 500, 1000}).Draw(t, "ttl")
+		return ms * int64(time.Millisecond)
+	}
 	switch rapid.IntRange(0, 8).Draw(t, "write") {
 	case 0, 1, 2:
-		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: drawKey(t), Value: value()}}
+		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: drawKey(t), Value: value(),
+			Ttl: ttl()}}
 	case 3:
 		q.Command = &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: drawKey(t)}}
 	case 4, 5:
-		c := &kvpb.CompareAndSwapRequest{Key: drawKey(t), NewValue: value()}
+		c := &kvpb.CompareAndSwapRequest{Key: drawKey(t), NewValue: value(), Ttl: ttl()}
 		newest := h.newest(string(c.Key))
 		switch rapid.IntRange(0, 2).Draw(t, "expect") {
 		case 0:
@@ -207,9 +217,9 @@ func (h *history) write(t *rapid.T) {
 		b := &kvpb.WriteBatchRequest{}
 		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]byte(historyKeys)), 1, 3,
 			rapid.ID[byte]).Draw(t, "keys") {
-			o := &kvpb.WriteOperation{Key: []byte{key}, Value: value()}
+			o := &kvpb.WriteOperation{Key: []byte{key}, Value: value(), Ttl: ttl()}
 			if rapid.Bool().Draw(t, "delete") {
-				o.Value, o.Delete = nil, true
+				o.Value, o.Delete, o.Ttl = nil, true, 0
 			}
 			b.Operations = append(b.Operations, o)
 		}
@@ -224,11 +234,10 @@ func (h *history) write(t *rapid.T) {
 			pairs = append(pairs, string(key), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "value"))
 		}
 		q.Command = loadOf(pairs...).Command
+		q.GetLoad().Ttl = ttl()
 	}
-	o := &operation{client: client, request: q, called: h.step, seen: map[string]hlc.Timestamp{}}
-	for key, ts := range h.seen {
-		o.seen[key] = ts
-	}
+	o := &operation{client: client, request: q, called: h.step, seen: maps.Clone(h.seen),
+		gone: maps.Clone(h.gone)}
 	h.operations = append(h.operations, o)
 	h.attempt(t, o)
 }
@@ -283,6 +292,25 @@ func (h *history) observeWrite(o *operation) {
 		h.fault("%s is not above the session's timestamp %s", describe(o.response), stamp(session))
 	}
 	h.acknowledged = hlc.Max(h.acknowledged, version)
+	if x := o.response.GetCompareAndSwap(); x != nil && !x.Swapped {
+		h.sees(o.response, string(o.request.GetCompareAndSwap().Key), x.Found, x.CurrentVersion, o.seen,
+			o.gone)
+	}
+}
+
+// sees notes what an answer says of the latest value of a key. seen and gone are what was known when
+// the question was asked.
+func (h *history) sees(response *kvpb.Response, key string, found bool, version *kvpb.Timestamp,
+	seen, gone map[string]hlc.Timestamp) {
+	if !found {
+		h.gone[key] = hlc.Max(h.gone[key], seen[key])
+		return
+	}
+	v := rpc.FromTimestamp(version)
+	if v.LessEq(gone[key]) {
+		h.fault("key %s: %s, but what was written up to %s was known to be absent", key,
+			describe(response), stamp(gone[key]))
+	}
 }
 
 // outcome is the version that an answer claims to have written, and the keys that are known to have
@@ -341,10 +369,7 @@ func (h *history) read(t *rapid.T) {
 			Reverse: rapid.Bool().Draw(t, "reverse"), At: at,
 			MaxRows: rapid.Uint32Range(0, 3).Draw(t, "max")}}
 	}
-	seen := map[string]hlc.Timestamp{}
-	for key, ts := range h.seen {
-		seen[key] = ts
-	}
+	seen, gone := maps.Clone(h.seen), maps.Clone(h.gone)
 	acknowledged := h.acknowledged
 	h.send(h.target(t), client, q, func(response *kvpb.Response) {
 		if response.Error != nil {
@@ -362,6 +387,7 @@ func (h *history) read(t *rapid.T) {
 			if x.Get.Found && version.Less(seen[key]) {
 				h.fault("key %s: %s, but %s was known before", key, describe(response), stamp(seen[key]))
 			}
+			h.sees(response, key, x.Get.Found, x.Get.Version, seen, gone)
 			if x.Get.Found {
 				h.seen[key] = hlc.Max(h.seen[key], version)
 			}
@@ -370,10 +396,16 @@ func (h *history) read(t *rapid.T) {
 				h.fault("%s, but a write at %s was acknowledged before", describe(response),
 					stamp(acknowledged))
 			}
+			for i, g := range x.BatchGet.Values {
+				h.sees(response, string(q.GetBatchGet().Keys[i]), g.Found, g.Version, seen, gone)
+			}
 		case *kvpb.Response_Scan:
 			if rpc.FromTimestamp(x.Scan.At).Less(acknowledged) {
 				h.fault("%s, but a write at %s was acknowledged before", describe(response),
 					stamp(acknowledged))
+			}
+			for _, row := range rowsOf(x.Scan.Rows) {
+				h.sees(response, string(row.Key), true, rpc.ToTimestamp(row.Version), seen, gone)
 			}
 		}
 	})

@@ -54,15 +54,17 @@ type read struct {
 	session    hlc.Timestamp
 	// at is the timestamp that the client asked for; zero: the latest.
 	at hlc.Timestamp
-	// uncertain is the client's uncertainty limit, with at.
-	uncertain hlc.Timestamp
-	chosen    hlc.Timestamp
+	// uncertainUntil is the client's uncertainty limit, with at.
+	uncertainUntil hlc.Timestamp
+	chosen         hlc.Timestamp
 
 	// term is of the leadership that admitted it, for a read that waits for a read index.
 	term uint64
 	// Once it is registered:
-	timestamp  hlc.Timestamp
-	limit      hlc.Timestamp
+	timestamp hlc.Timestamp
+	limit     hlc.Timestamp
+	// expiries is what limit is for expiries.
+	expiries   hlc.Timestamp
 	epoch      Epoch
 	descriptor *clusterpb.Partition
 	// restarts counts how often it began anew.
@@ -119,7 +121,7 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	if rd.momentOnly {
 		problem = nil // what is asked about need not lie in the partition
 	}
-	rd.at, rd.uncertain = asked.At, asked.UncertainUntil
+	rd.at, rd.uncertainUntil = asked.At, asked.UncertainUntil
 	context := asked.Context
 	if problem == nil && context != nil {
 		problem = rd.checkContext(context)
@@ -360,9 +362,16 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 	// that chose `at`. So only what earlier leaders wrote can have been acknowledged before the
 	// scan began and yet be above `at`. And what a transaction put above the timestamp at which it
 	// was prepared here.
-	rd.limit = hlc.Timestamp{}
-	if !rd.latest() && !rd.uncertain.IsZero() {
-		rd.limit = hlc.Min(rd.uncertain, hlc.Max(rd.observed, hlc.Max(r.mu.leadership.low, r.mu.foreign)))
+	rd.limit, rd.expiries = hlc.Timestamp{}, hlc.Timestamp{}
+	switch {
+	case rd.latest():
+		// A version whose expiry an earlier leader's reads have been above, by a faster clock, may be
+		// known to have expired. This one's reads are below what its clock shows.
+		rd.expiries = r.servedBeforeLocked()
+	case !rd.uncertainUntil.IsZero():
+		earlier := hlc.Max(rd.observed, hlc.Max(r.mu.leadership.low, r.mu.foreign))
+		rd.limit = hlc.Min(rd.uncertainUntil, earlier)
+		rd.expiries = rd.limit
 	}
 	// INVARIANT: also for a moment, which may be taken for one of the partition as it will be: by then
 	// another leader may have written at a later time.
@@ -370,6 +379,9 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 		return r.mu.holding
 	}
 	if rd.momentOnly {
+		if r.mu.applied.stats.Expiring > 0 {
+			rd.timestamp = hlc.Max(rd.timestamp, rd.expiries)
+		}
 		return nil
 	}
 	f := rd.command.Footprint(rd.pending.Request)
@@ -389,6 +401,11 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 		}
 	}
 	return r.mu.find(last)
+}
+
+// servedBeforeLocked is at or above all that earlier leaders have served.
+func (r *Replica) servedBeforeLocked() hlc.Timestamp {
+	return hlc.Max(r.mu.leadership.low, r.mu.applied.closed)
 }
 
 // belowPending says that the read is of the latest value of one key, and does not wait for pending
@@ -538,7 +555,7 @@ func (r *Replica) serveNow(rd *read) {
 	view := views.Get().(*command.View)
 	*view = command.View{
 		State: r.state, Descriptor: rd.descriptor, At: rd.timestamp,
-		UncertainUntil: rd.uncertainUntil(), Partition: r,
+		Uncertain: rd.uncertain(), Partition: r,
 	}
 	response, err := rd.command.Read(view, rd.pending.Request)
 	rd.seen = view.Seen
@@ -556,7 +573,7 @@ func (r *Replica) serveNow(rd *read) {
 		response, err = moved, nil
 	}
 	if err != nil {
-		if u := asUncertainty(err); u != nil && r.move(rd, u.Timestamp) {
+		if u := asUncertainty(err); u != nil && (r.move(rd, u.Timestamp) || r.moveLatest(rd, u)) {
 			return
 		}
 		response = r.failedRead(rd, err)
@@ -606,12 +623,15 @@ func (r *Replica) restart(rd *read) {
 	r.admit(rd, leaseTerm, leased)
 }
 
-// uncertainUntil is the uncertainty limit of a read, zero if nothing is uncertain.
-func (rd *read) uncertainUntil() hlc.Timestamp {
+// uncertain is up to where things are uncertain for a read.
+func (rd *read) uncertain() (u mvcc.Limits) {
 	if rd.timestamp.Less(rd.limit) {
-		return rd.limit
+		u.Versions = rd.limit
 	}
-	return hlc.Timestamp{}
+	if rd.timestamp.Less(rd.expiries) {
+		u.Expiries = rd.expiries
+	}
+	return u
 }
 
 // asUncertainty says where and when a read met something uncertain; nil if that is not the error.
@@ -624,9 +644,12 @@ func asUncertainty(err error) *mvcc.UncertaintyError {
 // failedRead is the answer to a read that ended in an error.
 func (r *Replica) failedRead(rd *read, err error) *kvpb.Response {
 	if u := asUncertainty(err); u != nil {
+		what := "a version at %s may have been written"
+		if u.Expiry {
+			what = "that a value expired at %s may have been seen"
+		}
 		return command.Refusing(newError(rd.pending.Request, kvpb.ErrorCode_UNCERTAIN,
-			"partition %s: a version at %s may have been written before the read at %s began; read again "+
-				"at that timestamp", r.id, u.Timestamp, rd.timestamp),
+			"partition %s: "+what+" before the read at %s began; read again at that timestamp", r.id, u.Timestamp, rd.timestamp),
 			rd.timestamp, u.Timestamp)
 	}
 	return r.readError(rd.pending.Request, err)

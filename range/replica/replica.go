@@ -51,6 +51,9 @@ type Replica struct {
 	sleepsIn atomic.Pointer[group.Source]
 	// commitWait: every write has commit wait.
 	commitWait atomic.Bool
+	// defaultTTL is a time.Duration: how long a value lives whose write does not say so; 0: for ever.
+	defaultTTL atomic.Int64
+	expiries   expiries
 
 	work work
 
@@ -131,6 +134,7 @@ func New(c Config) (*Replica, error) {
 	}
 	r.gcWindow.Store(int64(c.GCWindow))
 	r.commitWait.Store(c.CommitWait)
+	r.defaultTTL.Store(int64(c.DefaultTTL))
 	r.mu.locks.Init(&c.Node.locking, r, r.id, c.Partition.GetKeyspace())
 	r.mu.cache = tscache.New(c.Node.TimestampCacheSlots)
 	r.mu.queue = proposal.NewQueue(&writeBuffers)

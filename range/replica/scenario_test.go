@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -57,6 +58,7 @@ import (
 //	close-idle N to=M             replica N closes beside the log, and replica M hears of it
 //	closed-lag MS                 how far behind the clock timestamps are closed
 //	commit-wait on|off            whether every write has commit wait
+//	default-ttl MS                how long a value lives whose write does not say so
 //	limits [age=MS] [idle=MS]     how long transactions may hold locks
 //	settle N NAME                 from now on the participants of the transaction answer replica N
 //	                              that it has no lock left
@@ -296,6 +298,10 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		for _, m := range s.c.members {
 			m.replica.SetClosedLag(time.Duration(number(d.CmdArgs[0].Key)) * time.Millisecond)
 		}
+	case "default-ttl":
+		for _, m := range s.c.members {
+			m.replica.SetDefaultTTL(time.Duration(number(d.CmdArgs[0].Key)) * time.Millisecond)
+		}
 	case "commit-wait":
 		for _, m := range s.c.members {
 			m.replica.SetCommitWait(d.HasArg("on"))
@@ -324,6 +330,11 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			r.mu.applied.index, r.mu.applied.term,
 			stamp(r.mu.applied.highest), r.mu.applied.stats.LiveKeys, r.mu.applied.stats.Versions,
 			r.mu.applied.stats.Bytes)
+		if n := r.mu.applied.stats.Expiring; n > 0 {
+			r.mu.Unlock()
+			fmt.Fprintf(&out, "%d versions expire, may have garbage: %t\n", n, r.MayHaveGarbage())
+			r.mu.Lock()
+		}
 		fmt.Fprintf(&out, "serving %t, queued %d, in flight %d, pending keys %d\n",
 			r.mu.leadership.serving, r.mu.queue.Len(), len(r.mu.inFlight), r.mu.pending.Len())
 		r.mu.Unlock()
@@ -378,13 +389,13 @@ func (s *scenario) auto(out *strings.Builder, run func(context.Context, *Replica
 
 // parseRequest reads a request:
 //
-//	put K V | delete K | cas K (absent|value=V|version=T) (V|-) | batch K=V,K=-,... | delete-range
-//	  A B [max=N]
+//	put K V | delete K | cas K (absent|value=V|version=T) (V|-) | batch K=V,K=-,... | increment K N
+//	  | load K=V,K=V,... | delete-range A B [max=N]
 //	get K [at=T] | batch-get K,K,... [at=T] | scan A B [max=N] [reverse] [keys-only] [at=T]
 //	  [until=T] | count A B [at=T] [max=N]
 //	with any-replica [fresh=T] [wait=MS]: any replica may answer, at T or later
 //
-// and for each: client=N seq=N term=N generation=N session=T timeout=MICROS arrived=-MS. Timestamps
+// what writes values takes ttl=MS, or ttl=never; and for each: client=N seq=N term=N generation=N session=T timeout=MICROS arrived=-MS. Timestamps
 // are milliseconds since the epoch. Without seq the sequence is the number of the request.
 func (s *scenario) parseRequest(line string) Pending {
 	s.id++
@@ -396,7 +407,7 @@ func (s *scenario) parseRequest(line string) Pending {
 		name, value, found := strings.Cut(word, "=")
 		if found && strings.Contains(" client seq term generation session timeout arrived at until max "+
 			"value version size txn observed to above pusher seen commit participants keys spans least "+
-			"read-at under idle locked fresh wait ", " "+name+" ") {
+			"read-at under idle locked fresh wait ttl ", " "+name+" ") {
 			options[name] = value
 		} else {
 			words = append(words, word)
@@ -418,6 +429,14 @@ func (s *scenario) parseRequest(line string) Pending {
 			return 0
 		}
 		return uint32(number(options[name]))
+	}
+	ttl := int64(0)
+	switch options["ttl"] {
+	case "":
+	case "never":
+		ttl = int64(keys.NoTTL)
+	default:
+		ttl = int64(number(options["ttl"])) * 1e6
 	}
 	for name, field := range map[string]*uint64{"seq": &q.Sequence, "term": &q.Term,
 		"generation": &q.Generation, "client": &p.Client, "timeout": &q.TimeoutMicros} {
@@ -441,11 +460,23 @@ func (s *scenario) parseRequest(line string) Pending {
 		if options["size"] != "" {
 			value = make([]byte, number(options["size"]))
 		}
-		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: bound(words[1]), Value: value}}
+		q.Command = &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: bound(words[1]), Value: value,
+			Ttl: ttl}}
+	case "increment":
+		q.Command = &kvpb.Request_Increment{Increment: &kvpb.IncrementRequest{Key: bound(words[1]),
+			By: int64(number(words[2])), Ttl: ttl}}
+	case "load":
+		var pairs []string
+		for _, pair := range strings.Split(words[1], ",") {
+			key, value, _ := strings.Cut(pair, "=")
+			pairs = append(pairs, key, value)
+		}
+		q.Command = loadOf(pairs...).Command
+		q.GetLoad().Ttl = ttl
 	case "delete":
 		q.Command = &kvpb.Request_Delete{Delete: &kvpb.DeleteRequest{Key: bound(words[1])}}
 	case "cas":
-		c := &kvpb.CompareAndSwapRequest{Key: bound(words[1])}
+		c := &kvpb.CompareAndSwapRequest{Key: bound(words[1]), Ttl: ttl}
 		switch value, hasValue := options["value"]; {
 		case hasValue:
 			c.Expected = &kvpb.CompareAndSwapRequest_Value{Value: []byte(value)}
@@ -467,6 +498,8 @@ func (s *scenario) parseRequest(line string) Pending {
 			o := &kvpb.WriteOperation{Key: []byte(key), Value: []byte(value)}
 			if value == "-" {
 				o.Value, o.Delete = nil, true
+			} else {
+				o.Ttl = ttl
 			}
 			b.Operations = append(b.Operations, o)
 		}
@@ -494,6 +527,11 @@ func (s *scenario) parseRequest(line string) Pending {
 	default:
 		if !s.parseTransactional(q, words, options, at) {
 			s.t.Fatalf("unknown request %q", line)
+		}
+		for _, m := range q.GetPrepare().GetMutations() {
+			if m.Kind == kvpb.Mutation_PUT {
+				m.Ttl = ttl
+			}
 		}
 	}
 	s.addContext(q, line, options, at)

@@ -102,7 +102,7 @@ func (r *Replica) split(ctx context.Context, left, right *clusterpb.Partition) e
 				}
 			}
 			e.delta = proposal.Delta{LiveKeys: -int64(stats.LiveKeys), Versions: -int64(stats.Versions),
-				Bytes: -int64(stats.Bytes)}
+				Bytes: -int64(stats.Bytes), Expiring: -int64(stats.Expiring)}
 			// INVARIANT: under the lock under which reads enter the timestamp cache: what is not in it
 			// by now waits for the entry.
 			p.Closed = r.servedLocked()

@@ -188,7 +188,7 @@ func (r *Replica) readyLocked() bool {
 	if r.mu.leadership.barrierDue {
 		return r.mu.leadership.IsLeader
 	}
-	if !r.mu.leadership.serving || r.loadingLocked() != nil || r.mu.holding != nil &&
+	if !r.mu.leadership.serving || r.soleLocked() || r.mu.holding != nil &&
 		!(r.mu.holding.standing && r.mu.queue.Len() > 0 && r.mu.queue.First().thaws()) {
 		return false
 	}

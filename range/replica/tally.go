@@ -36,6 +36,7 @@ func (t *tally) stats() Stats {
 		LiveKeys: t.counted.LiveKeys + uint64(t.applied.LiveKeys),
 		Versions: t.counted.Versions + uint64(t.applied.Versions),
 		Bytes:    t.counted.Bytes + uint64(t.applied.Bytes),
+		Expiring: t.counted.Expiring + uint64(t.applied.Expiring),
 	}
 }
 
@@ -127,6 +128,9 @@ func (c *versionCounter) add(key, value []byte) error {
 	}
 	c.stats.Versions++
 	c.stats.Bytes += uint64(len(key) + len(stored))
+	if h.Expires != 0 {
+		c.stats.Expiring++
+	}
 	if c.stats.Versions == 1 || !bytes.Equal(c.last, internalKey) {
 		c.last = append(c.last[:0], internalKey...)
 		if h.Kind == mvcc.KindValue {
@@ -136,14 +140,23 @@ func (c *versionCounter) add(key, value []byte) error {
 	return nil
 }
 
-// tallyRemoved accounts for versions that are removed.
-func (e *evaluation) tallyRemoved(garbage *mvcc.GarbageResult) {
-	if e.tally == nil {
-		return
-	}
+// removed accounts for versions that are removed.
+func (e *evaluation) removed(garbage *mvcc.GarbageResult) {
+	expired := garbage.Expired
 	for i, key := range garbage.Versions {
+		d := proposal.Delta{Versions: -1, Bytes: -garbage.Sizes[i]}
+		if garbage.Expiring[i] {
+			d.Expiring = -1
+		}
+		if len(expired) > 0 && expired[0] == i {
+			expired, d.LiveKeys = expired[1:], -1
+		}
+		e.delta.Add(d)
+		if e.tally == nil {
+			continue
+		}
 		if internalKey, _, err := keys.DecodeVersioned(key); err == nil && e.tally.has(internalKey) {
-			e.proposal.right.Add(proposal.Delta{Versions: -1, Bytes: -garbage.Sizes[i]})
+			e.proposal.right.Add(d)
 		}
 	}
 }

@@ -608,9 +608,11 @@ type Keyspace struct {
 	SplitSizeBytes uint64 `protobuf:"varint,14,opt,name=split_size_bytes,json=splitSizeBytes,proto3" json:"split_size_bytes,omitempty"`
 	MergeSizeBytes uint64 `protobuf:"varint,15,opt,name=merge_size_bytes,json=mergeSizeBytes,proto3" json:"merge_size_bytes,omitempty"`
 	// Its partitions split and merge only when that is asked for.
-	NoAuto        bool `protobuf:"varint,16,opt,name=no_auto,json=noAuto,proto3" json:"no_auto,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NoAuto bool `protobuf:"varint,16,opt,name=no_auto,json=noAuto,proto3" json:"no_auto,omitempty"`
+	// How long a value lives that is written without saying so; 0: it does not expire.
+	DefaultTtlMillis uint64 `protobuf:"varint,17,opt,name=default_ttl_millis,json=defaultTtlMillis,proto3" json:"default_ttl_millis,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Keyspace) Reset() {
@@ -753,6 +755,13 @@ func (x *Keyspace) GetNoAuto() bool {
 		return x.NoAuto
 	}
 	return false
+}
+
+func (x *Keyspace) GetDefaultTtlMillis() uint64 {
+	if x != nil {
+		return x.DefaultTtlMillis
+	}
+	return 0
 }
 
 type Locality struct {
@@ -1850,6 +1859,7 @@ type CreateKeyspaceRequest struct {
 	MergeSizeBytes           uint64 `protobuf:"varint,14,opt,name=merge_size_bytes,json=mergeSizeBytes,proto3" json:"merge_size_bytes,omitempty"`
 	NoAuto                   bool   `protobuf:"varint,15,opt,name=no_auto,json=noAuto,proto3" json:"no_auto,omitempty"`
 	ClosedTimestampLagMillis uint64 `protobuf:"varint,17,opt,name=closed_timestamp_lag_millis,json=closedTimestampLagMillis,proto3" json:"closed_timestamp_lag_millis,omitempty"`
+	DefaultTtlMillis         uint64 `protobuf:"varint,16,opt,name=default_ttl_millis,json=defaultTtlMillis,proto3" json:"default_ttl_millis,omitempty"`
 	unknownFields            protoimpl.UnknownFields
 	sizeCache                protoimpl.SizeCache
 }
@@ -1996,6 +2006,13 @@ func (x *CreateKeyspaceRequest) GetClosedTimestampLagMillis() uint64 {
 	return 0
 }
 
+func (x *CreateKeyspaceRequest) GetDefaultTtlMillis() uint64 {
+	if x != nil {
+		return x.DefaultTtlMillis
+	}
+	return 0
+}
+
 type CreateKeyspaceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      *Keyspace              `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
@@ -2057,8 +2074,10 @@ type AlterKeyspaceRequest struct {
 	NoAuto         *bool   `protobuf:"varint,9,opt,name=no_auto,json=noAuto,proto3,oneof" json:"no_auto,omitempty"`
 	// 0: it stays as it is.
 	ClosedTimestampLagMillis uint64 `protobuf:"varint,11,opt,name=closed_timestamp_lag_millis,json=closedTimestampLagMillis,proto3" json:"closed_timestamp_lag_millis,omitempty"`
-	unknownFields            protoimpl.UnknownFields
-	sizeCache                protoimpl.SizeCache
+	// 0: what is written from now on does not expire by itself.
+	DefaultTtlMillis *uint64 `protobuf:"varint,10,opt,name=default_ttl_millis,json=defaultTtlMillis,proto3,oneof" json:"default_ttl_millis,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *AlterKeyspaceRequest) Reset() {
@@ -2157,6 +2176,13 @@ func (x *AlterKeyspaceRequest) GetNoAuto() bool {
 func (x *AlterKeyspaceRequest) GetClosedTimestampLagMillis() uint64 {
 	if x != nil {
 		return x.ClosedTimestampLagMillis
+	}
+	return 0
+}
+
+func (x *AlterKeyspaceRequest) GetDefaultTtlMillis() uint64 {
+	if x != nil && x.DefaultTtlMillis != nil {
+		return *x.DefaultTtlMillis
 	}
 	return 0
 }
@@ -6243,7 +6269,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06Leader\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x04R\x04term\"\x94\x05\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\xc2\x05\n" +
 	"\bKeyspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12E\n" +
@@ -6262,7 +6288,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\aleaders\x18\r \x01(\tR\aleaders\x12(\n" +
 	"\x10split_size_bytes\x18\x0e \x01(\x04R\x0esplitSizeBytes\x12(\n" +
 	"\x10merge_size_bytes\x18\x0f \x01(\x04R\x0emergeSizeBytes\x12\x17\n" +
-	"\ano_auto\x18\x10 \x01(\bR\x06noAuto\"6\n" +
+	"\ano_auto\x18\x10 \x01(\bR\x06noAuto\x12,\n" +
+	"\x12default_ttl_millis\x18\x11 \x01(\x04R\x10defaultTtlMillis\"6\n" +
 	"\bLocality\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\"\xe2\x03\n" +
@@ -6358,7 +6385,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x03(\v2\x19.tidemark.cluster.v1.NodeR\x05nodes\x129\n" +
 	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\x12\x1f\n" +
 	"\vcore_leader\x18\x03 \x01(\tR\n" +
-	"coreLeader\"\x88\x05\n" +
+	"coreLeader\"\xb6\x05\n" +
 	"\x15CreateKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12E\n" +
 	"\fpartitioning\x18\x02 \x01(\x0e2!.tidemark.cluster.v1.PartitioningR\fpartitioning\x12'\n" +
@@ -6377,9 +6404,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x10split_size_bytes\x18\r \x01(\x04R\x0esplitSizeBytes\x12(\n" +
 	"\x10merge_size_bytes\x18\x0e \x01(\x04R\x0emergeSizeBytes\x12\x17\n" +
 	"\ano_auto\x18\x0f \x01(\bR\x06noAuto\x12=\n" +
-	"\x1bclosed_timestamp_lag_millis\x18\x11 \x01(\x04R\x18closedTimestampLagMillis\"S\n" +
+	"\x1bclosed_timestamp_lag_millis\x18\x11 \x01(\x04R\x18closedTimestampLagMillis\x12,\n" +
+	"\x12default_ttl_millis\x18\x10 \x01(\x04R\x10defaultTtlMillis\"S\n" +
 	"\x16CreateKeyspaceResponse\x129\n" +
-	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"\x82\x04\n" +
+	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"\xcc\x04\n" +
 	"\x14AlterKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x12txn_max_age_millis\x18\x02 \x01(\x04R\x0ftxnMaxAgeMillis\x12-\n" +
@@ -6390,7 +6418,9 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x10split_size_bytes\x18\a \x01(\x04H\x02R\x0esplitSizeBytes\x88\x01\x01\x12-\n" +
 	"\x10merge_size_bytes\x18\b \x01(\x04H\x03R\x0emergeSizeBytes\x88\x01\x01\x12\x1c\n" +
 	"\ano_auto\x18\t \x01(\bH\x04R\x06noAuto\x88\x01\x01\x12=\n" +
-	"\x1bclosed_timestamp_lag_millis\x18\v \x01(\x04R\x18closedTimestampLagMillisB\f\n" +
+	"\x1bclosed_timestamp_lag_millis\x18\v \x01(\x04R\x18closedTimestampLagMillis\x121\n" +
+	"\x12default_ttl_millis\x18\n" +
+	" \x01(\x04H\x05R\x10defaultTtlMillis\x88\x01\x01B\f\n" +
 	"\n" +
 	"_placementB\n" +
 	"\n" +
@@ -6398,7 +6428,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x11_split_size_bytesB\x13\n" +
 	"\x11_merge_size_bytesB\n" +
 	"\n" +
-	"\b_no_auto\"R\n" +
+	"\b_no_autoB\x15\n" +
+	"\x13_default_ttl_millis\"R\n" +
 	"\x15AlterKeyspaceResponse\x129\n" +
 	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"?\n" +
 	"\x13DropKeyspaceRequest\x12\x12\n" +

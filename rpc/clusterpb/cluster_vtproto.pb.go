@@ -322,6 +322,13 @@ func (m *Keyspace) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.DefaultTtlMillis != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DefaultTtlMillis))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x88
+	}
 	if m.NoAuto {
 		i--
 		if m.NoAuto {
@@ -1526,6 +1533,13 @@ func (m *CreateKeyspaceRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error)
 		i--
 		dAtA[i] = 0x88
 	}
+	if m.DefaultTtlMillis != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DefaultTtlMillis))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x80
+	}
 	if m.NoAuto {
 		i--
 		if m.NoAuto {
@@ -1702,6 +1716,11 @@ func (m *AlterKeyspaceRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ClosedTimestampLagMillis))
 		i--
 		dAtA[i] = 0x58
+	}
+	if m.DefaultTtlMillis != nil {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(*m.DefaultTtlMillis))
+		i--
+		dAtA[i] = 0x50
 	}
 	if m.NoAuto != nil {
 		i--
@@ -5453,6 +5472,9 @@ func (m *Keyspace) SizeVT() (n int) {
 	if m.NoAuto {
 		n += 3
 	}
+	if m.DefaultTtlMillis != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.DefaultTtlMillis))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5934,6 +5956,9 @@ func (m *CreateKeyspaceRequest) SizeVT() (n int) {
 	if m.NoAuto {
 		n += 2
 	}
+	if m.DefaultTtlMillis != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.DefaultTtlMillis))
+	}
 	if m.ClosedTimestampLagMillis != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.ClosedTimestampLagMillis))
 	}
@@ -5990,6 +6015,9 @@ func (m *AlterKeyspaceRequest) SizeVT() (n int) {
 	}
 	if m.NoAuto != nil {
 		n += 2
+	}
+	if m.DefaultTtlMillis != nil {
+		n += 1 + protohelpers.SizeOfVarint(uint64(*m.DefaultTtlMillis))
 	}
 	if m.ClosedTimestampLagMillis != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.ClosedTimestampLagMillis))
@@ -8483,6 +8511,25 @@ func (m *Keyspace) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.NoAuto = bool(v != 0)
+		case 17:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DefaultTtlMillis", wireType)
+			}
+			m.DefaultTtlMillis = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.DefaultTtlMillis |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -11610,6 +11657,25 @@ func (m *CreateKeyspaceRequest) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.NoAuto = bool(v != 0)
+		case 16:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DefaultTtlMillis", wireType)
+			}
+			m.DefaultTtlMillis = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.DefaultTtlMillis |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		case 17:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field ClosedTimestampLagMillis", wireType)
@@ -11983,6 +12049,26 @@ func (m *AlterKeyspaceRequest) UnmarshalVT(dAtA []byte) error {
 			}
 			b := bool(v != 0)
 			m.NoAuto = &b
+		case 10:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DefaultTtlMillis", wireType)
+			}
+			var v uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.DefaultTtlMillis = &v
 		case 11:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field ClosedTimestampLagMillis", wireType)

@@ -1748,7 +1748,10 @@ type GetResponse struct {
 	// The version's timestamp; unset when not found.
 	Version *Timestamp `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// When it was read; set if the request had a context, and not inside a BatchGetResponse.
-	At            *Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	At *Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	// From which wall time on the key has no value any more, for reads at or above it; 0: the value
+	// does not expire.
+	Expires       uint64 `protobuf:"fixed64,5,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1811,10 +1814,20 @@ func (x *GetResponse) GetAt() *Timestamp {
 	return nil
 }
 
+func (x *GetResponse) GetExpires() uint64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
 type PutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// For how long the value lives from the version's timestamp on, in nanoseconds: then it expires.
+	// 0: as the keyspace says (Keyspace.default_ttl_millis); -1: it does not expire.
+	Ttl           int64 `protobuf:"zigzag64,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1861,6 +1874,13 @@ func (x *PutRequest) GetValue() []byte {
 		return x.Value
 	}
 	return nil
+}
+
+func (x *PutRequest) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
 }
 
 type PutResponse struct {
@@ -2016,7 +2036,9 @@ type CompareAndSwapRequest struct {
 	Expected isCompareAndSwapRequest_Expected `protobuf_oneof:"expected"`
 	NewValue []byte                           `protobuf:"bytes,5,opt,name=new_value,json=newValue,proto3" json:"new_value,omitempty"`
 	// Delete the key instead of writing new_value.
-	Delete        bool `protobuf:"varint,6,opt,name=delete,proto3" json:"delete,omitempty"`
+	Delete bool `protobuf:"varint,6,opt,name=delete,proto3" json:"delete,omitempty"`
+	// As in PutRequest; not with delete.
+	Ttl           int64 `protobuf:"zigzag64,7,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2106,6 +2128,13 @@ func (x *CompareAndSwapRequest) GetDelete() bool {
 	return false
 }
 
+func (x *CompareAndSwapRequest) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
 type isCompareAndSwapRequest_Expected interface {
 	isCompareAndSwapRequest_Expected()
 }
@@ -2137,6 +2166,8 @@ type CompareAndSwapResponse struct {
 	Found          bool       `protobuf:"varint,3,opt,name=found,proto3" json:"found,omitempty"`
 	Current        []byte     `protobuf:"bytes,4,opt,name=current,proto3" json:"current,omitempty"`
 	CurrentVersion *Timestamp `protobuf:"bytes,5,opt,name=current_version,json=currentVersion,proto3" json:"current_version,omitempty"`
+	// As in GetResponse.
+	CurrentExpires uint64 `protobuf:"fixed64,6,opt,name=current_expires,json=currentExpires,proto3" json:"current_expires,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2206,12 +2237,22 @@ func (x *CompareAndSwapResponse) GetCurrentVersion() *Timestamp {
 	return nil
 }
 
+func (x *CompareAndSwapResponse) GetCurrentExpires() uint64 {
+	if x != nil {
+		return x.CurrentExpires
+	}
+	return 0
+}
+
 // IncrementRequest adds to a key that holds a decimal number of 64 bits with a sign; one without a value
 // holds 0. A key that holds anything else, and a sum beyond 64 bits, are refused with INVALID_ARGUMENT.
 type IncrementRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	By            int64                  `protobuf:"zigzag64,2,opt,name=by,proto3" json:"by,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	By    int64                  `protobuf:"zigzag64,2,opt,name=by,proto3" json:"by,omitempty"`
+	// As in PutRequest. What expired before the sum is written counts as 0; the sum does not take over
+	// when the number before it would have expired.
+	Ttl           int64 `protobuf:"zigzag64,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2256,6 +2297,13 @@ func (x *IncrementRequest) GetKey() []byte {
 func (x *IncrementRequest) GetBy() int64 {
 	if x != nil {
 		return x.By
+	}
+	return 0
+}
+
+func (x *IncrementRequest) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
 	}
 	return 0
 }
@@ -2359,10 +2407,12 @@ func (x *WriteBatchRequest) GetOperations() []*WriteOperation {
 }
 
 type WriteOperation struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	Delete        bool                   `protobuf:"varint,3,opt,name=delete,proto3" json:"delete,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Key    []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value  []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Delete bool                   `protobuf:"varint,3,opt,name=delete,proto3" json:"delete,omitempty"`
+	// As in PutRequest; not with delete.
+	Ttl           int64 `protobuf:"zigzag64,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2418,6 +2468,13 @@ func (x *WriteOperation) GetDelete() bool {
 	return false
 }
 
+func (x *WriteOperation) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
 type WriteBatchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       *Timestamp             `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -2462,7 +2519,8 @@ func (x *WriteBatchResponse) GetVersion() *Timestamp {
 	return nil
 }
 
-// LoadRequest writes many records at one timestamp: all that do not have the same value already.
+// LoadRequest writes many records at one timestamp: all that do not have the same value already,
+// and one that expires if and only if the record is to.
 type LoadRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The records, in the order of their keys, each key once (rpc/block).
@@ -2471,8 +2529,10 @@ type LoadRequest struct {
 	First []byte `protobuf:"bytes,2,opt,name=first,proto3" json:"first,omitempty"`
 	Last  []byte `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"`
 	// How many records the block has, and how large their keys and values are together.
-	Records       uint32 `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`
-	Size          uint64 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
+	Records uint32 `protobuf:"varint,4,opt,name=records,proto3" json:"records,omitempty"`
+	Size    uint64 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
+	// As in PutRequest, for all of them.
+	Ttl           int64 `protobuf:"zigzag64,6,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2538,6 +2598,13 @@ func (x *LoadRequest) GetRecords() uint32 {
 func (x *LoadRequest) GetSize() uint64 {
 	if x != nil {
 		return x.Size
+	}
+	return 0
+}
+
+func (x *LoadRequest) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
 	}
 	return 0
 }
@@ -3457,10 +3524,12 @@ func (x *Rows) GetPairs() []*Pair {
 }
 
 type Pair struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	Version       *Timestamp             `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Key     []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value   []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Version *Timestamp             `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// As in GetResponse.
+	Expires       uint64 `protobuf:"fixed64,4,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3514,6 +3583,13 @@ func (x *Pair) GetVersion() *Timestamp {
 		return x.Version
 	}
 	return nil
+}
+
+func (x *Pair) GetExpires() uint64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
 }
 
 type CountRequest struct {
@@ -3978,7 +4054,9 @@ type Mutation struct {
 	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	Kind  Mutation_Kind          `protobuf:"varint,3,opt,name=kind,proto3,enum=tidemark.kv.v1.Mutation_Kind" json:"kind,omitempty"`
 	// The transaction has read the key (PrepareRequest.read_at). Only with PUT and DELETE.
-	Read          bool `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`
+	Read bool `protobuf:"varint,4,opt,name=read,proto3" json:"read,omitempty"`
+	// As in PutRequest, from the commit timestamp on. Only with PUT.
+	Ttl           int64 `protobuf:"zigzag64,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4039,6 +4117,13 @@ func (x *Mutation) GetRead() bool {
 		return x.Read
 	}
 	return false
+}
+
+func (x *Mutation) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
 }
 
 // PrepareRequest lays intents. It waits for other transactions' locks, as long as the request's timeout lasts.
@@ -4431,7 +4516,8 @@ type PrepareResponse struct {
 	// With volatile: whose locks they are.
 	Leadership *Leadership `protobuf:"bytes,3,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	// The keys that were read (Mutation.read) were compared, and what was read under a leadership was read under the present one. An earlier
-	// server does not know that it is asked to: what it answers to has to be refreshed.
+	// server does not know that it is asked to: what it answers to has to be refreshed. So has what was compared and may expire before the
+	// commit timestamp, which is not known yet.
 	Compared bool `protobuf:"varint,4,opt,name=compared,proto3" json:"compared,omitempty"`
 	// With low_priority: the node serves others as well, so the transaction had better back off before
 	// its next request.
@@ -4525,7 +4611,7 @@ func (x *PrepareResponse) GetHeld() bool {
 }
 
 // RefreshRequest asks whether what was read is unchanged up to a later timestamp, and keeps it so: nothing will be written at or below
-// it any more. TRANSACTION_CONFLICT if it changed.
+// it any more. TRANSACTION_CONFLICT if it changed, or expires at or below that timestamp.
 type RefreshRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Transaction []byte                 `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
@@ -6006,60 +6092,67 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05begun\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\x12:\n" +
 	"\n" +
 	"leadership\x18\x06 \x01(\v2\x1a.tidemark.kv.v1.LeadershipR\n" +
-	"leadership\"\x99\x01\n" +
+	"leadership\"\xb3\x01\n" +
 	"\vGetResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x123\n" +
 	"\aversion\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\x12)\n" +
-	"\x02at\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\"4\n" +
+	"\x02at\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x12\x18\n" +
+	"\aexpires\x18\x05 \x01(\x06R\aexpires\"F\n" +
 	"\n" +
 	"PutRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"B\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\x12\x10\n" +
+	"\x03ttl\x18\x03 \x01(\x12R\x03ttl\"B\n" +
 	"\vPutResponse\x123\n" +
 	"\aversion\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"!\n" +
 	"\rDeleteRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\"_\n" +
 	"\x0eDeleteResponse\x12\x18\n" +
 	"\aexisted\x18\x01 \x01(\bR\aexisted\x123\n" +
-	"\aversion\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"\xd3\x01\n" +
+	"\aversion\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"\xe5\x01\n" +
 	"\x15CompareAndSwapRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
 	"\x06absent\x18\x02 \x01(\bH\x00R\x06absent\x12\x16\n" +
 	"\x05value\x18\x03 \x01(\fH\x00R\x05value\x125\n" +
 	"\aversion\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampH\x00R\aversion\x12\x1b\n" +
 	"\tnew_value\x18\x05 \x01(\fR\bnewValue\x12\x16\n" +
-	"\x06delete\x18\x06 \x01(\bR\x06deleteB\n" +
+	"\x06delete\x18\x06 \x01(\bR\x06delete\x12\x10\n" +
+	"\x03ttl\x18\a \x01(\x12R\x03ttlB\n" +
 	"\n" +
-	"\bexpected\"\xdb\x01\n" +
+	"\bexpected\"\x84\x02\n" +
 	"\x16CompareAndSwapResponse\x12\x18\n" +
 	"\aswapped\x18\x01 \x01(\bR\aswapped\x123\n" +
 	"\aversion\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\x12\x14\n" +
 	"\x05found\x18\x03 \x01(\bR\x05found\x12\x18\n" +
 	"\acurrent\x18\x04 \x01(\fR\acurrent\x12B\n" +
-	"\x0fcurrent_version\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0ecurrentVersion\"4\n" +
+	"\x0fcurrent_version\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0ecurrentVersion\x12'\n" +
+	"\x0fcurrent_expires\x18\x06 \x01(\x06R\x0ecurrentExpires\"F\n" +
 	"\x10IncrementRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\x12R\x02by\"^\n" +
+	"\x02by\x18\x02 \x01(\x12R\x02by\x12\x10\n" +
+	"\x03ttl\x18\x03 \x01(\x12R\x03ttl\"^\n" +
 	"\x11IncrementResponse\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x12R\x05value\x123\n" +
 	"\aversion\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"S\n" +
 	"\x11WriteBatchRequest\x12>\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\v2\x1e.tidemark.kv.v1.WriteOperationR\n" +
-	"operations\"P\n" +
+	"operations\"b\n" +
 	"\x0eWriteOperation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x16\n" +
-	"\x06delete\x18\x03 \x01(\bR\x06delete\"I\n" +
+	"\x06delete\x18\x03 \x01(\bR\x06delete\x12\x10\n" +
+	"\x03ttl\x18\x04 \x01(\x12R\x03ttl\"I\n" +
 	"\x12WriteBatchResponse\x123\n" +
-	"\aversion\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"{\n" +
+	"\aversion\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"\x8d\x01\n" +
 	"\vLoadRequest\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\fR\x05block\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\fR\x05first\x12\x12\n" +
 	"\x04last\x18\x03 \x01(\fR\x04last\x12\x18\n" +
 	"\arecords\x18\x04 \x01(\rR\arecords\x12\x12\n" +
-	"\x04size\x18\x05 \x01(\x04R\x04size\"w\n" +
+	"\x04size\x18\x05 \x01(\x04R\x04size\x12\x10\n" +
+	"\x03ttl\x18\x06 \x01(\x12R\x03ttl\"w\n" +
 	"\fLoadResponse\x123\n" +
 	"\aversion\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\x12\x18\n" +
 	"\awritten\x18\x02 \x01(\rR\awritten\x12\x18\n" +
@@ -6131,11 +6224,12 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x15.tidemark.kv.v1.ErrorR\x05error\"2\n" +
 	"\x04Rows\x12*\n" +
-	"\x05pairs\x18\x01 \x03(\v2\x14.tidemark.kv.v1.PairR\x05pairs\"c\n" +
+	"\x05pairs\x18\x01 \x03(\v2\x14.tidemark.kv.v1.PairR\x05pairs\"}\n" +
 	"\x04Pair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x123\n" +
-	"\aversion\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\"\xf7\x01\n" +
+	"\aversion\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\x12\x18\n" +
+	"\aexpires\x18\x04 \x01(\x06R\aexpires\"\xf7\x01\n" +
 	"\fCountRequest\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\fR\x03end\x12)\n" +
@@ -6169,12 +6263,13 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05begun\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05begun\x12\x1a\n" +
 	"\bkeyspace\x18\x03 \x01(\rR\bkeyspace\x12\x16\n" +
 	"\x06anchor\x18\x04 \x01(\fR\x06anchor\x123\n" +
-	"\astarted\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\astarted\"\xac\x01\n" +
+	"\astarted\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\astarted\"\xbe\x01\n" +
 	"\bMutation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x121\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x1d.tidemark.kv.v1.Mutation.KindR\x04kind\x12\x12\n" +
-	"\x04read\x18\x04 \x01(\bR\x04read\"1\n" +
+	"\x04read\x18\x04 \x01(\bR\x04read\x12\x10\n" +
+	"\x03ttl\x18\x05 \x01(\x12R\x03ttl\"1\n" +
 	"\x04Kind\x12\a\n" +
 	"\x03PUT\x10\x00\x12\n" +
 	"\n" +

@@ -1757,6 +1757,12 @@ func (m *GetResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Expires != 0 {
+		i -= 8
+		binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.Expires))
+		i--
+		dAtA[i] = 0x29
+	}
 	if m.At != nil {
 		size, err := m.At.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -1826,6 +1832,11 @@ func (m *PutRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Ttl != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(m.Ttl)<<1)^uint64((m.Ttl>>63))))
+		i--
+		dAtA[i] = 0x18
 	}
 	if len(m.Value) > 0 {
 		i -= len(m.Value)
@@ -2019,6 +2030,11 @@ func (m *CompareAndSwapRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error)
 		}
 		i -= size
 	}
+	if m.Ttl != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(m.Ttl)<<1)^uint64((m.Ttl>>63))))
+		i--
+		dAtA[i] = 0x38
+	}
 	if m.Delete {
 		i--
 		if m.Delete {
@@ -2130,6 +2146,12 @@ func (m *CompareAndSwapResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.CurrentExpires != 0 {
+		i -= 8
+		binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.CurrentExpires))
+		i--
+		dAtA[i] = 0x31
+	}
 	if m.CurrentVersion != nil {
 		size, err := m.CurrentVersion.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -2209,6 +2231,11 @@ func (m *IncrementRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Ttl != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(m.Ttl)<<1)^uint64((m.Ttl>>63))))
+		i--
+		dAtA[i] = 0x18
 	}
 	if m.By != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(m.By)<<1)^uint64((m.By>>63))))
@@ -2348,6 +2375,11 @@ func (m *WriteOperation) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Ttl != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(m.Ttl)<<1)^uint64((m.Ttl>>63))))
+		i--
+		dAtA[i] = 0x20
+	}
 	if m.Delete {
 		i--
 		if m.Delete {
@@ -2447,6 +2479,11 @@ func (m *LoadRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Ttl != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(m.Ttl)<<1)^uint64((m.Ttl>>63))))
+		i--
+		dAtA[i] = 0x30
 	}
 	if m.Size != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Size))
@@ -3379,6 +3416,12 @@ func (m *Pair) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Expires != 0 {
+		i -= 8
+		binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.Expires))
+		i--
+		dAtA[i] = 0x21
+	}
 	if m.Version != nil {
 		size, err := m.Version.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -3849,6 +3892,11 @@ func (m *Mutation) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Ttl != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(m.Ttl)<<1)^uint64((m.Ttl>>63))))
+		i--
+		dAtA[i] = 0x28
 	}
 	if m.Read {
 		i--
@@ -6452,6 +6500,9 @@ func (m *GetResponse) SizeVT() (n int) {
 		l = m.At.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Expires != 0 {
+		n += 9
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6469,6 +6520,9 @@ func (m *PutRequest) SizeVT() (n int) {
 	l = len(m.Value)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.Ttl != 0 {
+		n += 1 + protohelpers.SizeOfZigzag(uint64(m.Ttl))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -6539,6 +6593,9 @@ func (m *CompareAndSwapRequest) SizeVT() (n int) {
 	if m.Delete {
 		n += 2
 	}
+	if m.Ttl != 0 {
+		n += 1 + protohelpers.SizeOfZigzag(uint64(m.Ttl))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6600,6 +6657,9 @@ func (m *CompareAndSwapResponse) SizeVT() (n int) {
 		l = m.CurrentVersion.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.CurrentExpires != 0 {
+		n += 9
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6616,6 +6676,9 @@ func (m *IncrementRequest) SizeVT() (n int) {
 	}
 	if m.By != 0 {
 		n += 1 + protohelpers.SizeOfZigzag(uint64(m.By))
+	}
+	if m.Ttl != 0 {
+		n += 1 + protohelpers.SizeOfZigzag(uint64(m.Ttl))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -6671,6 +6734,9 @@ func (m *WriteOperation) SizeVT() (n int) {
 	if m.Delete {
 		n += 2
 	}
+	if m.Ttl != 0 {
+		n += 1 + protohelpers.SizeOfZigzag(uint64(m.Ttl))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6712,6 +6778,9 @@ func (m *LoadRequest) SizeVT() (n int) {
 	}
 	if m.Size != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Size))
+	}
+	if m.Ttl != 0 {
+		n += 1 + protohelpers.SizeOfZigzag(uint64(m.Ttl))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -7069,6 +7138,9 @@ func (m *Pair) SizeVT() (n int) {
 		l = m.Version.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.Expires != 0 {
+		n += 9
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -7250,6 +7322,9 @@ func (m *Mutation) SizeVT() (n int) {
 	}
 	if m.Read {
 		n += 2
+	}
+	if m.Ttl != 0 {
+		n += 1 + protohelpers.SizeOfZigzag(uint64(m.Ttl))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -11108,6 +11183,16 @@ func (m *GetResponse) UnmarshalVTUnsafe(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 5:
+			if wireType != 1 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Expires", wireType)
+			}
+			m.Expires = 0
+			if (iNdEx + 8) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Expires = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+			iNdEx += 8
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -11221,6 +11306,27 @@ func (m *PutRequest) UnmarshalVTUnsafe(dAtA []byte) error {
 			}
 			m.Value = dAtA[iNdEx:postIndex]
 			iNdEx = postIndex
+		case 3:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Ttl", wireType)
+			}
+			var v uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			v = (v >> 1) ^ uint64((int64(v&1)<<63)>>63)
+			m.Ttl = int64(v)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -11724,6 +11830,27 @@ func (m *CompareAndSwapRequest) UnmarshalVTUnsafe(dAtA []byte) error {
 				}
 			}
 			m.Delete = bool(v != 0)
+		case 7:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Ttl", wireType)
+			}
+			var v uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			v = (v >> 1) ^ uint64((int64(v&1)<<63)>>63)
+			m.Ttl = int64(v)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -11918,6 +12045,16 @@ func (m *CompareAndSwapResponse) UnmarshalVTUnsafe(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 6:
+			if wireType != 1 {
+				return fmt.Errorf("proto: wrong wireType = %d for field CurrentExpires", wireType)
+			}
+			m.CurrentExpires = 0
+			if (iNdEx + 8) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.CurrentExpires = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+			iNdEx += 8
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -12021,6 +12158,27 @@ func (m *IncrementRequest) UnmarshalVTUnsafe(dAtA []byte) error {
 			}
 			v = (v >> 1) ^ uint64((int64(v&1)<<63)>>63)
 			m.By = int64(v)
+		case 3:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Ttl", wireType)
+			}
+			var v uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			v = (v >> 1) ^ uint64((int64(v&1)<<63)>>63)
+			m.Ttl = int64(v)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -12347,6 +12505,27 @@ func (m *WriteOperation) UnmarshalVTUnsafe(dAtA []byte) error {
 				}
 			}
 			m.Delete = bool(v != 0)
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Ttl", wireType)
+			}
+			var v uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			v = (v >> 1) ^ uint64((int64(v&1)<<63)>>63)
+			m.Ttl = int64(v)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -12616,6 +12795,27 @@ func (m *LoadRequest) UnmarshalVTUnsafe(dAtA []byte) error {
 					break
 				}
 			}
+		case 6:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Ttl", wireType)
+			}
+			var v uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			v = (v >> 1) ^ uint64((int64(v&1)<<63)>>63)
+			m.Ttl = int64(v)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -14920,6 +15120,16 @@ func (m *Pair) UnmarshalVTUnsafe(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 4:
+			if wireType != 1 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Expires", wireType)
+			}
+			m.Expires = 0
+			if (iNdEx + 8) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Expires = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+			iNdEx += 8
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -16114,6 +16324,27 @@ func (m *Mutation) UnmarshalVTUnsafe(dAtA []byte) error {
 				}
 			}
 			m.Read = bool(v != 0)
+		case 5:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Ttl", wireType)
+			}
+			var v uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			v = (v >> 1) ^ uint64((int64(v&1)<<63)>>63)
+			m.Ttl = int64(v)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

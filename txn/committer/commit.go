@@ -222,6 +222,8 @@ func (w *Write) mutation(known map[string]bool) mutation {
 	m := &kvpb.Mutation{Key: w.Key.Key, Value: w.Value, Read: len(known) > 0 && known[w.mapKey()]}
 	if w.Delete {
 		m.Kind, m.Value = kvpb.Mutation_DELETE, nil
+	} else {
+		m.Ttl = int64(w.TTL)
 	}
 	return mutation{w.Keyspace, m}
 }

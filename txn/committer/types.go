@@ -36,6 +36,8 @@ type Write struct {
 	// Value is what the key gets, unless Delete is set.
 	Value  []byte
 	Delete bool
+	// TTL is how long the value lives, as requests have it (kvpb.PutRequest.ttl).
+	TTL time.Duration
 }
 
 // AllPartitions as a Span's Hash means every hash number of the keyspace.
@@ -57,7 +59,8 @@ type Reads struct {
 	Spans []Span
 	// Locked are keys whose value at At was read under a lock of the transaction that has stood
 	// since At or earlier, or has shown that the key was not written between At and the lock:
-	// nothing else can be written there while the lock stands.
+	// nothing else can be written there while the lock stands. Those that expire are among Keys too:
+	// a lock does not keep a value from that.
 	Locked []Key
 	// Leaderships are those under which some of Keys were read, under volatile locks, by partition
 	// (Transaction.Leaderships).

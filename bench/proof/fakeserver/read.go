@@ -179,7 +179,7 @@ func (s *Store) page(rows []rpc.Row, reverse bool, maxRows, maxBytes int) (encod
 			return encoded, true, rows[next].Key
 		}
 		size += len(row.Key) + len(row.Value)
-		encoded = rpc.AppendRow(encoded, row.Key, row.Value, row.Version)
+		encoded = rpc.AppendRow(encoded, row.Key, row.Value, row.Version, row.Expires)
 	}
 	return encoded, false, nil
 }

@@ -40,7 +40,7 @@ func (n *Node) serveMany(client uint64, r *kvpb.Request) *kvpb.Response {
 			for i, v := range answer.GetBatchGet().Values {
 				if v.Found {
 					out.Rows = rpc.AppendRow(out.Rows, p.Keys[i], v.Value,
-						rpc.FromTimestamp(v.Version))
+						rpc.FromTimestamp(v.Version), int64(v.Expires))
 				}
 			}
 		}

@@ -150,6 +150,16 @@ func (s *Set) Lock(ks *route.Keyspace, key []byte) {
 	}
 }
 
+// Again notes that a key which was locked has to be validated like one that was not.
+func (s *Set) Again(ks *route.Keyspace, key []byte, version hlc.Timestamp) {
+	s.settle()
+	r := s.keyspace(ks)
+	if _, there := r.keys[string(key)]; !there {
+		r.keys[string(key)] = version
+		s.grow(1, len(key))
+	}
+}
+
 // IsLocked reports whether the transaction holds a lock on the key.
 func (s *Set) IsLocked(id keys.KeyspaceID, key []byte) bool {
 	r := s.keyspaces[id]

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/RaduBerinde/btreemap"
 
@@ -39,6 +40,8 @@ func Compare(a, b Key) int {
 type Own struct {
 	Value   []byte
 	Deleted bool
+	// TTL is how long the value lives, as requests have it (kvpb.PutRequest.ttl).
+	TTL time.Duration
 	// made is how many savepoints there had ever been.
 	made uint64
 }
@@ -68,10 +71,10 @@ func New() *Buffer {
 
 // Put notes a write. It copies the key and the value. tooLarge says, if it is not empty, why it did
 // nothing.
-func (b *Buffer) Put(id keys.KeyspaceID, key, value []byte, deleted bool) (tooLarge string) {
+func (b *Buffer) Put(id keys.KeyspaceID, key []byte, own Own) (tooLarge string) {
 	at := Key{id, key}
 	_, old, there := b.tree.Get(at)
-	size, replaced := b.bytes+len(key)+len(value), b.replaced
+	size, replaced := b.bytes+len(key)+len(own.Value), b.replaced
 	if there {
 		gone := len(key) + len(old.Value)
 		size -= gone
@@ -86,10 +89,11 @@ func (b *Buffer) Put(id keys.KeyspaceID, key, value []byte, deleted bool) (tooLa
 		return "with this write the transaction holds more than 100,000 keys; split it into several"
 	}
 	at.Key = bytes.Clone(key)
-	if !deleted {
-		value = append([]byte{}, value...) // an empty value is a value
+	if !own.Deleted {
+		own.Value = append([]byte{}, own.Value...) // an empty value is a value
 	}
-	b.tree.ReplaceOrInsert(at, Own{value, deleted, b.made})
+	own.made = b.made
+	b.tree.ReplaceOrInsert(at, own)
 	b.bytes, b.replaced = size, replaced
 	return ""
 }
@@ -170,7 +174,7 @@ func (b *Buffer) All() []committer.Write {
 	out := make([]committer.Write, 0, b.tree.Len())
 	for k, w := range b.tree.Ascend(btreemap.Min[Key](), btreemap.Max[Key]()) {
 		out = append(out, committer.Write{Key: committer.Key{Keyspace: k.Keyspace, Key: k.Key},
-			Value: w.Value, Delete: w.Deleted})
+			Value: w.Value, Delete: w.Deleted, TTL: w.TTL})
 	}
 	return out
 }

@@ -12,7 +12,7 @@ func TestOverwritesSinceASavepoint(t *testing.T) {
 	value := make([]byte, MaxBytes/4)
 	write := func(why string, fits bool) {
 		t.Helper()
-		if tooLarge := b.Put(7, []byte("k"), value, false); (tooLarge == "") != fits {
+		if tooLarge := b.Put(7, []byte("k"), Own{Value: value}); (tooLarge == "") != fits {
 			t.Fatalf("%s: %q", why, tooLarge)
 		}
 	}

@@ -48,7 +48,7 @@ func batchGet(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	size := 0
 	for i, key := range c.Keys {
 		internalKey = keys.AppendInternalKey(internalKey[:0], v.Descriptor, key)
-		version, found, err := getter.GetUncertain(internalKey, v.At, v.UncertainUntil)
+		version, found, err := getter.GetUncertain(internalKey, v.At, v.Uncertain)
 		if err != nil {
 			return nil, err
 		}
@@ -63,6 +63,7 @@ func batchGet(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 		}
 		values[i].Found, values[i].Value = true, version.Value
 		values[i].Version = rpc.ToTimestamp(version.Timestamp)
+		values[i].Expires = uint64(version.Expires)
 	}
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_BatchGet{BatchGet: m}}, nil
 }

@@ -29,6 +29,9 @@ func checkCompareAndSwap(d *clusterpb.Partition, c *kvpb.CompareAndSwapRequest) 
 	if p := checkKeyValue(d, c.GetKey(), c.GetNewValue()); p != nil {
 		return p
 	}
+	if p := checkTTL(c.GetKey(), c.GetTtl(), c.GetDelete()); p != nil {
+		return p
+	}
 	switch e := c.GetExpected().(type) {
 	case *kvpb.CompareAndSwapRequest_Absent:
 		if !e.Absent {
@@ -68,31 +71,37 @@ func compareAndSwap(e *Evaluation, q *kvpb.Request) error {
 		return nil
 	}
 	e.HoldSeen(&p)
-	if !asExpected(c, &p) {
-		m := &kvpb.CompareAndSwapResponse{Found: p.Live()}
+	live := e.Live(c.Key, &p)
+	if !asExpected(c, &p, live) {
+		m := &kvpb.CompareAndSwapResponse{Found: live}
 		if m.Found {
 			m.Current, m.CurrentVersion = bytes.Clone(p.Value), rpc.ToTimestamp(p.Timestamp)
+			m.CurrentExpires = uint64(p.Expires)
 		}
 		e.NothingDone(&kvpb.Response{Id: q.Id, Result: &kvpb.Response_CompareAndSwap{CompareAndSwap: m}},
 			p.Sequence)
 		return nil
 	}
-	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: c.NewValue, Tombstone: c.Delete,
-		WasLive: p.Live(), Prior: p.Timestamp})
+	op := WriteOp{Key: c.Key, Value: c.NewValue, Tombstone: c.Delete,
+		WasLive: p.HasValue(), Prior: p.Timestamp}
+	if !c.Delete {
+		op.TTL = e.TTLOf(c.Ttl)
+	}
+	e.Ops = append(e.Ops, op)
 	e.Write(swappedResponse)
 	return nil
 }
 
-// asExpected compares. A key that was deleted is absent: its tombstone is no request's expected
-// version.
-func asExpected(c *kvpb.CompareAndSwapRequest, p *Prior) bool {
+// asExpected compares. A key that was deleted, or whose value has expired, is absent: neither a
+// tombstone nor an expired version is any request's expected version.
+func asExpected(c *kvpb.CompareAndSwapRequest, p *Prior, live bool) bool {
 	switch x := c.Expected.(type) {
 	case *kvpb.CompareAndSwapRequest_Absent:
-		return !p.Live()
+		return !live
 	case *kvpb.CompareAndSwapRequest_Value:
-		return p.Live() && bytes.Equal(p.Value, x.Value)
+		return live && bytes.Equal(p.Value, x.Value)
 	case *kvpb.CompareAndSwapRequest_Version:
-		return p.Live() && p.Timestamp == rpc.FromTimestamp(x.Version)
+		return live && p.Timestamp == rpc.FromTimestamp(x.Version)
 	}
 	return false
 }

@@ -36,7 +36,7 @@ func count(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 		return response, nil
 	}
 	result, err := mvcc.Count(v.State, mvcc.ScanOptions{
-		Span: span, At: v.At, UncertainUntil: v.UncertainUntil, KeysOnly: true,
+		Span: span, At: v.At, Uncertain: v.Uncertain, KeysOnly: true,
 		MaxRows: paged(c.MaxRows, defaultCountRows, maxCountRows), MaxSkipped: MaxSkipped,
 	})
 	if err != nil {

@@ -28,7 +28,7 @@ var Delete = register((*kvpb.Request_Delete)(nil), Command{
 // is not carried out: see NothingDone.)
 func remove(e *Evaluation, q *kvpb.Request) error {
 	key := q.GetDelete().Key
-	p, err := e.PriorOfBlind(key)
+	p, err := e.PriorWithoutValue(key)
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,9 @@ func remove(e *Evaluation, q *kvpb.Request) error {
 		return nil
 	}
 	e.HoldSeen(&p) // the answer tells of it
-	e.existed = p.Live()
-	e.Ops = append(e.Ops, WriteOp{Key: key, Tombstone: true, WasLive: e.existed, Prior: p.Timestamp})
+	e.existed = e.Live(key, &p)
+	e.Ops = append(e.Ops, WriteOp{Key: key, Tombstone: true, WasLive: p.HasValue(),
+		Prior: p.Timestamp})
 	e.Write(deleteResponse)
 	return nil
 }

@@ -54,7 +54,7 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	// The keys alone make up the entry; a page of them is a page of bytes too.
 	var arena proposal.Arena
 	result, err := mvcc.Scan(e.State, mvcc.ScanOptions{
-		Span: span, At: hlc.MaxTimestamp, KeysOnly: true,
+		Span: span, At: hlc.MaxTimestamp, ExpiredAt: e.judgedAt(), KeysOnly: true,
 		MaxRows: PageRows(c.MaxRows), MaxBytes: min(DefaultPageBytes, e.PageBytes),
 		MaxSkipped: MaxSkipped,
 	}, func(key []byte, v mvcc.Version) error {
@@ -66,6 +66,7 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	if err != nil {
 		return err
 	}
+	e.rests(result.Expires)
 	done := &deletedRange{count: uint64(len(e.Ops)), more: result.More,
 		waited: !result.CommitWaitUntil.IsZero(), end: userEnd(e.Descriptor, span)}
 	if result.More {

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"time"
+
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
@@ -35,6 +37,10 @@ type Evaluation struct {
 	Session hlc.Timestamp
 	// CommitWait: the write has commit wait.
 	CommitWait bool
+	// DefaultTTL is how long a value lives whose write does not say so; 0: it does not expire.
+	DefaultTTL time.Duration
+	// AtLeast is a timestamp below which the write does not take effect; zero if none is known.
+	AtLeast hlc.Timestamp
 	// Waited: the write has waited for a lock. Aborted: its transaction was aborted meanwhile.
 	Waited, Aborted bool
 	// Transaction is what a transactional request says; nil for others.
@@ -59,9 +65,11 @@ type Pending interface {
 	Newest(key []byte) (v mvcc.Version, sequence, applied uint64)
 	// Find is the pending write of a user key, above a timestamp, that a request made.
 	Find(key []byte, above hlc.Timestamp, request mvcc.RequestID) (own Own, applied uint64)
-	// Recent is the newest version of a user key without its value, if it is known without a look at
-	// the engine, applied, and not above a timestamp.
-	Recent(key []byte, until hlc.Timestamp) (mvcc.Version, bool)
+	// Recent is the newest version of a user key without its value and its expiry, if it is known
+	// without a look at the engine, applied, and not above a timestamp. expires: it has an expiry.
+	Recent(key []byte, until hlc.Timestamp) (v mvcc.Version, expires, ok bool)
+	// Above is the lowest timestamp at or above one at which the user key can be written.
+	Above(key []byte, ts hlc.Timestamp) hlc.Timestamp
 }
 
 // Outcome says what has come of an evaluation.
@@ -103,6 +111,9 @@ type Result struct {
 	// Hold is what the answer has to wait for until it is past on every clock (commit wait); zero if
 	// for nothing.
 	Hold hlc.Timestamp
+	// Until is the first expiry of what the outcome rests on, which was live: the outcome is that of a
+	// write below it. 0: of any.
+	Until int64
 	// Ops are written at one timestamp. They are used again.
 	Ops []WriteOp
 	// Respond makes the answer to what was written, acquired or ended.
@@ -132,9 +143,14 @@ type WriteOp struct {
 	Key       []byte
 	Value     []byte
 	Tombstone bool
+	// TTL is how long the value lives; 0: it does not expire. Expires is set when the timestamp is
+	// chosen.
+	TTL     time.Duration
+	Expires int64
 	// CommitWait is set when the timestamp is chosen.
 	CommitWait bool
-	// WasLive and Prior are of the newest version before.
+	// WasLive and Prior are of the newest version before. WasLive: it has a value, expired or not; it
+	// is what is counted (Prior.HasValue).
 	WasLive bool
 	Prior   hlc.Timestamp
 }

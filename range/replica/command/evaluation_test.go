@@ -23,6 +23,8 @@ type partition struct {
 	d       *clusterpb.Partition
 	pending proposal.Pending
 	now     int64
+	// above is what the key has been read at.
+	above hlc.Timestamp
 }
 
 func newPartition(t *testing.T) *partition {
@@ -50,16 +52,20 @@ func (p *partition) Find(key []byte, above hlc.Timestamp, id mvcc.RequestID) (
 		own = Own{Found: true, Timestamp: w.Timestamp, Sequence: w.Sequence, CommitWait: w.CommitWait,
 			Value: w.Value}
 		if before := w.Older(); before != nil {
-			own.BeforeKnown, own.WasLive = true, !before.Tombstone
+			version := before.Version()
+			own.BeforeKnown, own.WasLive = true, version.LiveAt(w.Timestamp)
 		}
 	}
 	return own, uint64(p.now)
 }
 
 // Recent implements Pending.
-func (p *partition) Recent([]byte, hlc.Timestamp) (mvcc.Version, bool) {
-	return mvcc.Version{}, false
+func (p *partition) Recent([]byte, hlc.Timestamp) (v mvcc.Version, expires, ok bool) {
+	return mvcc.Version{}, false, false
 }
+
+// Above implements Pending.
+func (p *partition) Above(key []byte, ts hlc.Timestamp) hlc.Timestamp { return hlc.Max(ts, p.above) }
 
 // evaluate evaluates a request of client 1.
 func (p *partition) evaluate(sequence uint64, q *kvpb.Request) *Evaluation {
@@ -94,11 +100,11 @@ func (p *partition) write(e *Evaluation, q *kvpb.Request, apply bool) *kvpb.Resp
 		}
 		if !apply {
 			p.pending.Add(&proposal.Write{Key: string(o.Key), Timestamp: ts, Request: e.Request,
-				Value:     o.Value,
+				Value: o.Value, Expires: mvcc.ExpiryOf(ts, o.TTL),
 				Tombstone: o.Tombstone, Sequence: uint64(p.now)})
 			continue
 		}
-		h := mvcc.Header{Kind: mvcc.KindValue, Request: e.Request}
+		h := mvcc.Header{Kind: mvcc.KindValue, Request: e.Request, Expires: mvcc.ExpiryOf(ts, o.TTL)}
 		if o.Tombstone {
 			h.Kind = mvcc.KindTombstone
 		}

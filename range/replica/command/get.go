@@ -28,7 +28,7 @@ var Get = register((*kvpb.Request_Get)(nil), Command{
 func get(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	c := q.GetGet()
 	version, found, err := mvcc.GetUncertain(v.State, keys.InternalKey(v.Descriptor, c.Key), v.At,
-		v.UncertainUntil)
+		v.Uncertain)
 	if err != nil {
 		return nil, err
 	}
@@ -37,6 +37,7 @@ func get(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	if isValue(version, found) {
 		m.Found, m.Value, m.Version = true, version.Value, ts
 		SetTimestamp(ts, version.Timestamp)
+		m.Expires = uint64(version.Expires)
 	}
 	if c.Context != nil {
 		m.At = rpc.ToTimestamp(v.At)

@@ -18,7 +18,11 @@ var Increment = register((*kvpb.Request_Increment)(nil), Command{
 	MayDoNothing: always,
 	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
 		key := q.GetIncrement().GetKey()
-		return Writing{Size: len(key) + keys.MaxNumberLength}, checkKey(d, key)
+		p := checkKey(d, key)
+		if p == nil {
+			p = checkTTL(key, q.GetIncrement().GetTtl(), false)
+		}
+		return Writing{Size: len(key) + keys.MaxNumberLength}, p
 	},
 	Evaluate: increment,
 })
@@ -44,15 +48,15 @@ func increment(e *Evaluation, q *kvpb.Request) error {
 		return nil
 	}
 	e.HoldSeen(&p) // the sum tells of it
-	sum, err := keys.AddNumber(p.Value, p.Live(), c.By)
+	sum, err := keys.AddNumber(p.Value, e.Live(c.Key, &p), c.By)
 	if err != nil {
 		refusal := Refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "%v", err)
 		e.NothingDone(refusal, p.Sequence)
 		return nil
 	}
 	e.number = sum
-	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: keys.FormatNumber(sum), WasLive: p.Live(),
-		Prior: p.Timestamp})
+	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: keys.FormatNumber(sum), TTL: e.TTLOf(c.Ttl),
+		WasLive: p.HasValue(), Prior: p.Timestamp})
 	e.Write(incrementResponse)
 	return nil
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -45,6 +46,8 @@ type Loading struct {
 	Present int
 	// Prior is at or above the versions that its keys have.
 	Prior hlc.Timestamp
+	// TTL is how long the values live; 0: they do not expire.
+	TTL time.Duration
 }
 
 func checkLoad(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
@@ -53,6 +56,9 @@ func checkLoad(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
 		if p := checkKey(d, key); p != nil {
 			return Writing{}, p
 		}
+	}
+	if p := checkTTL(c.GetFirst(), c.GetTtl(), false); p != nil {
+		return Writing{}, p
 	}
 	switch n := len(c.GetBlock()); {
 	case bytes.Compare(c.First, c.Last) > 0:
@@ -82,7 +88,8 @@ func load(e *Evaluation, q *kvpb.Request) error {
 	if err != nil {
 		return err
 	}
-	l := &Loading{Block: c.Block, Records: records.Records(), Size: records.Size()}
+	l := &Loading{Block: c.Block, Records: records.Records(), Size: records.Size(),
+		TTL: e.TTLOf(c.Ttl)}
 	if !free {
 		done, err := l.compare(e, q, records)
 		if err != nil || done {
@@ -166,11 +173,11 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 			break
 		}
 		internalKey := e.InternalKey(key)
-		v, found, err := getter.View(internalKey, hlc.MaxTimestamp)
+		v, found, err := getter.Newest(internalKey)
 		if err != nil {
 			return false, err
 		}
-		same := isValue(v, found) && bytes.Equal(v.Value, value)
+		same := l.sameAs(e, &v, found, value)
 		// What a later request has written over is not written again.
 		if found && e.Since.Less(v.Timestamp) {
 			own, mine := v, v.Request == e.Request
@@ -211,6 +218,17 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 		l.Block = rest.Finish()
 	}
 	return false, nil
+}
+
+// sameAs says that a key has the value that is to be loaded already, and that it expires if that is
+// to. Until when it lives is not compared: a load that is repeated does not write everything anew.
+func (l *Loading) sameAs(e *Evaluation, v *mvcc.Version, found bool, value []byte) bool {
+	if !isValue(*v, found) || !bytes.Equal(v.Value, value) || (v.Expires != 0) != (l.TTL != 0) ||
+		v.ExpiredAt(e.judgedAt()) {
+		return false
+	}
+	e.rests(v.Expires)
+	return true
 }
 
 func loadResponse(q *kvpb.Request, at hlc.Timestamp, l *Loading) *kvpb.Response {

@@ -3,6 +3,7 @@ package command
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -240,8 +241,12 @@ func (e *Evaluation) onePhaseOps(c *kvpb.PrepareRequest) error {
 		if err != nil {
 			return err
 		}
-		e.Ops = append(e.Ops, WriteOp{Key: m.Key, Value: m.Value,
-			Tombstone: m.Kind == kvpb.Mutation_DELETE, WasLive: p.Live(), Prior: p.Timestamp})
+		op := WriteOp{Key: m.Key, Value: m.Value, Tombstone: m.Kind == kvpb.Mutation_DELETE,
+			WasLive: p.HasValue(), Prior: p.Timestamp}
+		if !op.Tombstone {
+			op.TTL = e.TTLOf(m.Ttl)
+		}
+		e.Ops = append(e.Ops, op)
 	}
 	return nil
 }
@@ -261,21 +266,35 @@ func (e *Evaluation) validateReads(q *kvpb.Request, reads *kvpb.ReadSet,
 		if err != nil {
 			return nil, err
 		}
-		if p.Found && at.Less(p.Timestamp) {
+		if p.Found && (at.Less(p.Timestamp) || e.expiresSince(&p, at)) {
 			return e.Conflict(q, key, at), nil
 		}
 	}
 	for _, span := range reads.GetSpans() {
-		key, err := changedInSpan(e.State, InternalSpan(e.Descriptor, span.GetStart(),
-			span.GetEnd()), at, hlc.MaxTimestamp)
+		key, expires, err := changedInSpan(e.State, InternalSpan(e.Descriptor, span.GetStart(),
+			span.GetEnd()), at, mvcc.Limits{Versions: hlc.MaxTimestamp, Expiries: e.judgedAt()})
 		if err != nil {
 			return nil, err
 		}
+		e.rests(expires)
 		if key != nil {
 			return e.Conflict(q, keys.UserKey(e.Descriptor, key), at), nil
 		}
 	}
 	return nil, nil
+}
+
+// expiresSince says that what was read of a key at a timestamp has expired by the time of the
+// commit.
+func (e *Evaluation) expiresSince(p *Prior, at hlc.Timestamp) bool {
+	switch {
+	case !p.HasValue() || p.Expires == 0 || p.ExpiredAt(at):
+		return false
+	case p.ExpiredAt(e.judgedAt()):
+		return true
+	}
+	e.rests(p.Expires)
+	return false
 }
 
 // onePhaseResponse answers a one-phase commit.

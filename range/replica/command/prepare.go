@@ -104,6 +104,9 @@ func checkMutation(d *clusterpb.Partition, m *kvpb.Mutation, c *kvpb.PrepareRequ
 	if p := checkKeyValue(d, m.GetKey(), m.GetValue()); p != nil {
 		return p
 	}
+	if p := checkTTL(m.GetKey(), m.GetTtl(), m.GetKind() != kvpb.Mutation_PUT); p != nil {
+		return p
+	}
 	switch m.GetKind() {
 	case kvpb.Mutation_PUT:
 	case kvpb.Mutation_DELETE, kvpb.Mutation_LOCK, kvpb.Mutation_UNLOCK:
@@ -204,7 +207,7 @@ func evaluatePrepare(e *Evaluation, q *kvpb.Request) error {
 		return err
 	}
 	p := &preparation{e: e, q: q, c: c, of: of,
-		at: hlc.Max(e.Clock, hlc.Max(atLeast, e.Session.Next()))}
+		at: hlc.Max(e.judgedAt(), atLeast)}
 	if len(c.GetHoldSpans()) > 0 {
 		p.holdSpans()
 		return nil
@@ -226,6 +229,8 @@ type preparation struct {
 	// kept are keys whose lock this request has acquired before, or a later one of the transaction:
 	// this one is late, and leaves them alone.
 	kept map[string]struct{}
+	// expires: a key that was compared may expire before the commit.
+	expires bool
 }
 
 // Acquisition is the locks that a Prepare acquires.
@@ -265,7 +270,7 @@ func (p *preparation) acquire() error {
 		return nil
 	}
 	if !c.GetReturnValues() {
-		above, changed, err := e.preparedAbove(c, p.kept, p.at)
+		above, changed, expires, err := e.preparedAbove(c, p.kept, p.at)
 		if err != nil {
 			return err
 		}
@@ -273,7 +278,7 @@ func (p *preparation) acquire() error {
 			e.Answer(e.Conflict(q, changed, rpc.FromTimestamp(c.GetReadAt())), 0)
 			return nil
 		}
-		p.at = above
+		p.at, p.expires = above, expires
 	}
 	e.Acquire(&Acquisition{Mutations: c.GetMutations(), Volatile: c.GetVolatile(), At: p.at,
 		Kept: p.kept}, func(_ *Result, _ *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
@@ -372,7 +377,8 @@ func (p *preparation) response(at hlc.Timestamp, values []*kvpb.GetResponse) *kv
 	return &kvpb.Response{Id: p.q.Id, Result: &kvpb.Response_Prepare{
 		Prepare: &kvpb.PrepareResponse{Prepared: rpc.ToTimestamp(at), Values: values,
 			// The leader that acquired the kept locks may have been of a version that does not compare.
-			Compared: p.c.GetReadAt() != nil && len(p.kept) == 0,
+			// And when it will commit is not known yet.
+			Compared: p.c.GetReadAt() != nil && len(p.kept) == 0 && !p.expires,
 			Busy:     low && p.e.Coordination.Busy(),
 			Wanted:   low && p.wanted()}}}
 }
@@ -497,26 +503,33 @@ func writesVersion(m *kvpb.Mutation) bool {
 }
 
 // preparedAbove is what the prepared timestamp has to be above: ts, or more because of what is
-// written. Or changed is a key that was written since the transaction has read it. kept are keys
-// whose lock stays as it is; they are not compared.
+// written. Or changed is a key that was written since the transaction has read it, or has expired.
+// kept are keys whose lock stays as it is; they are not compared. expires: a key that was compared
+// may expire before the commit.
 func (e *Evaluation) preparedAbove(c *kvpb.PrepareRequest, kept map[string]struct{},
-	ts hlc.Timestamp) (above hlc.Timestamp, changed []byte, err error) {
+	ts hlc.Timestamp) (above hlc.Timestamp, changed []byte, expires bool, err error) {
 	readAt := rpc.FromTimestamp(c.GetReadAt())
 	for _, m := range c.GetMutations() {
 		if m.Kind == kvpb.Mutation_UNLOCK {
 			continue
 		}
-		prior, err := e.PriorOfBlind(m.Key)
-		if err != nil {
-			return ts, nil, err
+		look := e.PriorOfBlind
+		if m.Read {
+			look = e.PriorWithoutValue
 		}
-		if _, late := kept[text(m.Key)]; m.Read && !late && prior.Found &&
-			readAt.Less(prior.Timestamp) {
-			return ts, m.Key, nil
+		prior, err := look(m.Key)
+		if err != nil {
+			return ts, nil, false, err
+		}
+		if _, late := kept[text(m.Key)]; m.Read && !late && prior.Found {
+			if readAt.Less(prior.Timestamp) || prior.ExpiredAt(ts) && !prior.ExpiredAt(readAt) {
+				return ts, m.Key, false, nil
+			}
+			expires = expires || prior.Expires != 0 && !prior.ExpiredAt(readAt)
 		}
 		ts = hlc.Max(ts, prior.Timestamp.Next())
 	}
-	return ts, nil, nil
+	return ts, nil, expires, nil
 }
 
 // preparedValues reads the keys as they are, and says what the prepared timestamp has to be above.
@@ -529,7 +542,8 @@ func (e *Evaluation) preparedValues(mutations []*kvpb.Mutation, ts hlc.Timestamp
 		if err != nil {
 			return nil, ts, nil, err
 		}
-		if prior.Live() {
+		live := e.Live(m.Key, &prior)
+		if live {
 			size += len(prior.Value)
 		}
 		if size > MaxBatchBytes {
@@ -539,9 +553,10 @@ func (e *Evaluation) preparedValues(mutations []*kvpb.Mutation, ts hlc.Timestamp
 		}
 		e.HoldSeen(&prior)
 		value := &kvpb.GetResponse{}
-		if prior.Live() {
+		if live {
 			value.Found, value.Value, value.Version = true, bytes.Clone(prior.Value),
 				rpc.ToTimestamp(prior.Timestamp)
+			value.Expires = uint64(prior.Expires)
 		}
 		values = append(values, value)
 		ts = hlc.Max(ts, prior.Timestamp.Next())

@@ -156,16 +156,16 @@ func TestPreparedAbove(t *testing.T) {
 		{Key: []byte("a"), Kind: kvpb.Mutation_PUT, Read: true},
 		{Key: []byte("b"), Kind: kvpb.Mutation_PUT, Read: true}}}
 	e := p.evaluation(3, &alone{})
-	if _, changed, err := e.preparedAbove(c, nil, at(1)); err != nil || string(changed) != "b" {
+	if _, changed, _, err := e.preparedAbove(c, nil, at(1)); err != nil || string(changed) != "b" {
 		t.Errorf("%q has changed, %v", changed, err)
 	}
 	kept := map[string]struct{}{"b": {}}
-	if ts, changed, err := e.preparedAbove(c, kept, at(1)); err != nil || changed != nil ||
+	if ts, changed, _, err := e.preparedAbove(c, kept, at(1)); err != nil || changed != nil ||
 		ts != at(2).Next() {
 		t.Errorf("above %s, %q has changed, %v", ts, changed, err)
 	}
 	c.Mutations[1].Read = false
-	if ts, changed, err := e.preparedAbove(c, nil, at(5)); err != nil || changed != nil ||
+	if ts, changed, _, err := e.preparedAbove(c, nil, at(5)); err != nil || changed != nil ||
 		ts != at(5) {
 		t.Errorf("above %s, %q has changed, %v", ts, changed, err)
 	}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 )
@@ -14,8 +13,9 @@ type Prior struct {
 	Sequence uint64
 }
 
-// Live says that the key has a value.
-func (p *Prior) Live() bool { return p.Found && p.Kind == mvcc.KindValue }
+// HasValue says that the key has a value, expired or not. Whether it is there to be read says
+// Evaluation.Live.
+func (p *Prior) HasValue() bool { return p.Found && p.Kind == mvcc.KindValue }
 
 // InternalKey is the internal key of a user key. It is valid until the next call.
 func (e *Evaluation) InternalKey(userKey []byte) []byte {
@@ -33,15 +33,23 @@ func (e *Evaluation) Prior(userKey []byte) (Prior, error) {
 	if err := e.see(applied); err != nil {
 		return Prior{}, err
 	}
-	v, found, err := e.getter.View(e.InternalKey(userKey), hlc.MaxTimestamp)
+	v, found, err := e.getter.Newest(e.InternalKey(userKey))
 	return Prior{Version: v, Found: found}, err
 }
 
 // PriorOfBlind is Prior for a write that does not ask what was there: the value is not looked up if
 // it is known without that when the key was written last, and that this was not by the request
-// itself.
+// itself. Nor is the expiry.
 func (e *Evaluation) PriorOfBlind(userKey []byte) (Prior, error) {
-	if v, ok := e.Pending.Recent(userKey, e.Since); ok {
+	if v, _, ok := e.Pending.Recent(userKey, e.Since); ok {
+		return Prior{Version: v, Found: true}, nil
+	}
+	return e.Prior(userKey)
+}
+
+// PriorWithoutValue is Prior for a write that asks only whether there was a value.
+func (e *Evaluation) PriorWithoutValue(userKey []byte) (Prior, error) {
+	if v, expires, ok := e.Pending.Recent(userKey, e.Since); ok && !expires {
 		return Prior{Version: v, Found: true}, nil
 	}
 	return e.Prior(userKey)

@@ -15,8 +15,11 @@ var Put = register((*kvpb.Request_Put)(nil), Command{
 	Foreground: always,
 	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {
 		c := q.GetPut()
-		return Writing{Size: len(c.GetKey()) + len(c.GetValue())},
-			checkKeyValue(d, c.GetKey(), c.GetValue())
+		p := checkKeyValue(d, c.GetKey(), c.GetValue())
+		if p == nil {
+			p = checkTTL(c.GetKey(), c.GetTtl(), false)
+		}
+		return Writing{Size: len(c.GetKey()) + len(c.GetValue())}, p
 	},
 	Evaluate: put,
 })
@@ -35,7 +38,8 @@ func put(e *Evaluation, q *kvpb.Request) error {
 		e.Duplicate(putResponse(nil, q, own.Timestamp), own.Sequence)
 		return nil
 	}
-	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: c.Value, WasLive: p.Live(), Prior: p.Timestamp})
+	e.Ops = append(e.Ops, WriteOp{Key: c.Key, Value: c.Value, TTL: e.TTLOf(c.Ttl),
+		WasLive: p.HasValue(), Prior: p.Timestamp})
 	e.Write(putResponse)
 	return nil
 }

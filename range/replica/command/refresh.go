@@ -16,8 +16,8 @@ import (
 // Refresh validates what a transaction has read at a later timestamp. It is a read at that
 // timestamp, of everything that the transaction read: it goes through the timestamp cache, so that
 // nothing is written at or below any more, and waits like any other read for pending writes and for
-// other transactions' locks. What it reads is whether there is any version between the two
-// timestamps.
+// other transactions' locks. What it reads is whether there is any version, or any expiry of what
+// was read, between the two timestamps.
 var Refresh = register((*kvpb.Request_Refresh)(nil), Command{
 	Name:          "refresh",
 	Way:           AtTimestamp,
@@ -84,7 +84,8 @@ func checkReadSet(d *clusterpb.Partition, s *kvpb.ReadSet) (size int, p *Problem
 	return size, nil
 }
 
-// refresh looks for versions above the timestamp of the reads, up to that of the refresh.
+// refresh looks for versions, and expiries, above the timestamp of the reads, up to that of the
+// refresh.
 func refresh(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	reads := q.GetRefresh().GetReads()
 	at := rpc.FromTimestamp(reads.GetAt())
@@ -111,7 +112,7 @@ func refresh(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 }
 
 // changedSince finds a user key of the read set with a version above at, up to the view's
-// timestamp.
+// timestamp, or with a value that expires in between.
 func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, error) {
 	if len(reads.GetKeys()) > 0 {
 		getter, err := mvcc.NewGetter(v.State)
@@ -122,18 +123,21 @@ func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, erro
 		var internalKey []byte
 		for _, key := range reads.GetKeys() {
 			internalKey = keys.AppendInternalKey(internalKey[:0], v.Descriptor, key)
-			version, found, err := getter.View(internalKey, v.At)
+			_, _, err := getter.ViewUncertain(internalKey, at,
+				mvcc.Limits{Versions: v.At, Expiries: v.At})
+			var u *mvcc.UncertaintyError
+			if errors.As(err, &u) {
+				return key, nil
+			}
 			if err != nil {
 				return nil, err
-			}
-			if found && at.Less(version.Timestamp) {
-				return key, nil
 			}
 		}
 	}
 	for _, span := range reads.GetSpans() {
 		internal := InternalSpan(v.Descriptor, span.GetStart(), span.GetEnd())
-		key, err := changedInSpan(v.State, internal, at, v.At)
+		key, _, err := changedInSpan(v.State, internal, at,
+			mvcc.Limits{Versions: v.At, Expiries: v.At})
 		if err != nil {
 			return nil, err
 		}
@@ -144,18 +148,20 @@ func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, erro
 	return nil, nil
 }
 
-// changedInSpan finds an internal key with a version above at, up to a timestamp; nil if there is
-// none.
-func changedInSpan(r engine.Reader, span keys.Span, at, to hlc.Timestamp) ([]byte, error) {
+// changedInSpan finds an internal key with a version above at, or a value that expires after at, up
+// to limits; nil if there is none. expires is then the first expiry of what is there at at; 0 if
+// there is none.
+func changedInSpan(r engine.Reader, span keys.Span, at hlc.Timestamp, to mvcc.Limits) (key []byte,
+	expires int64, err error) {
 	if span.Empty() {
-		return nil, nil
+		return nil, 0, nil
 	}
-	_, err := mvcc.Count(r, mvcc.ScanOptions{Span: span, At: at, UncertainUntil: to})
+	result, err := mvcc.Count(r, mvcc.ScanOptions{Span: span, At: at, Uncertain: to})
 	var u *mvcc.UncertaintyError
 	if errors.As(err, &u) {
-		return u.Key, nil
+		return u.Key, 0, nil
 	}
-	return nil, err
+	return nil, result.Expires, err
 }
 
 // Changed says that what a transaction read has changed.

@@ -103,5 +103,5 @@ func (e *Evaluation) CommittedVersion(key []byte, of txn.ID, prepared, commit hl
 		return op, request, nil, err
 	}
 	return WriteOp{Key: key, Value: full.Value, Tombstone: full.Kind == kvpb.Mutation_DELETE,
-		WasLive: p.Live()}, full.Request, closer, nil
+		Expires: mvcc.ExpiryOf(commit, full.TTL), WasLive: p.HasValue()}, full.Request, closer, nil
 }

@@ -40,12 +40,13 @@ func scan(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	}
 	rows := NewRows()
 	result, err := mvcc.Scan(v.State, mvcc.ScanOptions{
-		Span: span, At: v.At, UncertainUntil: v.UncertainUntil,
+		Span: span, At: v.At, Uncertain: v.Uncertain,
 		Reverse: c.Reverse, KeysOnly: c.KeysOnly, MaxRows: PageRows(c.MaxRows),
 		MaxBytes:   PageBytes(c.MaxBytes),
 		MaxSkipped: MaxSkipped,
 	}, func(key []byte, version mvcc.Version) error {
-		rows = rpc.AppendRow(rows, keys.UserKey(v.Descriptor, key), version.Value, version.Timestamp)
+		rows = rpc.AppendRow(rows, keys.UserKey(v.Descriptor, key), version.Value, version.Timestamp,
+			version.Expires)
 		return nil
 	})
 	if err != nil {

@@ -14,9 +14,9 @@ type View struct {
 	State      engine.Reader
 	Descriptor *clusterpb.Partition
 	At         hlc.Timestamp
-	// UncertainUntil is up to where versions may have been acknowledged before the read began; zero if
-	// nothing is uncertain. Meeting one is an *mvcc.UncertaintyError.
-	UncertainUntil hlc.Timestamp
+	// Uncertain is up to where versions may have been acknowledged, and expiries may have been seen,
+	// before the read began; zero if nothing is uncertain. Meeting one is an *mvcc.UncertaintyError.
+	Uncertain mvcc.Limits
 	// Partition answers what is not in the state.
 	Partition Partition
 	// Seen is the highest timestamp of the versions with commit wait that the read has seen; zero if
@@ -41,5 +41,6 @@ func (v *View) see(version mvcc.Version, found bool) {
 	}
 }
 
-// isValue says that a version is there to be read.
+// isValue says that a version is there to be read. One that has expired at the timestamp of a read is
+// of another kind.
 func isValue(v mvcc.Version, found bool) bool { return found && v.Kind == mvcc.KindValue }

@@ -43,6 +43,9 @@ func checkWriteBatch(d *clusterpb.Partition, b *kvpb.WriteBatchRequest) (size in
 		if p := checkKeyValue(d, o.GetKey(), o.GetValue()); p != nil {
 			return 0, p
 		}
+		if p := checkTTL(o.GetKey(), o.GetTtl(), o.GetDelete()); p != nil {
+			return 0, p
+		}
 		if o.GetDelete() && len(o.GetValue()) > 0 {
 			return 0, Invalid("key %s: an operation either deletes or writes a value, not both",
 				keys.Pretty(o.GetKey()))
@@ -77,8 +80,12 @@ func writeBatch(e *Evaluation, q *kvpb.Request) error {
 				return nil
 			}
 		}
-		e.Ops = append(e.Ops, WriteOp{Key: o.Key, Value: o.Value, Tombstone: o.Delete, WasLive: p.Live(),
-			Prior: p.Timestamp})
+		op := WriteOp{Key: o.Key, Value: o.Value, Tombstone: o.Delete, WasLive: p.HasValue(),
+			Prior: p.Timestamp}
+		if !o.Delete {
+			op.TTL = e.TTLOf(o.Ttl)
+		}
+		e.Ops = append(e.Ops, op)
 	}
 	e.Write(writeBatchResponse)
 	return nil

@@ -14,8 +14,13 @@ import (
 // with a write.
 const entryVersion, entryVersion1 = 2, 1
 
-// handsOver is set in the byte of the kind.
-const handsOver = 0x80
+// Flags in the byte of the kind.
+const (
+	handsOver = 0x80
+	// hasExpiring: the entry changes the number of versions with an expiry.
+	hasExpiring = 0x40
+	kindFlags   = handsOver | hasExpiring
+)
 
 // Kind says what an entry may contain.
 type Kind byte
@@ -49,6 +54,8 @@ const (
 // replicas count alike.
 type Delta struct {
 	LiveKeys, Versions, Bytes int64
+	// Expiring is of versions with an expiry.
+	Expiring int64
 }
 
 // Add adds another change.
@@ -56,15 +63,17 @@ func (d *Delta) Add(other Delta) {
 	d.LiveKeys += other.LiveKeys
 	d.Versions += other.Versions
 	d.Bytes += other.Bytes
+	d.Expiring += other.Expiring
 }
 
 // Entry is the content of one entry of the partition's log.
 //
 //	version  1 byte
-//	kind     1 byte; its highest bit says that the leader hands over
+//	kind     1 byte; its highest bits say that the leader hands over, and whether expiring is there
 //	proposer, sequence, base          uvarint each
 //	highest, closed, threshold        wall and logical, uvarint each
 //	live keys, versions, bytes        varint each
+//	expiring                          varint, if the kind says that there is one; not 0
 //	batch                             the rest: a Pebble batch, or nothing
 type Entry struct {
 	Kind     Kind
@@ -93,7 +102,7 @@ type Entry struct {
 }
 
 // maxHeader is an upper bound on the encoded length of all but the batch.
-const maxHeader = 2 + 12*binary.MaxVarintLen64
+const maxHeader = 2 + 13*binary.MaxVarintLen64
 
 // Encode returns the entry as it is stored in the log.
 func (e *Entry) Encode() []byte {
@@ -101,6 +110,9 @@ func (e *Entry) Encode() []byte {
 	kind := byte(e.Kind)
 	if e.HandsOver {
 		kind |= handsOver
+	}
+	if e.Delta.Expiring != 0 {
+		kind |= hasExpiring
 	}
 	dst = append(dst, entryVersion, kind)
 	dst = binary.AppendUvarint(dst, uint64(e.Proposer))
@@ -112,6 +124,9 @@ func (e *Entry) Encode() []byte {
 	dst = binary.AppendVarint(dst, e.Delta.LiveKeys)
 	dst = binary.AppendVarint(dst, e.Delta.Versions)
 	dst = binary.AppendVarint(dst, e.Delta.Bytes)
+	if e.Delta.Expiring != 0 {
+		dst = binary.AppendVarint(dst, e.Delta.Expiring)
+	}
 	return append(dst, e.Batch...)
 }
 
@@ -123,7 +138,7 @@ func KindOf(data []byte) Kind {
 	if len(data) < 2 {
 		return 0
 	}
-	return Kind(data[1] &^ handsOver)
+	return Kind(data[1] &^ kindFlags)
 }
 
 // Decode reads an entry. It checks the batch no further than that it is one: see WalkBatch.
@@ -136,7 +151,7 @@ func Decode(data []byte) (Entry, error) {
 		return e, fmt.Errorf("%w: version %d, this server understands %d; was it written by a newer one?",
 			ErrMalformed, data[0], entryVersion)
 	}
-	e.Kind, e.HandsOver = Kind(data[1]&^handsOver), data[1]&handsOver != 0
+	e.Kind, e.HandsOver = Kind(data[1]&^kindFlags), data[1]&handsOver != 0
 	if e.Kind < KindWrite || e.Kind > KindLoad {
 		return e, fmt.Errorf("%w: unknown kind %d", ErrMalformed, data[1])
 	}
@@ -150,6 +165,11 @@ func Decode(data []byte) (Entry, error) {
 	e.Delta.LiveKeys = d.Varint()
 	e.Delta.Versions = d.Varint()
 	e.Delta.Bytes = d.Varint()
+	if data[1]&hasExpiring != 0 {
+		if e.Delta.Expiring = d.Varint(); e.Delta.Expiring == 0 {
+			d.fail()
+		}
+	}
 	if d.Bad {
 		return e, fmt.Errorf("%w: its header is cut off or out of range", ErrMalformed)
 	}

@@ -15,6 +15,8 @@ type Write struct {
 	// Value belongs to the request that wrote it.
 	Value     []byte
 	Tombstone bool
+	// Expires is as in mvcc.Version.
+	Expires int64
 	// CommitWait: what learns of it waits until its timestamp is past on every clock.
 	CommitWait bool
 	// Sequence is of the entry that carries it.
@@ -30,7 +32,7 @@ func (w *Write) Older() *Write { return w.older }
 func (w *Write) Version() mvcc.Version {
 	v := mvcc.Version{
 		Timestamp: w.Timestamp, Kind: mvcc.KindValue, Request: w.Request,
-		CommitWait: w.CommitWait, Value: w.Value,
+		CommitWait: w.CommitWait, Expires: w.Expires, Value: w.Value,
 	}
 	if w.Tombstone {
 		v.Kind = mvcc.KindTombstone

@@ -36,6 +36,7 @@ type recentSlot struct {
 	logical    uint32
 	live       bool
 	commitWait bool
+	expires    bool
 }
 
 const (
@@ -90,6 +91,8 @@ type Known struct {
 	Live bool
 	// CommitWait: it was written with commit wait.
 	CommitWait bool
+	// Expires: it has an expiry. When that is, is not kept.
+	Expires bool
 }
 
 // Find returns what is known of a key; ok is false if that is nothing.
@@ -102,7 +105,8 @@ func (t *Recent) Find(key string) (known Known, ok bool) {
 	for i := range bucket {
 		if s := &bucket[i]; s.hash == hash {
 			at := hlc.Timestamp{Wall: s.wall, Logical: s.logical}
-			return Known{Timestamp: at, Live: s.live, CommitWait: s.commitWait}, true
+			return Known{Timestamp: at, Live: s.live, CommitWait: s.commitWait, Expires: s.expires},
+				true
 		}
 	}
 	return Known{}, false
@@ -112,7 +116,7 @@ func (t *Recent) Find(key string) (known Known, ok bool) {
 func (t *Recent) Note(key string, k Known) {
 	slot := recentSlot{
 		hash: recentHash(key), wall: k.Timestamp.Wall, logical: k.Timestamp.Logical,
-		live: k.Live, commitWait: k.CommitWait,
+		live: k.Live, commitWait: k.CommitWait, expires: k.Expires,
 	}
 	for {
 		if len(t.slots) > 0 && t.put(slot) {

@@ -1,0 +1,51 @@
+package mvcc
+
+import (
+	"math"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+// A version with an expiry is what a value and, at the expiry, a tombstone would be: a read at or
+// above the expiry finds the key without a value, and does not look at older versions; a read below
+// finds the value. What decides is the read's timestamp, and never a clock. So the answer at a
+// timestamp is the same on every replica, now and later.
+//
+// Nothing is written when a version expires. So what asks whether something changed between two
+// timestamps (ScanOptions.ExpiryUntil, Getter.ViewUncertain) counts an expiry between them as a
+// change.
+
+// ExpiryOf is when a version of a timestamp expires that has a time to live; 0 if that is 0.
+func ExpiryOf(ts hlc.Timestamp, ttl time.Duration) int64 {
+	switch {
+	case ttl <= 0:
+		return 0
+	case ts.Wall > math.MaxInt64-int64(ttl):
+		return math.MaxInt64
+	}
+	return ts.Wall + int64(ttl)
+}
+
+// ExpiredAt reports whether it has a value that reads at or above a timestamp do not see.
+func (v *Version) ExpiredAt(at hlc.Timestamp) bool { return v.Expires != 0 && v.Expires <= at.Wall }
+
+// LiveAt reports whether it is a value that a read at a timestamp sees. The timestamp is not below
+// the version's.
+func (v *Version) LiveAt(at hlc.Timestamp) bool {
+	return v.Kind == KindValue && !v.ExpiredAt(at)
+}
+
+// asOf makes of a version what a read at a timestamp is to see.
+func (v *Version) asOf(at hlc.Timestamp) {
+	if v.ExpiredAt(at) {
+		v.Kind, v.Value = KindExpired, nil
+	}
+}
+
+// expiresWithin says that a version that a read at a timestamp sees as a value expires after that,
+// at or below a limit, and when.
+func (v *Version) expiresWithin(at, limit hlc.Timestamp) (hlc.Timestamp, bool) {
+	expiry := hlc.Timestamp{Wall: v.Expires}
+	return expiry, v.Expires != 0 && at.Less(expiry) && expiry.LessEq(limit)
+}
