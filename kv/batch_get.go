@@ -116,6 +116,9 @@ func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys []
 				at = g.at
 			}
 		}
+		if n != nil {
+			at = hlc.Max(at, n.near.AtLeast) // a leader's clock may be lower
+		}
 		var again []*group
 		for _, g := range groups {
 			if g.at != at {

@@ -32,13 +32,10 @@ const (
 	exactWait   = 100 * time.Millisecond
 )
 
-// nearRead is one call that any replica may answer; nil: only leaders may. It is not changed, but for
-// what note has gathered.
+// nearRead is one call that any replica may answer; nil: only leaders may. It is not changed.
 type nearRead struct {
-	client *Client
 	near   route.Near
 	spread uint64
-	began  time.Time
 }
 
 // nearRead begins a call that any replica may answer; nil if only leaders may.
@@ -47,7 +44,7 @@ func (c *Client) nearRead(ctx context.Context, q *query) (*nearRead, error) {
 	if !f.near() {
 		return nil, nil
 	}
-	n := &nearRead{client: c, spread: c.random() | 1, began: time.Now()}
+	n := &nearRead{spread: c.random() | 1}
 	switch {
 	case q.hasAt:
 		n.near.Freshness = route.FreshExact
@@ -73,8 +70,10 @@ func (c *Client) nearRead(ctx context.Context, q *query) (*nearRead, error) {
 		return nil, err
 	}
 	least := latest.Add(-within)
+	if !least.Less(earliest) {
+		return nil, nil // nothing but the latest state is sure to be so fresh
+	}
 	n.near.AtLeast = hlc.Max(n.near.AtLeast, least)
-	n.near.LeaderOnly = !least.Less(earliest)
 	return n, nil
 }
 
@@ -104,7 +103,7 @@ func (c *Client) knownClocks() (earliest, latest Timestamp, ok bool) {
 func (n *nearRead) request(at Timestamp, single bool) *route.Near {
 	near := n.near
 	if near.At = at; !at.IsZero() {
-		near.AtLeast, near.LeaderOnly = Timestamp{}, false
+		near.AtLeast = Timestamp{}
 		near.Wait = max(near.Wait, exactWait)
 	}
 	if !single {
@@ -197,7 +196,8 @@ func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *q
 }
 
 // nearMoment finds a moment that is closed for a span of several partitions, at the replicas that
-// answer: the lowest that they tell. A range keyspace may have partitions that no replica answers
+// answer: the lowest that they tell, and no lower than what is asked for: what leaders tell that
+// answer as leaders may be, by their clocks. A range keyspace may have partitions that no replica answers
 // for, which a scan may never get to: they are left out after a while.
 func (k *Keyspace) nearMoment(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition,
 	span keys.Span, n *nearRead) (at Timestamp, err error) {
@@ -228,5 +228,5 @@ func (k *Keyspace) nearMoment(ctx context.Context, id keys.KeyspaceID, parts []*
 	if err != nil && !at.IsZero() && inner.Err() != nil && ctx.Err() == nil {
 		err = nil
 	}
-	return at, err
+	return hlc.Max(at, n.near.AtLeast), err
 }

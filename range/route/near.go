@@ -59,8 +59,6 @@ type Near struct {
 	// Spread chooses among replicas that are equally near: reads that have the same one go to the
 	// same replica of a partition. 0: they are spread evenly.
 	Spread uint64
-	// LeaderOnly: no other replica can be fresh enough.
-	LeaderOnly bool
 }
 
 // need is the timestamp that has to be closed; zero: none in particular.
@@ -104,10 +102,8 @@ type nearCall struct {
 // run makes attempts until one is the last.
 func (w *nearCall) run(ctx context.Context) (Answer, error) {
 	for {
-		if !w.near.LeaderOnly {
-			if answer, err, over := w.replicas(ctx); over {
-				return answer, err
-			}
+		if answer, err, over := w.replicas(ctx); over {
+			return answer, err
 		}
 		answer, err, again := w.leader(ctx)
 		if again == nil {
@@ -265,7 +261,7 @@ func (w *nearCall) leader(ctx context.Context) (Answer, error, *Backoff) {
 	w.call.Request.ReplicaRead = nil
 	w.byLeader = true
 	inner := ctx
-	if p, err := w.lookUp(); err == nil && !p.hint.leader.Load().usable() && !w.near.LeaderOnly {
+	if p, err := w.lookUp(); err == nil && !p.hint.leader.Load().usable() {
 		var cancel context.CancelFunc
 		inner, cancel = context.WithTimeout(ctx, nearAgain)
 		defer cancel()

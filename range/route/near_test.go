@@ -215,12 +215,6 @@ func TestReadsThatAllRefuseGoToTheLeader(t *testing.T) {
 			t.Fatal(asked, leading, err)
 		}
 	})
-	near(t, route.Config{}, nil, func(t *testing.T, n *nearby) {
-		if _, asked, leading, err := n.get(route.Near{LeaderOnly: true}); err != nil || asked != nil ||
-			!equal(leading, 1) {
-			t.Fatal(asked, leading, err)
-		}
-	})
 }
 
 // A read that needs more than is closed waits at the first replica, but no longer than it is to; and
