@@ -6,7 +6,9 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -24,7 +26,9 @@ const (
 // the order of the keys; those without a value have a pair for which Exists is false.
 //
 // Over several partitions it takes two rounds: every partition is first read at the latest moment,
-// which shows the moment that is late enough for all of them, and is then read as of that one.
+// which shows the moment that is late enough for all of them, and is then read as of that one. With
+// Nearest, MaxStaleness, AnyStaleness or ReadYourWrites it is the earliest that a replica answers
+// for.
 func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte,
 	options ...GetOption) ([]Pair, error) {
 	const op = "batch-get"
@@ -50,8 +54,12 @@ func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte,
 	if err != nil {
 		return nil, err
 	}
+	n, err := k.client.nearRead(ctx, &q)
+	if err != nil {
+		return nil, wrap(op, k.name, nil, err)
+	}
 	for {
-		err := k.batchGet(ctx, ks.ID, userKeys, q.at, pairs)
+		err := k.batchGet(ctx, ks.ID, userKeys, &q, n, pairs)
 		if !errors.Is(err, errElsewhere) {
 			if err != nil {
 				return nil, wrap(op, k.name, nil, err)
@@ -89,27 +97,40 @@ func leaves(groups []*group, into []*group) []*group {
 
 // batchGet reads everything into pairs; errElsewhere means that the partitions changed meanwhile.
 func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys [][]byte,
-	at Timestamp, pairs []Pair) error {
+	q *query, n *nearRead, pairs []Pair) error {
+	at, began := q.at, time.Now()
 	groups, err := k.groups(ctx, id, userKeys)
 	if err != nil {
 		return err
 	}
-	if err := k.readGroups(ctx, id, groups, at, nil, pairs); err != nil || !at.IsZero() {
+	if err := k.readGroups(ctx, id, groups, at, nil, n, pairs); err != nil {
 		return err
 	}
-	groups = leaves(groups, nil)
-	for _, g := range groups {
-		if at.Less(g.at) {
-			at = g.at
+	if !q.hasAt {
+		groups = leaves(groups, nil)
+		for _, g := range groups {
+			switch {
+			case n == nil:
+				at = hlc.Max(at, g.at)
+			case at.IsZero() || g.at.Less(at):
+				at = g.at
+			}
+		}
+		if n != nil {
+			at = hlc.Max(at, n.near.AtLeast) // a leader's clock may be lower
+		}
+		var again []*group
+		for _, g := range groups {
+			if g.at != at {
+				again = append(again, g)
+			}
+		}
+		if err := k.readGroups(ctx, id, again, at, nil, n, pairs); err != nil {
+			return err
 		}
 	}
-	var again []*group
-	for _, g := range groups {
-		if g.at != at {
-			again = append(again, g)
-		}
-	}
-	return k.readGroups(ctx, id, again, at, nil, pairs)
+	k.client.note(q, began, at, 0, n == nil && !q.hasAt)
+	return nil
 }
 
 // groups sorts the keys by partition.
@@ -162,16 +183,17 @@ func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID,
 	return all, nil
 }
 
-// readGroups reads groups, those of one node together; for r, if it is not nil.
+// readGroups reads groups, those of one node together; for r, if it is not nil; from any replica, if n
+// is not nil.
 func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []*group,
-	at Timestamp, r *reading, pairs []Pair) error {
+	at Timestamp, r *reading, n *nearRead, pairs []Pair) error {
 	calls, asked := make([]*route.Call, len(groups)), make([]groupCall, len(groups))
 	wire := toWire(at)
 	for i, g := range groups {
 		calls[i] = g.call(&asked[i], id, wire, r)
 	}
 	var large, moved []*group
-	err := k.client.sender.DoAll(ctx, parallelRequests, calls,
+	err := n.doAll(ctx, k.client.sender, calls, at,
 		func(i int, answer route.Answer, err error) error {
 			_, tooLarge := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT)
 			switch {
@@ -188,13 +210,13 @@ func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []
 		})
 	for _, g := range large {
 		if err == nil {
-			err = k.readGroups(ctx, id, g.halve(), at, r, pairs)
+			err = k.readGroups(ctx, id, g.halve(), at, r, n, pairs)
 		}
 	}
 	for _, g := range moved {
 		if err == nil {
 			if err = k.regroup(ctx, id, g); err == nil {
-				err = k.readGroups(ctx, id, g.parts, at, r, pairs)
+				err = k.readGroups(ctx, id, g.parts, at, r, n, pairs)
 			}
 		}
 	}
@@ -229,7 +251,7 @@ func (k *Keyspace) readFirst(ctx context.Context, id keys.KeyspaceID, g *group, 
 		if err := r.begin(ctx); err != nil {
 			return err
 		}
-		return k.readGroups(ctx, id, g.halve(), r.at, r, pairs)
+		return k.readGroups(ctx, id, g.halve(), r.at, r, nil, pairs)
 	}
 	if err != nil {
 		return err

@@ -103,7 +103,7 @@ func (c *Client) Timestamp() Timestamp { return c.sender.Session() }
 // transaction has written, says nothing and is left alone.
 func (c *Client) Observe(ts Timestamp) {
 	if ts != Uncommitted() {
-		c.sender.RaiseSession(ts)
+		c.sender.Saw(ts)
 	}
 }
 

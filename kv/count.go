@@ -3,13 +3,15 @@ package kv
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
 // Count counts keys: all of the keyspace, or those that Prefix, From and To leave. Like a Scan it
 // counts one moment: the given one with At, otherwise one that shows every write acknowledged
-// before the call.
+// before the call, or, with Nearest, MaxStaleness, AnyStaleness or ReadYourWrites, one that replicas
+// can answer for.
 func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, error) {
 	const op = "count"
 	var q query
@@ -23,8 +25,14 @@ func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, e
 	if err != nil || q.empty() {
 		return 0, err
 	}
-	c := &counter{keyspace: k, ks: ks, q: &q}
+	c := &counter{keyspace: k, ks: ks, q: &q, began: time.Now()}
+	if c.near, err = k.client.nearRead(ctx, &q); err != nil {
+		return 0, wrap(op, k.name, nil, err)
+	}
 	total, err := c.run(ctx)
+	if err == nil {
+		k.client.note(&q, c.began, c.at, 0, c.near == nil && !q.hasAt)
+	}
 	return total, wrap(op, k.name, nil, err)
 }
 
@@ -33,6 +41,11 @@ type counter struct {
 	keyspace *Keyspace
 	ks       *route.Keyspace
 	q        *query
+	// near is set if any replica may answer.
+	near  *nearRead
+	began time.Time
+	// at is the moment that was read.
+	at Timestamp
 }
 
 func (c *counter) run(ctx context.Context) (total uint64, err error) {
@@ -42,7 +55,8 @@ func (c *counter) run(ctx context.Context) (total uint64, err error) {
 		return 0, err
 	}
 	if c.q.hasAt {
-		return c.all(ctx, parts, exactly(c.q.at))
+		c.at = c.q.at
+		return c.all(ctx, parts, exactly(c.at))
 	}
 	if len(parts) == 1 {
 		t := c.track(parts[0])
@@ -51,21 +65,26 @@ func (c *counter) run(ctx context.Context) (total uint64, err error) {
 			return 0, err
 		}
 		if covers {
+			c.at = at
 			rest, err := c.finish(ctx, t, exactly(at))
 			return count + rest, err
 		}
 	}
-	parts, at, err := k.moment(ctx, id, c.q.span, nil)
+	if c.near != nil {
+		c.at, err = k.nearMoment(ctx, id, parts, c.q.span, c.near)
+	} else {
+		parts, c.at, err = k.moment(ctx, id, c.q.span, nil)
+	}
 	if err != nil {
 		return 0, err
 	}
-	return c.all(ctx, parts, exactly(at))
+	return c.all(ctx, parts, exactly(c.at))
 }
 
 // track is the part of the count that lies in one partition.
 func (c *counter) track(p *route.Partition) *track {
 	return &track{keyspace: c.keyspace, id: c.ks.ID, hashed: c.ks.Hashed(), hash: p.Hash,
-		rest: c.q.span.Intersect(p.Span)}
+		near: c.near, rest: c.q.span.Intersect(p.Span)}
 }
 
 // firstPage lets the leader choose the moment; covers reports whether the partition that answered

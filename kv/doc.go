@@ -26,7 +26,8 @@
 //     every write that was acknowledged before they began, and none that came after that moment, in
 //     any partition. Neither other clients' load nor changes of leaders end them.
 //   - A client never goes back in time: what it has once seen, it sees in all later reads
-//     (Client.Timestamp, Client.Observe).
+//     (Client.Timestamp, Client.Observe), but for those that ask for the past, or take what a
+//     replica has.
 //   - A write is applied at most once, no matter how often the client had to send it.
 //
 // # Transactions
@@ -50,6 +51,12 @@
 //
 // Every value has a version: the timestamp of its write. Get, BatchGet, Count and Scan with At read
 // the past, as far back as the keyspace's GC window reaches (ErrTimestampTooOld beyond it).
+//
+// # Reads at the nearest replica
+//
+// Nearest, MaxStaleness, AnyStaleness and ReadYourWrites let any replica answer a read, without the
+// leader, with what was there at a moment of the recent past; ReadAt tells which, and how old it is.
+// Each says what it promises. Locality says where the client is.
 //
 // # When things go wrong
 //

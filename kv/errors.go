@@ -208,6 +208,7 @@ var kinds = map[kvpb.ErrorCode]struct {
 		"read a later moment, or give the keyspace a GC window (--gc-window) that is longer than " +
 			"the read takes"},
 	kvpb.ErrorCode_TIMESTAMP_IN_FUTURE: {ErrTimestampInFuture, "read an earlier moment"},
+	kvpb.ErrorCode_NOT_CLOSED:          {ErrUnavailable, ""},
 	kvpb.ErrorCode_UNCERTAIN:           {ErrUnavailable, "repeat the read"},
 	kvpb.ErrorCode_OUTCOME_UNKNOWN:     {ErrOutcomeUnknown, ""},
 	kvpb.ErrorCode_CORRUPTION:          {ErrCorruption, damageAdvice},

@@ -202,8 +202,9 @@ func (s *scan) merge(ctx context.Context, first []*route.Partition, more map[uin
 	snap *snapshot) error {
 	var bundles []*route.Bundle
 	rest := first
-	// If neither is so, every partition has to be told what is uncertain.
-	if snap.reading == nil || snap.certain {
+	// If neither is so, every partition has to be told what is uncertain. Nodes merge what they lead:
+	// where any replica may answer, each partition is asked by itself.
+	if s.near == nil && (snap.reading == nil || snap.certain) {
 		bundles, rest = s.keyspace.client.sender.Bundles(first, 2)
 	}
 	feeds, asleep := make([]*feed, 0, len(bundles)+len(rest)), []*feed(nil)

@@ -34,7 +34,8 @@ func (c *Client) Keyspace(name string) *Keyspace {
 // Name is the keyspace's name.
 func (k *Keyspace) Name() string { return k.name }
 
-// Get returns the value of a key: the latest (linearisable), or with At an earlier one. ErrNotFound
+// Get returns the value of a key: the latest (linearisable), or with At an earlier one. With Nearest,
+// MaxStaleness, AnyStaleness or ReadYourWrites any replica may answer, with what it has. ErrNotFound
 // if there is none.
 func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (Pair, error) {
 	const op = "get"
@@ -45,13 +46,19 @@ func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (P
 	if err := k.check(op, key, nil, q.check()); err != nil {
 		return Pair{}, err
 	}
-	get := &kvpb.GetRequest{Key: key}
-	if q.hasAt {
-		get.At = toWire(q.at)
-	}
-	answer, err := k.one(ctx, op, key, false, &kvpb.Request{Command: &kvpb.Request_Get{Get: get}})
+	ctx, cancel := k.client.bound(ctx)
+	defer cancel()
+	ks, err := k.resolve(ctx, op)
 	if err != nil {
 		return Pair{}, err
+	}
+	n, err := k.client.nearRead(ctx, &q)
+	if err != nil {
+		return Pair{}, wrap(op, k.name, key, err)
+	}
+	answer, err := k.get(ctx, ks, key, &q, n)
+	if err != nil {
+		return Pair{}, wrap(op, k.name, key, err)
 	}
 	r := answer.GetGet()
 	if !r.GetFound() {

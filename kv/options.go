@@ -80,6 +80,13 @@ func MaxClockOffset(d time.Duration) Option {
 	return clientOption(func(c *config) { c.maxClockOffset = d })
 }
 
+// Locality says where the client is, as the servers' --locality does: reads that any replica may
+// answer (Nearest and the like) go to a replica in the same zone, or else in the same region, if
+// there is one. Either may be empty.
+func Locality(region, zone string) Option {
+	return clientOption(func(c *config) { c.route.Region, c.route.Zone = region, zone })
+}
+
 // Random sets the source of client ids and jitter; for simulations that are to repeat themselves.
 func Random(random func() uint64) Option {
 	return clientOption(func(c *config) { c.route.Random = random })
@@ -97,13 +104,16 @@ type query struct {
 	reverse  bool
 	keysOnly bool
 	pageSize int
-	bad      string
+	fresh    freshness
+	// info is what ReadAt fills in; nil: nothing.
+	info *ReadInfo
+	bad  string
 }
 
-// GetOption is an option of Get and BatchGet: At.
+// GetOption is an option of Get and BatchGet: At, ReadAt, and those of FreshnessOption.
 type GetOption interface{ get(*query) }
 
-// CountOption is an option of Count: At, Prefix, From, To, All.
+// CountOption is an option of Count: At, Prefix, From, To, All, ReadAt, and those of FreshnessOption.
 type CountOption interface{ count(*query) }
 
 // ScanOption is an option of Scan: all there are.
@@ -172,7 +182,7 @@ func To(k []byte) SpanOption {
 func All() SpanOption { return SpanOption{func(q *query) { q.explicit = true }} }
 
 // At reads the past as of ts. It is an exact read: it sees the versions at or below ts, whatever
-// was acknowledged when.
+// was acknowledged when. The leader answers, or with Nearest any replica.
 func At(ts Timestamp) TimeOption { return TimeOption{ts} }
 
 // AtTime reads the past as of t by the cluster's clocks.
@@ -210,6 +220,8 @@ func (q *query) check() string {
 	switch {
 	case q.bad != "":
 		return q.bad
+	case q.fresh.conflict(q.hasAt) != "":
+		return q.fresh.conflict(q.hasAt)
 	case q.bounded && !q.prefixed && q.span.End != nil && bytes.Compare(q.span.Start, q.span.End) > 0:
 		return "From " + keys.Pretty(q.span.Start) + " lies above To " + keys.Pretty(q.span.End)
 	}

@@ -383,7 +383,7 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 			if err := r.begin(ctx); err != nil {
 				return nil, err
 			}
-			err = k.readGroups(ctx, ks.ID, groups, r.at, r, pairs)
+			err = k.readGroups(ctx, ks.ID, groups, r.at, r, nil, pairs)
 		}
 		if errors.Is(err, errElsewhere) {
 			continue

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
@@ -38,6 +39,9 @@ const (
 // was acknowledged before it began; what is written while it runs, it does not see. Neither other
 // clients' writes nor changes of leaders end it. But a scan must end within the keyspace's GC
 // window, and otherwise ends with ErrTimestampTooOld: give the keyspace a longer one.
+//
+// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the moment is one that replicas can
+// answer for: it is found before the first row, and read in all partitions.
 func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
 		const op = "scan"
@@ -59,9 +63,14 @@ func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pa
 		}
 		// Whatever is in flight when the loop ends is cancelled, and waited for.
 		inner, cancel := context.WithCancel(ctx)
-		s := &scan{keyspace: k, id: ks.ID, hashed: ks.Hashed(), q: &q, yield: yield, total: 1}
+		s := &scan{keyspace: k, id: ks.ID, hashed: ks.Hashed(), q: &q, yield: yield, total: 1,
+			began: time.Now()}
 		defer s.fetching.Wait()
 		defer cancel()
+		if s.near, err = k.client.nearRead(inner, &q); err != nil {
+			yield(Pair{}, wrap(op, k.name, nil, err))
+			return
+		}
 		if err := s.run(inner); err != nil && !s.left {
 			yield(Pair{}, wrap(op, k.name, nil, err))
 		}
@@ -83,6 +92,9 @@ type scan struct {
 	hashed   bool
 	q        *query
 	yield    func(Pair, error) bool
+	// near is set if any replica may answer.
+	near  *nearRead
+	began time.Time
 
 	// announced is closed when the nodes have heard of the moment; nil if they need not.
 	announced chan struct{}
@@ -106,6 +118,7 @@ func (s *scan) run(ctx context.Context) error {
 		return err
 	}
 	if s.q.hasAt {
+		s.keyspace.client.note(s.q, s.began, s.q.at, 0, false)
 		return s.read(ctx, parts, exactly(s.q.at))
 	}
 	if len(parts) == 1 || (!s.hashed && s.q.limit > 0 && s.q.limit <= maxRows) {
@@ -114,11 +127,32 @@ func (s *scan) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.near != nil {
+		return s.readNear(ctx, parts)
+	}
 	parts, at, err := s.keyspace.moment(ctx, s.id, s.q.span, nil)
 	if err != nil {
 		return err
 	}
+	s.keyspace.client.note(s.q, s.began, at, 0, true)
 	s.announce(ctx, parts, at)
+	return s.read(ctx, parts, exactly(at))
+}
+
+// readNear reads at a moment that replicas can answer for.
+func (s *scan) readNear(ctx context.Context, parts []*route.Partition) error {
+	asked := parts
+	if !s.hashed && len(parts) > maxAsked {
+		// The scan may never get to most of them. What it does get to waits, or the leader answers.
+		if asked = parts[:1]; s.q.reverse {
+			asked = parts[len(parts)-1:]
+		}
+	}
+	at, err := s.keyspace.nearMoment(ctx, s.id, asked, s.q.span, s.near)
+	if err != nil {
+		return err
+	}
+	s.keyspace.client.note(s.q, s.began, at, 0, false)
 	return s.read(ctx, parts, exactly(at))
 }
 
@@ -152,6 +186,7 @@ func (s *scan) firstPartition(ctx context.Context, hash uint32, only bool) (done
 	if !only && !enough {
 		return false, nil
 	}
+	s.keyspace.client.note(s.q, s.began, first.at, first.answer.Node, s.near == nil)
 	if enough {
 		for i := range first.pairs {
 			if !s.emit(pairOf(&first.pairs[i])) {
@@ -168,7 +203,7 @@ func (s *scan) firstPartition(ctx context.Context, hash uint32, only bool) (done
 // track is what the scan reads, or its part of one hash number.
 func (s *scan) track(hash uint32) *track {
 	return &track{keyspace: s.keyspace, id: s.id, hashed: s.hashed, hash: hash,
-		reverse: s.q.reverse, rest: s.q.span}
+		near: s.near, reverse: s.q.reverse, rest: s.q.span}
 }
 
 // rows is the first page's size of a feed that reads so many of the partitions.

@@ -55,6 +55,14 @@ type snapshot struct {
 // exactly is a snapshot at a moment at which nothing is uncertain.
 func exactly(at Timestamp) *snapshot { return &snapshot{at: at} }
 
+// moment is when it is; zero for nil: that is chosen by what answers.
+func (s *snapshot) moment() Timestamp {
+	if s == nil {
+		return Timestamp{}
+	}
+	return s.at
+}
+
 // context is what the transaction that reads says to leader l of a partition; nil if there is none.
 func (s *snapshot) context(p *route.Partition, l route.Leader) *kvpb.ReadContext {
 	if s.reading == nil {

@@ -19,7 +19,9 @@ type track struct {
 	id       keys.KeyspaceID
 	hashed   bool
 	// hash is the number; 0 in a range keyspace.
-	hash    uint32
+	hash uint32
+	// near is set if any replica may answer.
+	near    *nearRead
 	reverse bool
 	// rest is what has not been read yet; over says that nothing is left.
 	rest keys.Span
@@ -100,7 +102,7 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 				scan.Context = snap.context(p, l)
 			}
 		})
-	answer, err := t.keyspace.client.sender.Do(ctx, call)
+	answer, err := t.near.do(ctx, t.keyspace.client.sender, call, snap.moment())
 	if err != nil {
 		return page{}, err
 	}
@@ -138,7 +140,7 @@ func (t *track) countPage(ctx context.Context,
 				command.Context = snap.context(p, l)
 			}
 		})
-	answer, err := t.keyspace.client.sender.Do(ctx, call)
+	answer, err := t.near.do(ctx, t.keyspace.client.sender, call, snap.moment())
 	if err != nil {
 		return 0, Timestamp{}, nil, err
 	}

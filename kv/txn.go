@@ -424,8 +424,14 @@ func scanQuery(ctx context.Context, op string, ks *Keyspace,
 	options func(*query)) (q query, id *route.Keyspace, err error) {
 	options(&q)
 	bad := q.check()
-	if bad == "" && q.hasAt {
+	switch {
+	case bad != "":
+	case q.hasAt:
 		bad = "At: a transaction reads at one moment; SnapshotAt reads the past"
+	case q.fresh.near():
+		bad = "a transaction reads from leaders; View takes options that say how old what it reads may be"
+	case q.info != nil:
+		bad = "ReadAt: all reads are of one moment; Timestamp says which"
 	}
 	if bad != "" {
 		return q, nil, invalid(op, ks.name, nil, "%s", bad)
@@ -540,7 +546,7 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	if err != nil {
 		return Timestamp{}, t.asking(t.fail(op, "", nil, err))
 	}
-	t.client.sender.RaiseSession(at)
+	t.client.sender.Saw(at)
 	return at, nil
 }
 

@@ -172,7 +172,7 @@ func (t *Txn) outcome(ctx context.Context) (Timestamp, error) {
 	if err != nil {
 		return Timestamp{}, t.asking(inAttempt(t.client.wrapTxn("outcome", "", nil, err), t.attempt))
 	}
-	t.client.sender.RaiseSession(at)
+	t.client.sender.Saw(at)
 	return at, nil
 }
 

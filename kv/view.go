@@ -18,6 +18,11 @@ type Snapshot struct {
 	// past is the moment of a SnapshotAt, whatever it is, if isPast; the rest is not used then.
 	past   Timestamp
 	isPast bool
+	// anyReplica: replicas that do not lead may answer. first, if it is set, is the option of the
+	// first read, which finds the moment.
+	anyReplica bool
+	first      *FreshnessOption
+
 	reading
 	// attempt counts the runs of a View's function from 1.
 	attempt int
@@ -34,13 +39,25 @@ type Snapshot struct {
 // it waits until the clocks of all servers have passed the moment, about twice the maximum clock
 // offset, after which f does not run again, whatever others write. If f returns an error, View
 // returns it as it is.
-func (c *Client) View(ctx context.Context, f func(s *Snapshot) error) error {
+//
+// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the snapshot is one of the recent past,
+// of which the option says how old it may be, and the nearest replicas answer. The first read finds
+// its moment: one that is closed for all that this read touches. f runs once.
+func (c *Client) View(ctx context.Context, f func(s *Snapshot) error, options ...ViewOption) error {
 	const op = "view"
 	if f == nil {
 		return invalid(op, "", nil, "there is no function to run")
 	}
+	first, bad := viewOptions(options)
+	if bad != "" {
+		return invalid(op, "", nil, "%s", bad)
+	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
+	if first != nil {
+		s := &Snapshot{reading: reading{client: c}, attempt: 1, anyReplica: true, first: first}
+		return interrupted(ctx, op, 1, nil, s.run(f))
+	}
 	var before error
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
@@ -83,9 +100,18 @@ func (s *Snapshot) run(f func(*Snapshot) error) error {
 
 // SnapshotAt reads the past as of ts: the versions at or below it, whatever was acknowledged when.
 // It reaches as far back as the GC windows of the keyspaces. Nothing can be read at the zero
-// timestamp: ErrInvalidArgument.
-func (c *Client) SnapshotAt(ts Timestamp) *Snapshot {
-	return &Snapshot{past: ts, isPast: true, reading: reading{client: c}}
+// timestamp: ErrInvalidArgument. Leaders answer, or with Nearest the nearest replicas.
+func (c *Client) SnapshotAt(ts Timestamp, options ...ViewOption) *Snapshot {
+	s := &Snapshot{past: ts, isPast: true, reading: reading{client: c}}
+	var q query
+	for _, o := range options {
+		o.view(&q)
+	}
+	s.anyReplica = q.fresh.near()
+	if bad := q.fresh.conflict(true); bad != "" {
+		s.failed = invalid("snapshot", "", nil, "%s", bad)
+	}
+	return s
 }
 
 // Timestamp is the moment; zero in a View that has not read yet. That of a View can move up while
@@ -124,8 +150,11 @@ func (s *Snapshot) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, err
 	if err := s.check(op, ks, key); err != nil {
 		return Pair{}, err
 	}
-	if s.isPast {
-		return ks.Get(ctx, key, At(s.past))
+	var found ReadInfo
+	if exact, ok := s.exactly(&found); ok {
+		p, err := ks.Get(ctx, key, as[GetOption](exact)...)
+		s.found(found.At)
+		return p, err
 	}
 	if err := ks.check(op, key, nil, ""); err != nil {
 		return Pair{}, err
@@ -153,8 +182,11 @@ func (s *Snapshot) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte
 	if err := s.check(op, ks, nil); err != nil {
 		return nil, err
 	}
-	if s.isPast {
-		return ks.BatchGet(ctx, userKeys, At(s.past))
+	var found ReadInfo
+	if exact, ok := s.exactly(&found); ok {
+		pairs, err := ks.BatchGet(ctx, userKeys, as[GetOption](exact)...)
+		s.found(found.At)
+		return pairs, err
 	}
 	for _, key := range userKeys {
 		if err := ks.check(op, key, nil, ""); err != nil {
@@ -189,11 +221,17 @@ func (s *Snapshot) Scan(ctx context.Context, ks *Keyspace,
 				o.scan(q)
 			}
 		})
+		var found ReadInfo
+		exact, ok := s.exactly(&found)
 		switch {
 		case err != nil:
 			yield(Pair{}, err)
-		case s.isPast:
-			ks.Scan(ctx, append(options[:len(options):len(options)], At(s.past))...)(yield)
+		case ok:
+			ks.Scan(ctx, as(exact, options...)...)(func(p Pair, err error) bool {
+				s.found(found.At) // before the loop reads anything else
+				return yield(p, err)
+			})
+			s.found(found.At)
 		case !q.empty():
 			s.scan(ctx, ks, id, q, nil, func(p Pair, err error) bool {
 				return yield(p, s.fail(op, ks.name, nil, err))
@@ -217,8 +255,11 @@ func (s *Snapshot) Count(ctx context.Context, ks *Keyspace,
 	if err != nil || q.empty() {
 		return 0, err
 	}
-	if s.isPast {
-		return ks.Count(ctx, append(options[:len(options):len(options)], At(s.past))...)
+	var found ReadInfo
+	if exact, ok := s.exactly(&found); ok {
+		n, err := ks.Count(ctx, as(exact, options...)...)
+		s.found(found.At)
+		return n, err
 	}
 	ctx, cancel := s.client.bound(ctx)
 	defer cancel()

@@ -26,6 +26,7 @@ type app struct {
 	endpoints []string
 	timeout   time.Duration
 	tls       argument.ClientTLS
+	locality  string
 	format    output.Format
 	output    string
 

@@ -29,6 +29,11 @@ func (a *app) connect(ctx context.Context, options ...kv.Option) (*kv.Client, er
 		}
 	}
 	options = append(options, kv.RequestTimeout(a.timeout))
+	region, zone, err := argument.ParseLocality(a.locality)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, kv.Locality(region, zone))
 	config, err := a.tls.Config(a.getenv)
 	if err != nil {
 		return nil, err

@@ -14,26 +14,31 @@ import (
 func (a *app) countCommand() *cobra.Command {
 	var f argument.Span
 	var at string
+	var fresh freshFlags
 	cmd := &cobra.Command{
 		Use:   "count NAME",
 		Short: "Count keys",
 		Long: `Count the keys of the keyspace NAME, all at one moment. The servers count; no keys
-travel.`,
+travel. With --nearest, --staleness or --any-staleness any replicas may, at a moment that
+--output json tells.`,
 		Example: `  tidemark count fruit
   tidemark count goapi --prefix 'pkg net/http'
-  tidemark count fruit --at -5m --output raw`,
+  tidemark count fruit --at -5m --output raw
+  tidemark count fruit --nearest`,
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			return a.count(ctx, args[0], f, at)
+			return a.count(ctx, args[0], f, at, &fresh)
 		}),
 	}
 	f.Register(cmd)
 	cmd.Flags().StringVar(&at, "at", "", "count in the past: "+argument.MomentHelp)
+	fresh.register(a, cmd)
 	return a.printing(a.client(cmd))
 }
 
-func (a *app) count(ctx context.Context, keyspace string, f argument.Span, at string) error {
+func (a *app) count(ctx context.Context, keyspace string, f argument.Span, at string,
+	fresh *freshFlags) error {
 	spans, err := f.Options()
 	if err != nil {
 		return err
@@ -49,17 +54,28 @@ func (a *app) count(ctx context.Context, keyspace string, f argument.Span, at st
 		}
 		options = append(options, kv.At(moment))
 	}
+	replicas, err := fresh.options()
+	if err != nil {
+		return err
+	}
+	for _, o := range replicas {
+		options = append(options, o)
+	}
 	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
 		count, err := ks.Count(ctx, options...)
 		if err != nil {
 			return err
 		}
-		return a.printCount(count)
+		if a.format == output.Table {
+			a.tell(fresh)
+		}
+		return a.printCount(count, fresh)
 	})
 }
 
-func (a *app) printCount(count uint64) error {
-	list := a.list(output.Column{Name: "count", Number: true})
-	list.Row(count)
+// printCount prints a number of keys. fresh may be nil.
+func (a *app) printCount(count uint64, fresh *freshFlags) error {
+	list := a.list(append([]output.Column{{Name: "count", Number: true}}, fresh.columns()...)...)
+	list.Row(append([]any{count}, fresh.cells()...)...)
 	return list.Flush()
 }

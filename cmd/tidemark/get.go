@@ -16,31 +16,37 @@ import (
 func (a *app) getCommand() *cobra.Command {
 	var e argument.Encoding
 	var at string
+	var fresh freshFlags
 	cmd := &cobra.Command{
 		Use:   "get NAME KEY...",
 		Short: "Read the values of keys",
 		Long: `Read the values of keys from the keyspace NAME.
 
 A key without a value is an error (exit code 3); those that have one are printed all the same. With
---output raw the bytes of the values are printed and nothing else, not even a newline.`,
+--output raw the bytes of the values are printed and nothing else, not even a newline.
+
+With --nearest, --staleness or --any-staleness any replica may answer, with what it has; --output
+json then tells the moment that was read, and how many seconds old it is at most.`,
 		Example: `  tidemark get fruit apple
   tidemark get fruit apple pear --output json
   tidemark get fruit apple --at -30s
+  tidemark get fruit apple --staleness 5s --output json
   tidemark get pictures cat.png --output raw > cat.png
   tidemark get binary 00ff --hex`,
 		Args:              arguments("NAME KEY...", 2, -1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			return a.get(ctx, args[0], args[1:], e, at)
+			return a.get(ctx, args[0], args[1:], e, at, &fresh)
 		}),
 	}
 	e.Register(cmd)
 	cmd.Flags().StringVar(&at, "at", "", "read the past: "+argument.MomentHelp)
+	fresh.register(a, cmd)
 	return a.printing(a.client(cmd))
 }
 
 func (a *app) get(ctx context.Context, keyspace string, arguments []string, e argument.Encoding,
-	at string) error {
+	at string, fresh *freshFlags) error {
 	keys := make([][]byte, len(arguments))
 	for i, argument := range arguments {
 		var err error
@@ -55,6 +61,13 @@ func (a *app) get(ctx context.Context, keyspace string, arguments []string, e ar
 			return err
 		}
 		options = append(options, kv.At(moment))
+	}
+	replicas, err := fresh.options()
+	if err != nil {
+		return err
+	}
+	for _, o := range replicas {
+		options = append(options, o)
 	}
 	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
 		var pairs []kv.Pair
@@ -71,15 +84,18 @@ func (a *app) get(ctx context.Context, keyspace string, arguments []string, e ar
 				return err
 			}
 		}
-		return a.printPairs(keyspace, pairs)
+		if a.format == output.Table {
+			a.tell(fresh)
+		}
+		return a.printPairs(keyspace, pairs, fresh)
 	})
 }
 
 // printPairs prints the pairs that exist, and complains about the others. What a transaction has
-// not committed yet has no version.
-func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
-	list := a.list(output.Column{Name: "key"}, output.Column{Name: "value"},
-		output.Column{Name: "version", Whole: true})
+// not committed yet has no version. fresh may be nil.
+func (a *app) printPairs(keyspace string, pairs []kv.Pair, fresh *freshFlags) error {
+	list := a.list(append([]output.Column{{Name: "key"}, {Name: "value"},
+		{Name: "version", Whole: true}}, fresh.columns()...)...)
 	found := 0
 	for _, pair := range pairs {
 		if !pair.Exists() {
@@ -96,7 +112,7 @@ func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
 		if pair.Version == kv.Uncommitted() {
 			version = nil
 		}
-		list.Row(pair.Key, notNil(pair.Value), version)
+		list.Row(append([]any{pair.Key, notNil(pair.Value), version}, fresh.cells()...)...)
 	}
 	if found > 0 && a.format != output.Raw {
 		if err := list.Flush(); err != nil {

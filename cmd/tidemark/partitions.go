@@ -16,6 +16,7 @@ import (
 
 func (a *app) partitionsCommand() *cobra.Command {
 	var order partitionOrder
+	var latency bool
 	cmd := &cobra.Command{
 		Use:   "partitions [NAME]",
 		Short: "List partitions, their replicas and leaders",
@@ -26,11 +27,16 @@ leader reported last, a few seconds ago. A hash number has one partition, or sev
 
 --top load, --top size, --top reads or --top writes lists those with the most of it first, as many
 as --limit says, with columns for the load: what the partition costs its leader in processors,
-over one and over five minutes, and requests and bytes for each second of the last minute.`,
+over one and over five minutes, and requests and bytes for each second of the last minute.
+
+--latency lists the nodes instead, and how far away each is from here: by its locality, if
+--locality says where this program runs, and by the time that small requests take. By that reads are
+brought to the nearest replica (get --nearest).`,
 		Example: `  tidemark partitions
   tidemark partitions --top load
   tidemark partitions fruit --top size --limit 5
-  tidemark partitions fruit --output json`,
+  tidemark partitions fruit --output json
+  tidemark partitions --latency --locality region=eu,zone=a`,
 		Args:              arguments("at most a NAME", 0, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
@@ -41,7 +47,13 @@ over one and over five minutes, and requests and bytes for each second of the la
 			if err := order.validate(); err != nil {
 				return err
 			}
+			if latency && (name != "" || order.by != "") {
+				return exit.Usagef("--latency is about nodes: leave out NAME and --top")
+			}
 			return a.withClient(ctx, func(client *kv.Client) error {
+				if latency {
+					return a.latencies(ctx, client)
+				}
 				return a.partitions(ctx, client, name, order)
 			})
 		}),
@@ -49,6 +61,8 @@ over one and over five minutes, and requests and bytes for each second of the la
 	cmd.Flags().StringVar(&order.by, "top", "",
 		"those with the most first: load, size, reads or writes")
 	cmd.Flags().IntVar(&order.limit, "limit", 20, "with --top: how many at most")
+	cmd.Flags().BoolVar(&latency, "latency", false, "how far away the nodes are from here")
+	a.localityFlag(cmd)
 	return a.printing(a.client(cmd))
 }
 

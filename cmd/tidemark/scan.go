@@ -20,6 +20,7 @@ type scanFlags struct {
 	reverse, keysOnly bool
 	limit             int
 	at                string
+	fresh             freshFlags
 }
 
 func (a *app) scanCommand() *cobra.Command {
@@ -30,15 +31,19 @@ func (a *app) scanCommand() *cobra.Command {
 		Long: `Show keys and values of the keyspace NAME in key order, all of one moment.
 
 Rows are printed as they come, in constant memory. With --output tsv or json they have the form that
-load takes.`,
+load takes.
+
+With --nearest, --staleness or --any-staleness any replicas may answer, with what they have; the
+moment that was read, and how old it is, are told on stderr.`,
 		Example: `  tidemark scan fruit
   tidemark scan goapi --prefix 'pkg net/http, func ' --limit 5 --reverse
   tidemark scan goapi --from 'pkg slices' --to 'pkg sort' --keys-only
-  tidemark scan fruit --at -30s --output json`,
+  tidemark scan fruit --at -30s --output json
+  tidemark scan fruit --staleness 5s`,
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			return a.scan(ctx, args[0], f)
+			return a.scan(ctx, args[0], &f)
 		}),
 	}
 	f.Span.Register(cmd)
@@ -47,6 +52,7 @@ load takes.`,
 	flags.IntVar(&f.limit, "limit", 0, "at most this many rows; 0 is all")
 	flags.BoolVar(&f.keysOnly, "keys-only", false, "leave the values out")
 	flags.StringVar(&f.at, "at", "", "read the past: "+argument.MomentHelp)
+	f.fresh.register(a, cmd)
 	return a.printing(a.client(cmd))
 }
 
@@ -77,10 +83,17 @@ func (f *scanFlags) scanOptions() (options []kv.ScanOption, err error) {
 		}
 		options = append(options, kv.At(moment))
 	}
+	replicas, err := f.fresh.options()
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range replicas {
+		options = append(options, o)
+	}
 	return options, nil
 }
 
-func (a *app) scan(ctx context.Context, keyspace string, f scanFlags) error {
+func (a *app) scan(ctx context.Context, keyspace string, f *scanFlags) error {
 	options, err := f.scanOptions()
 	if err != nil {
 		return err
@@ -93,6 +106,7 @@ func (a *app) scan(ctx context.Context, keyspace string, f scanFlags) error {
 		if flushErr := rows.Flush(); err == nil {
 			err = flushErr
 		}
+		a.tell(&f.fresh)
 		return howFar("scan", "rows were printed", count, last, err)
 	})
 }

@@ -323,7 +323,7 @@ func (s *txnSession) printKey(ctx context.Context, args []string,
 	if err != nil {
 		return err
 	}
-	if err := s.printPairs(args[0], []kv.Pair{pair}); err != nil || s.format != output.Raw {
+	if err := s.printPairs(args[0], []kv.Pair{pair}, nil); err != nil || s.format != output.Raw {
 		return err
 	}
 	_, err = fmt.Fprintln(s.out) // printPairs leaves a value as it is, for files
@@ -438,7 +438,7 @@ func (s *txnSession) count(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return s.printCount(count)
+	return s.printCount(count, nil)
 }
 
 // namingOther adds the other transaction of a conflict to an error that does not name it yet.

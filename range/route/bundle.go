@@ -152,7 +152,7 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle,
 		}
 		e := response.Error
 		if e == nil {
-			return s.bundled(b, response)
+			return s.bundled(b, command.At, response)
 		}
 		a.noteAnswer(e, 0, b.Node)
 		switch e.Code {
@@ -191,8 +191,9 @@ func (a *attempt) bundleUnanswered(ctx context.Context, b *Bundle, err error) er
 	return ErrScattered
 }
 
-// bundled takes in an answer.
-func (s *Sender) bundled(b *Bundle, response *kvpb.Response) (Bundled, error) {
+// bundled takes in an answer. at is when it was read; nil: nothing was.
+func (s *Sender) bundled(b *Bundle, at *kvpb.Timestamp,
+	response *kvpb.Response) (Bundled, error) {
 	out := Bundled{MergeScanResponse: response.GetMergeScan()}
 	if out.MergeScanResponse == nil {
 		return Bundled{}, ErrScattered
@@ -200,6 +201,7 @@ func (s *Sender) bundled(b *Bundle, response *kvpb.Response) (Bundled, error) {
 	if !response.ClockUntrusted {
 		out.Now = response.Now
 	}
+	s.seen.observe(at)
 	for _, refusal := range out.MergeScanResponse.Refused {
 		i, ok := slices.BinarySearchFunc(b.Partitions, keys.PartitionID(refusal.Partition),
 			func(p *Partition, id keys.PartitionID) int {

@@ -210,17 +210,22 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 			return nil, a.ended(err)
 		}
 	}
-	r.Partition, r.Generation, r.Term = uint64(p.ID), p.Generation, l.term
+	a.address(r, p, l.term)
+	return r, nil
+}
+
+// address makes a request one attempt of the call, to a replica of the partition.
+func (a *attempt) address(r *kvpb.Request, p *Partition, term uint64) {
+	r.Partition, r.Generation, r.Term = uint64(p.ID), p.Generation, term
 	r.Sequence, r.Session = a.sequence, a.session
 	left := patience
 	if a.hasDeadline {
 		left = time.Until(a.deadline)
-		left -= min(call.Slack, left/10)
+		left -= min(a.call.Slack, left/10)
 		left = min(left, patience)
 	}
 	r.TimeoutMicros = uint64(max(1, left.Microseconds()))
 	a.sent++
-	return r, nil
 }
 
 // arrived takes in what came of an attempt. If another one is to follow, again is how long to wait
@@ -236,6 +241,7 @@ func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking 
 			p.hint.infer(l.node, time.Now())
 		}
 		a.sender.session.observeResult(response)
+		a.sender.seen.observeSeen(response)
 		return Answer{Response: response, Partition: p, Node: l.node.id, Term: l.term}, nil, nil
 	}
 	return a.refused(p, l, looking, response.Error)

@@ -27,6 +27,14 @@
 // replica executes as a write) while the others wait for what it finds; so the search for a leader
 // costs one request per partition and backoff step, no matter how many callers wait.
 //
+// # The nearest replica
+//
+// Sender.DoNear brings a read to a replica that need not lead, at a timestamp that is closed there:
+// the nearest one by zone, region and latency (nearness.go), then the others, and the leader at last
+// (near.go). A replica that has refused is left alone for a while, or as long as it can be told that
+// it lacks what a read needs (left_alone.go). Sender.Seen is what such a read has to be at or above,
+// to see what this sender has written and read (seen.go).
+//
 // # Suspected nodes
 //
 // A node is suspected when its connection breaks, or when requests wait for it and nothing at all

@@ -44,6 +44,9 @@ type leaderHint struct {
 	misses   atomic.Int32
 	position int
 
+	// replicas is what reads know that any replica may answer.
+	replicas replicas
+
 	mu struct {
 		sync.Mutex
 		// changed is closed when the hint changes; nil while no request waits.

@@ -13,6 +13,7 @@ type metrics struct {
 	suspected *metric.Gauge
 	tables    *metric.Counter
 	waits     *metric.Counter
+	near      *nearMetrics
 
 	registry   metric.Registry
 	collectors []metric.Collector
@@ -33,6 +34,7 @@ func newMetrics(r metric.Registry) (*metrics, error) {
 				"partitions without a leader or over very many, and Views whose "+
 				"first attempts were in vain.", nil),
 	}
+	m.near = newNearMetrics()
 	for _, b := range []Backoff{routingBackoff, leaderlessBackoff, connectionBackoff,
 		overloadedBackoff, waitedBackoff, quorumBackoff, unhealthyBackoff,
 		unknownBackoff} {
@@ -42,7 +44,8 @@ func newMetrics(r metric.Registry) (*metrics, error) {
 		return m, nil
 	}
 	m.registry = r
-	for _, c := range []metric.Collector{retries, m.suspected, m.tables, m.waits} {
+	for _, c := range []metric.Collector{retries, m.suspected, m.tables, m.waits, m.near.reads,
+		m.near.outcomes, m.near.redirects} {
 		if err := r.Register(c); err != nil {
 			m.unregister()
 			var twice *metric.RegisteredError

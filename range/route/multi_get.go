@@ -140,6 +140,7 @@ func (t *multiCall) takePart(i int, response *kvpb.Response) (over int, _ error)
 			Error: refusal}, nil)
 	}
 	t.sender.session.observe(x.call.Request.GetBatchGet().At)
+	t.sender.seen.observe(x.call.Request.GetBatchGet().At)
 	return 1, t.done(i, Answer{Response: response, Partition: x.partition, Node: x.leader.node.id,
 		Term: x.leader.term, Shared: true, Rows: x.rows}, nil)
 }

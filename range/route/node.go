@@ -28,6 +28,14 @@ type node struct {
 	// suspected: its connection broke, or it is silent. It gets pings only.
 	suspected atomic.Bool
 
+	// distance is how far away it is by its locality, latency by time. wanted is the watchdog's tick,
+	// from 1, in which a read last looked at it that may go to any replica; pinging: it is being
+	// pinged because of that.
+	distance atomic.Int32
+	latency  latency
+	wanted   atomic.Uint32
+	pinging  atomic.Bool
+
 	mu struct {
 		sync.Mutex
 		address string
@@ -72,9 +80,11 @@ func (s *Sender) nodeLocked(id keys.NodeID) *node {
 	n := s.mu.nodes[id]
 	if n == nil {
 		n = s.newNode(id)
-		if info := s.mu.contents.nodes[id]; info != nil {
+		info := s.mu.contents.nodes[id]
+		if info != nil {
 			n.mu.address = info.Address
 		}
+		n.distance.Store(int32(s.distanceTo(info.GetLocality())))
 		s.mu.nodes[id] = n
 		s.publishNodesLocked()
 	}
@@ -84,7 +94,9 @@ func (s *Sender) nodeLocked(id keys.NodeID) *node {
 // updateAddressesLocked brings addresses up to date.
 func (s *Sender) updateAddressesLocked() {
 	for id, info := range s.mu.contents.nodes {
-		s.nodeLocked(id).move(info.Address)
+		n := s.nodeLocked(id)
+		n.distance.Store(int32(s.distanceTo(info.GetLocality())))
+		n.move(info.Address)
 	}
 }
 

@@ -35,6 +35,8 @@ type Config struct {
 	Random func() uint64
 	// Logger receives what operators may want to know; nil discards it.
 	Logger *slog.Logger
+	// Region and Zone say where the sender is; empty: that is not known.
+	Region, Zone string
 	// Registry receives the metrics; nil keeps none.
 	Registry metric.Registry
 }
@@ -56,7 +58,9 @@ type Sender struct {
 	table   atomic.Pointer[Table]
 	nodes   atomic.Pointer[[]*node] // for the watchdog
 	session session
-	clock   clockEstimate
+	// seen is what was written and read.
+	seen  session
+	clock clockEstimate
 	// maxClockOffset is in nanoseconds.
 	maxClockOffset atomic.Int64
 	sequence       atomic.Uint64

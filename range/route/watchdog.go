@@ -39,6 +39,9 @@ func (s *Sender) watchdog() {
 			return
 		}
 		now := s.ticks.Add(1)
+		if now%pingTicks == 0 {
+			s.pingWanted(now)
+		}
 		for _, n := range *s.nodes.Load() {
 			for _, l := range n.lanes {
 				s.look(l, now)

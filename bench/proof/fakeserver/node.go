@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -21,6 +22,12 @@ type Node struct {
 	// Skew is by how much its physical clock is off, in nanoseconds.
 	Skew  atomic.Int64
 	Clock *Clock
+	// Region and Zone say where it is.
+	Region, Zone string
+	// Lag is how much more than others its replicas lag behind their leaders, that of partitions it
+	// does not lead; Closed, if it is not nil, says what is closed there.
+	Lag    time.Duration
+	Closed func(p *Partition) hlc.Timestamp
 	// Hangs: it accepts requests and answers none.
 	Hangs bool
 	// Timeless is how often it is going to say that it does not know what time it is.
@@ -29,8 +36,11 @@ type Node struct {
 	Answer func(r *kvpb.Request) *kvpb.Response
 
 	cluster *Cluster
-	server  *rpc.Server
-	served  chan struct{}
+	// lastClosed is by partition.
+	lastClosed map[uint64]hlc.Timestamp
+
+	server *rpc.Server
+	served chan struct{}
 	clusterpb.UnimplementedClusterServer
 }
 
@@ -94,7 +104,7 @@ func (n *Node) handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Res
 	}
 	for _, r := range batch {
 		answer := n.serve(client, r)
-		if answer == nil {
+		if answer == nil || n.waits(client, r, answer, reply) {
 			continue
 		}
 		answer.Id = r.Id
@@ -184,6 +194,9 @@ func (n *Node) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	if r.Generation != p.Desc.Generation {
 		return c.staleLocked(p)
 	}
+	if r.ReplicaRead != nil && p.Leader != n.ID {
+		return n.replicaReadLocked(p, r)
+	}
 	// A write without a term asks which node leads.
 	if p.Leader != n.ID || r.Term != p.Term && (IsWrite(r) || r.Term != 0) {
 		refused := Refusal(kvpb.ErrorCode_NOT_LEADER, "not the leader")
@@ -203,6 +216,9 @@ func (n *Node) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	if wait {
 		c.TB.Errorf("locks do not wait behind nodes")
 		return Refusal(kvpb.ErrorCode_LOCKED, "a lock is in the way")
+	}
+	if r.ReplicaRead != nil && answer.Error == nil {
+		answer.ReadAt = readTold(answer)
 	}
 	return answer
 }

@@ -20,14 +20,24 @@ type reading struct {
 	partition *Partition
 	clock     *Clock
 	session   hlc.Timestamp
+	// told is what it is told that it read at.
+	told hlc.Timestamp
 }
 
 // read executes a read.
 func (s *Store) read(p *Partition, clock *Clock, r *kvpb.Request) *kvpb.Response {
-	q := &reading{s, p, clock, rpc.FromTimestamp(r.Session)}
+	session := rpc.FromTimestamp(r.Session)
+	if r.ReplicaRead != nil {
+		session = hlc.Max(session, rpc.FromTimestamp(r.ReplicaRead.AtLeast))
+	}
+	q := &reading{store: s, partition: p, clock: clock, session: session}
 	switch c := r.Command.(type) {
 	case *kvpb.Request_Get:
-		return q.get(c.Get)
+		response := q.get(c.Get)
+		if r.ReplicaRead != nil && response.Error == nil {
+			response.ReadAt = rpc.ToTimestamp(q.told)
+		}
+		return response
 	case *kvpb.Request_BatchGet:
 		return q.batchGet(c.BatchGet)
 	case *kvpb.Request_Scan:
@@ -47,6 +57,7 @@ func (q *reading) moment(asked *kvpb.Timestamp) (reads, told hlc.Timestamp) {
 		at = hlc.Max(hlc.Max(q.clock.Now(), q.session), p.Highest)
 	}
 	q.clock.Give(at)
+	q.told = at
 	p.Read = hlc.Max(p.Read, at)
 	if asked == nil && s.oneOf(s.Mistakes.StaleReads, 10) {
 		return at.Add(-500 * time.Millisecond), at

@@ -22,7 +22,8 @@ func (n *Node) Status(context.Context, *clusterpb.StatusRequest) (*clusterpb.Sta
 func (c *Cluster) tableLocked() *clusterpb.TableUpdate {
 	u := &clusterpb.TableUpdate{Revision: c.revision, Complete: true, Cluster: clusterID}
 	for _, n := range c.Nodes {
-		u.Nodes = append(u.Nodes, &clusterpb.Node{Id: n.ID, Address: n.Address, Alive: true})
+		u.Nodes = append(u.Nodes, &clusterpb.Node{Id: n.ID, Address: n.Address, Alive: true,
+			Locality: n.locality()})
 	}
 	for _, k := range c.Keyspaces {
 		u.Keyspaces = append(u.Keyspaces, cloned(k))

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// freshFlags say that any replica may answer a read, and how old what it reads may be.
+type freshFlags struct {
+	nearest, any bool
+	staleness    time.Duration
+	given        func(flag string) bool
+	// read is what the read has told.
+	read kv.ReadInfo
+}
+
+// register adds the flags to a command.
+func (f *freshFlags) register(a *app, cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.nearest, "nearest", false,
+		"let the nearest replica answer, with what is about a second old")
+	flags.DurationVar(&f.staleness, "staleness", 0,
+		"let the nearest replica answer that is no older than that, such as 5s")
+	flags.BoolVar(&f.any, "any-staleness", false,
+		"let the nearest replica answer, however old what it has is")
+	a.localityFlag(cmd)
+	cmd.MarkFlagsMutuallyExclusive("staleness", "any-staleness")
+	cmd.MarkFlagsMutuallyExclusive("at", "staleness")
+	cmd.MarkFlagsMutuallyExclusive("at", "any-staleness")
+	f.given = flags.Changed
+}
+
+// localityFlag adds --locality.
+func (a *app) localityFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.locality, "locality", "",
+		"where this program runs, for what is near: region=NAME,zone=NAME")
+}
+
+// used says that any replica may answer.
+func (f *freshFlags) used() bool {
+	return f.nearest || f.any || f.bounded()
+}
+
+// bounded says that --staleness was given.
+func (f *freshFlags) bounded() bool { return f.given != nil && f.given("staleness") }
+
+// freshOption is an option of any read.
+type freshOption interface {
+	kv.GetOption
+	kv.CountOption
+	kv.ScanOption
+}
+
+// options are those of the read; none if the flags are not used.
+func (f *freshFlags) options() (options []freshOption, err error) {
+	if !f.used() {
+		return nil, nil
+	}
+	if f.nearest {
+		options = append(options, kv.Nearest())
+	}
+	if f.any {
+		options = append(options, kv.AnyStaleness())
+	}
+	if f.bounded() {
+		if f.staleness <= 0 {
+			return nil, exit.Usagef("--staleness %s: give a time above 0, such as 5s", f.staleness)
+		}
+		options = append(options, kv.MaxStaleness(f.staleness))
+	}
+	return append(options, kv.ReadAt(&f.read)), nil
+}
+
+// columns are those of a list that tell what was read, for programs.
+func (f *freshFlags) columns() []output.Column {
+	if f == nil || !f.used() {
+		return nil
+	}
+	return []output.Column{{Name: "read_at", Programs: true}, {Name: "age", Programs: true}}
+}
+
+// cells are those of the columns.
+func (f *freshFlags) cells() []any {
+	switch {
+	case f == nil || !f.used():
+		return nil
+	case f.read.Age < 0:
+		return []any{f.read.At, nil}
+	}
+	return []any{f.read.At, f.read.Age}
+}
+
+// tell tells people what was read.
+func (a *app) tell(f *freshFlags) {
+	switch {
+	case !f.used() || f.read.At.IsZero():
+	case f.read.Age < 0:
+		a.say("read at %s", f.read.At)
+	default:
+		a.say("read at %s, at most %s old", f.read.At, f.read.Age.Round(time.Millisecond))
+	}
+}

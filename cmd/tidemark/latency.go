@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// latencies lists how far away each node is from here.
+func (a *app) latencies(ctx context.Context, client *kv.Client) error {
+	nodes, err := client.NodeLatencies(ctx)
+	if err != nil {
+		return err
+	}
+	list := a.list(output.Column{Name: "node", Number: true},
+		output.Column{Name: "address"}, output.Column{Name: "region"}, output.Column{Name: "zone"},
+		output.Column{Name: "near"}, output.Column{Name: "latency", Number: true},
+		output.Column{Name: "problem"})
+	for _, n := range nodes {
+		var latency, problem any
+		if n.Latency > 0 {
+			latency = n.Latency
+		}
+		if n.Err != nil {
+			problem = n.Err.Error()
+		}
+		list.Row(n.Node, n.Address, orNone(n.Region), orNone(n.Zone), nearness(n), latency, problem)
+	}
+	return list.Flush()
+}
+
+// nearness says what a node has in common with this program.
+func nearness(n kv.NodeLatency) any {
+	switch {
+	case n.SameZone:
+		return "same zone"
+	case n.SameRegion:
+		return "same region"
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package kv
+
+import "time"
+
+// NearestStaleness is how old what Nearest reads may be, unless MaxStaleness says otherwise.
+const NearestStaleness = 10 * time.Second
+
+// FreshnessOption says that any replica of a partition may answer a read, and how old what it reads
+// may be: Nearest, MaxStaleness, AnyStaleness, ReadYourWrites.
+//
+// Replicas that do not lead answer without asking the leader, a second or so in the past: at a
+// timestamp that is closed there, below which nothing is written any more. So such a read needs no
+// leader, and none of the way to it; it takes no lock and waits for none if it may be older. What it
+// reads is what was there at one moment, in all partitions that it touches: never a part of a
+// transaction, never a mixture.
+//
+// The replica in the client's zone is asked (Locality), else one in its region, else the one that
+// answers fastest; those that are equally near share the reads. One that cannot answer, because it
+// lags behind, has just started, does not answer, or a transaction's lock is in the way, is passed
+// over, and the leader answers at last.
+type FreshnessOption struct{ apply func(*query) }
+
+func (o FreshnessOption) get(q *query)   { o.apply(q) }
+func (o FreshnessOption) count(q *query) { o.apply(q) }
+func (o FreshnessOption) scan(q *query)  { o.apply(q) }
+func (o FreshnessOption) view(q *query)  { o.apply(q) }
+
+// ViewOption is an option of View: Nearest, MaxStaleness, AnyStaleness, ReadYourWrites. SnapshotAt
+// takes Nearest.
+type ViewOption interface{ view(*query) }
+
+// Nearest has the nearest replica answer, at the latest timestamp that is closed there.
+//
+// What it reads is about a second old, as keyspaces are by default, and no older than
+// NearestStaleness: a replica that has been cut off for longer is passed over. Two reads may be
+// answered by different replicas, and the later one may read an earlier moment: only ReadYourWrites
+// never goes back.
+//
+// Together with At, the nearest replica answers what At asks for: exactly that moment, the same
+// whichever replica answers. A replica that has not closed it yet is given a tenth of a second.
+func Nearest() FreshnessOption {
+	return FreshnessOption{func(q *query) { q.fresh.nearest = true }}
+}
+
+// MaxStaleness has the nearest replica answer that is fresh enough: the read sees every write that
+// was acknowledged longer than d before the call began, whichever clocks the writes and the answer
+// come from. To be sure of that, the client adds twice the maximum clock offset (250 ms by default)
+// to its estimate of the servers' time. So a bound of a second or less is mostly for the leader to
+// keep, and one below twice the offset always; from two seconds on any replica that keeps up does.
+//
+// The later of two reads may read an earlier moment. With ReadYourWrites both bounds hold.
+func MaxStaleness(d time.Duration) FreshnessOption {
+	return FreshnessOption{func(q *query) {
+		q.fresh.within, q.fresh.bounded = d, true
+		if d <= 0 {
+			q.bad = "MaxStaleness must be above 0; leave it out for the latest state"
+		}
+	}}
+}
+
+// AnyStaleness has the nearest replica answer with what is closed there, however long ago: also one
+// that is cut off from all others, while there is no leader. ReadAt says how old it is. The later of
+// two reads may read an earlier moment.
+func AnyStaleness() FreshnessOption {
+	return FreshnessOption{func(q *query) { q.fresh.any = true }}
+}
+
+// ReadYourWrites has the nearest replica answer that has all that this client has written and read,
+// with whichever options. Within one client such reads never go back in time: a key is what it was
+// when the client wrote or read it last, or newer. That holds for what one call has returned before
+// another one begins. What other clients have written is seen about a second later.
+//
+// Clients agree by Observe: one that observes the version of another one's write reads that write,
+// too. (What Client.Timestamp tells lies higher than that; after it was observed the leader answers
+// for a second.)
+//
+// A replica that lacks something waits for it, for a tenth of a second at most; then the leader
+// answers. So what was written within the last second is mostly read from the leader.
+func ReadYourWrites() FreshnessOption {
+	return FreshnessOption{func(q *query) { q.fresh.own = true }}
+}
+
+// ReadInfo says what moment a read has read. Fill it in with ReadAt.
+type ReadInfo struct {
+	// At is the moment: the versions at or below it were read. The same read with At gives the same
+	// again, from any replica.
+	At Timestamp
+	// Age is how old that was when the read returned: every write that was acknowledged longer ago is
+	// seen. It is never too small: twice the maximum clock offset is added to what the clocks say,
+	// unless a leader has answered with its latest state. Negative: what time it is, is not known.
+	Age time.Duration
+	// Node is the one that answered; 0: several did.
+	Node uint64
+}
+
+// InfoOption is ReadAt.
+type InfoOption struct{ apply func(*query) }
+
+func (o InfoOption) get(q *query)   { o.apply(q) }
+func (o InfoOption) count(q *query) { o.apply(q) }
+func (o InfoOption) scan(q *query)  { o.apply(q) }
+
+// ReadAt has a read tell the moment that it has read, and how old that is. It is filled in when Get,
+// BatchGet or Count return without an error, or with ErrNotFound, and of a Scan before the first
+// pair.
+func ReadAt(to *ReadInfo) InfoOption {
+	return InfoOption{func(q *query) {
+		q.info = to
+		if to == nil {
+			q.bad = "ReadAt with nothing to fill in"
+		}
+	}}
+}
+
+// freshness is what the options of a read want of a replica.
+type freshness struct {
+	nearest, any, own bool
+	// bounded: within is given.
+	bounded bool
+	within  time.Duration
+}
+
+// near says that any replica may answer.
+func (f *freshness) near() bool { return f.nearest || f.any || f.own || f.bounded }
+
+// conflict says what does not go together; "" if all does.
+func (f *freshness) conflict(hasAt bool) string {
+	switch {
+	case hasAt && (f.any || f.own || f.bounded):
+		return "At names the moment: of the options that say how old it may be, only Nearest goes with it"
+	case f.any && (f.own || f.bounded):
+		return "AnyStaleness takes what MaxStaleness and ReadYourWrites refuse: leave out one or the other"
+	}
+	return ""
+}

@@ -1,0 +1,132 @@
+package kvtest_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvtest"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
+)
+
+// zoned is a cluster whose servers are each in a zone of their own: "0", "1" and "2".
+func zoned(t *testing.T) *kvtest.Cluster {
+	t.Helper()
+	return kvtest.Start(t, kvtest.Options{Latency: latency,
+		Configure: func(server int, c *embedded.ServerConfig) {
+			c.Region, c.Zone = "eu", fmt.Sprint(server)
+		}})
+}
+
+// Against real servers, reads that any replica may answer are of one moment, as new as they are to
+// be, and the same as what leaders read there.
+func TestReplicaReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx := t.Context()
+		c := zoned(t)
+		writer, client := c.Client(t), c.Client(t, kv.Locality("eu", "1"))
+		for name, layout := range map[string]kv.KeyspaceOption{"hash": kv.Hash(4),
+			"range": kv.Range([]byte("k3"), []byte("k6"))} {
+			theirs := create(t, writer, name, layout)
+			ks := client.Keyspace(name)
+			all := make([][]byte, 9)
+			for i := range all {
+				all[i] = fmt.Appendf(nil, "k%d", i)
+			}
+			for round := range 15 {
+				at, err := writer.Update(ctx, func(tx *kv.Txn) error {
+					for _, key := range all {
+						if err := tx.Put(theirs, key, fmt.Append(nil, round)); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				acknowledged := time.Now()
+				time.Sleep(time.Duration(round) * 300 * time.Millisecond) // virtual
+				if round%3 == 0 {
+					client.Observe(at)
+				}
+				for kind, option := range map[string]kv.FreshnessOption{"nearest": kv.Nearest(),
+					"own": kv.ReadYourWrites(), "any": kv.AnyStaleness(),
+					"bounded": kv.MaxStaleness(2500 * time.Millisecond)} {
+					var info kv.ReadInfo
+					pairs, err := ks.BatchGet(ctx, all, option, kv.ReadAt(&info))
+					if err != nil {
+						t.Fatal(name, kind, err)
+					}
+					first := string(pairs[0].Value)
+					for _, p := range pairs {
+						if string(p.Value) != first {
+							t.Fatalf("%s, %s: %q beside %q", name, kind, p.Value, first)
+						}
+					}
+					latest := first == fmt.Sprint(round)
+					if ago := time.Since(acknowledged); !latest &&
+						(kind == "own" && round%3 == 0 || kind == "bounded" && ago > 2500*time.Millisecond ||
+							info.Age >= 0 && info.Age < ago) {
+						t.Fatalf("%s, %s: %q, %s after %d; it says %+v", name, kind, first, ago, round, info)
+					}
+					again, err := ks.BatchGet(ctx, all, kv.At(info.At))
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, p := range again {
+						if p.Version != pairs[i].Version {
+							t.Fatalf("%s, %s: a leader reads %q at %s, and not %q", name, kind, p.Value, info.At, first)
+						}
+					}
+					rows := 0
+					for p, err := range ks.Scan(ctx, kv.At(info.At), kv.Nearest()) {
+						if err != nil || p.Version != pairs[rows].Version {
+							t.Fatalf("%s, %s: replicas read %v, %v at %s, and not %q", name, kind, p, err, info.At,
+								first)
+						}
+						rows++
+					}
+					if n, err := ks.Count(ctx, option); err != nil || rows > 0 && n != 9 {
+						t.Fatal(name, kind, n, rows, err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// A server that is cut off from the others answers what may be of any age, and says how old it is.
+func TestCutOffReplicaAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx := t.Context()
+		c := zoned(t)
+		ks := create(t, c.Client(t), "things", kv.Hash(1))
+		put(t, ks, "k", "old")
+		time.Sleep(5 * time.Second) // virtual
+		near := c.Client(t, kv.Locality("eu", "2"))
+		if _, err := near.Keyspace("things").Get(ctx, []byte("k"), kv.AnyStaleness()); err != nil {
+			t.Fatal(err)
+		}
+		for _, server := range []int{0, 1} {
+			c.Network().CutBoth(c.Host(2), c.Host(server), memnet.Stall)
+			c.Network().CutBoth("client-2", c.Host(server), memnet.Stall)
+		}
+		time.Sleep(30 * time.Second) // virtual
+		var info kv.ReadInfo
+		p, err := near.Keyspace("things").Get(ctx, []byte("k"), kv.AnyStaleness(), kv.ReadAt(&info))
+		if err != nil || string(p.Value) != "old" {
+			t.Fatal(p, err)
+		}
+		if info.Age >= 0 && info.Age < 25*time.Second {
+			t.Errorf("%+v", info)
+		}
+		if _, err := near.Keyspace("things").Get(ctx, []byte("k"), kv.Nearest()); !errors.Is(err,
+			kv.ErrUnavailable) {
+			t.Error("what is that old is not near:", err)
+		}
+	})
+}

@@ -1,0 +1,232 @@
+package kv
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Reads that any replica may answer.
+//
+// A read of one partition is one request: the replica reads at what is closed there, and says when
+// that is. One of several partitions is of one moment: each partition is asked what is closed for the
+// span (a read of one row, at a timestamp below all locks in the span), and the lowest of that is
+// read everywhere, exactly. The requests to a partition carry the same spread, so that the replica
+// answers which was asked. One that has not closed the moment waits for it, and the leader answers at
+// last: an exact moment in the past it always can.
+//
+// How old that is. What was acknowledged before a moment lies at or below any node's clock at that
+// moment plus twice the maximum clock offset (snapshot.go, "The latest possible moment"). So the
+// estimate of the clocks, from above, plus that, less the timestamp of the read, is how old the read
+// is at most; and a read that is to be no older than d is one at or above that estimate less d.
+
+const (
+	// sessionWait is how long a replica waits for what the session has seen; exactWait, for a moment
+	// that is asked for.
+	sessionWait = 100 * time.Millisecond
+	exactWait   = 100 * time.Millisecond
+)
+
+// nearRead is one call that any replica may answer; nil: only leaders may. It is not changed.
+type nearRead struct {
+	near   route.Near
+	spread uint64
+}
+
+// nearRead begins a call that any replica may answer; nil if only leaders may.
+func (c *Client) nearRead(ctx context.Context, q *query) (*nearRead, error) {
+	f := &q.fresh
+	if !f.near() {
+		return nil, nil
+	}
+	n := &nearRead{spread: c.random() | 1}
+	switch {
+	case q.hasAt:
+		n.near.Freshness = route.FreshExact
+		return n, nil
+	case f.any:
+		n.near.Freshness = route.FreshAny
+		return n, nil
+	case f.own:
+		n.near.Freshness, n.near.AtLeast, n.near.Wait = route.FreshSession, c.sender.Seen(), sessionWait
+	case f.bounded:
+		n.near.Freshness = route.FreshBounded
+	default:
+		n.near.Freshness = route.FreshNearest
+	}
+	within := f.within
+	if !f.bounded {
+		if within = NearestStaleness; f.own && !f.nearest {
+			return n, nil
+		}
+	}
+	earliest, latest, err := c.clocks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	least := latest.Add(-within)
+	if !least.Less(earliest) {
+		return nil, nil // nothing but the latest state is sure to be so fresh
+	}
+	n.near.AtLeast = hlc.Max(n.near.AtLeast, least)
+	return n, nil
+}
+
+// clocks are bounds of the cluster's time: some node's clock stands at earliest or above it, and what
+// was acknowledged until now lies at or below latest.
+func (c *Client) clocks(ctx context.Context) (earliest, latest Timestamp, err error) {
+	earliest, latest, ok := c.knownClocks()
+	if ok {
+		return earliest, latest, nil
+	}
+	asked := time.Now()
+	now, err := c.askClock(ctx)
+	return now, now.Add(time.Since(asked) + 2*c.maxClockOffset()), err
+}
+
+// knownClocks is clocks without asking; ok is false if that is not known.
+func (c *Client) knownClocks() (earliest, latest Timestamp, ok bool) {
+	earliest, latest, short, ok := c.sender.ClockEstimate()
+	if !ok || short > maxShort {
+		return earliest, latest, false
+	}
+	return earliest, latest.Add(short + 2*c.maxClockOffset()), true
+}
+
+// request is how one request of the call is brought to a replica: at a moment, or, if that is zero,
+// at what is closed. single: it is all there is to read.
+func (n *nearRead) request(at Timestamp, single bool) *route.Near {
+	near := n.near
+	if near.At = at; !at.IsZero() {
+		near.AtLeast = Timestamp{}
+		near.Wait = max(near.Wait, exactWait)
+	}
+	if !single {
+		near.Spread = n.spread
+	}
+	return &near
+}
+
+// do brings a request to its partition, for a call that any replica may answer if n is not nil.
+func (n *nearRead) do(ctx context.Context, s *route.Sender, call *route.Call,
+	at Timestamp) (route.Answer, error) {
+	if n == nil {
+		return s.Do(ctx, call)
+	}
+	return s.DoNear(ctx, call, n.request(at, false))
+}
+
+// doAll is route.Sender.DoAll for such a call.
+func (n *nearRead) doAll(ctx context.Context, s *route.Sender, calls []*route.Call, at Timestamp,
+	done func(i int, answer route.Answer, err error) error) error {
+	if n == nil {
+		return s.DoAll(ctx, parallelRequests, calls, done)
+	}
+	var mu sync.Mutex
+	return inParallel(ctx, len(calls), parallelRequests, func(ctx context.Context, i int) error {
+		answer, err := s.DoNear(ctx, calls[i], n.request(at, false))
+		mu.Lock()
+		defer mu.Unlock()
+		return done(i, answer, err)
+	})
+}
+
+// note fills in what a read tells of its moment. latest: leaders answered with the latest state.
+func (c *Client) note(q *query, began time.Time, at Timestamp, node keys.NodeID, latest bool) {
+	if q.info == nil {
+		return
+	}
+	*q.info = ReadInfo{At: at, Node: uint64(node), Age: c.age(at)}
+	if latest {
+		q.info.Age = time.Since(began)
+	}
+}
+
+// age is how old a moment is, at most; negative if that is not known.
+func (c *Client) age(at Timestamp) time.Duration {
+	_, latest, ok := c.knownClocks()
+	if !ok || at.IsZero() {
+		return -1
+	}
+	return max(0, time.Duration(latest.Wall-at.Wall))
+}
+
+// get reads a key, for a call that any replica may answer if n is not nil, and tells when.
+func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *query,
+	n *nearRead) (route.Answer, error) {
+	began := time.Now()
+	get := &kvpb.GetRequest{Key: key}
+	if q.hasAt {
+		get.At = toWire(q.at)
+	}
+	call := &route.Call{Keyspace: ks.ID, Key: key, Slack: lockSlack,
+		Request: &kvpb.Request{Command: &kvpb.Request_Get{Get: get}}}
+	if q.info != nil && !q.hasAt {
+		call.Prepare = route.PreparerFunc(func(_ *route.Partition, l route.Leader) error {
+			get.Context = nil
+			if l.Term != 0 { // a leader says when it has read if there is a context
+				get.Context = &kvpb.ReadContext{Movable: true}
+			}
+			return nil
+		})
+	}
+	var answer route.Answer
+	var err error
+	if n == nil {
+		answer, err = k.client.sender.Do(ctx, call)
+	} else {
+		answer, err = k.client.sender.DoNear(ctx, call, n.request(q.at, true))
+	}
+	if err != nil {
+		return answer, err
+	}
+	at := q.at
+	if !q.hasAt {
+		if at = fromWire(answer.ReadAt); at.IsZero() {
+			at = fromWire(answer.GetGet().GetAt())
+		}
+	}
+	k.client.note(q, began, at, answer.Node, answer.Term != 0 && !q.hasAt)
+	return answer, nil
+}
+
+// nearMoment finds a moment that is closed for a span of several partitions, at the replicas that
+// answer: the lowest that they tell, and no lower than what is asked for: what leaders tell that
+// answer as leaders may be, by their clocks. A range keyspace may have partitions that no replica answers
+// for, which a scan may never get to: they are left out after a while.
+func (k *Keyspace) nearMoment(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition,
+	span keys.Span, n *nearRead) (at Timestamp, err error) {
+	ranged := len(parts) > 0 && parts[0].Descriptor.PrefixLength == keys.KeyspacePrefixLength
+	inner, done := ctx, context.CancelFunc(noCancel)
+	if ranged {
+		inner, done = context.WithTimeout(ctx, leaderWait)
+	}
+	defer done()
+	var mu sync.Mutex
+	err = inParallel(inner, len(parts), parallelRequests, func(ctx context.Context, i int) error {
+		t := &track{keyspace: k, id: id, hashed: !ranged, hash: parts[i].Hash, near: n,
+			rest: span.Intersect(parts[i].Span)}
+		for t.over = t.rest.Empty(); !t.over; {
+			first, err := t.scanPage(ctx, nil, true, 1, 1)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			if at.IsZero() || first.at.Less(at) {
+				at = first.at
+			}
+			mu.Unlock()
+			t.advance(first.answer.Partition, false, nil) // it may have been split since
+		}
+		return nil
+	})
+	if err != nil && !at.IsZero() && inner.Err() != nil && ctx.Err() == nil {
+		err = nil
+	}
+	return hlc.Max(at, n.near.AtLeast), err
+}

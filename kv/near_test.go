@@ -1,0 +1,611 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// freshOptions are those of reads that any replica may answer.
+func freshOptions() map[string]FreshnessOption {
+	return map[string]FreshnessOption{"nearest": Nearest(), "bounded": MaxStaleness(3 * time.Second),
+		"any": AnyStaleness(), "own": ReadYourWrites()}
+}
+
+// leaderReads counts the reads that reach leaders as leaders.
+func (c *fakeCluster) leaderReads() func() int {
+	n := 0
+	c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+		switch r.Command.(type) {
+		case *kvpb.Request_Get, *kvpb.Request_BatchGet, *kvpb.Request_Scan, *kvpb.Request_Count,
+			*kvpb.Request_MergeScan:
+			if r.ReplicaRead == nil {
+				n++
+			}
+		}
+		return fakeserver.Fault{}
+	})
+	return func() (got int) {
+		c.Set(func() { got = n })
+		return got
+	}
+}
+
+// All kinds of reads are answered by replicas, in all layouts, at one moment that they tell; and a
+// leader that reads at that moment finds the same.
+func TestReadsThatAnyReplicaAnswers(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		c.AddKeyspace("hash", 4)
+		c.AddKeyspace("one", 1)
+		c.AddKeyspace("range", 0, "k3", "k6")
+		c.PageRows = 3
+		client := c.open()
+		defer client.Close()
+		seen := make(map[string]int)
+		for _, name := range []string{"hash", "one", "range"} {
+			ks := client.Keyspace(name)
+			all := make([][]byte, 10)
+			for i := range all {
+				all[i] = fmt.Appendf(nil, "k%d", i)
+				if _, err := ks.Put(ctx, all[i], []byte("old")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pass(3 * time.Second)
+			for _, key := range all {
+				if _, err := ks.Put(ctx, key, []byte("new")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			leaders := c.leaderReads()
+			for kind, option := range freshOptions() {
+				// What is new is not closed yet, but leaders know of it, and they are as near as others.
+				var info ReadInfo
+				var value string
+				same := func(what string, first bool, values ...string) {
+					t.Helper()
+					for _, v := range values {
+						if first {
+							value, first = v, false
+						}
+						if v != value || (kind == "own" && v != "new") {
+							t.Errorf("%s, %s, %s: %q and %q", name, kind, what, value, v)
+						}
+						seen[v]++
+					}
+					if info.At.IsZero() || info.Age < 0 {
+						t.Errorf("%s, %s, %s: read %+v", name, kind, what, info)
+					}
+				}
+				p, err := ks.Get(ctx, all[4], option, ReadAt(&info))
+				if err != nil {
+					t.Fatal(name, kind, err)
+				}
+				if same("get", true, string(p.Value)); info.Node == 0 {
+					t.Error("no node is told")
+				}
+				pairs, err := ks.BatchGet(ctx, all, option, ReadAt(&info))
+				if err != nil {
+					t.Fatal(name, kind, err)
+				}
+				for i, p := range pairs {
+					same("batch get", i == 0, string(p.Value))
+				}
+				for _, options := range [][]ScanOption{nil, {Reverse()}, {Limit(2)}, {Prefix([]byte("k4"))}} {
+					info = ReadInfo{}
+					got, err := drain(ks.Scan(ctx, append(options, option, ReadAt(&info))...))
+					if err != nil || len(got) == 0 {
+						t.Fatal(name, kind, err)
+					}
+					for i, p := range got {
+						same("scan", i == 0, string(p.Value))
+					}
+					again, err := drain(ks.Scan(ctx, append(options, At(info.At))...))
+					if err != nil || !slices.EqualFunc(got, again, func(a, b Pair) bool {
+						return string(a.Key) == string(b.Key) && a.Version == b.Version
+					}) {
+						t.Errorf("%s, %s: leaders read %v, %v at that moment, replicas %v", name, kind, again,
+							err, got)
+					}
+				}
+				if n, err := ks.Count(ctx, option, ReadAt(&info)); err != nil || n != 10 {
+					t.Errorf("%s, %s: counted %d, %v", name, kind, n, err)
+				}
+				same("count", true)
+				// A View reads one moment, whatever else it reads later.
+				err = client.View(ctx, func(s *Snapshot) error {
+					if s.Age() >= 0 {
+						t.Error("a moment that is not there has an age")
+					}
+					p, err := s.Get(ctx, ks, all[1])
+					if err != nil {
+						return err
+					}
+					same("view", true, string(p.Value))
+					at := s.Timestamp()
+					if at.IsZero() || s.Age() < 0 {
+						t.Error(at, s.Age())
+					}
+					pass(5 * time.Second)
+					for p, err := range s.Scan(ctx, ks) {
+						if err != nil {
+							return err
+						}
+						same("scan of a view", false, string(p.Value))
+					}
+					pairs, err := s.BatchGet(ctx, ks, all[:3])
+					if err != nil {
+						return err
+					}
+					same("batch get of a view", false, string(pairs[2].Value))
+					if n, err := s.Count(ctx, ks, Limitless()); err != nil || n != 10 || s.Timestamp() != at {
+						return fmt.Errorf("counted %d at %s, not %s: %w", n, s.Timestamp(), at, err)
+					}
+					return nil
+				}, option)
+				if err != nil {
+					t.Error(name, kind, err)
+				}
+				// So that the new values are new again.
+				for _, key := range all {
+					if _, err := ks.Put(ctx, key, []byte("old")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				pass(3 * time.Second)
+				for _, key := range all {
+					if _, err := ks.Put(ctx, key, []byte("new")); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if leaders() == 0 {
+				t.Error("what a session wrote just now is there already")
+			}
+		}
+		if seen["old"] == 0 || seen["new"] == 0 {
+			t.Error("only some of the replicas answer:", seen)
+		}
+	})
+}
+
+// Limitless is no option at all.
+func Limitless() CountOption { return All() }
+
+// Reads that may be old ask no leader, and so does a session that has written nothing for a while.
+func TestReplicasAnswerWithoutTheLeader(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		c.AddKeyspace("hash", 4)
+		client := c.open(Locality("eu", "a"))
+		defer client.Close()
+		ks := client.Keyspace("hash")
+		before := must[Timestamp](t)(ks.Put(ctx, []byte("k"), []byte("v")))
+		pass(3 * time.Second)
+		leaders := c.leaderReads()
+		for kind, option := range freshOptions() {
+			for range 20 {
+				if _, err := ks.Get(ctx, []byte("k"), option); err != nil {
+					t.Fatal(kind, err)
+				}
+				if _, err := ks.Get(ctx, []byte("none"), option); !errors.Is(err, ErrNotFound) {
+					t.Fatal(kind, err)
+				}
+				if _, err := drain(ks.Scan(ctx, option)); err != nil {
+					t.Fatal(kind, err)
+				}
+			}
+		}
+		if _, err := ks.Get(ctx, []byte("k"), At(before), Nearest()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.SnapshotAt(before, Nearest()).Count(ctx, ks); err != nil {
+			t.Fatal(err)
+		}
+		if n := leaders(); n != 0 {
+			t.Errorf("%d reads went to leaders", n)
+		}
+		// Leaders that are gone are not missed, whatever becomes of the time.
+		c.Set(func() {
+			for _, p := range c.Partitions {
+				p.Leader = 0
+			}
+		})
+		pass(time.Minute)
+		var info ReadInfo
+		if _, err := ks.Get(ctx, []byte("k"), AnyStaleness(), ReadAt(&info)); err != nil {
+			t.Fatal(err)
+		}
+		if info.Age < time.Minute {
+			t.Error("it says that it is", info.Age, "old")
+		}
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := ks.Get(short, []byte("k"), Nearest()); !errors.Is(err, ErrUnavailable) {
+			t.Error("what is a minute old is not near:", err)
+		}
+	})
+}
+
+// What a read says of its age, and what is asked of it, holds for the clock on the wall, however far
+// the servers' clocks are apart within their bound: a write is seen if it was acknowledged longer ago.
+func TestClaimedStalenessIsNeverTooSmall(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		id := c.AddKeyspace("one", 1)
+		random := rand.New(rand.NewPCG(1, 2))
+		const bound = int64(fakeserver.MaxOffset)
+		old := 0
+		for round := range 8 {
+			leader := uint64(round%3 + 1)
+			slow := leader%3 + 1
+			c.Change(func() {
+				for id, n := range c.Nodes {
+					n.Skew.Store(random.Int64N(bound) - bound/2)
+					n.Lag = time.Duration(random.Int64N(int64(3 * time.Second)))
+					n.Region, n.Zone = "eu", fmt.Sprint(id)
+				}
+				c.Nodes[leader].Skew.Store(bound / 2) // its writes are ahead
+				c.Nodes[slow].Skew.Store(-bound / 2)
+			})
+			c.Lead(c.PartitionOf(id, "k"), leader, true)
+			writer := c.open()
+			// The reader hears of the slow clock mostly, but for when it needs the leader.
+			reader := c.open(Locality("eu", fmt.Sprint(slow)))
+			ks := reader.Keyspace("one")
+			var acknowledged []time.Time
+			write := func(d time.Duration) {
+				for stop := time.Now().Add(d); time.Now().Before(stop); pass(20 * time.Millisecond) {
+					must[Timestamp](t)(writer.Keyspace("one").Put(ctx, []byte("k"),
+						fmt.Append(nil, len(acknowledged))))
+					acknowledged = append(acknowledged, time.Now())
+				}
+			}
+			write(6 * time.Second)
+			for _, d := range []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second,
+				4 * time.Second} {
+				for range 3 { // it samples the clock
+					if _, err := ks.Get(ctx, []byte("k"), AnyStaleness()); err != nil &&
+						!errors.Is(err, ErrNotFound) {
+						t.Fatal(err)
+					}
+					write(1200 * time.Millisecond)
+				}
+				option := AnyStaleness()
+				if d > 0 {
+					option = MaxStaleness(d)
+				}
+				var info ReadInfo
+				called := time.Now()
+				p, err := ks.Get(ctx, []byte("k"), option, ReadAt(&info))
+				seen := -1
+				if err == nil {
+					fmt.Sscan(string(p.Value), &seen)
+				} else if !errors.Is(err, ErrNotFound) {
+					t.Fatal(err)
+				}
+				if missed := seen + 1; missed < len(acknowledged) {
+					old++
+					if ago := called.Sub(acknowledged[missed]); d > 0 && ago > d {
+						t.Fatalf("with a bound of %s a write of %s before was not seen", d, ago)
+					}
+					if ago := time.Since(acknowledged[missed]); info.Age >= 0 && ago > info.Age {
+						t.Fatalf("what was read was said to be %s old, and lacks a write of %s before", info.Age,
+							ago)
+					}
+				}
+			}
+			writer.Close()
+			reader.Close()
+			pass(10 * time.Second) // all of that is closed, whoever leads next
+		}
+		if old < 16 {
+			t.Errorf("only %d reads were old", old)
+		}
+	})
+}
+
+// A session sees what it wrote and read, in whichever way, and never goes back.
+func TestSessionsReadTheirWrites(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		c.AddKeyspace("hash", 3)
+		c.AddKeyspace("range", 0, "k3", "k6")
+		client, other := c.open(), c.open()
+		defer client.Close()
+		defer other.Close()
+		random := rand.New(rand.NewPCG(3, 4))
+		for i := range 400 {
+			name := []string{"hash", "range"}[random.IntN(2)]
+			ks, theirs := client.Keyspace(name), other.Keyspace(name)
+			key, value := fmt.Appendf(nil, "k%d", random.IntN(10)), fmt.Appendf(nil, "v%d", i)
+			c.Set(func() {
+				for _, n := range c.Nodes {
+					n.Lag = time.Duration(random.Int64N(int64(300 * time.Millisecond)))
+				}
+			})
+			what := ""
+			switch random.IntN(7) {
+			case 0:
+				what = "put"
+				must[Timestamp](t)(ks.Put(ctx, key, value))
+			case 1:
+				what = "delete"
+				if _, err := ks.Delete(ctx, key); err != nil {
+					t.Fatal(err)
+				}
+				value = nil
+			case 2:
+				what = "transaction"
+				must[Timestamp](t)(client.Update(ctx, func(tx *Txn) error { return tx.Put(ks, key, value) }))
+			case 3:
+				what = "batch"
+				must[Timestamp](t)(ks.Batch().Put(key, value).Commit(ctx))
+			case 4:
+				what = "another client's, observed"
+				client.Observe(must[Timestamp](t)(theirs.Put(ctx, key, value)))
+			case 5:
+				what = "another client's, seen"
+				must[Timestamp](t)(theirs.Put(ctx, key, value))
+				must[Pair](t)(ks.Get(ctx, key))
+			case 6:
+				what = "another client's deletion, seen"
+				if _, err := theirs.Delete(ctx, key); err != nil {
+					t.Fatal(err)
+				}
+				if n, err := ks.Count(ctx, Prefix(key)); err != nil || n != 0 {
+					t.Fatal(n, err)
+				}
+				value = nil
+			}
+			pass(time.Duration(random.Int64N(int64(1500 * time.Millisecond))))
+			p, err := ks.Get(ctx, key, ReadYourWrites())
+			if err != nil && !errors.Is(err, ErrNotFound) || string(p.Value) != string(value) {
+				t.Fatalf("%d: after a write by %s of %q: %q, %v", i, what, value, p.Value, err)
+			}
+			if random.IntN(3) == 0 {
+				pairs, err := ks.BatchGet(ctx, [][]byte{key, []byte("k0"), []byte("k9")}, ReadYourWrites())
+				if err != nil || string(pairs[0].Value) != string(value) {
+					t.Fatalf("%d: after a write by %s of %q: %q, %v", i, what, value, pairs[0].Value, err)
+				}
+				all, err := drain(ks.Scan(ctx, ReadYourWrites()))
+				at := slices.IndexFunc(all, func(p Pair) bool { return string(p.Key) == string(key) })
+				if err != nil || (at >= 0) != (value != nil) ||
+					at >= 0 && string(all[at].Value) != string(value) {
+					t.Fatalf("%d: after a write by %s of %q: %v, %v", i, what, value, all, err)
+				}
+			}
+		}
+	})
+}
+
+// What is written together is seen together, in all partitions, while it is written.
+func TestReplicasReadOneMoment(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		c.AddKeyspace("hash", 5)
+		c.AddKeyspace("range", 0, "k3", "k6")
+		c.PageRows = 2
+		client, writer := c.open(), c.open()
+		defer client.Close()
+		defer writer.Close()
+		all := make([][]byte, 8)
+		for i := range all {
+			all[i] = fmt.Appendf(nil, "k%d", i)
+		}
+		random := rand.New(rand.NewPCG(5, 6))
+		write := func(i int) {
+			must[Timestamp](t)(writer.Update(ctx, func(tx *Txn) error {
+				for _, name := range []string{"hash", "range"} {
+					for _, key := range all {
+						if err := tx.Put(writer.Keyspace(name), key, fmt.Append(nil, i)); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			}))
+		}
+		write(0)
+		pass(5 * time.Second)
+		seen := make(map[string]bool)
+		for i := range 150 {
+			c.Set(func() {
+				for _, n := range c.Nodes {
+					n.Lag = time.Duration(random.Int64N(int64(400 * time.Millisecond)))
+				}
+			})
+			write(i + 1)
+			pass(time.Duration(random.Int64N(int64(300 * time.Millisecond))))
+			ks := client.Keyspace([]string{"hash", "range"}[i%2])
+			for kind, option := range freshOptions() {
+				var values []string
+				add := func(p Pair) { values = append(values, string(p.Value)) }
+				pairs := must[[]Pair](t)(ks.BatchGet(ctx, all, option))
+				for _, p := range pairs {
+					add(p)
+				}
+				check := func(what string) {
+					t.Helper()
+					if len(values) != len(all) || slices.Min(values) != slices.Max(values) {
+						t.Fatalf("%s, %s: %v", kind, what, values)
+					}
+					seen[values[0]] = true
+					values = nil
+				}
+				check("batch get")
+				for p, err := range ks.Scan(ctx, option) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					add(p)
+				}
+				check("scan")
+				if err := client.View(ctx, func(s *Snapshot) error {
+					for _, key := range all {
+						p, err := s.Get(ctx, ks, key)
+						if err != nil {
+							return err
+						}
+						add(p)
+						pass(time.Duration(random.Int64N(int64(50 * time.Millisecond))))
+					}
+					return nil
+				}, option); err != nil {
+					t.Fatal(err)
+				}
+				check("view")
+			}
+		}
+		if len(seen) < 30 {
+			t.Errorf("only %d states were seen", len(seen))
+		}
+	})
+}
+
+// A lock that was prepared lets a read that may be older pass below it, and sends one that may not to
+// the leader.
+func TestReplicasReadBelowLocks(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		id := c.AddKeyspace("one", 1)
+		client := c.open()
+		defer client.Close()
+		ks := client.Keyspace("one")
+		must[Timestamp](t)(ks.Put(ctx, []byte("k"), []byte("v")))
+		pass(2 * time.Second)
+		p, prepared := c.PartitionOf(id, "k"), hlc.Timestamp{Wall: time.Now().UnixNano()}
+		c.Set(func() {
+			p.Data.Locks["k"] = &fakeserver.Lock{Transaction: &kvpb.Transaction{Id: make([]byte, 16)},
+				Prepared: prepared, Kind: kvpb.Mutation_PUT, Value: "w"}
+		})
+		pass(5 * time.Second)
+		leaders, below := c.leaderReads(), 0
+		var info ReadInfo
+		for range 30 {
+			got := must[Pair](t)(ks.Get(ctx, []byte("k"), Nearest(), ReadAt(&info)))
+			if string(got.Value) != "v" || info.Node != p.Leader && !info.At.Less(prepared) {
+				t.Fatal(got, info)
+			}
+			if info.Node != p.Leader {
+				below++
+			}
+		}
+		if n := leaders(); n != 0 || below == 0 {
+			t.Errorf("%d reads went to leaders, %d below the lock", n, below)
+		}
+		for range 20 {
+			if _, err := ks.Get(ctx, []byte("k"), At(prepared.Add(time.Second)), Nearest()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Options that contradict each other are refused, and so are those that make no sense where they are.
+func TestFreshnessThatMakesNoSense(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		c.AddKeyspace("one", 1)
+		client := c.open()
+		defer client.Close()
+		ks, key, at := client.Keyspace("one"), []byte("k"), Timestamp{Wall: 1}
+		for name, f := range map[string]func() error{
+			"at and a bound": func() error {
+				_, err := ks.Get(ctx, key, At(at), MaxStaleness(time.Second))
+				return err
+			},
+			"at and own": func() error { _, err := ks.Count(ctx, At(at), ReadYourWrites()); return err },
+			"any and own": func() error {
+				_, err := drain(ks.Scan(ctx, AnyStaleness(), ReadYourWrites()))
+				return err
+			},
+			"no bound": func() error { _, err := ks.BatchGet(ctx, [][]byte{key}, MaxStaleness(0)); return err },
+			"no info":  func() error { _, err := ks.Get(ctx, key, ReadAt(nil)); return err },
+			"view": func() error {
+				return client.View(ctx, func(*Snapshot) error { return nil }, AnyStaleness(),
+					MaxStaleness(time.Second))
+			},
+			"snapshot": func() error {
+				_, err := client.SnapshotAt(at, AnyStaleness()).Get(ctx, ks, key)
+				return err
+			},
+			"transaction": func() error {
+				_, err := client.Update(ctx, func(tx *Txn) error {
+					_, err := tx.Count(ctx, ks, Nearest())
+					return err
+				})
+				return err
+			},
+			"scan of a view": func() error {
+				return client.View(ctx, func(s *Snapshot) error {
+					_, err := drain(s.Scan(ctx, ks, ReadAt(new(ReadInfo))))
+					return err
+				}, Nearest())
+			},
+		} {
+			if err := f(); !errors.Is(err, ErrInvalidArgument) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// Without options that say how fresh, reads tell their moment, too: what a leader answers is of now.
+func TestReadsTellTheirMoment(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		c.AddKeyspace("hash", 3)
+		client := c.open()
+		defer client.Close()
+		ks, key := client.Keyspace("hash"), []byte("k")
+		version := must[Timestamp](t)(ks.Put(ctx, key, nil))
+		pass(time.Second)
+		var infos [6]ReadInfo
+		must[Pair](t)(ks.Get(ctx, key, ReadAt(&infos[0])))
+		must[[]Pair](t)(ks.BatchGet(ctx, [][]byte{key, []byte("j")}, ReadAt(&infos[1])))
+		must[uint64](t)(ks.Count(ctx, ReadAt(&infos[2])))
+		must[[]Pair](t)(drain(ks.Scan(ctx, ReadAt(&infos[3]))))
+		must[Pair](t)(ks.Get(ctx, key, ReadAt(&infos[4]), MaxStaleness(time.Millisecond)))
+		must[Pair](t)(ks.Get(ctx, key, ReadAt(&infos[5]), At(version)))
+		for i, info := range infos[:5] {
+			if !version.Less(info.At) || info.Age < 0 || info.Age > time.Second {
+				t.Errorf("%d: %+v", i, info)
+			}
+		}
+		if infos[5].At != version || infos[5].Age < time.Second {
+			t.Errorf("%+v", infos[5])
+		}
+	})
+}
+
+// The text of an error of such a read says what was in the way.
+func TestErrorsOfReplicaReads(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		c.AddKeyspace("one", 1)
+		client := c.open()
+		defer client.Close()
+		c.Play(func(_ *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+			if r.GetGet() != nil {
+				return fakeserver.Fault{Code: kvpb.ErrorCode_OVERLOADED}
+			}
+			return fakeserver.Fault{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := client.Keyspace("one").Get(ctx, []byte("k"), AnyStaleness())
+		if !errors.Is(err, ErrOverloaded) || !strings.Contains(err.Error(), "timed out") {
+			t.Error(err)
+		}
+	})
+}

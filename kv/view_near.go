@@ -1,0 +1,61 @@
+package kv
+
+import "time"
+
+// How a View reads that any replica may answer.
+//
+// Its first read finds the moment, as a read by itself does, and from there on it is a snapshot of
+// the past: everything is read exactly at that moment, by replicas that have closed it, or by the
+// leader. So nothing in it is uncertain, and it never runs again.
+
+// viewOptions is the option of such a View's first read; nil if there is none.
+func viewOptions(options []ViewOption) (first *FreshnessOption, bad string) {
+	if len(options) == 0 {
+		return nil, ""
+	}
+	var q query
+	for _, o := range options {
+		o.view(&q)
+	}
+	return &FreshnessOption{func(to *query) { to.fresh = q.fresh }}, q.check()
+}
+
+// exactOption is an option of any read.
+type exactOption interface {
+	GetOption
+	CountOption
+	ScanOption
+}
+
+// exactly is what the reads of a snapshot say that is one of the past, or is going to be: then found
+// takes the moment. ok is false for one of the present.
+func (s *Snapshot) exactly(found *ReadInfo) (options []exactOption, ok bool) {
+	switch {
+	case s.first != nil:
+		return []exactOption{*s.first, ReadAt(found)}, true
+	case s.isPast && s.anyReplica:
+		return []exactOption{At(s.past), Nearest()}, true
+	case s.isPast:
+		return []exactOption{At(s.past)}, true
+	}
+	return nil, false
+}
+
+// found takes in the moment that the first read has found.
+func (s *Snapshot) found(at Timestamp) {
+	if s.first != nil && !at.IsZero() {
+		s.past, s.isPast, s.first = at, true, nil
+	}
+}
+
+// as are the options of one kind of read.
+func as[O any](exact []exactOption, others ...O) (options []O) {
+	for _, o := range exact {
+		options = append(options, o.(O))
+	}
+	return append(options, others...)
+}
+
+// Age is how old the snapshot's moment is, as in ReadInfo; negative if it has none yet, or if the
+// time is not known.
+func (s *Snapshot) Age() time.Duration { return s.client.age(s.Timestamp()) }
