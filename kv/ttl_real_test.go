@@ -241,6 +241,29 @@ func TestReadsExpireBeforeTheCommit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		// The locks of a transaction that the caller ends are replicated: nothing else would look at
+		// the key again.
+		for _, writes := range []string{"l", "k", "lz", "kz"} {
+			if _, err := ks.Put(ctx, []byte("k"), []byte("v"), kv.TTL(ttl)); err != nil {
+				t.Fatal(err)
+			}
+			tx, err := client.Begin(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if saw, err := lock(tx); err != nil || !saw {
+				t.Fatalf("under a lock it saw a value: %t, %v", saw, err)
+			}
+			time.Sleep(ttl + time.Second) // virtual
+			for _, key := range writes {
+				if err := tx.Put(ks, []byte(string(key)), []byte("1")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if at, err := tx.Commit(ctx); !errors.Is(err, kv.ErrConflict) {
+				t.Errorf("a lock, then %s is written: committed at %s, %v", writes, at, err)
+			}
+		}
 		// And what does not expire before stands.
 		attempts := 0
 		if _, err := ks.Put(ctx, []byte("k"), []byte("v"), kv.TTL(time.Hour)); err != nil {

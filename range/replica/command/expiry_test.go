@@ -155,5 +155,9 @@ func TestPreparedAboveExpiry(t *testing.T) {
 			t.Errorf("read at %d, prepared at %d: %q has changed, expires %t, %v", c.readAt, c.prepared,
 				changed, expires, err)
 		}
+		of := &preparation{e: e, q: &kvpb.Request{}, c: r, expires: expires}
+		if compared := of.response(at(20), nil).GetPrepare().Compared; compared == c.expires {
+			t.Errorf("read at %d, prepared at %d: compared %t", c.readAt, c.prepared, compared)
+		}
 	}
 }
