@@ -29,11 +29,12 @@ func sampleLocks() []Lock {
 		Transaction: sampleInfo(), Prepared: hlc.Timestamp{Wall: 1<<63 - 1, Logical: 1<<32 - 1},
 		Request: mvcc.RequestID{Client: 1<<64 - 1, Sequence: 300}, Acquired: 1 << 61,
 	}
-	put, empty, deletion, lock := base, base, base, base
+	put, empty, deletion, lock, expiring := base, base, base, base, base
 	put.Value = []byte("value\x00")
+	expiring.Value, expiring.TTL = []byte("value\x00"), keys.MaxTTL
 	deletion.Kind, lock.Kind = kvpb.Mutation_DELETE, kvpb.Mutation_LOCK
 	lock.Request, lock.Acquired = mvcc.RequestID{}, 0
-	return []Lock{put, empty, deletion, lock}
+	return []Lock{put, empty, deletion, lock, expiring}
 }
 
 func sampleRecords() []Record {
@@ -173,6 +174,14 @@ func TestMalformedIsRefused(t *testing.T) {
 		{lock(func(l *Lock) { l.Prepared.Wall = -1 }), "malformed prepared timestamp"},
 		{lock(func(l *Lock) { l.Value = make([]byte, keys.MaxValueSize+1) }), "the value is too large"},
 		{[]byte{lockVersion, 1, 2}, "ends before its id"},
+		{lock(func(l *Lock) { l.TTL = keys.MaxTTL + 1 }), "malformed time to live"},
+		{lock(func(l *Lock) { l.TTL = -1 }), "malformed time to live"},
+		{lock(func(l *Lock) { l.Kind, l.Value, l.TTL = kvpb.Mutation_DELETE, nil, time.Hour }),
+			"a DELETE with a time to live"},
+		{append([]byte{lockVersionTTL}, lock(func(l *Lock) { l.Value = nil })[1:]...),
+			"malformed time to live"},
+		{append([]byte{lockVersionTTL}, lock(func(l *Lock) { l.Value = []byte{0} })[1:]...),
+			"no time to live"},
 	} {
 		if _, err := DecodeLock(c.data); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("lock %.40x: %v, want something about %q", c.data, err, c.want)

@@ -462,6 +462,8 @@ func FuzzLoadEntry(f *testing.F) {
 	}
 	good := proposal.Load{Timestamp: hlc.Timestamp{Wall: 5}, Block: w.Finish()}
 	f.Add(good.Encode())
+	good.Expires, good.CommitWait = 1<<63-1, true
+	f.Add(good.Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l, err := proposal.DecodeLoad(data)
 		if err == nil && !bytes.Equal(l.Encode(), data) {

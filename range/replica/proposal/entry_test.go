@@ -36,6 +36,10 @@ func sampleEntries(t testing.TB) []Entry {
 			Kind: KindRemove, Proposer: 2, Sequence: 5,
 			Delta: Delta{LiveKeys: -1, Versions: -4, Bytes: -1 << 40}, Batch: batch.Repr(),
 		},
+		{
+			Kind: KindRemove, Proposer: 2, Sequence: 5,
+			Delta: Delta{LiveKeys: -1, Versions: -4, Bytes: -100, Expiring: -3}, Batch: batch.Repr(),
+		},
 		{Kind: KindDescriptor, Proposer: 2, Sequence: 6, Base: 5, Batch: batch.Repr()},
 		{Kind: KindTransaction, Proposer: 2, Sequence: 7, Base: 6, Batch: batch.Repr()},
 	}
@@ -92,6 +96,13 @@ func TestEncodingDoesNotChange(t *testing.T) {
 	if got := hex.EncodeToString(e.Encode()); got != want {
 		t.Fatalf("encoded as %s, was %s", got, want)
 	}
+	e.Delta.Expiring = 2
+	const expiring = "024503ac02ab028080a8b1e39fe7cb1707808080c5ddf0959a1600000001" +
+		"0484020400000000000000000100000001016b0176"
+	if got := hex.EncodeToString(e.Encode()); got != expiring {
+		t.Fatalf("encoded as %s, was %s", got, expiring)
+	}
+	e.Delta.Expiring = 0
 	// In version 1 a write that closed something was that of a leader which handed over.
 	for kind, handsOver := range map[Kind]bool{KindWrite: true, KindTransaction: false} {
 		e.Kind = kind
@@ -112,10 +123,17 @@ func TestDecodeRefuses(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"nothing":                 nil,
 		"a version of the future": append([]byte{entryVersion + 1}, valid[0].Encode()[1:]...),
-		"an unknown kind":         append([]byte{entryVersion, 99}, valid[0].Encode()[2:]...),
-		"a cut header":            valid[0].Encode()[:9],
-		"no proposer":             (&Entry{Kind: KindWrite, Sequence: 1}).Encode(),
-		"no sequence":             (&Entry{Kind: KindWrite, Proposer: 1}).Encode(),
+		"a version of the past":   append([]byte{0}, valid[0].Encode()[1:]...),
+		"a later version that changes no number of expiries": (func() []byte {
+			e := Entry{Kind: KindWrite, Proposer: 1, Sequence: 1, Delta: Delta{Expiring: 1}}
+			data := e.Encode()
+			data[len(data)-1] = 0
+			return data
+		})(),
+		"an unknown kind": append([]byte{entryVersion, 99}, valid[0].Encode()[2:]...),
+		"a cut header":    valid[0].Encode()[:9],
+		"no proposer":     (&Entry{Kind: KindWrite, Sequence: 1}).Encode(),
+		"no sequence":     (&Entry{Kind: KindWrite, Proposer: 1}).Encode(),
 		"a base that is not before": (&Entry{
 			Kind: KindWrite, Proposer: 1, Sequence: 4, Base: 4,
 		}).Encode(),
