@@ -48,17 +48,17 @@ func TestGrow(t *testing.T) {
 		running         sync.WaitGroup
 		mu              sync.Mutex
 		// A put is during a split if it overlaps one, and around if it begins within a second of one.
-		during, around  = newHistogram(), newHistogram()
-		between         = newHistogram()
-		latest          atomic.Int64 // when something was seen to split last, in nanoseconds
-		failed          atomic.Int64
-		lastErr         atomic.Pointer[error]
-		done            = make(chan struct{})
-		began           = time.Now()
-		note            = func(err error) { failed.Add(1); lastErr.Store(&err) }
-		order           = rand.New(rand.NewPCG(1, 25)).Uint64() | 1
-		keyOf           = func(i int64) []byte { return fmt.Appendf(nil, "r%016x", uint64(i+1)*0x9e3779b97f4a7c15*order) }
-		batches         = int64(*growRecords / growBatch)
+		during, around = newHistogram(), newHistogram()
+		between        = newHistogram()
+		latest         atomic.Int64 // when something was seen to split last, in nanoseconds
+		failed         atomic.Int64
+		lastErr        atomic.Pointer[error]
+		done           = make(chan struct{})
+		began          = time.Now()
+		note           = func(err error) { failed.Add(1); lastErr.Store(&err) }
+		order          = rand.New(rand.NewPCG(1, 25)).Uint64() | 1
+		keyOf          = func(i int64) []byte { return fmt.Appendf(nil, "r%016x", uint64(i+1)*0x9e3779b97f4a7c15*order) }
+		batches        = int64(*growRecords / growBatch)
 	)
 	for range growClients {
 		running.Go(func() {
