@@ -95,6 +95,7 @@ func shapeOf(seed uint64, transactions bool) *shape {
 	s.members = seed%membersEvery == 0 && !s.epochs && (o.Separate || o.Nodes > o.Cores)
 	// Most seeds are calm and some are busy: what a run costs is its operations.
 	s.mixExtras(rand.New(rand.NewPCG(seed, 7)))
+	s.mixReplicas(rand.New(rand.NewPCG(seed, 8)))
 	s.perMinute = []float64{200, 400, 500, 700, 700, 3000}[random.IntN(6)]
 	if s.epochs {
 		s.perMinute = 3000
@@ -225,6 +226,17 @@ func (s *shape) mixExtras(random *rand.Rand) {
 		return
 	}
 	name := names[random.IntN(len(names))]
+	all := workloads.Standard()
+	s.extras = append(s.extras,
+		all[slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })])
+}
+
+// mixReplicas has half of the seeds read at whichever replica answers, besides.
+func (s *shape) mixReplicas(random *rand.Rand) {
+	if random.IntN(2) == 0 || s.wild && !s.transactions {
+		return
+	}
+	name := []string{"replicas", "ranged-replicas"}[random.IntN(2)]
 	all := workloads.Standard()
 	s.extras = append(s.extras,
 		all[slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })])

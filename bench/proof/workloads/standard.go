@@ -47,6 +47,8 @@ func Standard() []driver.Workload {
 			ReadPause: 400 * time.Millisecond},
 		spans("spans", kv.Hash(3)),
 		spans("ranged-spans", splitInto([]string{spanPrefix + "333", spanPrefix + "666"})),
+		replicas("replicas", kv.Hash(3)),
+		replicas("ranged-replicas", splitInto([]string{nearPrefix + "1", nearPrefix + "2"})),
 	}
 }
 
@@ -54,6 +56,11 @@ func spans(name string, layout kv.KeyspaceOption) *Spans {
 	return &Spans{Keyspace: name, Layout: []kv.KeyspaceOption{layout}, Writers: 4, Sweepers: 1,
 		Tellers: 2, Pause: 80 * time.Millisecond,
 		LongPause: 500 * time.Millisecond, Dwell: 100 * time.Millisecond}
+}
+
+func replicas(name string, layout kv.KeyspaceOption) *Replicas {
+	return &Replicas{Keyspace: name, Layout: layout, Writers: 2, Keys: 3, Readers: 3,
+		Pause: 150 * time.Millisecond, ReadPause: 120 * time.Millisecond}
 }
 
 // What the names of transactional workloads begin with: strictly those whose transactions ask for
