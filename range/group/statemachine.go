@@ -64,6 +64,9 @@ type Closer interface {
 	// Sleep says that the group is about to go to sleep under this replica, which has timestamps closed
 	// for it together with others from now on. It returns false if that cannot be yet.
 	Sleep(join Join) (may bool)
+	// Unclosed says that nothing is closed for the group, though it leads: if it sleeps it is to be
+	// woken, and sleep anew.
+	Unclosed() bool
 	// SleepsIn says what tells what is closed for a follower that sleeps; nil: nothing does any more.
 	SleepsIn(Source)
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -61,13 +62,16 @@ func (g *Group) sleepClosed() bool {
 	for _, m := range members.Members {
 		host := g.HostOf(m.Replica)
 		switch {
-		case host == 0:
+		case host == 0 || slices.Contains(c.Voters, host) || slices.Contains(c.Others, host):
 			return true // it is not known where that replica is
 		case m.Role == group.Voter:
 			c.Voters = append(c.Voters, host)
 		default:
 			c.Others = append(c.Others, host)
 		}
+	}
+	if !slices.Contains(c.Voters, g.host.config.Self) {
+		return true
 	}
 	return closer.Sleep(func(term uint64, closable hlc.Timestamp, lag time.Duration, index uint64) group.Place {
 		c.Lag = lag
@@ -76,6 +80,26 @@ func (g *Group) sleepClosed() bool {
 		}
 		return nil
 	})
+}
+
+// wakeUnclosed has groups woken that sleep under replicas here without a timestamp being closed for
+// them any more: a follower did not follow, or could not be asked, when they went to sleep.
+func (h *Host) wakeUnclosed() {
+	var asleep []*Group
+	h.Groups(func(g *Group) {
+		if !g.stirring.Load() && g.leadership.Load().IsLeader {
+			asleep = append(asleep, g)
+		}
+	})
+	left := wakesPerTick
+	for _, g := range asleep {
+		if closer, closes := g.machine.(group.Closer); closes && closer.Unclosed() {
+			g.do(func(g *Group) { g.core.Wake() })
+			if left--; left == 0 {
+				return
+			}
+		}
+	}
 }
 
 // Follows implements closing.Replica.

@@ -36,6 +36,7 @@ func (h *Host) tickLoop() {
 		h.wakeSome()
 		if n%truncateEvery == truncateEvery-1 {
 			h.truncateLogs()
+			h.wakeUnclosed()
 		}
 		// Counted from now and not from when the tick was due: two ticks are never closer than the
 		// interval.
@@ -45,10 +46,11 @@ func (h *Host) tickLoop() {
 
 func (h *Host) pingPeers(now int64) {
 	silent, all := h.peers.silent(now, int64(h.config.electionTimeout()))
+	round := h.beginRound()
 	if len(all) == 0 {
 		return
 	}
-	h.ping(all, h.beginRound())
+	h.ping(all, round)
 	for _, host := range silent {
 		h.config.Logger.Debug("host is silent", "host", host, "for", h.config.electionTimeout())
 		h.wakeFollowersOf(host, false)

@@ -348,8 +348,8 @@ func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp,
 // describeAs publishes the descriptor that was applied last, if it changed.
 func (r *Replica) describeAs(c *changes, index uint64) {
 	if c.descriptor != nil {
+		r.descriptorAt.Store(index) // before the descriptor: see readClosed
 		r.descriptor.Store(c.descriptor)
-		r.descriptorAt.Store(index)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/alarm"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -39,8 +40,8 @@ type closedReading struct {
 // mostClosedWait is the longest wait of such a read, whatever its client asks for.
 const mostClosedWait = 10 * time.Second
 
-// asleepCheck is how often a read looks that waits in a group that sleeps.
-const asleepCheck = 20 * time.Millisecond
+// closedCheck is how often a read that waits looks: what is closed beside the log tells none.
+const closedCheck = 20 * time.Millisecond
 
 // beside is what is closed beside the log.
 type beside struct {
@@ -73,9 +74,8 @@ func (r *Replica) NoteClosed(closed hlc.Timestamp, index uint64) {
 	} else if b.later.Less(closed) {
 		b.later, b.index = closed, index
 	}
-	ready := r.closedAdvancedLocked(false)
 	r.mu.Unlock()
-	r.resumeClosed(ready)
+	// Reads that wait look by themselves: the caller may hold locks.
 }
 
 // Closed is the timestamp that is closed here: all that is ever written at or below it is applied, or
@@ -89,8 +89,8 @@ func (r *Replica) Closed() hlc.Timestamp {
 func (r *Replica) closedLocked() hlc.Timestamp {
 	r.mu.beside.takesEffect(r.mu.applied.index)
 	closed := hlc.Max(r.mu.applied.closed, r.mu.beside.closed)
-	if s := r.sleepsIn.Load(); s != nil {
-		if asleep, index := (*s).Closed(); index <= r.mu.applied.index {
+	if s := r.mu.sleepsIn; s != nil {
+		if asleep, index := s.Closed(); index <= r.mu.applied.index {
 			closed = hlc.Max(closed, asleep)
 		}
 	}
@@ -122,7 +122,8 @@ func (r *Replica) leads() bool {
 func (r *Replica) readClosed(rd *read) {
 	q := rd.pending.Request
 	r.mu.Lock()
-	refusal := r.refuseClosedLocked(q)
+	d := r.Descriptor()
+	refusal := r.refuseClosedLocked(q, d)
 	if refusal != nil {
 		r.mu.Unlock()
 		r.endRead(rd, refusal)
@@ -130,8 +131,10 @@ func (r *Replica) readClosed(rd *read) {
 	}
 	closed := r.closedLocked()
 	lock, ok := r.chooseClosedLocked(rd, closed)
-	if ok {
-		rd.descriptor = r.Descriptor()
+	// INVARIANT: what is applied, and which locks there are, is known as of the descriptor. That of a
+	// merge or a snapshot is published before.
+	if ok = ok && r.descriptorAt.Load() <= r.mu.applied.index; ok {
+		rd.descriptor = d
 		r.mu.Unlock()
 		r.node.Metrics.readsClosed.Inc()
 		r.serve(rd)
@@ -147,10 +150,7 @@ func (r *Replica) readClosed(rd *read) {
 	default:
 		r.mu.reads.waiting++
 		r.mu.closedReads = append(r.mu.closedReads, rd)
-		if r.sleepsIn.Load() != nil || r.mu.asleep != nil {
-			patience = min(patience, asleepCheck) // what is closed for all that sleep tells none
-		}
-		c.timer = r.node.AfterFunc(patience, func() { r.resumeClosed(r.takeClosed(rd)) })
+		c.timer = r.node.AfterFunc(min(patience, closedCheck), func() { r.resumeClosed(r.takeClosed(rd)) })
 	}
 	r.mu.Unlock()
 	if refusal != nil {
@@ -160,8 +160,7 @@ func (r *Replica) readClosed(rd *read) {
 }
 
 // refuseClosedLocked says why this replica can answer nothing; nil if it can.
-func (r *Replica) refuseClosedLocked(q *kvpb.Request) *kvpb.Response {
-	d := r.Descriptor()
+func (r *Replica) refuseClosedLocked(q *kvpb.Request, d *clusterpb.Partition) *kvpb.Response {
 	switch {
 	case r.mu.failed != nil:
 		return r.failedError(q)

@@ -38,7 +38,18 @@ const DefaultClosedLag = time.Second
 
 // SetClosedLag sets how far behind the clock timestamps are closed; 0: by default; negative: none
 // are, but where a leader hands over, and where partitions split and merge.
-func (r *Replica) SetClosedLag(lag time.Duration) { r.closedLag.Store(int64(lag)) }
+func (r *Replica) SetClosedLag(lag time.Duration) {
+	if r.closedLag.Swap(int64(lag)) == int64(lag) {
+		return
+	}
+	r.mu.Lock()
+	asleep := r.asleepLocked()
+	r.awakeLocked() // it sleeps with others of another lag
+	r.mu.Unlock()
+	if asleep {
+		r.group.Wake()
+	}
+}
 
 func (r *Replica) lag() time.Duration {
 	if lag := r.closedLag.Load(); lag != 0 {
@@ -70,7 +81,7 @@ func (r *Replica) closable() (at hlc.Timestamp, term uint64) {
 // or what was promised before; zero if this replica cannot promise anything.
 func (r *Replica) promiseLocked(at hlc.Timestamp, term uint64) hlc.Timestamp {
 	l := &r.mu.leadership
-	if at.IsZero() || !l.IsLeader || l.Term != term || !l.serving || l.lowDue || l.handingOver ||
+	if at.IsZero() || !l.IsLeader || l.Term != term || !l.serving || r.lowDueLocked() || l.handingOver ||
 		r.mu.holding != nil || r.Descriptor().GetFrozen() != nil {
 		return hlc.Timestamp{}
 	}
@@ -125,6 +136,17 @@ func (r *Replica) Sleep(join group.Join) (may bool) {
 	return r.mu.asleep != nil
 }
 
+// Unclosed implements group.Closer: nothing is closed for the group, which sleeps under this replica.
+func (r *Replica) Unclosed() bool {
+	if r.lag() < 0 || !r.node.clockTrusted() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &r.mu.leadership
+	return l.IsLeader && l.serving && !r.asleepLocked() && r.Descriptor().GetFrozen() == nil
+}
+
 // asleepLocked says that others close timestamps for this group.
 func (r *Replica) asleepLocked() bool { return r.mu.asleep != nil && !r.mu.asleep.Gone() }
 
@@ -143,9 +165,9 @@ func (r *Replica) awakeLocked() {
 
 // SleepsIn implements group.Closer.
 func (r *Replica) SleepsIn(s group.Source) {
-	if s == nil {
-		r.sleepsIn.Store(nil)
-		return
-	}
-	r.sleepsIn.Store(&s)
+	// INVARIANT: under the lock under which it is asked: once this returns, nothing goes by what the
+	// last one tells.
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.sleepsIn = s
 }

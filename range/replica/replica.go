@@ -47,8 +47,6 @@ type Replica struct {
 	gcWindow atomic.Int64
 	// closedLag is a time.Duration; 0 is the default, and negative that nothing is closed.
 	closedLag atomic.Int64
-	// sleepsIn tells what is closed while the group sleeps under another replica; nil: nothing does.
-	sleepsIn atomic.Pointer[group.Source]
 	// commitWait: every write has commit wait.
 	commitWait atomic.Bool
 	// defaultTTL is a time.Duration: how long a value lives whose write does not say so; 0: for ever.
@@ -79,6 +77,8 @@ type Replica struct {
 		// beside is what is closed beside the log, and closedReads are the reads that wait for
 		// timestamps to be closed here (closed_read.go).
 		beside beside
+		// sleepsIn tells what is closed while the group sleeps under another replica; nil: nothing does.
+		sleepsIn group.Source
 		// asleep is this group's place in a set of groups that sleep, if it leads; nil: it is in none.
 		asleep      group.Place
 		closedReads []*read
@@ -179,8 +179,8 @@ func (r *Replica) reload(applied appliedRecord, descriptor *clusterpb.Partition)
 	}
 	threshold := applied.threshold
 	r.threshold.Store(&threshold)
+	r.descriptorAt.Store(applied.index) // before the descriptor: see readClosed
 	r.descriptor.Store(descriptor)
-	r.descriptorAt.Store(applied.index)
 	if !isEmpty(descriptor) {
 		r.node.spans.own(descriptor)
 	}

@@ -150,14 +150,18 @@ func (f *Following) take(host uint64, h *leader, m *peerpb.SleepingSet, mostClos
 
 // join takes a group into a set, if it follows the leader.
 func (f *Following) join(c *copied, id keys.PartitionID, term, index uint64) {
+	r := f.find(id)
+	if r == nil || !r.Follows(c.host, term) {
+		// It may well be in the set of the leader that it follows.
+		if x := c.members[id]; x != nil {
+			f.leave(id, x)
+		}
+		c.dropped[id] = struct{}{}
+		return
+	}
 	if x := f.of[id]; x != nil {
 		f.leave(id, x)
 		x.set.dropped[id] = struct{}{}
-	}
-	r := f.find(id)
-	if r == nil || !r.Follows(c.host, term) {
-		c.dropped[id] = struct{}{}
-		return
 	}
 	delete(c.dropped, id)
 	x := &Membership{set: c, replica: r, term: term, index: index}

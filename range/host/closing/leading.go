@@ -95,7 +95,9 @@ type Ticket struct {
 	term    uint64
 	index   uint64
 	version uint64
-	gone    atomic.Bool
+	// gone: it is not in the set any more; left is what was closed for it then.
+	gone atomic.Bool
+	left atomic.Int64
 }
 
 // NewLeading returns one without groups.
@@ -121,7 +123,9 @@ func (l *Leading) Add(group keys.PartitionID, term, index uint64, c Class, closa
 		l.classes[key], l.sets[s.id] = of, s
 	}
 	s := of[i]
-	if s.closed.Load() > closable {
+	// INVARIANT: every round that may count for it began before its lease was seen to stand: what is
+	// closable was read from the clock before that.
+	if max(s.closed.Load(), l.walls[l.round%rounds]-int64(c.Lag)) > closable {
 		return nil
 	}
 	t := &Ticket{leading: l, set: s, group: group, term: term, index: index}
@@ -139,9 +143,14 @@ func (s *set) change(c change) {
 	}
 }
 
-// Closed is what is closed for the group, as long as it is in its set; after that, no less than what
-// was.
-func (t *Ticket) Closed() int64 { return t.set.closed.Load() }
+// Closed is what is closed for the group: what the set has closed as long as the group was in it.
+func (t *Ticket) Closed() int64 {
+	closed := t.set.closed.Load()
+	if t.gone.Load() { // looked at later: what the set has closed since is not for this group
+		return t.left.Load()
+	}
+	return closed
+}
 
 // Gone says that the group is not in its set any more.
 func (t *Ticket) Gone() bool { return t.gone.Load() }
@@ -151,14 +160,16 @@ func (t *Ticket) Remove() (closed int64) {
 	t.leading.mu.Lock()
 	defer t.leading.mu.Unlock()
 	t.leading.remove(t)
-	return t.set.closed.Load()
+	return t.left.Load()
 }
 
 func (l *Leading) remove(t *Ticket) {
 	s := t.set
-	if t.gone.Swap(true) {
+	if t.gone.Load() {
 		return
 	}
+	t.left.Store(s.closed.Load())
+	t.gone.Store(true)
 	delete(s.members, t.group)
 	s.change(change{group: t.group})
 }

@@ -16,7 +16,7 @@ import (
 // is ever written at or below what a replica was told to be closed.
 func TestNothingIsWrittenBelowWhatIsClosed(t *testing.T) {
 	closed, asleep := 0, 0
-	for seed := range uint64(400) {
+	for seed := range uint64(1500) {
 		m := newModel(seed)
 		for range 1500 {
 			m.step()
@@ -169,7 +169,9 @@ func (m *model) step() {
 		m.apply(g)
 	case dice < 990:
 		m.elect(g)
-	case dice < 994:
+	case dice < 992:
+		m.hear(g)
+	case dice < 995:
 		m.host().offset = m.random.Int64N(modelOffset + 1)
 	default:
 		m.restart(m.host())
@@ -246,7 +248,9 @@ func (m *model) sleep(g *modelGroup) {
 
 func (r *modelReplica) awake() {
 	if r.place != nil {
-		r.promised = max(r.promised, r.place.Remove())
+		closed := r.place.Remove()
+		r.promised = max(r.promised, closed)
+		r.hear(closed, r.applied) // it counts here, too
 		r.place = nil
 	}
 }
@@ -293,6 +297,17 @@ func (m *model) elect(g *modelGroup) {
 		m.hosts[at].following.Changed(g.id, false)
 	}
 	m.hosts[g.leader].replicas[g.id].applied = g.index
+}
+
+// hear has former leaders hear of the group's term, and of nothing else.
+func (m *model) hear(g *modelGroup) {
+	for _, h := range m.hosts[1:] {
+		if r := h.replicas[g.id]; r != nil && r.place != nil && r.term < g.term {
+			r.awake()
+			r.term, r.leader = g.term, g.leader
+			h.following.Changed(g.id, false)
+		}
+	}
 }
 
 // restart ends a host's process and begins another one. Raft's term is on its disk.
