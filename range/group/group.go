@@ -41,7 +41,11 @@ type Config struct {
 	// two of the largest on their way, and Raft hears of the end of the first when the third is
 	// proposed.
 	MaxUncommittedBytes uint64
-	Logger              *slog.Logger
+	// Founder: the replica has been a voter since the group began, and has never been here before. It
+	// votes although it has nothing, as a follower that lags does. Any other replica without a
+	// configuration came later, and does not vote before it has a snapshot.
+	Founder bool
+	Logger  *slog.Logger
 }
 
 // Group is one replica's part in a Raft group. It is not safe for concurrent use, but for Lease.
@@ -209,7 +213,7 @@ func (g *Group) take(m *peerpb.RaftMessage) {
 	kind := raftpb.MessageType(m.GetType())
 	from := keys.ReplicaID(m.GetFrom())
 	vote := asksForVote(kind, m.GetContext())
-	if vote && (g.withholdVotes || g.Configuration().Empty()) {
+	if vote && (g.withholdVotes || g.Configuration().Empty() && !g.config.Founder) {
 		return
 	}
 	if kind != raftpb.MsgHeartbeatResp && !m.GetSleep() {
