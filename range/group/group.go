@@ -44,7 +44,11 @@ type Config struct {
 	// MaySleep, if not nil, is asked when a leader has found that the group can go to sleep, and goes
 	// if that returns true.
 	MaySleep func() bool
-	Logger   *slog.Logger
+	// Founder: the replica has been a voter since the group began, and has never been here before. It
+	// votes although it has nothing, as a follower that lags does. Any other replica without a
+	// configuration came later, and does not vote before it has a snapshot.
+	Founder bool
+	Logger  *slog.Logger
 }
 
 // Group is one replica's part in a Raft group. It is not safe for concurrent use, but for Lease.
@@ -212,7 +216,7 @@ func (g *Group) take(m *peerpb.RaftMessage) {
 	kind := raftpb.MessageType(m.GetType())
 	from := keys.ReplicaID(m.GetFrom())
 	vote := asksForVote(kind, m.GetContext())
-	if vote && (g.withholdVotes || g.Configuration().Empty()) {
+	if vote && (g.withholdVotes || g.Configuration().Empty() && !g.config.Founder) {
 		return
 	}
 	if kind != raftpb.MsgHeartbeatResp && !m.GetSleep() {

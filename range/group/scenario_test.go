@@ -42,6 +42,7 @@ type scenarioReplica struct {
 	index   uint64
 	// configuration is the state machine's.
 	configuration Configuration
+	founder       bool
 }
 
 // scenarioStorage has the configuration of the state machine, and snapshots of what is applied.
@@ -104,7 +105,7 @@ func (s *scenario) start(id keys.ReplicaID, r *scenarioReplica) {
 	r.storage.of = r
 	r.group,
 		err = New(Config{ID: 7, Self: id, Storage: r.storage, Applied: r.index, ElectionTicks: 10,
-		Configuration: r.configuration,
+		Configuration: r.configuration, Founder: r.founder,
 		LeaseDuration: 800 * time.Millisecond, PromiseDuration: 900 * time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
@@ -135,9 +136,10 @@ func (s *scenario) command(d *datadriven.TestData) {
 			s.start(keys.ReplicaID(v), &scenarioReplica{storage: &scenarioStorage{storage, nil}, index: 1,
 				configuration: configurationOf(&raftpb.ConfState{Voters: voters})})
 		}
-	case "newcomer": // a replica that knows nothing yet
+	case "newcomer": // a replica that knows nothing yet; founder: it is a voter from the beginning
 		id, _ := replica()
-		s.start(id, &scenarioReplica{storage: &scenarioStorage{raft.NewMemoryStorage(), nil}})
+		s.start(id, &scenarioReplica{storage: &scenarioStorage{raft.NewMemoryStorage(), nil},
+			founder: d.HasArg("founder")})
 	case "change": // the configuration, by an entry that the state machine obeys, or refuses
 		id, r := replica()
 		data := "change: " + d.Input

@@ -482,6 +482,26 @@ func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
 	return id, err
 }
 
+// isFounder says whether a replica is a voter of a partition that has split off, and has nothing
+// because its node has missed the split, by p, by which it was created. Such a one votes, or the
+// child has no majority when another voter is lost, though all that was written is there.
+//
+// INVARIANT: a replica that is created as a voter has never been anywhere: one that joins is created
+// as a learner, and a replica's id is never created again on the node that had it.
+func isFounder(id raftlog.Identity, p *clusterpb.Partition) bool {
+	if len(id.Voters) > 0 || p.SplitFrom == 0 {
+		return false
+	}
+	self := false
+	for _, r := range p.Replicas {
+		if r.Role != clusterpb.ReplicaRole_VOTER {
+			return false
+		}
+		self = self || keys.ReplicaID(r.Replica) == id.Replica
+	}
+	return self
+}
+
 // open opens one replica.
 func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 	p := &clusterpb.Partition{}
@@ -498,6 +518,7 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 		hosts[keys.ReplicaID(r.Replica)] = r.Node
 	}
 	_, err := n.host.Open(host.GroupConfig{Identity: id, Hosts: hosts, New: created,
+		Founder: isFounder(id, p),
 		Open: func(g *host.Group) (group.StateMachine, error) {
 			h.group = g
 			r, err := replica.New(replica.Config{
