@@ -241,6 +241,7 @@ func (c *Client) AlterKeyspace(ctx context.Context, name string, changes ...Alte
 		TxnMaxIdleMillis:  uint64(s.maxIdle.Milliseconds()),
 		ReplicationFactor: uint32(s.replicas), Placement: s.placement, Leaders: s.leaders,
 		SplitSizeBytes: s.splitSize, MergeSizeBytes: s.mergeSize, NoAuto: s.noAuto,
+		ClosedTimestampLagMillis: uint64(s.closedLag.Milliseconds()),
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

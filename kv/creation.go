@@ -178,6 +178,8 @@ func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
 		return fmt.Sprintf("%d replicas instead of %d", i.Replicas, want.replicas)
 	case want.gcWindow != 0 && i.GCWindow != want.gcWindow:
 		return fmt.Sprintf("a GC window of %s instead of %s", i.GCWindow, want.gcWindow)
+	case want.closedLag != 0 && i.ClosedLag != want.closedLag:
+		return fmt.Sprintf("a closed lag of %s instead of %s", i.ClosedLag, want.closedLag)
 	case age != 0 && i.MaxTransactionAge != age:
 		return fmt.Sprintf("a maximum age of transactions of %s instead of %s", i.MaxTransactionAge, age)
 	case idle != 0 && i.MaxTransactionIdle != idle:

@@ -29,6 +29,8 @@ type KeyspaceInfo struct {
 	// and PreferLeaders. Empty: anywhere.
 	Placement, Leaders string
 	GCWindow           time.Duration
+	// ClosedLag is how far behind the present replicas can be read that do not lead.
+	ClosedLag time.Duration
 	// CommitWait: every write to it is acknowledged, and seen, only when every clock has passed its
 	// timestamp.
 	CommitWait bool
@@ -64,6 +66,7 @@ func keyspaceInfo(i *clusterpb.KeyspaceInfo, table *route.Table) KeyspaceInfo {
 		Partitions: int(i.Partitions),
 		Replicas:   int(k.GetReplicationFactor()),
 		GCWindow:   time.Duration(k.GetGcWindowSeconds()) * time.Second,
+		ClosedLag:  time.Duration(k.GetClosedTimestampLagMillis()) * time.Millisecond,
 		CommitWait: k.GetCommitWait(),
 		WaitingFor: i.WaitingFor,
 		Placement:  k.GetPlacement(),

@@ -32,6 +32,7 @@ type keyspaceSettings struct {
 	splitAt         [][]byte
 	replicas        int
 	gcWindow        time.Duration
+	closedLag       time.Duration
 	commitWait      bool
 	maxAge, maxIdle time.Duration
 	// placement and leaders are nil if they are not given.
@@ -63,9 +64,10 @@ func (s *keyspaceSettings) request(name string) *clusterpb.CreateKeyspaceRequest
 		Name: name, Partitioning: clusterpb.Partitioning_HASH,
 		HashPartitions: uint32(s.hashPartitions), SplitAt: s.splitAt,
 		ReplicationFactor: uint32(s.replicas), GcWindowSeconds: uint64(s.gcWindow / time.Second),
-		CommitWait:       s.commitWait,
-		TxnMaxAgeMillis:  uint64(s.maxAge.Milliseconds()),
-		TxnMaxIdleMillis: uint64(s.maxIdle.Milliseconds()),
+		CommitWait:               s.commitWait,
+		ClosedTimestampLagMillis: uint64(s.closedLag.Milliseconds()),
+		TxnMaxAgeMillis:          uint64(s.maxAge.Milliseconds()),
+		TxnMaxIdleMillis:         uint64(s.maxIdle.Milliseconds()),
 	}
 	if s.placement != nil {
 		r.Placement = *s.placement
@@ -168,6 +170,24 @@ func GCWindow(d time.Duration) KeyspaceOption {
 		}
 		s.gcWindow = d.Truncate(time.Second)
 	})
+}
+
+// ClosedLagOption says how far behind the present any replica can be read.
+type ClosedLagOption func(*keyspaceSettings)
+
+func (o ClosedLagOption) create(s *keyspaceSettings) { o(s) }
+func (o ClosedLagOption) alter(s *keyspaceSettings)  { o(s) }
+
+// ClosedLag is how far behind the present the replicas of a keyspace can be read that do not lead:
+// 50 ms to an hour, in whole milliseconds; the default is a second. Transactions that take longer
+// than that have to commit later than they would, which may make them run again.
+func ClosedLag(d time.Duration) ClosedLagOption {
+	return func(s *keyspaceSettings) {
+		if d < 50*time.Millisecond || d > time.Hour {
+			s.refuse("a closed lag of %s: it is from 50ms to 1h", d)
+		}
+		s.closedLag = d.Truncate(time.Millisecond)
+	}
 }
 
 // CommitWaitOption is an option of a transaction, or of a keyspace.

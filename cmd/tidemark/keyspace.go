@@ -44,6 +44,7 @@ type createFlags struct {
 	quiet      bool
 	limits     limitFlags
 	sizes      sizeFlags
+	lag        lagFlag
 }
 
 func (a *app) keyspaceCreateCommand() *cobra.Command {
@@ -87,6 +88,7 @@ waits for it.`,
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
 	f.limits.register(cmd, "1h", "2m")
 	f.sizes.register(cmd, "256MiB", "64MiB or a quarter of the split size")
+	f.lag.register(cmd, "1s")
 	f.Encoding.Register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("partitions",
 		cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"},
@@ -146,6 +148,13 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 	}
 	for _, size := range f.sizes.options() {
 		options = append(options, size)
+	}
+	closed, err := f.lag.options()
+	if err != nil {
+		return nil, err
+	}
+	for _, option := range closed {
+		options = append(options, option)
 	}
 	if f.commitWait {
 		options = append(options, kv.CommitWait())

@@ -55,6 +55,30 @@ func (f *limitFlags) options() (options []kv.LimitOption, err error) {
 	return options, nil
 }
 
+// lagFlag is how far behind the present any replica of a keyspace can be read.
+type lagFlag struct {
+	lag   time.Duration
+	flags *pflag.FlagSet
+}
+
+// register adds the flag; the default is said only.
+func (f *lagFlag) register(cmd *cobra.Command, lag string) {
+	f.flags = cmd.Flags()
+	f.flags.DurationVar(&f.lag, "closed-lag", 0,
+		"how far behind the present any replica can be read, 50ms to 1h (default: "+lag+")")
+}
+
+// options are those of the flag, if it was given.
+func (f *lagFlag) options() ([]kv.ClosedLagOption, error) {
+	switch {
+	case !f.flags.Changed("closed-lag"):
+		return nil, nil
+	case f.lag < 50*time.Millisecond || f.lag > time.Hour || f.lag%time.Millisecond != 0:
+		return nil, exit.Usagef("--closed-lag %s: give whole milliseconds, from 50ms to 1h", f.lag)
+	}
+	return []kv.ClosedLagOption{kv.ClosedLag(f.lag)}, nil
+}
+
 // placeFlags say how many replicas a keyspace has, and where.
 type placeFlags struct {
 	replicas       int
@@ -96,10 +120,11 @@ func placeCells(info kv.KeyspaceInfo) []any {
 	return []any{orNone(info.Placement), orNone(info.Leaders)}
 }
 
-var limitColumns = []output.Column{{Name: "txn max age"}, {Name: "txn max idle"}}
+var limitColumns = []output.Column{{Name: "closed lag"}, {Name: "txn max age"},
+	{Name: "txn max idle"}}
 
 func limitCells(info kv.KeyspaceInfo) []any {
-	return []any{info.MaxTransactionAge, info.MaxTransactionIdle}
+	return []any{info.ClosedLag, info.MaxTransactionAge, info.MaxTransactionIdle}
 }
 
 func (a *app) keyspaceAlterCommand() *cobra.Command {
@@ -108,6 +133,7 @@ func (a *app) keyspaceAlterCommand() *cobra.Command {
 	var sizes sizeFlags
 	var encoding argument.Encoding
 	var splitAt []string
+	var lag lagFlag
 	cmd := &cobra.Command{
 		Use:   "alter NAME",
 		Short: "Change the replicas of a keyspace, its partitions, and its limits of transactions",
@@ -147,6 +173,13 @@ moment.`,
 			for _, size := range sizes.options() {
 				changes = append(changes, size)
 			}
+			closed, err := lag.options()
+			if err != nil {
+				return err
+			}
+			for _, option := range closed {
+				changes = append(changes, option)
+			}
 			var at [][]byte
 			for _, text := range splitAt {
 				key, err := encoding.DecodeKey(text)
@@ -157,7 +190,7 @@ moment.`,
 			}
 			if len(changes)+len(at) == 0 {
 				return exit.Usagef("say what to change: --replicas, --place, --leaders, --split-size, " +
-					"--merge-size, --no-auto, --split-at, --txn-max-age, --txn-max-idle")
+					"--merge-size, --no-auto, --split-at, --closed-lag, --txn-max-age, --txn-max-idle")
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
 				if len(changes) > 0 {
@@ -175,6 +208,7 @@ moment.`,
 	place.register(cmd, "it stays")
 	f.register(cmd, "it stays", "it stays")
 	sizes.register(cmd, "it stays", "it stays")
+	lag.register(cmd, "it stays")
 	cmd.Flags().StringArrayVar(&splitAt, "split-at", nil,
 		"a key that begins a partition from now on; once for each")
 	encoding.Register(cmd)

@@ -59,6 +59,18 @@ var partitionAlerts = []Alert{
 			a longer --retain-log lets followers catch up by the log.`,
 	},
 	{
+		Name: "TidemarkClosedTimestampsLag",
+		Expr: `
+			max by (job, instance, server, leader) (tidemark_node_closed_lag_seconds) > 30`,
+		For:      2 * time.Minute,
+		Severity: Warning,
+		Summary: "{{ $labels.instance }} can be read only as of {{ $value }} seconds ago, or more, " +
+			"where node {{ $labels.leader }} leads.",
+		Description: `Reads at the nearest replica are older than they should be, or go to the leader:
+			that node does not reach this server, its clock is not believed, or this server does not
+			keep up with the log.`,
+	},
+	{
 		Name: "TidemarkSnapshotsFail",
 		Expr: `
 			sum by (job, instance, server) (increase(tidemark_rpc_failed_snapshots_total[15m])) > 3

@@ -110,6 +110,7 @@ var nodeMetrics = []Metric{
 	metric(Counter, "tidemark_node_gc_failures_total", "part"),
 	metric(Counter, "tidemark_node_gc_versions_total", "part"),
 	metric(Gauge, "tidemark_node_gc_waiting", "part"),
+	metric(Gauge, "tidemark_node_closed_lag_seconds", "part", "leader"),
 	metric(Counter, "tidemark_node_replica_changes_stalled_total", "part"),
 }
 
@@ -117,6 +118,7 @@ var nodeMetrics = []Metric{
 var replicaMetrics = []Metric{
 	metric(Counter, "tidemark_replica_commands_total", "part", "command", "outcome"),
 	metric(Counter, "tidemark_replica_reads_total", "part", "path"),
+	metric(Counter, "tidemark_replica_reads_not_closed_total", "part"),
 	metric(Counter, "tidemark_replica_failures_total", "part"),
 	metric(Gauge, "tidemark_replica_queued_writes", "part"),
 	metric(Gauge, "tidemark_replica_pending_writes", "part"),

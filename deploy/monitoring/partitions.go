@@ -11,6 +11,16 @@ var partitions = Dashboard{
 				`tidemark_host_awake_groups{part="node"}`),
 			level("Without leader", "short", "Partitions here that have had no leader for 10 s.",
 				`tidemark_node_leaderless_partitions`),
+			{Title: "Closed timestamps", Unit: "s",
+				Description: "How far behind the clock replicas can be read, at most, beyond the closed lag.",
+				Queries: []Query{
+					{`max by (instance, server, leader) (tidemark_node_closed_lag_seconds)`,
+						perServer + " of node {{leader}}"},
+				}},
+			{Title: "Reads left to leaders", Unit: "ops", Queries: []Query{
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_replica_reads_not_closed_total[$__rate_interval]))`, perServer},
+			}},
 			level("Misplaced leaders", "short", "Led here, and another node should.",
 				`tidemark_node_misplaced_leaders`),
 			{Title: "Changes of leaders", Unit: "ops", Queries: []Query{

@@ -25,6 +25,9 @@ func (s *Server) AlterKeyspace(
 	if err := validateFactor(r.ReplicationFactor); err != nil {
 		return nil, err
 	}
+	if err := validateClosedLag(r.ClosedTimestampLagMillis); err != nil {
+		return nil, err
+	}
 	if len(r.GetPlacement()) > maxTextBytes || len(r.GetLeaders()) > maxTextBytes {
 		return nil, status.Errorf(codes.InvalidArgument, "a placement has at most %d bytes",
 			maxTextBytes)
@@ -48,6 +51,9 @@ func (s *Server) AlterKeyspace(
 	}
 	if r.TxnMaxIdleMillis != 0 {
 		ks.TxnMaxIdleMillis = r.TxnMaxIdleMillis
+	}
+	if r.ClosedTimestampLagMillis != 0 {
+		ks.ClosedTimestampLagMillis = r.ClosedTimestampLagMillis
 	}
 	if r.ReplicationFactor != 0 {
 		ks.ReplicationFactor = r.ReplicationFactor
@@ -89,7 +95,8 @@ func (s *Server) AlterKeyspace(
 	s.config.Logger.Info("keyspace is altered", "keyspace", r.Name, "id", ks.id(),
 		"txn_max_age_ms", ks.TxnMaxAgeMillis, "txn_max_idle_ms", ks.TxnMaxIdleMillis, "replicas",
 		ks.ReplicationFactor, "placement", ks.Placement, "leaders", ks.Leaders, "split_size",
-		ks.SplitSizeBytes, "merge_size", ks.MergeSizeBytes, "no_auto", ks.NoAuto)
+		ks.SplitSizeBytes, "merge_size", ks.MergeSizeBytes, "no_auto", ks.NoAuto,
+		"closed_lag_ms", ks.ClosedTimestampLagMillis)
 	return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -24,6 +25,9 @@ const (
 	MaxSplitBytes = 1 << 20
 	// maxGCWindow is 100 years, in seconds.
 	maxGCWindow = 100 * 366 * 24 * 3600
+	// minClosedLag and maxClosedLag bound how far behind the clock timestamps are closed, in
+	// milliseconds: less moves writes that are slow, more says nothing of the present.
+	minClosedLag, maxClosedLag = 50, 3600 * 1000
 )
 
 // CreateKeyspace records a keyspace and returns; it becomes ACTIVE when its partitions have their
@@ -66,7 +70,8 @@ func (s *Server) CreateKeyspace(
 		Id: ids.Keyspace, Name: r.Name, Partitioning: r.Partitioning,
 		HashPartitions: r.HashPartitions, ReplicationFactor: replicas,
 		GcWindowSeconds: r.GcWindowSeconds, State: clusterpb.KeyspaceState_CREATING,
-		ClosedTimestampLagMillis: uint64(s.config.ClosedTimestampLag.Milliseconds()),
+		ClosedTimestampLagMillis: cmp.Or(r.ClosedTimestampLagMillis,
+			uint64(s.config.ClosedTimestampLag.Milliseconds())),
 		CommitWait:               r.CommitWait,
 		TxnMaxAgeMillis:          r.TxnMaxAgeMillis, TxnMaxIdleMillis: r.TxnMaxIdleMillis,
 		Placement: r.Placement, Leaders: r.Leaders,
@@ -152,6 +157,14 @@ func (s *Server) DropKeyspace(
 	return &clusterpb.DropKeyspaceResponse{}, nil
 }
 
+func validateClosedLag(millis uint64) error {
+	if millis != 0 && (millis < minClosedLag || millis > maxClosedLag) {
+		return status.Errorf(codes.InvalidArgument, "a closed lag of %d ms; it is from %d ms to an hour",
+			millis, minClosedLag)
+	}
+	return nil
+}
+
 // validate is the part of checking a creation that needs no state.
 func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 	refuse := func(format string, args ...any) error {
@@ -171,6 +184,9 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 		return refuse("a GC window of %d s; at most %d", r.GcWindowSeconds, maxGCWindow)
 	}
 	if err := validateTransactionLimits(r.TxnMaxAgeMillis, r.TxnMaxIdleMillis); err != nil {
+		return err
+	}
+	if err := validateClosedLag(r.ClosedTimestampLagMillis); err != nil {
 		return err
 	}
 	if err := keys.ValidateSplitSizes(&clusterpb.Keyspace{SplitSizeBytes: r.SplitSizeBytes,

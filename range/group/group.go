@@ -41,7 +41,10 @@ type Config struct {
 	// two of the largest on their way, and Raft hears of the end of the first when the third is
 	// proposed.
 	MaxUncommittedBytes uint64
-	Logger              *slog.Logger
+	// MaySleep, if not nil, is asked when a leader has found that the group can go to sleep, and goes
+	// if that returns true.
+	MaySleep func() bool
+	Logger   *slog.Logger
 }
 
 // Group is one replica's part in a Raft group. It is not safe for concurrent use, but for Lease.

@@ -106,7 +106,7 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 	// Without a quorum the leader has to find out that it is none any more.
 	if !ready || !g.Configuration().Quorum(func(id keys.ReplicaID) bool {
 		return id == g.config.Self || slices.Contains(here, id)
-	}) {
+	}) || g.config.MaySleep != nil && !g.config.MaySleep() {
 		return false
 	}
 	for _, id := range here {

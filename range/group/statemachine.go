@@ -61,9 +61,9 @@ type Closer interface {
 	CloseIdle() (closed hlc.Timestamp, index uint64, ok bool)
 	// NoteClosed takes what a leader has closed.
 	NoteClosed(closed hlc.Timestamp, index uint64)
-	// Sleep says that the group has gone to sleep under this replica: if that can, it has others close
-	// timestamps for it from now on.
-	Sleep(join Join)
+	// Sleep says that the group is about to go to sleep under this replica, which has timestamps closed
+	// for it together with others from now on. It returns false if that cannot be yet.
+	Sleep(join Join) (may bool)
 	// SleepsIn says what tells what is closed for a follower that sleeps; nil: nothing does any more.
 	SleepsIn(Source)
 }

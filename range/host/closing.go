@@ -48,27 +48,28 @@ func (g *Group) takeClosed(m *peerpb.RaftMessage) {
 	}
 }
 
-// sleepClosed has timestamps closed for a group that has gone to sleep under this host's replica,
-// together with the others that sleep.
-func (g *Group) sleepClosed() {
+// sleepClosed has timestamps closed for a group that is about to sleep under this host's replica,
+// together with the others that sleep. It returns false if that cannot be yet: it would be closed up
+// to now for as long as it sleeps.
+func (g *Group) sleepClosed() bool {
 	closer, closes := g.machine.(group.Closer)
 	members := g.Configuration()
 	if !closes || members.Joint() {
-		return
+		return true
 	}
 	var c closing.Class
 	for _, m := range members.Members {
 		host := g.HostOf(m.Replica)
 		switch {
 		case host == 0:
-			return // it is not known where that replica is
+			return true // it is not known where that replica is
 		case m.Role == group.Voter:
 			c.Voters = append(c.Voters, host)
 		default:
 			c.Others = append(c.Others, host)
 		}
 	}
-	closer.Sleep(func(term uint64, closable hlc.Timestamp, lag time.Duration, index uint64) group.Place {
+	return closer.Sleep(func(term uint64, closable hlc.Timestamp, lag time.Duration, index uint64) group.Place {
 		c.Lag = lag
 		if t := g.host.leading.Add(g.id, term, index, c, closable.Wall); t != nil {
 			return t
@@ -131,3 +132,7 @@ func (h *Host) hearClosed(from uint64, p *peerpb.HostPing) {
 			clock.Physical()+int64(clock.MaxOffset()))
 	}
 }
+
+// SleepingClosed is for how many groups that sleep under leaders here timestamps are closed, and in
+// how many sets.
+func (h *Host) SleepingClosed() (groups, sets int) { return h.leading.Groups() }

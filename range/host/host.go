@@ -386,8 +386,8 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	g.core, err = group.New(group.Config{
 		ID: id, Self: g.self, Storage: g.storage, Applied: index, Configuration: members,
 		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(),
-		PromiseDuration: h.config.promiseDuration(),
-		Logger:          h.config.Logger,
+		PromiseDuration: h.config.promiseDuration(), MaySleep: g.sleepClosed,
+		Logger: h.config.Logger,
 	})
 	if err != nil {
 		h.log.CloseGroup(g.storage)

@@ -242,9 +242,6 @@ func (s *shard) process(g *Group, tick bool) {
 		}
 	}
 	g.discardStaged(messages)
-	if g.awake && g.core.Asleep() && g.leadership.Load().IsLeader {
-		g.sleepClosed()
-	}
 	s.setAwake(g, !g.core.Asleep())
 }
 

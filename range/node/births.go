@@ -93,6 +93,7 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 	n.replicas.change([]*hosted{h}, nil)
 	// Once more, now that it is found here: the keyspace may have changed meanwhile.
 	h.replica.SetGCWindow(n.gcWindow(keys.KeyspaceID(child.Keyspace)))
+	h.replica.SetClosedLag(n.closedLag(keys.KeyspaceID(child.Keyspace)))
 	h.replica.SetCommitWait(n.commitWait(keys.KeyspaceID(child.Keyspace)))
 	n.metrics.born.Inc()
 	// This node may have been behind for so long that a later descriptor names the replica out.

@@ -95,6 +95,12 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	gaugeOf("clock_bound_seconds", "How far this server's clock may be from true time: as "+
 		"configured, or as the kernel says. Commit wait takes about as long.",
 		func() float64 { return n.config.Clock.MaxError().Seconds() })
+	gaugeOf("asleep_closing", "Groups that sleep under leaders here, and for which timestamps are "+
+		"closed together.", func() float64 {
+		groups, _ := n.host.SleepingClosed()
+		return float64(groups)
+	})
+	m.registered = append(m.registered, newClosedLag(n))
 	return m
 }
 

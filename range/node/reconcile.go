@@ -94,10 +94,12 @@ func (r *reconciler) partitionsChanged(u *clusterpb.TableUpdate) {
 func (r *reconciler) keyspaceChanged(k *clusterpb.Keyspace) {
 	n := r.node
 	window, wait := n.gcWindow(keys.KeyspaceID(k.Id)), n.commitWait(keys.KeyspaceID(k.Id))
+	lag := n.closedLag(keys.KeyspaceID(k.Id))
 	for _, h := range n.replicas.all() {
 		if h.listed.Load().GetKeyspace() == k.Id {
 			h.replica.SetGCWindow(window)
 			h.replica.SetCommitWait(wait)
+			h.replica.SetClosedLag(lag)
 		}
 	}
 }
@@ -392,6 +394,7 @@ func (r *reconciler) create(ctx context.Context, partitions []*clusterpb.Partiti
 		// Once more, now that they are found here: the keyspace may have changed meanwhile.
 		keyspace := keys.KeyspaceID(h.listed.Load().GetKeyspace())
 		h.replica.SetGCWindow(n.gcWindow(keyspace))
+		h.replica.SetClosedLag(n.closedLag(keyspace))
 		h.replica.SetCommitWait(n.commitWait(keyspace))
 	}
 	// What the table has said meanwhile was not looked at: the replicas were not found here yet.
@@ -509,6 +512,9 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 				GCWindow:   n.gcWindow(keys.KeyspaceID(p.Keyspace)),
 				CommitWait: n.commitWait(keys.KeyspaceID(p.Keyspace)),
 			})
+			if err == nil {
+				r.SetClosedLag(n.closedLag(keys.KeyspaceID(p.Keyspace)))
+			}
 			h.replica = r
 			return machine{r, h}, err
 		}})
@@ -533,6 +539,13 @@ func (n *Node) gcWindow(id keys.KeyspaceID) time.Duration {
 		return n.config.GCWindow
 	}
 	return time.Duration(min(k.GcWindowSeconds, uint64(1<<62)/uint64(time.Second))) * time.Second
+}
+
+// closedLag is how far behind the clock the leaders of a keyspace close timestamps; 0: the default,
+// also while the keyspace is not known.
+func (n *Node) closedLag(id keys.KeyspaceID) time.Duration {
+	k := n.tables.load().Keyspace(id)
+	return time.Duration(min(k.GetClosedTimestampLagMillis(), 1<<40)) * time.Millisecond
 }
 
 // transactionLimits are how long a transaction may hold locks of a keyspace; none as long as the

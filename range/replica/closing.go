@@ -32,9 +32,9 @@ import (
 // that brings it; what is in flight lies before that entry in the log. A promise beside the log is
 // made only when nothing is in flight.
 
-// defaultClosedLag is how far behind the clock timestamps are closed, unless the keyspace says
+// DefaultClosedLag is how far behind the clock timestamps are closed, unless the keyspace says
 // otherwise.
-const defaultClosedLag = time.Second
+const DefaultClosedLag = time.Second
 
 // SetClosedLag sets how far behind the clock timestamps are closed; 0: by default; negative: none
 // are, but where a leader hands over, and where partitions split and merge.
@@ -44,7 +44,7 @@ func (r *Replica) lag() time.Duration {
 	if lag := r.closedLag.Load(); lag != 0 {
 		return time.Duration(lag)
 	}
-	return defaultClosedLag
+	return DefaultClosedLag
 }
 
 // closable is the timestamp that this replica could close if it leads, as far as its clock and its
@@ -100,6 +100,7 @@ func (r *Replica) CloseIdle() (closed hlc.Timestamp, index uint64, ok bool) {
 		return closed, 0, false
 	}
 	closed = r.promiseLocked(at, term)
+	r.mu.beside.closed = hlc.Max(r.mu.beside.closed, closed) // also here
 	return closed, r.mu.applied.index, !closed.IsZero()
 }
 
@@ -110,15 +111,18 @@ func (r *Replica) idleLocked() bool {
 
 // Sleep implements group.Closer. From now on what is closed for all groups of a set is closed for
 // this one, until something is evaluated.
-func (r *Replica) Sleep(join group.Join) {
+func (r *Replica) Sleep(join group.Join) (may bool) {
 	at, term := r.closable()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.idleLocked() || r.asleepLocked() || r.closed.Load() ||
-		r.promiseLocked(at, term).IsZero() {
-		return
+	switch {
+	case r.lag() < 0 || r.asleepLocked() || r.closed.Load() || !r.node.clockTrusted():
+		return true
+	case !r.idleLocked() || r.promiseLocked(at, term).IsZero():
+		return r.Descriptor().GetFrozen() != nil
 	}
 	r.mu.asleep = join(term, at, r.lag(), r.mu.applied.index)
+	return r.mu.asleep != nil
 }
 
 // asleepLocked says that others close timestamps for this group.

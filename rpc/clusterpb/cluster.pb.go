@@ -585,15 +585,16 @@ func (x *Leader) GetTerm() uint64 {
 }
 
 type Keyspace struct {
-	state                    protoimpl.MessageState `protogen:"open.v1"`
-	Id                       uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name                     string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Partitioning             Partitioning           `protobuf:"varint,3,opt,name=partitioning,proto3,enum=tidemark.cluster.v1.Partitioning" json:"partitioning,omitempty"`
-	HashPartitions           uint32                 `protobuf:"varint,4,opt,name=hash_partitions,json=hashPartitions,proto3" json:"hash_partitions,omitempty"`
-	ReplicationFactor        uint32                 `protobuf:"varint,5,opt,name=replication_factor,json=replicationFactor,proto3" json:"replication_factor,omitempty"`
-	GcWindowSeconds          uint64                 `protobuf:"varint,6,opt,name=gc_window_seconds,json=gcWindowSeconds,proto3" json:"gc_window_seconds,omitempty"`
-	State                    KeyspaceState          `protobuf:"varint,7,opt,name=state,proto3,enum=tidemark.cluster.v1.KeyspaceState" json:"state,omitempty"`
-	ClosedTimestampLagMillis uint64                 `protobuf:"varint,8,opt,name=closed_timestamp_lag_millis,json=closedTimestampLagMillis,proto3" json:"closed_timestamp_lag_millis,omitempty"`
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Id                uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name              string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Partitioning      Partitioning           `protobuf:"varint,3,opt,name=partitioning,proto3,enum=tidemark.cluster.v1.Partitioning" json:"partitioning,omitempty"`
+	HashPartitions    uint32                 `protobuf:"varint,4,opt,name=hash_partitions,json=hashPartitions,proto3" json:"hash_partitions,omitempty"`
+	ReplicationFactor uint32                 `protobuf:"varint,5,opt,name=replication_factor,json=replicationFactor,proto3" json:"replication_factor,omitempty"`
+	GcWindowSeconds   uint64                 `protobuf:"varint,6,opt,name=gc_window_seconds,json=gcWindowSeconds,proto3" json:"gc_window_seconds,omitempty"`
+	State             KeyspaceState          `protobuf:"varint,7,opt,name=state,proto3,enum=tidemark.cluster.v1.KeyspaceState" json:"state,omitempty"`
+	// How far behind the clock its leaders close timestamps, so that any replica can be read at them; 0: the default, a second.
+	ClosedTimestampLagMillis uint64 `protobuf:"varint,8,opt,name=closed_timestamp_lag_millis,json=closedTimestampLagMillis,proto3" json:"closed_timestamp_lag_millis,omitempty"`
 	// Its writes are acknowledged, and seen, only when every clock has passed their timestamp. It never changes.
 	CommitWait bool `protobuf:"varint,9,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
 	// How long after its attempt began a transaction may hold locks of the keyspace, and for how long
@@ -1841,15 +1842,16 @@ type CreateKeyspaceRequest struct {
 	Token      uint64 `protobuf:"fixed64,7,opt,name=token,proto3" json:"token,omitempty"`
 	CommitWait bool   `protobuf:"varint,8,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
 	// As in Keyspace.
-	TxnMaxAgeMillis  uint64 `protobuf:"varint,9,opt,name=txn_max_age_millis,json=txnMaxAgeMillis,proto3" json:"txn_max_age_millis,omitempty"`
-	TxnMaxIdleMillis uint64 `protobuf:"varint,10,opt,name=txn_max_idle_millis,json=txnMaxIdleMillis,proto3" json:"txn_max_idle_millis,omitempty"`
-	Placement        string `protobuf:"bytes,11,opt,name=placement,proto3" json:"placement,omitempty"`
-	Leaders          string `protobuf:"bytes,12,opt,name=leaders,proto3" json:"leaders,omitempty"`
-	SplitSizeBytes   uint64 `protobuf:"varint,13,opt,name=split_size_bytes,json=splitSizeBytes,proto3" json:"split_size_bytes,omitempty"`
-	MergeSizeBytes   uint64 `protobuf:"varint,14,opt,name=merge_size_bytes,json=mergeSizeBytes,proto3" json:"merge_size_bytes,omitempty"`
-	NoAuto           bool   `protobuf:"varint,15,opt,name=no_auto,json=noAuto,proto3" json:"no_auto,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	TxnMaxAgeMillis          uint64 `protobuf:"varint,9,opt,name=txn_max_age_millis,json=txnMaxAgeMillis,proto3" json:"txn_max_age_millis,omitempty"`
+	TxnMaxIdleMillis         uint64 `protobuf:"varint,10,opt,name=txn_max_idle_millis,json=txnMaxIdleMillis,proto3" json:"txn_max_idle_millis,omitempty"`
+	Placement                string `protobuf:"bytes,11,opt,name=placement,proto3" json:"placement,omitempty"`
+	Leaders                  string `protobuf:"bytes,12,opt,name=leaders,proto3" json:"leaders,omitempty"`
+	SplitSizeBytes           uint64 `protobuf:"varint,13,opt,name=split_size_bytes,json=splitSizeBytes,proto3" json:"split_size_bytes,omitempty"`
+	MergeSizeBytes           uint64 `protobuf:"varint,14,opt,name=merge_size_bytes,json=mergeSizeBytes,proto3" json:"merge_size_bytes,omitempty"`
+	NoAuto                   bool   `protobuf:"varint,15,opt,name=no_auto,json=noAuto,proto3" json:"no_auto,omitempty"`
+	ClosedTimestampLagMillis uint64 `protobuf:"varint,17,opt,name=closed_timestamp_lag_millis,json=closedTimestampLagMillis,proto3" json:"closed_timestamp_lag_millis,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *CreateKeyspaceRequest) Reset() {
@@ -1987,6 +1989,13 @@ func (x *CreateKeyspaceRequest) GetNoAuto() bool {
 	return false
 }
 
+func (x *CreateKeyspaceRequest) GetClosedTimestampLagMillis() uint64 {
+	if x != nil {
+		return x.ClosedTimestampLagMillis
+	}
+	return 0
+}
+
 type CreateKeyspaceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      *Keyspace              `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
@@ -2046,8 +2055,10 @@ type AlterKeyspaceRequest struct {
 	SplitSizeBytes *uint64 `protobuf:"varint,7,opt,name=split_size_bytes,json=splitSizeBytes,proto3,oneof" json:"split_size_bytes,omitempty"`
 	MergeSizeBytes *uint64 `protobuf:"varint,8,opt,name=merge_size_bytes,json=mergeSizeBytes,proto3,oneof" json:"merge_size_bytes,omitempty"`
 	NoAuto         *bool   `protobuf:"varint,9,opt,name=no_auto,json=noAuto,proto3,oneof" json:"no_auto,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// 0: it stays as it is.
+	ClosedTimestampLagMillis uint64 `protobuf:"varint,11,opt,name=closed_timestamp_lag_millis,json=closedTimestampLagMillis,proto3" json:"closed_timestamp_lag_millis,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *AlterKeyspaceRequest) Reset() {
@@ -2141,6 +2152,13 @@ func (x *AlterKeyspaceRequest) GetNoAuto() bool {
 		return *x.NoAuto
 	}
 	return false
+}
+
+func (x *AlterKeyspaceRequest) GetClosedTimestampLagMillis() uint64 {
+	if x != nil {
+		return x.ClosedTimestampLagMillis
+	}
+	return 0
 }
 
 type AlterKeyspaceResponse struct {
@@ -6340,7 +6358,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x03(\v2\x19.tidemark.cluster.v1.NodeR\x05nodes\x129\n" +
 	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\x12\x1f\n" +
 	"\vcore_leader\x18\x03 \x01(\tR\n" +
-	"coreLeader\"\xc9\x04\n" +
+	"coreLeader\"\x88\x05\n" +
 	"\x15CreateKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12E\n" +
 	"\fpartitioning\x18\x02 \x01(\x0e2!.tidemark.cluster.v1.PartitioningR\fpartitioning\x12'\n" +
@@ -6358,9 +6376,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\aleaders\x18\f \x01(\tR\aleaders\x12(\n" +
 	"\x10split_size_bytes\x18\r \x01(\x04R\x0esplitSizeBytes\x12(\n" +
 	"\x10merge_size_bytes\x18\x0e \x01(\x04R\x0emergeSizeBytes\x12\x17\n" +
-	"\ano_auto\x18\x0f \x01(\bR\x06noAuto\"S\n" +
+	"\ano_auto\x18\x0f \x01(\bR\x06noAuto\x12=\n" +
+	"\x1bclosed_timestamp_lag_millis\x18\x11 \x01(\x04R\x18closedTimestampLagMillis\"S\n" +
 	"\x16CreateKeyspaceResponse\x129\n" +
-	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"\xc3\x03\n" +
+	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"\x82\x04\n" +
 	"\x14AlterKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x12txn_max_age_millis\x18\x02 \x01(\x04R\x0ftxnMaxAgeMillis\x12-\n" +
@@ -6370,7 +6389,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\aleaders\x18\x06 \x01(\tH\x01R\aleaders\x88\x01\x01\x12-\n" +
 	"\x10split_size_bytes\x18\a \x01(\x04H\x02R\x0esplitSizeBytes\x88\x01\x01\x12-\n" +
 	"\x10merge_size_bytes\x18\b \x01(\x04H\x03R\x0emergeSizeBytes\x88\x01\x01\x12\x1c\n" +
-	"\ano_auto\x18\t \x01(\bH\x04R\x06noAuto\x88\x01\x01B\f\n" +
+	"\ano_auto\x18\t \x01(\bH\x04R\x06noAuto\x88\x01\x01\x12=\n" +
+	"\x1bclosed_timestamp_lag_millis\x18\v \x01(\x04R\x18closedTimestampLagMillisB\f\n" +
 	"\n" +
 	"_placementB\n" +
 	"\n" +

@@ -1519,6 +1519,13 @@ func (m *CreateKeyspaceRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error)
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.ClosedTimestampLagMillis != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ClosedTimestampLagMillis))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x88
+	}
 	if m.NoAuto {
 		i--
 		if m.NoAuto {
@@ -1690,6 +1697,11 @@ func (m *AlterKeyspaceRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.ClosedTimestampLagMillis != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ClosedTimestampLagMillis))
+		i--
+		dAtA[i] = 0x58
 	}
 	if m.NoAuto != nil {
 		i--
@@ -5922,6 +5934,9 @@ func (m *CreateKeyspaceRequest) SizeVT() (n int) {
 	if m.NoAuto {
 		n += 2
 	}
+	if m.ClosedTimestampLagMillis != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.ClosedTimestampLagMillis))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -5975,6 +5990,9 @@ func (m *AlterKeyspaceRequest) SizeVT() (n int) {
 	}
 	if m.NoAuto != nil {
 		n += 2
+	}
+	if m.ClosedTimestampLagMillis != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.ClosedTimestampLagMillis))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -11592,6 +11610,25 @@ func (m *CreateKeyspaceRequest) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.NoAuto = bool(v != 0)
+		case 17:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ClosedTimestampLagMillis", wireType)
+			}
+			m.ClosedTimestampLagMillis = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.ClosedTimestampLagMillis |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -11946,6 +11983,25 @@ func (m *AlterKeyspaceRequest) UnmarshalVT(dAtA []byte) error {
 			}
 			b := bool(v != 0)
 			m.NoAuto = &b
+		case 11:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ClosedTimestampLagMillis", wireType)
+			}
+			m.ClosedTimestampLagMillis = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.ClosedTimestampLagMillis |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica"
+)
+
+// closedLag tells how far behind this server's clock its replicas are closed: the furthest of those
+// that one node leads, beyond what their keyspaces want. It looks at all replicas when it is asked.
+type closedLag struct {
+	node *Node
+	desc *prometheus.Desc
+}
+
+func newClosedLag(n *Node) closedLag {
+	return closedLag{n, prometheus.NewDesc("tidemark_node_closed_lag_seconds",
+		"How far behind the clock replicas here can be read, at most, of partitions that the node "+
+			"leads; beyond the closed lag of their keyspaces.", []string{"leader"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (c closedLag) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
+
+// Collect implements prometheus.Collector.
+func (c closedLag) Collect(to chan<- prometheus.Metric) {
+	for leader, seconds := range c.worst() {
+		to <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, seconds,
+			strconv.FormatUint(leader, 10))
+	}
+}
+
+// worst is the furthest lag by the node that leads. What no node leads is told by other metrics.
+func (c closedLag) worst() map[uint64]float64 {
+	n, worst := c.node, make(map[uint64]float64)
+	now := n.config.Clock.Physical()
+	for _, h := range n.replicas.all() {
+		id, _ := h.group.Leader()
+		leader := h.group.HostOf(id)
+		if leader == 0 || h.listed.Load() == nil {
+			continue
+		}
+		closed := h.replica.Closed().Wall
+		if closed == 0 {
+			continue // it is new, and has heard nothing
+		}
+		lag := n.closedLag(keys.KeyspaceID(h.listed.Load().GetKeyspace()))
+		if lag == 0 {
+			lag = replica.DefaultClosedLag
+		}
+		worst[leader] = max(worst[leader], float64(now-closed-int64(lag))/1e9)
+	}
+	return worst
+}
