@@ -54,7 +54,7 @@ func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte,
 	if err != nil {
 		return nil, err
 	}
-	n, err := k.client.nearRead(ctx, &q)
+	n, err := k.client.nearRead(ctx, ks, &q)
 	if err != nil {
 		return nil, wrap(op, k.name, nil, err)
 	}

@@ -26,7 +26,7 @@ func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, e
 		return 0, err
 	}
 	c := &counter{keyspace: k, ks: ks, q: &q, began: time.Now()}
-	if c.near, err = k.client.nearRead(ctx, &q); err != nil {
+	if c.near, err = k.client.nearRead(ctx, ks, &q); err != nil {
 		return 0, wrap(op, k.name, nil, err)
 	}
 	total, err := c.run(ctx)

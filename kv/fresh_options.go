@@ -2,7 +2,8 @@ package kv
 
 import "time"
 
-// NearestStaleness is how old what Nearest reads may be, unless MaxStaleness says otherwise.
+// NearestStaleness is how old what Nearest reads may be, beyond the keyspace's ClosedLag, unless
+// MaxStaleness says otherwise.
 const NearestStaleness = 10 * time.Second
 
 // FreshnessOption says that any replica of a partition may answer a read, and how old what it reads
@@ -31,8 +32,8 @@ type ViewOption interface{ view(*query) }
 
 // Nearest has the nearest replica answer, at the latest timestamp that is closed there.
 //
-// What it reads is about a second old, as keyspaces are by default, and no older than
-// NearestStaleness: a replica that has been cut off for longer is passed over. Two reads may be
+// What it reads is about as old as the keyspace's ClosedLag, a second by default, and no more than
+// NearestStaleness older: a replica that has been cut off for longer is passed over. Two reads may be
 // answered by different replicas, and the later one may read an earlier moment: only ReadYourWrites
 // never goes back.
 //

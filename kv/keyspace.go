@@ -52,7 +52,7 @@ func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (P
 	if err != nil {
 		return Pair{}, err
 	}
-	n, err := k.client.nearRead(ctx, &q)
+	n, err := k.client.nearRead(ctx, ks, &q)
 	if err != nil {
 		return Pair{}, wrap(op, k.name, key, err)
 	}

@@ -39,7 +39,8 @@ type nearRead struct {
 }
 
 // nearRead begins a call that any replica may answer; nil if only leaders may.
-func (c *Client) nearRead(ctx context.Context, q *query) (*nearRead, error) {
+func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
+	q *query) (*nearRead, error) {
 	f := &q.fresh
 	if !f.near() {
 		return nil, nil
@@ -61,9 +62,11 @@ func (c *Client) nearRead(ctx context.Context, q *query) (*nearRead, error) {
 	}
 	within := f.within
 	if !f.bounded {
-		if within = NearestStaleness; f.own && !f.nearest {
+		if f.own && !f.nearest {
 			return n, nil
 		}
+		within = NearestStaleness +
+			time.Duration(ks.Info.GetClosedTimestampLagMillis())*time.Millisecond
 	}
 	earliest, latest, err := c.clocks(ctx)
 	if err != nil {
@@ -196,9 +199,9 @@ func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *q
 }
 
 // nearMoment finds a moment that is closed for a span of several partitions, at the replicas that
-// answer: the lowest that they tell, and no lower than what is asked for: what leaders tell that
-// answer as leaders may be, by their clocks. A range keyspace may have partitions that no replica answers
-// for, which a scan may never get to: they are left out after a while.
+// answer: the lowest that they tell, but no lower than the read asks for (what a leader tells that
+// answers as a leader may be lower, by its clock). A range keyspace may have partitions that no
+// replica answers for, which a scan may never get to: they are left out after a while.
 func (k *Keyspace) nearMoment(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition,
 	span keys.Span, n *nearRead) (at Timestamp, err error) {
 	ranged := len(parts) > 0 && parts[0].Descriptor.PrefixLength == keys.KeyspacePrefixLength

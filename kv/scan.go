@@ -67,7 +67,7 @@ func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pa
 			began: time.Now()}
 		defer s.fetching.Wait()
 		defer cancel()
-		if s.near, err = k.client.nearRead(inner, &q); err != nil {
+		if s.near, err = k.client.nearRead(inner, ks, &q); err != nil {
 			yield(Pair{}, wrap(op, k.name, nil, err))
 			return
 		}

@@ -184,6 +184,7 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 	}
 	w.address(r, p, 0)
 	w.asked++
+	w.byLeader = false
 	l := &leader{node: n, incarnation: n.incarnation.Load()}
 	began := time.Now()
 	response, err := n.lanes[w.lane].do(ctx, r)

@@ -28,7 +28,8 @@ type nearby struct {
 }
 
 // near runs a test in virtual time. Node 1 leads.
-func near(t *testing.T, cfg route.Config, set func(c *fakeserver.Cluster), f func(t *testing.T, n *nearby)) {
+func near(t *testing.T, cfg route.Config, set func(c *fakeserver.Cluster),
+	f func(t *testing.T, n *nearby)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := fakeserver.Start(t, 3)
@@ -104,7 +105,8 @@ func equal[T comparable](a []T, b ...T) bool {
 func TestNearestByLocality(t *testing.T) {
 	near(t, route.Config{Region: "us", Zone: "a"}, zones, func(t *testing.T, n *nearby) {
 		for range 5 {
-			if _, asked, leading, err := n.get(route.Near{}); err != nil || !equal(asked, 3) || leading != nil {
+			if _, asked, leading, err := n.get(route.Near{}); err != nil || !equal(asked, 3) ||
+				leading != nil {
 				t.Fatal(asked, leading, err)
 			}
 		}
@@ -133,22 +135,24 @@ func TestNearestByLocality(t *testing.T) {
 // Whatever a replica refuses with, the next one is asked at once, and the one that refused is left
 // alone for a second.
 func TestRefusedReadsGoToTheNextReplica(t *testing.T) {
+	refuse := func(code kvpb.ErrorCode) fakeserver.Fault { return fakeserver.Fault{Code: code} }
 	for name, c := range map[string]struct {
 		fault  fakeserver.Fault
 		reason string
 		// comesBack: it is asked by the next read already.
 		comesBack bool
 	}{
-		"nothing closed":  {fault: fakeserver.Fault{Code: kvpb.ErrorCode_NOT_CLOSED}, reason: "not-closed"},
-		"unhealthy":       {fault: fakeserver.Fault{Code: kvpb.ErrorCode_NODE_UNHEALTHY}, reason: "unhealthy"},
-		"clock":           {fault: fakeserver.Fault{Code: kvpb.ErrorCode_CLOCK_SKEW}, reason: "unhealthy"},
-		"damaged":         {fault: fakeserver.Fault{Code: kvpb.ErrorCode_REPLICA_DAMAGED}, reason: "unhealthy"},
-		"an older server": {fault: fakeserver.Fault{Code: kvpb.ErrorCode_NOT_LEADER}, reason: "unhealthy"},
-		"overloaded":      {fault: fakeserver.Fault{Code: kvpb.ErrorCode_OVERLOADED}, reason: "overloaded"},
-		"no time":         {fault: fakeserver.Fault{Code: kvpb.ErrorCode_DEADLINE_EXCEEDED}, reason: "overloaded"},
-		"not there":       {fault: fakeserver.Fault{Code: kvpb.ErrorCode_PARTITION_NOT_FOUND}, reason: "stale-epoch"},
-		"epoch":           {fault: fakeserver.Fault{Code: kvpb.ErrorCode_STALE_EPOCH}, reason: "stale-epoch", comesBack: true},
-		"broken":          {fault: fakeserver.Fault{BreakBefore: true}, reason: "connection"},
+		"nothing closed": {fault: refuse(kvpb.ErrorCode_NOT_CLOSED), reason: "not-closed"},
+		"unhealthy":      {fault: refuse(kvpb.ErrorCode_NODE_UNHEALTHY), reason: "unhealthy"},
+		"clock":          {fault: refuse(kvpb.ErrorCode_CLOCK_SKEW), reason: "unhealthy"},
+		"damaged":        {fault: refuse(kvpb.ErrorCode_REPLICA_DAMAGED), reason: "unhealthy"},
+		"older server":   {fault: refuse(kvpb.ErrorCode_NOT_LEADER), reason: "unhealthy"},
+		"overloaded":     {fault: refuse(kvpb.ErrorCode_OVERLOADED), reason: "overloaded"},
+		"no time":        {fault: refuse(kvpb.ErrorCode_DEADLINE_EXCEEDED), reason: "overloaded"},
+		"not there":      {fault: refuse(kvpb.ErrorCode_PARTITION_NOT_FOUND), reason: "stale-epoch"},
+		"epoch": {fault: refuse(kvpb.ErrorCode_STALE_EPOCH), reason: "stale-epoch",
+			comesBack: true},
+		"broken": {fault: fakeserver.Fault{BreakBefore: true}, reason: "connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			near(t, route.Config{Region: "eu", Zone: "b"}, zones, func(t *testing.T, n *nearby) {
@@ -225,7 +229,8 @@ func TestReadsWaitForWhatIsClosed(t *testing.T) {
 		now := func() hlc.Timestamp { return hlc.Timestamp{Wall: time.Now().UnixNano()} }
 		// In 50 ms it is closed.
 		began, need := time.Now(), now().Add(-950*ms)
-		answer, _, leading, err := n.get(route.Near{Freshness: route.FreshSession, AtLeast: need, Wait: 100 * ms})
+		answer, _, leading, err := n.get(route.Near{Freshness: route.FreshSession, AtLeast: need,
+			Wait: 100 * ms})
 		if took := time.Since(began); err != nil || answer.Node != 3 || leading != nil ||
 			took < 45*ms || took > 60*ms {
 			t.Fatal(answer.Node, leading, err, took)
