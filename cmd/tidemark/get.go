@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,8 @@ func (a *app) getCommand() *cobra.Command {
 		Short: "Read the values of keys",
 		Long: `Read the values of keys from the keyspace NAME.
 
-A key without a value is an error (exit code 3); those that have one are printed all the same. With
+A key without a value is an error (exit code 3); those that have one are printed all the same. If any
+of the values expires, it is shown when. With
 --output raw the bytes of the values are printed and nothing else, not even a newline.`,
 		Example: `  tidemark get fruit apple
   tidemark get fruit apple pear --output json
@@ -78,8 +80,12 @@ func (a *app) get(ctx context.Context, keyspace string, arguments []string, e ar
 // printPairs prints the pairs that exist, and complains about the others. What a transaction has
 // not committed yet has no version.
 func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
-	list := a.list(output.Column{Name: "key"}, output.Column{Name: "value"},
-		output.Column{Name: "version", Whole: true})
+	columns := []output.Column{{Name: "key"}, {Name: "value"}, {Name: "version", Whole: true}}
+	expires := slices.ContainsFunc(pairs, func(p kv.Pair) bool { return !p.Expires.IsZero() })
+	if expires {
+		columns = append(columns, output.Column{Name: "expires", Whole: true})
+	}
+	list := a.list(columns...)
 	found := 0
 	for _, pair := range pairs {
 		if !pair.Exists() {
@@ -96,7 +102,11 @@ func (a *app) printPairs(keyspace string, pairs []kv.Pair) error {
 		if pair.Version == kv.Uncommitted() {
 			version = nil
 		}
-		list.Row(pair.Key, notNil(pair.Value), version)
+		row := []any{pair.Key, notNil(pair.Value), version}
+		if expires {
+			row = append(row, expiryCell(pair.Expires))
+		}
+		list.Row(row...)
 	}
 	if found > 0 && a.format != output.Raw {
 		if err := list.Flush(); err != nil {

@@ -30,7 +30,7 @@ func (a *app) scanCommand() *cobra.Command {
 		Long: `Show keys and values of the keyspace NAME in key order, all of one moment.
 
 Rows are printed as they come, in constant memory. With --output tsv or json they have the form that
-load takes.`,
+load takes. With json it is also shown when a value expires, if it does.`,
 		Example: `  tidemark scan fruit
   tidemark scan goapi --prefix 'pkg net/http, func ' --limit 5 --reverse
   tidemark scan goapi --from 'pkg slices' --to 'pkg sort' --keys-only
@@ -88,7 +88,7 @@ func (a *app) scan(ctx context.Context, keyspace string, f scanFlags) error {
 	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
 		rows := output.NewRows(a.out, a.format, f.keysOnly).Screen(a.width)
 		count, last, err := each(ks.Scan(ctx, options...), func(pair kv.Pair) error {
-			return rows.Write(pair.Key, pair.Value)
+			return rows.Write(pair.Key, pair.Value, pair.Expires)
 		})
 		if flushErr := rows.Flush(); err == nil {
 			err = flushErr
