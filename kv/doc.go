@@ -21,6 +21,7 @@
 //     replicas.
 //   - Get, Put, Delete, CompareAndSwap and Increment are linearisable. So are Batch, BatchGet,
 //     Count and Scan when all they touch is in one partition.
+//   - TTL lets what is written expire, and DefaultTTL what is written to a keyspace.
 //   - BatchPut and Modify are transactions of one call: all of it happens at one moment, or none.
 //   - BatchGet, Count and Scan over several partitions read a snapshot of one moment: they see
 //     every write that was acknowledged before they began, and none that came after that moment, in
