@@ -21,13 +21,14 @@
 //     replicas.
 //   - Get, Put, Delete, CompareAndSwap and Increment are linearisable. So are Batch, BatchGet,
 //     Count and Scan when all they touch is in one partition.
-//   - TTL lets what is written expire, and DefaultTTL what is written to a keyspace.
 //   - BatchPut and Modify are transactions of one call: all of it happens at one moment, or none.
 //   - BatchGet, Count and Scan over several partitions read a snapshot of one moment: they see
 //     every write that was acknowledged before they began, and none that came after that moment, in
 //     any partition. Neither other clients' load nor changes of leaders end them.
 //   - A client never goes back in time: what it has once seen, it sees in all later reads
 //     (Client.Timestamp, Client.Observe).
+//   - A value that was written with a TTL is there for reads below its expiry, and absent for reads at
+//     or above it, whatever any clock shows.
 //   - A write is applied at most once, no matter how often the client had to send it.
 //
 // # Transactions
