@@ -159,10 +159,10 @@ func (n *Node) Start(t host.Transport) error {
 	if err := n.reopen(); err != nil {
 		return err
 	}
+	n.host.Clocks().Start() // before anything can be elected here
 	n.host.Start(t)
 	n.electAfterStart()
 	n.health.started.Store(true)
-	n.host.Clocks().Start()
 	n.checkHealth()
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel

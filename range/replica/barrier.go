@@ -56,7 +56,9 @@ func (r *Replica) proposeBarrier() {
 	}
 	if successor != 0 && !l.lowDue {
 		entry.Closed = r.mu.cache.Max()
-		entry.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
+		if r.node.clockTrusted() {
+			entry.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
+		}
 	}
 	// It counts as in flight, so that it is noticed when it does not come back.
 	barrier := &pendingEntry{sequence: entry.Sequence, term: term, at: time.Now()}

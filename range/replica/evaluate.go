@@ -203,7 +203,8 @@ func (e *evaluation) take() step {
 		r.mu.building = e.proposal
 		e.over = false
 	}
-	e.livenessFloor, e.lowDue = r.mu.leadership.livenessFloor, r.mu.leadership.lowDue
+	e.lowDue = r.lowDueLocked()
+	e.livenessFloor = r.mu.leadership.livenessFloor
 	e.leased = leased && leaseTerm == e.epoch.term
 	return stepEvaluate
 }

@@ -265,14 +265,22 @@ func (r *Replica) ClockWentForward() {
 func (r *Replica) ClockTrusted() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.lowDueLocked()
+}
+
+// lowDueLocked says whether this leadership must not read or write for a client yet. It takes the
+// low-water mark if that is due and the clock is believed by now: what hears of that late, or never,
+// because it was elected or opened meanwhile, is asked by its first request.
+func (r *Replica) lowDueLocked() bool {
 	l := &r.mu.leadership
-	if !l.IsLeader || !l.lowDue {
-		return
+	if !l.lowDue || !l.IsLeader || !r.node.clockTrusted() {
+		return l.lowDue
 	}
 	clock := r.node.Clock
 	l.takeLow(clock.Reached(), clock.MaxAhead())
 	l.livenessFloor = clock.Physical() - int64(txn.Abandoned-electedTime)
 	r.mu.cache.Raise(l.low)
+	return false
 }
 
 func (n *Node) clockTrusted() bool { return n.ClockTrusted == nil || n.ClockTrusted() }

@@ -166,6 +166,7 @@ func (r *Replica) TooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
 func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 	q := rd.pending.Request
 	r.mu.Lock()
+	lowDue := r.lowDueLocked()
 	l, d := r.mu.leadership, r.Descriptor()
 	switch {
 	case r.mu.failed != nil:
@@ -189,7 +190,7 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 		r.mu.Unlock()
 		r.endRead(rd, r.staleEpoch(q, d))
 		return
-	case l.lowDue:
+	case lowDue:
 		r.mu.Unlock()
 		r.endRead(rd, r.unbelievedClock(q))
 		return
