@@ -22,9 +22,9 @@ func (a *app) getCommand() *cobra.Command {
 		Short: "Read the values of keys",
 		Long: `Read the values of keys from the keyspace NAME.
 
-A key without a value is an error (exit code 3); those that have one are printed all the same. If any
-of the values expires, it is shown when. With
---output raw the bytes of the values are printed and nothing else, not even a newline.`,
+A key without a value is an error (exit code 3); those that have one are printed all the same. If
+any of the values expires, it is shown when. With --output raw the bytes of the values are printed
+and nothing else, not even a newline.`,
 		Example: `  tidemark get fruit apple
   tidemark get fruit apple pear --output json
   tidemark get fruit apple --at -30s

@@ -112,8 +112,8 @@ func (a *app) keyspaceAlterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alter NAME",
 		Short: "Change the replicas of a keyspace, its partitions, its limits and its default expiry",
-		Long: `Change how many replicas a keyspace has and where they are, how large its partitions become, for
-how long transactions may hold locks of it, and how long its values live by default. What is not
+		Long: `Change how many replicas a keyspace has and where they are, how large its partitions become,
+for how long transactions may hold locks of it, and how long its values live by default. What is not
 given stays as it is.
 
 --split-at splits at each key given, and waits for each split, as "tidemark split --wait" does.

@@ -54,8 +54,8 @@ func (r *Rows) Screen(columns int) *Rows {
 	return r
 }
 
-// Write prints one row. It does not keep key and value. Only JSON shows when the value expires; zero:
-// it does not.
+// Write prints one row. It does not keep key and value. Only JSON shows when the value expires;
+// zero: it does not.
 func (r *Rows) Write(key, value []byte, expires time.Time) error {
 	r.line = r.line[:0]
 	switch r.format {

@@ -37,7 +37,8 @@ func FormatOfFile(name string) Format {
 // Record is one key with its value.
 type Record struct {
 	Key, Value []byte
-	// Expires is when the value expires; zero: never. A Reader leaves it out: a load does not restore it.
+	// Expires is when the value expires; zero: never. A Reader leaves it out: a load does not restore
+	// it.
 	Expires time.Time
 }
 
