@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -63,21 +62,15 @@ func TestTTLFlags(t *testing.T) {
 			t.Errorf("the copy of %s expires at %s", r.Key, r.Expires)
 		}
 	}
-	defaultOf := func() (ttl string) {
-		t.Helper()
-		var info map[string]any
-		if err := json.Unmarshal([]byte(b.ok("keyspace", "describe", "ttl", "-o", "json")), &info); err != nil {
-			t.Fatal(err)
-		}
-		ttl, _ = info["default_ttl"].(string)
-		return ttl
+	type info struct {
+		Default any `json:"default_ttl"`
 	}
-	if got := defaultOf(); got == "" {
-		t.Error("describe does not show the default")
+	if all := listed[info](b, "keyspace", "describe", "ttl"); len(all) != 1 || all[0].Default == nil {
+		t.Errorf("describe shows %+v", all)
 	}
-	b.ok("keyspace", "alter", "ttl", "--ttl", "never")
-	if got := defaultOf(); got != "" {
-		t.Errorf("the default is %s after it was taken away", got)
+	all := listed[info](b, "keyspace", "alter", "ttl", "--ttl", "never")
+	if len(all) != 1 || all[0].Default != nil {
+		t.Errorf("the default is %+v after it was taken away", all)
 	}
 	for _, bad := range []string{"1", "1us", "-1s", "90000h", "soon", "0"} {
 		b.fails(exit.Usage, "--ttl", "put", "ttl", "x", "1", "--ttl", bad)
