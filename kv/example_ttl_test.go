@@ -12,9 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// sessions keeps sessions that end half an hour after they were last used, in a keyspace whose
+// expiringSessions keeps sessions that end half an hour after they were last used, in a keyspace whose
 // values live for a day if nothing else is said.
-func sessions(ctx context.Context, client *kv.Client) error {
+func expiringSessions(ctx context.Context, client *kv.Client) error {
 	ks, err := client.CreateKeyspace(ctx, "sessions", kv.Hash(8), kv.DefaultTTL(24*time.Hour))
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func sessions(ctx context.Context, client *kv.Client) error {
 // The example does what it says, and the document shows it.
 func TestTheExampleOfExpiry(t *testing.T) {
 	withExpiry(t, func(ctx context.Context, client *kv.Client, _ *kv.Keyspace) {
-		if err := sessions(ctx, client); err != nil {
+		if err := expiringSessions(ctx, client); err != nil {
 			t.Fatal(err)
 		}
 		ks := client.Keyspace("sessions")
