@@ -28,6 +28,8 @@
 //   - A client never goes back in time: what it has once seen, it sees in all later reads
 //     (Client.Timestamp, Client.Observe), but for those that ask for the past, or take what a
 //     replica has.
+//   - A value that was written with a TTL is there for reads below its expiry, and absent for reads
+//     at or above it, whatever any clock shows.
 //   - A write is applied at most once, no matter how often the client had to send it.
 //
 // # Transactions

@@ -107,8 +107,9 @@ func OnLoadProgress(f func(LoadProgress)) LoadOption {
 //
 // The records are sorted, and written in blocks of a few megabytes. Each block is atomic, at one
 // timestamp, and the load as a whole is not. A record whose key has the same value already is not
-// written again, if that expires as well, or neither does. So if a load ends early, with its context, an error or the process, it is repeated
-// as a whole: what is there is only compared. On an error Loaded says what is certainly written.
+// written again, if both expire or neither does. So if a load ends early, with its context, an error
+// or the process, it is repeated as a whole: what is there is only compared. On an error Loaded says
+// what is certainly written.
 //
 // It is a write like others: transactions and reads of earlier timestamps see nothing of it, and it
 // waits for locks. While a block is on its way to the log, other writes of its partition wait.

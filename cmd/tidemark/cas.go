@@ -16,6 +16,7 @@ type casFlags struct {
 	expect, expectVersion string
 	expectAbsent, remove  bool
 	file                  string
+	ttl                   ttlFlag
 }
 
 func (a *app) casCommand() *cobra.Command {
@@ -44,6 +45,8 @@ holds is said on stderr, and the exit code is 3.`,
 	flags.BoolVar(&f.remove, "delete", false, "delete the key instead of writing it")
 	flags.StringVar(&f.file, "value-file", "",
 		"take the new value from this file, as it is; - is stdin")
+	f.ttl.register(cmd)
+	cmd.MarkFlagsMutuallyExclusive("delete", "ttl")
 	cmd.MarkFlagsMutuallyExclusive("expect", "expect-version", "expect-absent")
 	cmd.RunE = a.verb(func(ctx context.Context, args []string) error {
 		expectation, err := f.expectation(flags.Changed)
@@ -66,7 +69,11 @@ holds is said on stderr, and the exit code is 3.`,
 			if err != nil {
 				return err
 			}
-			replacement = kv.Set(value)
+			options, err := f.ttl.options()
+			if err != nil {
+				return err
+			}
+			replacement = kv.Set(value, options...)
 		}
 		return a.cas(ctx, args[0], key, expectation, replacement)
 	})

@@ -26,7 +26,7 @@ load made of a dump, dump writes again byte for byte, whatever bytes keys and va
 
 Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for what would not be
 seen; jsonl has an object {"key": ..., "value": ...}, and key_base64, value_base64 for what is not
-text.`,
+text, and "expires" for what expires. load does not restore that.`,
 		Example: `  tidemark dump fruit > fruit.tsv
   tidemark dump fruit --format jsonl --at -5s | gzip > fruit.jsonl.gz`,
 		Args:              arguments("NAME", 1, 1),
@@ -78,7 +78,7 @@ func (a *app) dump(ctx context.Context, keyspace string, f scanFlags, format rec
 			if done%1024 == 0 {
 				shown.Set(done)
 			}
-			return writer.Write(records.Record{Key: pair.Key, Value: pair.Value})
+			return writer.Write(records.Record{Key: pair.Key, Value: pair.Value, Expires: pair.Expires})
 		})
 		if flushErr := buffered.Flush(); err == nil {
 			err = flushErr

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,8 +23,9 @@ func (a *app) getCommand() *cobra.Command {
 		Short: "Read the values of keys",
 		Long: `Read the values of keys from the keyspace NAME.
 
-A key without a value is an error (exit code 3); those that have one are printed all the same. With
---output raw the bytes of the values are printed and nothing else, not even a newline.
+A key without a value is an error (exit code 3); those that have one are printed all the same. If
+any of the values expires, it is shown when. With --output raw the bytes of the values are printed
+and nothing else, not even a newline.
 
 With --nearest, --staleness or --any-staleness any replica may answer, with what it has; --output
 json then tells the moment that was read, and how many seconds old it is at most.`,
@@ -94,8 +96,12 @@ func (a *app) get(ctx context.Context, keyspace string, arguments []string, e ar
 // printPairs prints the pairs that exist, and complains about the others. What a transaction has
 // not committed yet has no version. fresh may be nil.
 func (a *app) printPairs(keyspace string, pairs []kv.Pair, fresh *freshFlags) error {
-	list := a.list(append([]output.Column{{Name: "key"}, {Name: "value"},
-		{Name: "version", Whole: true}}, fresh.columns()...)...)
+	columns := []output.Column{{Name: "key"}, {Name: "value"}, {Name: "version", Whole: true}}
+	expires := slices.ContainsFunc(pairs, func(p kv.Pair) bool { return !p.Expires.IsZero() })
+	if expires {
+		columns = append(columns, output.Column{Name: "expires", Whole: true})
+	}
+	list := a.list(append(columns, fresh.columns()...)...)
 	found := 0
 	for _, pair := range pairs {
 		if !pair.Exists() {
@@ -112,7 +118,11 @@ func (a *app) printPairs(keyspace string, pairs []kv.Pair, fresh *freshFlags) er
 		if pair.Version == kv.Uncommitted() {
 			version = nil
 		}
-		list.Row(append([]any{pair.Key, notNil(pair.Value), version}, fresh.cells()...)...)
+		row := []any{pair.Key, notNil(pair.Value), version}
+		if expires {
+			row = append(row, expiryCell(pair.Expires))
+		}
+		list.Row(append(row, fresh.cells()...)...)
 	}
 	if found > 0 && a.format != output.Raw {
 		if err := list.Flush(); err != nil {

@@ -13,6 +13,7 @@ import (
 func (a *app) incrementCommand() *cobra.Command {
 	var e argument.Encoding
 	var by int64
+	var ttl ttlFlag
 	cmd := &cobra.Command{
 		Use:   "increment NAME KEY",
 		Short: "Add to the number that a key holds",
@@ -32,8 +33,12 @@ sum does not fit into 64 bits, nothing is changed, and the exit code is 2.`,
 			if err != nil {
 				return err
 			}
+			options, err := ttl.options()
+			if err != nil {
+				return err
+			}
 			return a.withKeyspace(ctx, args[0], func(ks *kv.Keyspace) error {
-				sum, version, err := ks.Increment(ctx, key, by)
+				sum, version, err := ks.Increment(ctx, key, by, options...)
 				if err != nil {
 					return err
 				}
@@ -43,6 +48,7 @@ sum does not fit into 64 bits, nothing is changed, and the exit code is 2.`,
 	}
 	e.Register(cmd)
 	cmd.Flags().Int64Var(&by, "by", 1, "how much to add; it may be negative")
+	ttl.register(cmd)
 	return a.printing(a.client(cmd))
 }
 

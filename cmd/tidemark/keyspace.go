@@ -45,6 +45,7 @@ type createFlags struct {
 	limits     limitFlags
 	sizes      sizeFlags
 	lag        lagFlag
+	ttl        defaultTTLFlag
 }
 
 func (a *app) keyspaceCreateCommand() *cobra.Command {
@@ -68,6 +69,7 @@ waits for it.`,
   tidemark keyspace create users --partitions range --split-at g --split-at p
   tidemark keyspace create cache --partitions hash:8 --replicas 1 --gc-window 10m
   tidemark keyspace create ledger --partitions hash:32 --commit-wait
+  tidemark keyspace create sessions --partitions hash:32 --ttl 24h
   tidemark keyspace create fruit --partitions hash:32 --if-missing`,
 		Args: arguments("NAME", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
@@ -89,6 +91,7 @@ waits for it.`,
 	f.limits.register(cmd, "1h", "2m")
 	f.sizes.register(cmd, "256MiB", "64MiB or a quarter of the split size")
 	f.lag.register(cmd, "1s")
+	f.ttl.register(cmd, never)
 	f.Encoding.Register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("partitions",
 		cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"},
@@ -154,6 +157,13 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 		return nil, err
 	}
 	for _, option := range closed {
+		options = append(options, option)
+	}
+	lives, err := f.ttl.options()
+	if err != nil {
+		return nil, err
+	}
+	for _, option := range lives {
 		options = append(options, option)
 	}
 	if f.commitWait {
@@ -268,9 +278,9 @@ func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name stri
 	}
 	list := a.list(slices.Concat(keyspaceColumns, []output.Column{
 		{Name: "without leader", Number: true}, {Name: "keys", Number: true},
-		{Name: "size", Number: true}}, placeColumns, limitColumns, sizeColumns)...)
+		{Name: "size", Number: true}}, placeColumns, limitColumns, sizeColumns, ttlColumns)...)
 	list.Row(slices.Concat(keyspaceCells(info), []any{leaderless, keys, output.Size(size)},
-		placeCells(info), limitCells(info), sizeCells(info))...)
+		placeCells(info), limitCells(info), sizeCells(info), ttlCells(info))...)
 	return list.Flush()
 }
 
@@ -326,10 +336,10 @@ func keyspaceCells(info kv.KeyspaceInfo) []any {
 func (a *app) printKeyspaces(keyspaces []kv.KeyspaceInfo) error {
 	columns, cells := keyspaceColumns, keyspaceCells
 	if a.format == output.JSON {
-		columns = slices.Concat(columns, placeColumns, limitColumns, sizeColumns)
+		columns = slices.Concat(columns, placeColumns, limitColumns, sizeColumns, ttlColumns)
 		cells = func(info kv.KeyspaceInfo) []any {
 			return slices.Concat(keyspaceCells(info), placeCells(info), limitCells(info),
-				sizeCells(info))
+				sizeCells(info), ttlCells(info))
 		}
 	}
 	list := a.list(columns...)

@@ -131,19 +131,23 @@ func (a *app) keyspaceAlterCommand() *cobra.Command {
 	var f limitFlags
 	var place placeFlags
 	var sizes sizeFlags
+	var ttl defaultTTLFlag
 	var encoding argument.Encoding
 	var splitAt []string
 	var lag lagFlag
 	cmd := &cobra.Command{
 		Use:   "alter NAME",
-		Short: "Change the replicas of a keyspace, its partitions, and its limits of transactions",
-		Long: `Change how many replicas a keyspace has and where they are, how large its partitions become, and
-for how long transactions may hold locks of it. What is not given stays as it is.
+		Short: "Change the replicas of a keyspace, its partitions, its limits and its default expiry",
+		Long: `Change how many replicas a keyspace has and where they are, how large its partitions become,
+for how long transactions may hold locks of it, and how long its values live by default. What is not
+given stays as it is.
 
 --split-at splits at each key given, and waits for each split, as "tidemark split --wait" does.
 
 Replicas are added, moved and removed afterwards, while the keyspace is used: "tidemark why NAME"
 shows how far that is.
+
+--ttl counts for what is written afterwards; values that are there keep the expiry that they have.
 
 Limits count for open transactions too, as soon as the nodes have heard of them, which takes a
 moment.`,
@@ -151,7 +155,8 @@ moment.`,
   tidemark keyspace alter fruit --place region=eu:2,region=us:1 --leaders region=eu
   tidemark keyspace alter fruit --split-size 64MiB --merge-size 8MiB
   tidemark keyspace alter fruit --split-at g --split-at p
-  tidemark keyspace alter fruit --txn-max-idle 30s`,
+  tidemark keyspace alter fruit --txn-max-idle 30s
+  tidemark keyspace alter sessions --ttl 48h`,
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
@@ -180,6 +185,13 @@ moment.`,
 			for _, option := range closed {
 				changes = append(changes, option)
 			}
+			lives, err := ttl.options()
+			if err != nil {
+				return err
+			}
+			for _, option := range lives {
+				changes = append(changes, option)
+			}
 			var at [][]byte
 			for _, text := range splitAt {
 				key, err := encoding.DecodeKey(text)
@@ -190,7 +202,7 @@ moment.`,
 			}
 			if len(changes)+len(at) == 0 {
 				return exit.Usagef("say what to change: --replicas, --place, --leaders, --split-size, " +
-					"--merge-size, --no-auto, --split-at, --closed-lag, --txn-max-age, --txn-max-idle")
+					"--merge-size, --no-auto, --split-at, --closed-lag, --txn-max-age, --txn-max-idle, --ttl")
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
 				if len(changes) > 0 {
@@ -209,6 +221,7 @@ moment.`,
 	f.register(cmd, "it stays", "it stays")
 	sizes.register(cmd, "it stays", "it stays")
 	lag.register(cmd, "it stays")
+	ttl.register(cmd, "it stays")
 	cmd.Flags().StringArrayVar(&splitAt, "split-at", nil,
 		"a key that begins a partition from now on; once for each")
 	encoding.Register(cmd)

@@ -23,6 +23,7 @@ func (a *app) loadCommand() *cobra.Command {
 	var format string
 	var quiet bool
 	var bulk bulkFlags
+	var ttl ttlFlag
 	cmd := &cobra.Command{
 		Use:   "load NAME [FILE]",
 		Short: "Write the records of a file",
@@ -43,7 +44,8 @@ repeated. Of records of the same key the last one is written.
 
 Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for a tab, a newline, a
 carriage return, a backslash and any other byte; jsonl has an object {"key": ..., "value": ...} in
-each line, with key_base64 or value_base64 for what is not text. Without --format the name of the
+each line, with key_base64 or value_base64 for what is not text, and perhaps with "expires", which
+is not restored: records live as --ttl, or the keyspace, says. Without --format the name of the
 file decides, and else it is tsv.`,
 		Example: `  tidemark load fruit fruit.tsv
   tidemark load fruit harvest.tsv --presplit
@@ -59,6 +61,10 @@ file decides, and else it is tsv.`,
 		},
 		RunE: a.verb(func(ctx context.Context, args []string) error {
 			l := load{app: a, keyspace: args[0], file: "-", quiet: quiet, bulk: bulk}
+			var err error
+			if l.options, err = ttl.options(); err != nil {
+				return err
+			}
 			if len(args) == 2 {
 				l.file = args[1]
 			}
@@ -75,6 +81,7 @@ file decides, and else it is tsv.`,
 	cmd.Flags().StringVar(&format, "format", "", "tsv or jsonl")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
 	bulk.register(cmd)
+	ttl.register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("format",
 		cobra.FixedCompletions([]string{"tsv", "jsonl"}, cobra.ShellCompDirectiveNoFileComp))
 	return a.client(a.printing(cmd))
@@ -87,6 +94,8 @@ type load struct {
 	format         records.Format
 	quiet          bool
 	bulk           bulkFlags
+	// options are those of the writes.
+	options []kv.WriteOption
 	// total is the number of records if the file was checked, else 0.
 	total uint64
 }
@@ -152,7 +161,7 @@ func (l *load) write(ctx context.Context, in io.Reader, ks *kv.Keyspace) error {
 	}
 	shown := l.progress("load " + l.keyspace)
 	reader := records.NewReader(in, l.format, loadLimits)
-	written, err := loading.Load(ctx, reader.Next, keyspaceDestination{ks},
+	written, err := loading.Load(ctx, reader.Next, keyspaceDestination{ks, l.options},
 		loading.Options{Progress: shown.Set})
 	shown.Stop()
 	elapsed := shown.Elapsed()
@@ -204,7 +213,10 @@ func (l *load) progress(what string) *progress.Progress {
 }
 
 // keyspaceDestination writes into a keyspace.
-type keyspaceDestination struct{ *kv.Keyspace }
+type keyspaceDestination struct {
+	*kv.Keyspace
+	options []kv.WriteOption
+}
 
 func (d keyspaceDestination) Partition(ctx context.Context, key []byte) (uint64, error) {
 	return d.PartitionOf(ctx, key)
@@ -213,7 +225,7 @@ func (d keyspaceDestination) Partition(ctx context.Context, key []byte) (uint64,
 func (d keyspaceDestination) Commit(ctx context.Context, batch []records.Record) error {
 	b := d.Batch()
 	for _, record := range batch {
-		b.Put(record.Key, record.Value)
+		b.Put(record.Key, record.Value, d.options...)
 	}
 	_, err := b.Commit(ctx)
 	if !errors.Is(err, kv.ErrCrossPartition) {
@@ -222,7 +234,7 @@ func (d keyspaceDestination) Commit(ctx context.Context, batch []records.Record)
 	// The partition was split between the two calls. One by one the records always find their
 	// place.
 	for _, record := range batch {
-		if _, err := d.Put(ctx, record.Key, record.Value); err != nil {
+		if _, err := d.Put(ctx, record.Key, record.Value, d.options...); err != nil {
 			return err
 		}
 	}

@@ -76,6 +76,9 @@ func (l *load) loadBlocks(ctx context.Context, in io.Reader, again bool, ks *kv.
 	if !again {
 		options = append(options, kv.ReadOnce())
 	}
+	for _, o := range l.options {
+		options = append(options, o.(kv.LoadOption))
+	}
 	done, err := ks.Load(ctx, l.records(in, again), options...)
 	shown.stop()
 	for _, note := range done.Notes {

@@ -18,16 +18,21 @@ import (
 func (a *app) putCommand() *cobra.Command {
 	var e argument.Encoding
 	var file string
+	var ttl ttlFlag
 	cmd := &cobra.Command{
 		Use:   "put NAME KEY VALUE",
 		Short: "Write the value of a key, over any that is there",
 		Long: `Write the value of a key into the keyspace NAME. It overwrites any existing value. It
 prints the version, which is the timestamp of the write; with --output raw only that.
 
+--ttl has the value expire so long after that; get shows when. What is written later replaces the
+value together with its expiry.
+
 Key and value are taken literally, unless --hex, --base64 or --escaped is given.`,
 		Example: `  tidemark put fruit apple green
   tidemark put pictures cat.png --value-file cat.png
   tidemark put binary 00ff cafe --hex
+  tidemark put sessions 7f3a alice --ttl 30m
   before=$(tidemark put fruit apple green --output raw)`,
 		Args:              arguments("NAME KEY VALUE, or NAME KEY and --value-file", 2, 3),
 		ValidArgsFunction: a.completeKeyspaces,
@@ -40,18 +45,24 @@ Key and value are taken literally, unless --hex, --base64 or --escaped is given.
 			if err != nil {
 				return err
 			}
-			return a.put(ctx, args[0], key, value)
+			options, err := ttl.options()
+			if err != nil {
+				return err
+			}
+			return a.put(ctx, args[0], key, value, options)
 		}),
 	}
 	e.Register(cmd)
 	cmd.Flags().StringVar(&file, "value-file", "",
 		"take the value from this file, as it is; - is stdin")
+	ttl.register(cmd)
 	return a.printing(a.client(cmd))
 }
 
-func (a *app) put(ctx context.Context, keyspace string, key, value []byte) error {
+func (a *app) put(ctx context.Context, keyspace string, key, value []byte,
+	options []kv.WriteOption) error {
 	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
-		version, err := ks.Put(ctx, key, value)
+		version, err := ks.Put(ctx, key, value, options...)
 		if err != nil {
 			return err
 		}

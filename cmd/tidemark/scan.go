@@ -31,7 +31,7 @@ func (a *app) scanCommand() *cobra.Command {
 		Long: `Show keys and values of the keyspace NAME in key order, all of one moment.
 
 Rows are printed as they come, in constant memory. With --output tsv or json they have the form that
-load takes.
+load takes. With json it is also shown when a value expires, if it does.
 
 With --nearest, --staleness or --any-staleness any replicas may answer, with what they have; the
 moment that was read, and how old it is, are told on stderr.`,
@@ -101,7 +101,7 @@ func (a *app) scan(ctx context.Context, keyspace string, f *scanFlags) error {
 	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
 		rows := output.NewRows(a.out, a.format, f.keysOnly).Screen(a.width)
 		count, last, err := each(ks.Scan(ctx, options...), func(pair kv.Pair) error {
-			return rows.Write(pair.Key, pair.Value)
+			return rows.Write(pair.Key, pair.Value, pair.Expires)
 		})
 		if flushErr := rows.Flush(); err == nil {
 			err = flushErr

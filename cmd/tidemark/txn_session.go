@@ -417,7 +417,7 @@ func (s *txnSession) scan(ctx context.Context, args []string) error {
 	rows := output.NewRows(s.out, s.format, false).Screen(s.width)
 	pairs := s.reader().Scan(ctx, s.client.Keyspace(args[0]), options...)
 	count, last, err := each(pairs, func(pair kv.Pair) error {
-		return rows.Write(pair.Key, pair.Value)
+		return rows.Write(pair.Key, pair.Value, pair.Expires)
 	})
 	if flushErr := rows.Flush(); err == nil {
 		err = flushErr

@@ -8,7 +8,7 @@
 // A version is one key of the state database: the internal key's data key with the timestamp
 // appended. Versions of a key sort newest first, so that a read as of t is one seek to (key, t).
 // What stands there is a header (see Header) and the value. A deletion is a version too, a
-// tombstone; it goes away by garbage collection.
+// tombstone; it goes away by garbage collection. A value may have an expiry (see expiry.go).
 //
 // INVARIANT: versions are written once and never changed; they go only by Garbage, below its
 // threshold.

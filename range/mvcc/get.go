@@ -94,7 +94,9 @@ func (g *Getter) View(key []byte, at hlc.Timestamp) (Version, bool, error) {
 
 // Newest returns the newest version as it is stored, whether it has expired or not. The value is
 // valid until the getter's next call.
-func (g *Getter) Newest(key []byte) (Version, bool, error) { return g.stored(key, hlc.MaxTimestamp) }
+func (g *Getter) Newest(key []byte) (Version, bool, error) {
+	return g.stored(key, hlc.MaxTimestamp)
+}
 
 // stored returns the newest version at or below at as it is stored.
 func (g *Getter) stored(key []byte, at hlc.Timestamp) (Version, bool, error) {

@@ -54,8 +54,8 @@ type Version struct {
 	CommitWait bool
 	// Expires is the wall time from which on the key has no value any more; 0: never. See expiry.go.
 	Expires int64
-	// Value is empty for a tombstone, and for what has expired. How long it is valid is said by the function that returns the
-	// Version.
+	// Value is empty for a tombstone, and for what has expired. How long it is valid is said by the
+	// function that returns the Version.
 	Value []byte
 }
 

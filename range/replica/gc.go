@@ -44,7 +44,8 @@ func (r *Replica) SetGCWindow(window time.Duration) { r.gcWindow.Store(int64(win
 // CollectGarbage raises the garbage collection threshold to now less the window, and removes what
 // no client can read any more. It does nothing, and costs nothing, while the partition holds no
 // transaction record, and no version but the newest of keys that have a value, of which none has
-// expired at that threshold, as far as is known. Only a leader can; one collection runs at a time. It also returns the memory of the timestamp cache.
+// expired at that threshold, as far as is known. Only a leader can; one collection runs at a time. It
+// also returns the memory of the timestamp cache.
 //
 // The threshold is never above the clock: what is written later is above it.
 func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResult, error) {

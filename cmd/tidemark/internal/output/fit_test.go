@@ -110,7 +110,7 @@ func TestNothingReachesTheTerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := NewRows(&out, format, false)
-		if err := r.Write([]byte(evil), []byte(evil)); err != nil {
+		if err := r.Write([]byte(evil), []byte(evil), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Flush(); err != nil {

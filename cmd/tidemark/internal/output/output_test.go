@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -83,7 +84,7 @@ func TestRows(t *testing.T) {
 			var out bytes.Buffer
 			r := NewRows(&out, format, keysOnly)
 			for _, row := range rows {
-				if err := r.Write([]byte(row[0]), []byte(row[1])); err != nil {
+				if err := r.Write([]byte(row[0]), []byte(row[1]), time.Time{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -111,7 +112,7 @@ func TestRowsStream(t *testing.T) {
 		var out bytes.Buffer
 		r := NewRows(&out, format, false)
 		for i := range count {
-			if err := r.Write(fmt.Appendf(nil, "key%d", i), []byte("v")); err != nil {
+			if err := r.Write(fmt.Appendf(nil, "key%d", i), []byte("v"), time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 			if len(r.page) >= pageRows {

@@ -3,6 +3,7 @@ package output
 import (
 	"bufio"
 	"io"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
@@ -53,12 +54,14 @@ func (r *Rows) Screen(columns int) *Rows {
 	return r
 }
 
-// Write prints one row. It does not keep key and value.
-func (r *Rows) Write(key, value []byte) error {
+// Write prints one row. It does not keep key and value. Only JSON shows when the value expires;
+// zero: it does not.
+func (r *Rows) Write(key, value []byte, expires time.Time) error {
 	r.line = r.line[:0]
 	switch r.format {
 	case JSON:
-		r.line = records.AppendJSONObject(r.line, records.Record{Key: key, Value: value}, r.keysOnly)
+		r.line = records.AppendJSONObject(r.line, records.Record{Key: key, Value: value, Expires: expires},
+			r.keysOnly)
 	case TSV:
 		r.line = records.AppendEscaped(r.line, key)
 		if !r.keysOnly {

@@ -3,6 +3,7 @@ package records
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Format is a file format of load and dump.
@@ -36,6 +37,9 @@ func FormatOfFile(name string) Format {
 // Record is one key with its value.
 type Record struct {
 	Key, Value []byte
+	// Expires is when the value expires; zero: never. A Reader leaves it out: a load does not restore
+	// it.
+	Expires time.Time
 }
 
 // Limits bound what a Reader takes. Zero means no limit.

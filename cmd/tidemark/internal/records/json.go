@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -18,6 +19,8 @@ type jsonRecord struct {
 	KeyBase64   *string `json:"key_base64,omitempty"`
 	Value       *string `json:"value,omitempty"`
 	ValueBase64 *string `json:"value_base64,omitempty"`
+	// Expires is taken, and not used: see Record.
+	Expires *time.Time `json:"expires,omitempty"`
 }
 
 func (r *Reader) parseJSON(line []byte) error {
@@ -117,6 +120,10 @@ func AppendJSONObject(dst []byte, record Record, keysOnly bool) []byte {
 	if !keysOnly {
 		dst = append(dst, ',')
 		dst = AppendJSONField(dst, "value", record.Value)
+	}
+	if !record.Expires.IsZero() {
+		dst = append(dst, `,"expires":"`...)
+		dst = append(record.Expires.UTC().AppendFormat(dst, time.RFC3339Nano), '"')
 	}
 	return append(dst, '}')
 }
