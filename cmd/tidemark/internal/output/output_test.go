@@ -140,7 +140,7 @@ func TestRowsCanBeLoaded(t *testing.T) {
 		for format, file := range map[Format]records.Format{TSV: records.TSV, JSON: records.JSONL} {
 			var out bytes.Buffer
 			r := NewRows(&out, format, false)
-			if err := r.Write(key, value); err != nil {
+			if err := r.Write(key, value, time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.Flush(); err != nil {
