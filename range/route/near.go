@@ -129,8 +129,6 @@ func (w *nearCall) outcome(err error) nearOutcome {
 }
 
 // replicas asks the replicas of the partition, the nearest first. over says that the call has ended.
-//
-//lint:ignore ST1008 an answer and its error stand together; then comes whether they are the end
 func (w *nearCall) replicas(ctx context.Context) (answer Answer, err error, over bool) {
 	s := w.sender
 	w.tried = w.few[:0]
@@ -168,9 +166,8 @@ func (w *nearCall) replicas(ctx context.Context) (answer Answer, err error, over
 }
 
 // ask makes one attempt at a replica. If another one is to follow, again is not nil.
-//
-//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
+	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 	wait time.Duration) (Answer, error, *Backoff) {
 	if w.call.Prepare != nil {
 		if err := w.call.Prepare.Prepare(p, Leader{Node: n.id}); err != nil {
@@ -216,9 +213,8 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 }
 
 // refusedNear decides what follows a replica's refusal.
-//
-//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 func (w *nearCall) refusedNear(p *Partition, l *leader, e *kvpb.Error,
+	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 	now time.Time) (Answer, error, *Backoff) {
 	near, known := w.sender.metrics.near, &p.hint.replicas
 	switch e.Code {
