@@ -36,6 +36,8 @@
 //	range/node        Look, with each tick: jumps and steps, and the end of a quarantine
 //	range/node        Check, once a second: the consensus
 //	range/node        State, to refuse requests and to give leaderships away; Ahead and Rewind
+//	range/replica     State, when it is elected: only a clock that is believed sets from when on the
+//	                  leader's timestamps are; until then it neither reads nor writes for a client
 //	range/node        Agrees, before it hands a leadership to a peer; Offsets, for a metric
 //	range/replica,    hlc.Clock.Reading: a timestamp to choose or to answer with, and whether it can
 //	range/node        be trusted at this moment. It needs no judgement, and no lock but the clock's

@@ -1,13 +1,18 @@
 package engine
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"path"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -57,4 +62,21 @@ func TestCompactionsThatFailPause(t *testing.T) {
 			t.Errorf("after the compaction: %q", got)
 		}
 	})
+}
+
+// What an operator has nothing to do about is no error in the log: a compaction whose files have gone
+// begins anew.
+func TestCancelledCompactionIsNoError(t *testing.T) {
+	var log bytes.Buffer
+	s := openTestState(t, Options{FS: vfs.NewMem()})
+	s.logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+	listener := s.listener()
+	listener.BackgroundError(fmt.Errorf("compacting: %w", pebble.ErrCancelledCompaction))
+	if log.Len() > 0 {
+		t.Errorf("it says %s", &log)
+	}
+	listener.BackgroundError(errors.New("something else"))
+	if !strings.Contains(log.String(), "something else") {
+		t.Errorf("another error is not told: %q", &log)
+	}
 }

@@ -24,6 +24,9 @@ func (n *Node) lookAtClock() (changed bool) {
 			c.Moved.Round(time.Millisecond),
 		)
 	}
+	if c.Believed {
+		defer n.startServing()
+	}
 	if c.AfterJump {
 		if c.Forward > 0 {
 			for _, h := range n.replicas.all() {
@@ -54,6 +57,20 @@ func (n *Node) checkClock() {
 		)
 	default:
 		n.log.Info("the clock agrees with the peers' again; serving", "peers", s.Peers)
+		n.startServing()
+	}
+}
+
+// clockTrusted says whether leaders here may go by the clock.
+func (n *Node) clockTrusted() bool {
+	state, _ := n.host.Clocks().State()
+	return state == clockhealth.Trusted
+}
+
+// startServing has the leaders serve that were elected while the clock was not believed.
+func (n *Node) startServing() {
+	for _, h := range n.replicas.all() {
+		h.replica.ClockTrusted()
 	}
 }
 

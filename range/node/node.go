@@ -85,7 +85,7 @@ func New(c Config) (*Node, error) {
 	n.splitter.init(n)
 	n.metrics = newMetrics(n, c.Registerer)
 	n.shared = &replica.Node{
-		Clock: c.Clock, Metrics: replica.NewMetrics(c.Registerer), Logger: n.log,
+		Clock: c.Clock, ClockTrusted: n.clockTrusted, Metrics: replica.NewMetrics(c.Registerer), Logger: n.log,
 		DiskFull: n.diskFull, Limits: c.Limits,
 		LogBehind: func() bool { return n.host.LogBehind() },
 		Pusher:    c.Pusher, Resolver: c.Resolver, Random: c.Random, AfterFunc: c.AfterFunc,
@@ -159,10 +159,10 @@ func (n *Node) Start(t host.Transport) error {
 	if err := n.reopen(); err != nil {
 		return err
 	}
+	n.host.Clocks().Start() // before anything can be elected here
 	n.host.Start(t)
 	n.electAfterStart()
 	n.health.started.Store(true)
-	n.host.Clocks().Start()
 	n.checkHealth()
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel

@@ -54,9 +54,11 @@ func (r *Replica) proposeBarrier() {
 		Kind: proposal.KindWrite, Proposer: r.self,
 		Sequence: l.barrier, Base: r.mu.base(term, &r.mu.applied),
 	}
-	if successor != 0 {
+	if successor != 0 && !l.lowDue {
 		entry.Closed = r.mu.cache.Max()
-		entry.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
+		if r.node.clockTrusted() {
+			entry.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
+		}
 	}
 	// It counts as in flight, so that it is noticed when it does not come back.
 	barrier := &pendingEntry{sequence: entry.Sequence, term: term, at: time.Now()}
@@ -75,7 +77,8 @@ func (r *Replica) proposeBarrier() {
 //
 // It stops serving, and its last entry closes every timestamp at which it has served a read. Its
 // successor has that entry before it leads, so it writes above those reads without having to know
-// how far apart the two clocks are, and how recently this leader was elected itself.
+// how far apart the two clocks are, and how recently this leader was elected itself. A leader whose
+// clock was never believed has served nothing, and closes nothing.
 func (r *Replica) TransferLeader(to keys.ReplicaID) {
 	r.mu.Lock()
 	l := &r.mu.leadership

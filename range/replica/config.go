@@ -72,6 +72,9 @@ type Config struct {
 // New.
 type Node struct {
 	Clock *hlc.Clock
+	// ClockTrusted, if not nil, says whether leaders may go by Clock. One that was elected while it
+	// was not believed serves clients when it is (Replica.ClockTrusted). It must be cheap.
+	ClockTrusted func() bool
 	// Metrics may be nil: nothing is counted.
 	Metrics *Metrics
 	// Logger may be nil: nothing is logged.

@@ -18,8 +18,10 @@ import (
 var (
 	errNotLeader = errors.New("this replica does not lead the partition, or not yet; the " +
 		"command had no effect")
-	errOutcomeUnknown = errors.New("leadership was lost; the command may or may not have taken effect")
-	errOverloaded     = errors.New("the partition's queue is full; the command had no effect")
+	errOutcomeUnknown  = errors.New("leadership was lost; the command may or may not have taken effect")
+	errClockUnbelieved = errors.New("the clock of this node has not been confirmed by those of its " +
+		"peers; the command had no effect")
+	errOverloaded = errors.New("the partition's queue is full; the command had no effect")
 )
 
 // newError is an error response to a request.

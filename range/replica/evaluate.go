@@ -40,6 +40,8 @@ type evaluation struct {
 	proposal *pendingEntry
 	// livenessFloor is the leadership's.
 	livenessFloor int64
+	// lowDue is the leadership's.
+	lowDue bool
 
 	now time.Time
 	// leased: this replica held the lease after the writes were queued and before anything was read
@@ -199,6 +201,7 @@ func (e *evaluation) take() step {
 		r.mu.building = e.proposal
 		e.over = false
 	}
+	e.lowDue = r.lowDueLocked()
 	e.livenessFloor = r.mu.leadership.livenessFloor
 	e.leased = leased && leaseTerm == e.epoch.term
 	return stepEvaluate
@@ -306,6 +309,9 @@ func (e *evaluation) evaluate(w *write, internal *proposal.Entry) {
 		return
 	case q.Generation != e.Descriptor.Generation:
 		e.refuse(w, r.staleEpoch(q, e.Descriptor))
+		return
+	case e.lowDue:
+		e.refuse(w, r.unbelievedClock(q))
 		return
 	case e.disconnected(w):
 		e.refuse(w, r.disconnectedError(q))

@@ -44,6 +44,10 @@ func (r *Replica) FreezeFor(ctx context.Context, now, by *clusterpb.Partition) e
 		if err := checkNeighbours(by, e.Descriptor); err != nil {
 			return false, err
 		}
+		if e.lowDue {
+			// What an earlier leader has served is not known, and is to be closed.
+			return false, errClockUnbelieved
+		}
 		e.batch = r.state.NewBatch()
 		if err := e.batch.Set(keys.LocalKey(r.id, keys.SuffixDescriptor), value, nil); err != nil {
 			return false, err

@@ -47,8 +47,10 @@ type leadership struct {
 	handingOver bool
 	// low is the low-water mark: below every timestamp that this leadership gave, and at or above
 	// every one that an earlier one gave or served. What is read at or below it may have been
-	// written by another node.
-	low hlc.Timestamp
+	// written by another node. lowDue: it is yet to be taken from the clock, which was not believed
+	// when the leadership began; until then nothing is read or written for a client.
+	low    hlc.Timestamp
+	lowDue bool
 }
 
 // handedOver is when a leader of a term has handed over, in nanoseconds since 1970 by its clock:
@@ -89,8 +91,16 @@ func (l *leadership) change(to group.Leadership) {
 	l.successor, l.handingOver = 0, false
 }
 
-// begin begins a leadership of a term in which this replica has not led before. now is the time by
-// its clock, and ahead how far ahead of it an earlier leader's timestamps can be.
+// begin begins a leadership of a term in which this replica has not led before. Its low-water mark
+// is yet to be taken.
+func (l *leadership) begin(now int64) {
+	l.ledTerm = l.Term
+	l.livenessFloor = now
+	l.low, l.lowDue = hlc.Timestamp{}, true
+}
+
+// takeLow takes the low-water mark of a leadership that has served nothing yet. now is the time by
+// its clock, which is believed, and ahead how far ahead of it an earlier leader's timestamps can be.
 //
 // Its timestamps start above everything that any earlier leader can have served or written: those
 // came from clocks (hlc.Clock.MaxAhead, which counts the timestamps of commits that wait), and were
@@ -102,14 +112,19 @@ func (l *leadership) change(to group.Leadership) {
 // above those too once this election is longer ago than the two clocks are apart; the steps in
 // beyond cover what it can see when it is not. A leader that hands over on purpose, which can be at
 // once, closes what it has served first (Replica.TransferLeader).
-func (l *leadership) begin(now int64, ahead time.Duration) {
-	l.ledTerm = l.Term
-	l.livenessFloor = now
-	l.low = hlc.Timestamp{Wall: now + int64(ahead)}
+//
+// INVARIANT: a clock that is not believed sets nothing that outlives the leadership. A mark from a
+// clock that is ahead would go into the log when the leader hands over; its successors would write
+// above it, and clients whose servers' clocks are right would not see what was acknowledged.
+func (l *leadership) takeLow(now int64, ahead time.Duration) {
+	l.low, l.lowDue = hlc.Max(l.low, hlc.Timestamp{Wall: now + int64(ahead)}), false
 }
 
 // clockWentForward is for a leader whose clock was wrong, behind, when the leadership began.
 func (l *leadership) clockWentForward(now int64, ahead time.Duration) {
+	if l.lowDue {
+		return // ClockTrusted follows
+	}
 	// As after an election: what was heard is of the wrong clock.
 	l.livenessFloor = now - int64(txn.Abandoned-electedTime)
 	l.low = hlc.Max(l.low, hlc.Timestamp{Wall: now + int64(ahead)})
@@ -132,9 +147,10 @@ func (l *leadership) mayServe(applied *appliedRecord) bool {
 // nothing is to be above. Otherwise the first writes of a new keyspace would carry timestamps of
 // the future. That is so only the first time: after a barrier this same leadership has served.
 func (l *leadership) serve(applied *appliedRecord, now int64) (first bool) {
-	if first = l.firstTerm == l.Term; first {
-		l.low, l.firstTerm = hlc.Max(hlc.Timestamp{Wall: now}, applied.closed), 0
+	if first = l.firstTerm == l.Term && !l.lowDue; first {
+		l.low = hlc.Max(hlc.Timestamp{Wall: now}, applied.closed)
 	}
+	l.firstTerm = 0
 	l.low = hlc.Max(l.low, beyond(applied.highest))
 	l.serving = true
 	// A leader that dies takes along the time of the latest heartbeats, and clients found no leader
@@ -209,10 +225,13 @@ func (r *Replica) LeadershipChanged(to group.Leadership) {
 	case l.Term == l.ledTerm:
 		r.raiseBarrierLocked()
 	default:
-		// A step of the clock that was not looked at yet counts. If it is a jump, ClockWentForward
-		// follows.
 		clock := r.node.Clock
-		l.begin(clock.Reached(), clock.MaxAhead())
+		l.begin(clock.Physical())
+		if r.node.clockTrusted() {
+			// A step of the clock that was not looked at yet counts. If it is a jump, ClockWentForward
+			// follows.
+			l.takeLow(clock.Reached(), clock.MaxAhead())
+		}
 		r.mu.cache.Reset(l.low)
 		r.checkServingLocked()
 	}
@@ -240,6 +259,31 @@ func (r *Replica) ClockWentForward() {
 	l.clockWentForward(clock.Reached(), clock.MaxAhead())
 	r.mu.cache.Raise(l.low)
 }
+
+// ClockTrusted is for a node whose clock is believed from now on: what it was elected to lead
+// meanwhile takes its low-water mark, and may serve clients.
+func (r *Replica) ClockTrusted() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lowDueLocked()
+}
+
+// lowDueLocked says whether this leadership must not read or write for a client yet. It takes the
+// low-water mark if that is due and the clock is believed by now: what hears of that late, or never,
+// because it was elected or opened meanwhile, is asked by its first request.
+func (r *Replica) lowDueLocked() bool {
+	l := &r.mu.leadership
+	if !l.lowDue || !l.IsLeader || !r.node.clockTrusted() {
+		return l.lowDue
+	}
+	clock := r.node.Clock
+	l.takeLow(clock.Reached(), clock.MaxAhead())
+	l.livenessFloor = clock.Physical() - int64(txn.Abandoned-electedTime)
+	r.mu.cache.Raise(l.low)
+	return false
+}
+
+func (n *Node) clockTrusted() bool { return n.ClockTrusted == nil || n.ClockTrusted() }
 
 // checkServingLocked opens the gate when it may be opened.
 func (r *Replica) checkServingLocked() {

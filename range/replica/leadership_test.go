@@ -16,7 +16,8 @@ func elected(term uint64, now int64) *leadership {
 	l := &leadership{}
 	l.change(group.Leadership{IsLeader: true, Term: term})
 	l.endEpoch()
-	l.begin(now, ahead)
+	l.begin(now)
+	l.takeLow(now, ahead)
 	return l
 }
 

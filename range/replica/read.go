@@ -164,6 +164,7 @@ func (r *Replica) TooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
 func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 	q := rd.pending.Request
 	r.mu.Lock()
+	lowDue := r.lowDueLocked()
 	l, d := r.mu.leadership, r.Descriptor()
 	switch {
 	case r.mu.failed != nil:
@@ -186,6 +187,10 @@ func (r *Replica) admit(rd *read, provedTerm uint64, proved bool) {
 	case q.Generation != d.Generation:
 		r.mu.Unlock()
 		r.endRead(rd, r.staleEpoch(q, d))
+		return
+	case lowDue:
+		r.mu.Unlock()
+		r.endRead(rd, r.unbelievedClock(q))
 		return
 	case rd.under != nil && !r.isLeadershipLocked(rd.under):
 		r.mu.Unlock()

@@ -35,5 +35,13 @@ func (r *Replica) untrustedClock(q *kvpb.Request) *kvpb.Response {
 		"set, or its machine was suspended, and it has not been looked at since", r.id)
 }
 
+// unbelievedClock refuses a request to a leadership that has begun while the clock of its node was
+// not believed.
+func (r *Replica) unbelievedClock(q *kvpb.Request) *kvpb.Response {
+	return newError(q, kvpb.ErrorCode_CLOCK_SKEW, "partition %s: the clock of its leader's node has "+
+		"not been confirmed by those of the peers since that leader was elected; check the time "+
+		"synchronisation if it lasts", r.id)
+}
+
 // text is a string of the same memory as b, which must not be changed as long as the string lives.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

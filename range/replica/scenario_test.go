@@ -43,6 +43,8 @@ import (
 //	suspend N ms=D                the machine of replica N was suspended: its wall clock is right,
 //	                              the monotonic one stood still
 //	look N                        its node looks at its clock, and believes it
+//	clock-trusted N on|off|unheard   whether the clock of replica N's node is believed, from now on;
+//	                              unheard: it is, and the replica is not told
 //	clock-right N                 the node of replica N finds that its clock was behind, and takes
 //	                              the right time
 //	disk full|free
@@ -207,6 +209,13 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		m := s.member(d, "")
 		m.skew = 0
 		m.replica.ClockWentForward()
+	case "clock-trusted":
+		m := s.member(d, "")
+		trusted := d.CmdArgs[1].Key != "off"
+		m.node.ClockTrusted = func() bool { return trusted }
+		if d.CmdArgs[1].Key == "on" {
+			m.replica.ClockTrusted()
+		}
 	case "suspend":
 		m := s.member(d, "")
 		if m.node.Clock.Steady() == nil {

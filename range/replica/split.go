@@ -85,6 +85,10 @@ func (r *Replica) split(ctx context.Context, left, right *clusterpb.Partition) e
 			if r.mu.tally != t || !r.mu.leadership.is(e.epoch) {
 				return false, errNotLeader
 			}
+			if e.lowDue {
+				// What an earlier leader has served is not known, and is to be closed.
+				return false, errClockUnbelieved
+			}
 			stats := t.stats()
 			e.batch = r.state.NewBatch()
 			id := keys.PartitionID(right.Id)

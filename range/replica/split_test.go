@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -254,6 +255,27 @@ func TestChildInheritsWhatWasServed(t *testing.T) {
 		t.Errorf("the child writes at %s what the parent has served at %s", at, ahead)
 	}
 	recount(t, m.state, 200)
+}
+
+// What earlier leaders have served is to be closed by a split; a leader whose clock is not believed
+// does not know it.
+func TestNoSplitByAClockThatIsNotBelieved(t *testing.T) {
+	s := newSplitTest(t, 1)
+	defer s.close()
+	m := s.members[0]
+	m.node.ClockTrusted = func() bool { return false }
+	s.elect(m)
+	m.commit(-1)
+	m.catchUp(-1)
+	left, right := splitAt(m.replica.Descriptor(), "m", 200)
+	if err := m.replica.Split(context.Background(), left, right); !errors.Is(err, errClockUnbelieved) {
+		t.Fatal("it splits:", err)
+	}
+	m.node.ClockTrusted = nil
+	s.must(s.ask(putOf("x", "value"))) // takes the low-water mark
+	if err := m.replica.Split(context.Background(), left, right); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A read that waits for the split, and a write that is queued behind it, are told both parts.
