@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// A removal on a disk with little room gives the room back, though tables stay that have a little of
-// something else beside what was removed, and compactions of them would not begin otherwise.
+// A removal on a disk with little room gives the room back, though tables stay that have a little
+// of something else beside what was removed, and compactions of them would not begin otherwise.
 func TestRemovalWithLittleRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T, fs *faultFS, mem *vfs.MemFS) {
 		const minFree, rows = 1 << 20, 10
