@@ -59,8 +59,8 @@ func (c *compactions) ended(err error) {
 	}
 }
 
-// changed notes that the database has changed: by a flush, or a removal. It does not block.
-func (c *compactions) changed() {
+// flushed notes that the database has changed. It does not block.
+func (c *compactions) flushed() {
 	c.mu.Lock()
 	c.mu.pressed = pressed{}
 	c.mu.Unlock()

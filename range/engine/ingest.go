@@ -105,7 +105,6 @@ func (s *State) ingest(ctx context.Context, paths []string, span keys.Span) (dur
 		return false, s.explain(fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err))
 	}
 	s.g.reclaim()
-	s.compactions.changed()
 	// Of an excision alone, and of tables with nothing in them, Pebble says nothing.
 	return s.ingestion.heard && !s.ingestion.queued, s.g.err()
 }

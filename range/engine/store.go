@@ -165,7 +165,7 @@ func (s *store) listener() *pebble.EventListener {
 			}
 			if info.Err == nil {
 				s.g.unflushed.end()
-				s.compactions.changed()
+				s.compactions.flushed()
 			}
 			s.stall.kick()
 			select {
@@ -235,12 +235,6 @@ func (s *store) Dir() string { return s.dir }
 
 // FreeBytes is the free space of the disk as last seen; 0 if the filesystem cannot tell.
 func (s *store) FreeBytes() uint64 { return s.g.free.Load() }
-
-// LookForRoom looks at the free space of the disk now; ok is false if the filesystem cannot tell.
-func (s *store) LookForRoom() (free uint64, ok bool) {
-	ok = s.g.checkFreeSpace()
-	return s.g.free.Load(), ok
-}
 
 // UnflushedBytes is about how much is committed and in no table yet: flushes will write as much.
 func (s *store) UnflushedBytes() int64 { return s.g.unflushed.bytes() }

@@ -98,24 +98,29 @@ func (n *Node) diskFull() bool {
 // roomForEntries is how much of the disk may be taken for entries, and notes whether the reserve is
 // short. Both databases are on one disk, and what either is still to write counts for both: what is
 // in memtables, and what is in the logs and to be applied.
+//
+// The free space is what the databases have seen: this goroutine must not wait for a disk that
+// stands still.
 func (n *Node) roomForEntries() int64 {
-	reserve := int64(n.config.Log.MinFreeBytes())
-	free, known := n.config.Log.LookForRoom()
-	if reserve == 0 || !known {
-		if n.diskFull() {
+	log, state := n.config.Log, n.config.State
+	reserve := int64(log.MinFreeBytes())
+	free := int64(min(log.FreeBytes(), state.FreeBytes(), math.MaxInt64))
+	left := free - log.UnflushedBytes() - state.UnflushedBytes()
+	full := log.Full() || state.Full()
+	if reserve == 0 || free == 0 || left/nearReserves >= reserve {
+		n.disk.short.Store(false)
+		if full {
 			return 0
 		}
 		return host.Unbounded
 	}
-	left := int64(min(free, math.MaxInt64)) - n.config.Log.UnflushedBytes() -
-		n.config.State.UnflushedBytes()
-	if left/nearReserves >= reserve {
-		n.disk.short.Store(false)
-		return host.Unbounded
-	}
 	left -= n.host.UnappliedBytes()
 	n.disk.short.Store(left < reserve)
-	return left - (reserve - reserve/spareRoom)
+	room := left - (reserve - reserve/spareRoom)
+	if full { // perhaps by a quota that the free space does not show
+		room = min(room, reserve/spareRoom)
+	}
+	return room
 }
 
 // leadsBetter ranks hosts for a node whose disk is no good: one whose disk was no good a moment ago
