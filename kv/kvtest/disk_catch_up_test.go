@@ -28,6 +28,8 @@ func TestCatchUpKeepsTheReserve(t *testing.T) {
 			kv.Hash(3))
 		const away = 3
 		c.Isolate(away, memnet.Break)
+		capacity := c.Disk(away).Used() + reserve + reserve/4
+		c.Disk(away).SetCapacity(capacity)
 		time.Sleep(5 * time.Second) // virtual
 		random := rand.NewChaCha8([32]byte{2})
 		value := make([]byte, 64<<10)
@@ -38,9 +40,6 @@ func TestCatchUpKeepsTheReserve(t *testing.T) {
 			}
 		}
 		put(t, small, "k", "1")
-		before := c.Disk(away).Used()
-		capacity := before + reserve + reserve/4
-		c.Disk(away).SetCapacity(capacity)
 		c.Rejoin(away)
 		time.Sleep(20 * time.Second) // virtual
 		left := capacity - c.Disk(away).Used()
