@@ -47,15 +47,18 @@ func TestGrow(t *testing.T) {
 		next, splitting atomic.Int64
 		running         sync.WaitGroup
 		mu              sync.Mutex
-		during, between = newHistogram(), newHistogram()
-		failed          atomic.Int64
-		lastErr         atomic.Pointer[error]
-		done            = make(chan struct{})
-		began           = time.Now()
-		note            = func(err error) { failed.Add(1); lastErr.Store(&err) }
-		order           = rand.New(rand.NewPCG(1, 25)).Uint64() | 1
-		keyOf           = func(i int64) []byte { return fmt.Appendf(nil, "r%016x", uint64(i+1)*0x9e3779b97f4a7c15*order) }
-		batches         = int64(*growRecords / growBatch)
+		// A put is during a split if it overlaps one, and around if it begins within a second of one.
+		during, around = newHistogram(), newHistogram()
+		between        = newHistogram()
+		latest         atomic.Int64 // when something was seen to split last, in nanoseconds
+		failed         atomic.Int64
+		lastErr        atomic.Pointer[error]
+		done           = make(chan struct{})
+		began          = time.Now()
+		note           = func(err error) { failed.Add(1); lastErr.Store(&err) }
+		order          = rand.New(rand.NewPCG(1, 25)).Uint64() | 1
+		keyOf          = func(i int64) []byte { return fmt.Appendf(nil, "r%016x", uint64(i+1)*0x9e3779b97f4a7c15*order) }
+		batches        = int64(*growRecords / growBatch)
 	)
 	for range growClients {
 		running.Go(func() {
@@ -103,6 +106,9 @@ func TestGrow(t *testing.T) {
 					h = during
 				}
 				_ = h.RecordValue(took)
+				if h == during || now.UnixNano()-latest.Load() < int64(time.Second) {
+					_ = around.RecordValue(took)
+				}
 				mu.Unlock()
 			}
 		})
@@ -121,7 +127,9 @@ func TestGrow(t *testing.T) {
 						n++
 					}
 				}
-				splitting.Store(n)
+				if splitting.Store(n); n > 0 {
+					latest.Store(time.Now().UnixNano())
+				}
 			}
 		}
 	})
@@ -165,10 +173,12 @@ func TestGrow(t *testing.T) {
 		return time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
 	}
 	e.result("%d records in %v, %d partitions of %d to %d MiB; puts between splits: %d, p99 %v, longest "+
-		"%v; while something split: %d, p99 %v, longest %v: %.1f times", *growRecords,
+		"%v; while something split: %d, p99 %v, longest %v: %.1f times; within a second of a split: %d, "+
+		"p99 %v: %.1f times", *growRecords,
 		took.Round(time.Second), partitions, least>>20, most>>20, between.TotalCount(), p99(between),
 		time.Duration(between.Max())*time.Microsecond, during.TotalCount(), p99(during),
-		time.Duration(during.Max())*time.Microsecond, float64(p99(during))/float64(p99(between)))
+		time.Duration(during.Max())*time.Microsecond, float64(p99(during))/float64(p99(between)),
+		around.TotalCount(), p99(around), float64(p99(around))/float64(p99(between)))
 	if n := failed.Load(); n > 0 {
 		e.Errorf("%d writes failed, the last with %v", n, *lastErr.Load())
 	}
