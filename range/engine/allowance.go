@@ -7,24 +7,52 @@ import "fmt"
 // half of the reserve is free, and given up when it has left less than a quarter. What it has
 // written goes away with it, and it is tried again when there is room. (Compactions that
 // only drop tables write nothing, and are not concerned.)
+//
+// After a removal of data on a disk without room it is the compactions that give the room back: a
+// table that has a little of something else beside what was removed stays until that is written
+// anew. They write little then, and may begin with much less, until there is room again.
 
 const (
 	// compactionBegins and compactionEnds are the parts of the reserve that are free when a
 	// compaction begins, and goes on.
 	compactionBegins = 2
 	compactionEnds   = 4
-	// allowanceBytes is how much a compaction writes between two looks at the free space.
+	// reclaimBegins and reclaimEnds are the same after a removal.
+	reclaimBegins = 32
+	reclaimEnds   = 64
+	// allowanceBytes is how much a compaction writes between two looks at the free space, and
+	// allowanceLooks how many looks there are at least while it writes as much as the reserve.
 	allowanceBytes = 1 << 20
+	allowanceLooks = 64
 )
+
+// reclaim is told that data was removed. It does not block.
+func (g *guard) reclaim() {
+	if g.low.Load() {
+		g.reclaims.Store(true)
+	}
+}
+
+// compactionRoom is how much is free when a compaction begins, and when it goes on.
+func (g *guard) compactionRoom() (begins, ends uint64) {
+	if g.reclaims.Load() {
+		return g.minFree / reclaimBegins, g.minFree / reclaimEnds
+	}
+	return g.minFree / compactionBegins, g.minFree / compactionEnds
+}
 
 // roomForCompaction says whether a compaction may begin.
 func (g *guard) roomForCompaction() bool {
-	return g.minFree == 0 || g.free.Load() == 0 && !g.low.Load() ||
-		g.free.Load() >= g.minFree/compactionBegins
+	begins, _ := g.compactionRoom()
+	return g.minFree == 0 || g.free.Load() == 0 && !g.low.Load() || g.free.Load() >= begins
 }
 
 // allowance is how much may still be written to a table before the free space is looked at again.
-type allowance struct{ bytes int }
+type allowance struct {
+	bytes int
+	// spare: it is not for a compaction, but can be had again, and leaves the whole reserve.
+	spare bool
+}
 
 // take is told of each write. A nil allowance has no bound.
 func (a *allowance) take(g *guard, n int) error {
@@ -34,15 +62,20 @@ func (a *allowance) take(g *guard, n int) error {
 	if a.bytes -= n; a.bytes > 0 {
 		return nil
 	}
-	a.bytes = min(allowanceBytes, int(g.minFree/compactionEnds))
+	a.bytes = min(allowanceBytes, int(g.minFree/allowanceLooks))
 	usage, err := g.inner.GetDiskUsage(g.dir)
 	if err != nil {
 		return nil // the filesystem cannot tell
 	}
 	g.free.Store(usage.AvailBytes)
-	if usage.AvailBytes < g.minFree/compactionEnds {
-		return fmt.Errorf("%w for a compaction in %s: %d bytes are free, and %d are kept",
-			ErrNoRoom, g.dir, usage.AvailBytes, g.minFree/compactionEnds)
+	_, keeps := g.compactionRoom()
+	what := "a compaction"
+	if a.spare {
+		keeps, what = g.reserve(), "a table that can be had again"
+	}
+	if usage.AvailBytes < keeps {
+		return fmt.Errorf("%w for %s in %s: %d bytes are free, and %d are kept",
+			ErrNoRoom, what, g.dir, usage.AvailBytes, keeps)
 	}
 	return nil
 }

@@ -64,9 +64,11 @@ type guard struct {
 	awaited atomic.Int32
 	// free is the last free space that was seen, in bytes.
 	free atomic.Uint64
-	// committed counts the bytes of all commits; flushing is what it was when the last flush began,
-	// and flushed when the last one began that has ended.
-	committed, flushing, flushed atomic.Int64
+	// unflushed is what the next flushes will write.
+	unflushed unflushed
+	// reclaims: data was dropped while the free space was low, and compactions give back what it
+	// took.
+	reclaims atomic.Bool
 	// sinceLook is how many bytes were written since the free space was looked at last.
 	sinceLook atomic.Int64
 	// told is when the log was told last that opening waits for room. Of the goroutine that opens.
@@ -208,6 +210,9 @@ func (g *guard) checkFreeSpace() bool {
 	}
 	g.free.Store(usage.AvailBytes)
 	low := usage.AvailBytes < g.reserve()
+	if !low {
+		g.reclaims.Store(false)
+	}
 	if g.low.Swap(low) != low {
 		if low {
 			g.logger.Warn("disk almost full: writes are refused", "dir", g.dir, "free_bytes",
@@ -226,7 +231,7 @@ func (g *guard) reserve() uint64 {
 	if g.minFree == 0 {
 		return 0
 	}
-	return g.minFree + uint64(max(0, g.committed.Load()-g.flushed.Load()))
+	return g.minFree + uint64(g.unflushed.bytes())
 }
 
 // looksFor is how many looks at the free space there are at least while the reserve's number of

@@ -64,8 +64,8 @@ func (s guardFS) create(name string, category vfs.DiskWriteCategory,
 			if paced(category) {
 				file.piece = &piece{}
 			}
-			if category == compactionCategory {
-				file.allowance = &allowance{}
+			if category == compactionCategory || category == spareCategory {
+				file.allowance = &allowance{spare: category == spareCategory}
 			}
 			return file, nil
 		case noRoom(category, err) != nil:

@@ -104,6 +104,7 @@ func (s *State) ingest(ctx context.Context, paths []string, span keys.Span) (dur
 	if _, err := s.db.IngestAndExcise(ctx, paths, nil, nil, excise); err != nil {
 		return false, s.explain(fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err))
 	}
+	s.g.reclaim()
 	// Of an excision alone, and of tables with nothing in them, Pebble says nothing.
 	return s.ingestion.heard && !s.ingestion.queued, s.g.err()
 }

@@ -60,7 +60,7 @@ func (a *stall) kick() {
 // admit waits until a commit of so many bytes may go on.
 func (s *store) admit(size int) error {
 	a := &s.stall
-	s.g.committed.Add(int64(size))
+	s.g.unflushed.commit(size)
 	if a.since.Add(int64(size)) < a.every {
 		return nil
 	}

@@ -158,13 +158,13 @@ func (s *store) listener() *pebble.EventListener {
 			s.corruptions.Add(1)
 			s.logger.Error("corrupt file", "path", info.Path, "error", info.Details)
 		},
-		FlushBegin: func(pebble.FlushInfo) { s.g.flushing.Store(s.g.committed.Load()) },
+		FlushBegin: func(info pebble.FlushInfo) { s.g.unflushed.begin(info.InputBytes) },
 		FlushEnd: func(info pebble.FlushInfo) {
 			if info.Err != nil && s.g.err() != nil {
 				return
 			}
 			if info.Err == nil {
-				s.g.flushed.Store(s.g.flushing.Load())
+				s.g.unflushed.end()
 				s.compactions.flushed()
 			}
 			s.stall.kick()
@@ -235,6 +235,9 @@ func (s *store) Dir() string { return s.dir }
 
 // FreeBytes is the free space of the disk as last seen; 0 if the filesystem cannot tell.
 func (s *store) FreeBytes() uint64 { return s.g.free.Load() }
+
+// UnflushedBytes is about how much is committed and in no table yet: flushes will write as much.
+func (s *store) UnflushedBytes() int64 { return s.g.unflushed.bytes() }
 
 // UsedBytes is what the engine's files take on disk.
 func (s *store) UsedBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }

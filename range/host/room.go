@@ -1,6 +1,8 @@
 package host
 
 import (
+	"math"
+	"sync"
 	"sync/atomic"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -15,32 +17,78 @@ import (
 // When there is room again the answer to the next heartbeat shows what is missing, and the leader
 // sends that.
 //
-// What is under way when the room ends is still taken, so that a leader whose followers all run out
-// of room at the same time gets its last entries committed; and so are entries without data, with
-// which a leadership begins.
+// How much is taken in is bounded before the room ends, so that what is under way then fits too: a
+// follower that was away is sent megabytes at once, by the leaders of many groups. What is taken
+// needs copies times its size of the disk, and there must be so much above the part of the reserve
+// that is kept. A part of the reserve is not, so that a leader whose followers all run out of room
+// at the same time gets its last entries committed. Entries without data, with which a leadership
+// begins, are always taken.
 
-// room is whether this host stores entries.
+// copies is how often an entry is on the disk in the worst case: in the log's file, in a table of
+// the log, and in one of the state.
+const copies = 3
+
+// room is what this host has room for.
 type room struct {
-	none atomic.Bool
-	// spare is how many bytes of entries are still taken.
-	spare atomic.Int64
+	// none is what peers are told. bounded: left counts.
+	none, bounded atomic.Bool
+
+	mu struct {
+		sync.Mutex
+		// left is how many bytes of entries may still be taken, and taken how many were since
+		// SetRoom.
+		left, taken int64
+		// refused is the size of a message that was refused; 0 if there is room for it now.
+		refused int64
+	}
 }
 
-// SetNoRoom says whether the disk is below its reserve; the peers are told in pings. While it is,
-// entries of so many bytes together are still taken, and then none with data any more.
-func (h *Host) SetNoRoom(none bool, spare int64) {
-	if none && !h.room.none.Load() {
-		h.room.spare.Store(spare)
+// Unbounded is a disk with more room than what can come before it is looked at again.
+const Unbounded = math.MaxInt64
+
+// SetRoom says whether the disk is below its reserve, of which the peers are told in pings, and how
+// many bytes of the disk may be taken for entries in all, for those too that are under way to the
+// log. It is called with each tick.
+func (h *Host) SetRoom(none bool, bytes int64) {
+	r := &h.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// What was taken a moment ago may be between the inbox and the log.
+	underWay := max(r.mu.taken, h.inboxBytes.Load()+h.log.Pending())
+	r.mu.taken = 0
+	if bytes == Unbounded {
+		r.mu.left, r.mu.refused = 0, 0
+	} else {
+		r.mu.left = bytes/copies - underWay
 	}
-	h.room.none.Store(none)
+	if r.mu.left >= r.mu.refused {
+		r.mu.refused = 0
+	}
+	r.bounded.Store(bytes != Unbounded)
+	// A leader must not count on a follower that has no room for what it is sent.
+	r.none.Store(none || r.mu.refused > 0)
+}
+
+// UnappliedBytes is about how much is in the logs and not applied yet.
+func (h *Host) UnappliedBytes() (bytes int64) {
+	h.Groups(func(g *Group) { bytes += g.storage.BytesAbove(g.appliedState().Index) })
+	return bytes
 }
 
 // takes says whether a message may be taken in.
 func (r *room) takes(m *peerpb.RaftMessage, size int) bool {
-	if !r.none.Load() || !hasData(m) {
+	if !r.bounded.Load() || !hasData(m) {
 		return true
 	}
-	return r.spare.Add(-int64(size)) >= 0
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if int64(size) > r.mu.left {
+		r.mu.refused = max(r.mu.refused, int64(size))
+		return false
+	}
+	r.mu.left -= int64(size)
+	r.mu.taken += int64(size)
+	return true
 }
 
 // hasData says whether a message brings entries with data.

@@ -1,6 +1,12 @@
 package node
 
-import "time"
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/host"
+)
 
 const (
 	// stallTicks is how many ticks in a row must find the log standing still: a process that was
@@ -13,6 +19,8 @@ const (
 	// spareRoom is the part of the reserve that a follower without room still fills with entries
 	// under way: one in so many.
 	spareRoom = 4
+	// nearReserves is at how many reserves of free space what is under way begins to count.
+	nearReserves = 16
 )
 
 // disk is whether this node's disks are good enough to lead. A leader whose log cannot be written
@@ -25,6 +33,9 @@ type disk struct {
 	// averseUntil is until when this node leaves the lead to others, of Node.now.
 	averseUntil int64
 	trouble     diskTrouble
+
+	// short: what is free, less what flushes and applying are still to write, is below the reserve.
+	short atomic.Bool
 }
 
 type diskTrouble int
@@ -38,7 +49,8 @@ const (
 // considerDisk is called with every tick.
 func (n *Node) considerDisk() {
 	d, now := &n.disk, n.now()
-	n.host.SetNoRoom(n.diskFull(), int64(n.config.Log.MinFreeBytes()/spareRoom))
+	room := n.roomForEntries()
+	n.host.SetRoom(n.diskFull(), room)
 	trouble := n.diskTrouble()
 	if trouble != diskGood {
 		d.averseUntil = now + averseFor*int64(n.config.electionTimeout())
@@ -76,6 +88,39 @@ func (n *Node) considerDisk() {
 		budget--
 		n.giveAway(h, n.leadsBetter, h.replica.TransferLeader)
 	}
+}
+
+// diskFull says whether writes find no room here.
+func (n *Node) diskFull() bool {
+	return n.config.Log.Full() || n.config.State.Full() || n.disk.short.Load()
+}
+
+// roomForEntries is how much of the disk may be taken for entries, and notes whether the reserve is
+// short. Both databases are on one disk, and what either is still to write counts for both: what is
+// in memtables, and what is in the logs and to be applied.
+//
+// The free space is what the databases have seen: this goroutine must not wait for a disk that
+// stands still.
+func (n *Node) roomForEntries() int64 {
+	log, state := n.config.Log, n.config.State
+	reserve := int64(log.MinFreeBytes())
+	free := int64(min(log.FreeBytes(), state.FreeBytes(), math.MaxInt64))
+	left := free - log.UnflushedBytes() - state.UnflushedBytes()
+	full := log.Full() || state.Full()
+	if reserve == 0 || free == 0 || left/nearReserves >= reserve {
+		n.disk.short.Store(false)
+		if full {
+			return 0
+		}
+		return host.Unbounded
+	}
+	left -= n.host.UnappliedBytes()
+	n.disk.short.Store(left < reserve)
+	room := left - (reserve - reserve/spareRoom)
+	if full { // perhaps by a quota that the free space does not show
+		room = min(room, reserve/spareRoom)
+	}
+	return room
 }
 
 // leadsBetter ranks hosts for a node whose disk is no good: one whose disk was no good a moment ago

@@ -158,8 +158,6 @@ func (n *Node) stats() *clusterpb.NodeStats {
 	}
 }
 
-func (n *Node) diskFull() bool { return n.config.Log.Full() || n.config.State.Full() }
-
 // pause waits, or returns the context's error.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -197,7 +197,7 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	if n.diskFull() {
 		// Their entries lie in files of the log until those are compacted, and nothing else may be
 		// written for long.
-		if err := n.config.Log.AsyncFlush(); err != nil {
+		if err := n.config.Log.Reclaim(); err != nil {
 			return err
 		}
 	}
