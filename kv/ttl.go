@@ -8,9 +8,12 @@ import (
 
 const (
 	// MinTTL and MaxTTL bound how long a value lives, if not for ever.
-	MinTTL = keys.MinTTL
-	MaxTTL = keys.MaxTTL
+	MinTTL = time.Millisecond
+	MaxTTL = 10 * 365 * 24 * time.Hour
 )
+
+// The servers have the same bounds.
+var _ = [1]struct{}{}[(MinTTL-keys.MinTTL)|(MaxTTL-keys.MaxTTL)]
 
 // WriteOption is an option of what writes a value: Put, Increment, BatchPut, Set (for
 // CompareAndSwap and Modify), and the Put of a Batch or a Txn: TTL, NoTTL.
