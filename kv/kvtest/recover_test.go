@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -406,6 +408,20 @@ func TestNothingToRecover(t *testing.T) {
 	})
 }
 
+// lockingFS lets a clone be made while directories are locked: a MemFS takes a lock within itself
+// then, which a clone that waits in between keeps from ending.
+type lockingFS struct {
+	*vfs.MemFS
+	locking *sync.Mutex
+}
+
+// Lock implements vfs.FS.
+func (f lockingFS) Lock(name string) (io.Closer, error) {
+	f.locking.Lock()
+	defer f.locking.Unlock()
+	return f.MemFS.Lock(name)
+}
+
 // TestRecoveryOutlivesCrashes: whenever the power goes while a plan is carried out, the server does
 // not start before it is given once more, and then everything is there.
 func TestRecoveryOutlivesCrashes(t *testing.T) {
@@ -422,8 +438,11 @@ func TestRecoveryOutlivesCrashes(t *testing.T) {
 			var writes atomic.Int64
 			var crashed *vfs.MemFS
 			mem := before.CrashClone(vfs.CrashCloneCfg{})
-			fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			var locking sync.Mutex
+			fs := errorfs.Wrap(lockingFS{mem, &locking}, errorfs.InjectorFunc(func(op errorfs.Op) error {
 				if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) == at {
+					locking.Lock()
+					defer locking.Unlock()
 					crashed = mem.CrashClone(vfs.CrashCloneCfg{})
 				}
 				return nil
