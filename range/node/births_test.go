@@ -170,6 +170,16 @@ func (s *divider) expect(k, value string) {
 	}
 }
 
+// overwrite writes every key anew, finds what it has written, and checks.
+func (s *divider) overwrite() {
+	s.c.t.Helper()
+	for i := range splitKeys {
+		s.put(key(i), "after")
+		s.expect(key(i), "after")
+	}
+	s.check()
+}
+
 // check waits until all replicas of all partitions are there and have the same, and counts what
 // they hold.
 func (s *divider) check() {
@@ -334,11 +344,7 @@ func TestBaseWithoutLog(t *testing.T) {
 			closer.Close()
 			t.Error("what is in no partition's span is still there")
 		}
-		for i := range splitKeys {
-			s.put(key(i), "after")
-			s.expect(key(i), "after")
-		}
-		s.check()
+		s.overwrite()
 	})
 }
 
