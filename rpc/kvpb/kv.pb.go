@@ -371,7 +371,7 @@ func (x Mutation_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Mutation_Kind.Descriptor instead.
 func (Mutation_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{43, 0}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{46, 0}
 }
 
 type PushRequest_Kind int32
@@ -423,7 +423,7 @@ func (x PushRequest_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PushRequest_Kind.Descriptor instead.
 func (PushRequest_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{56, 0}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{59, 0}
 }
 
 // Hello opens a stream.
@@ -604,7 +604,7 @@ type Request struct {
 	Session *Timestamp `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
 	// How long the caller still waits, in microseconds; 0 is without limit. The node drops what nobody waits for.
 	TimeoutMicros uint64 `protobuf:"varint,7,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
-	// Set, on a Get, BatchGet, Scan or Count: any replica may answer from what it has. Term is not used then.
+	// Set, on a Get, BatchGet, Scan, Count or Changes: any replica may answer from what it has. Term is not used then.
 	ReplicaRead *ReplicaRead `protobuf:"bytes,8,opt,name=replica_read,json=replicaRead,proto3" json:"replica_read,omitempty"`
 	// Types that are valid to be assigned to Command:
 	//
@@ -629,6 +629,7 @@ type Request struct {
 	//	*Request_MultiGet
 	//	*Request_Increment
 	//	*Request_Load
+	//	*Request_Changes
 	Command       isRequest_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -916,6 +917,15 @@ func (x *Request) GetLoad() *LoadRequest {
 	return nil
 }
 
+func (x *Request) GetChanges() *ChangesRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Request_Changes); ok {
+			return x.Changes
+		}
+	}
+	return nil
+}
+
 type isRequest_Command interface {
 	isRequest_Command()
 }
@@ -1004,6 +1014,10 @@ type Request_Load struct {
 	Load *LoadRequest `protobuf:"bytes,36,opt,name=load,proto3,oneof"`
 }
 
+type Request_Changes struct {
+	Changes *ChangesRequest `protobuf:"bytes,37,opt,name=changes,proto3,oneof"`
+}
+
 func (*Request_Get) isRequest_Command() {}
 
 func (*Request_Put) isRequest_Command() {}
@@ -1045,6 +1059,8 @@ func (*Request_MultiGet) isRequest_Command() {}
 func (*Request_Increment) isRequest_Command() {}
 
 func (*Request_Load) isRequest_Command() {}
+
+func (*Request_Changes) isRequest_Command() {}
 
 // ReplicaRead is how fresh a read has to be that a replica answers which does not lead. If the command names a timestamp, it is
 // read at that, once it is closed there; else at the latest one that is closed there. A leader reads the latest state.
@@ -1135,6 +1151,7 @@ type Response struct {
 	//	*Response_MultiGet
 	//	*Response_Increment
 	//	*Response_Load
+	//	*Response_Changes
 	Result        isResponse_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1401,6 +1418,15 @@ func (x *Response) GetLoad() *LoadResponse {
 	return nil
 }
 
+func (x *Response) GetChanges() *ChangesResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Response_Changes); ok {
+			return x.Changes
+		}
+	}
+	return nil
+}
+
 type isResponse_Result interface {
 	isResponse_Result()
 }
@@ -1489,6 +1515,10 @@ type Response_Load struct {
 	Load *LoadResponse `protobuf:"bytes,36,opt,name=load,proto3,oneof"`
 }
 
+type Response_Changes struct {
+	Changes *ChangesResponse `protobuf:"bytes,37,opt,name=changes,proto3,oneof"`
+}
+
 func (*Response_Get) isResponse_Result() {}
 
 func (*Response_Put) isResponse_Result() {}
@@ -1530,6 +1560,8 @@ func (*Response_MultiGet) isResponse_Result() {}
 func (*Response_Increment) isResponse_Result() {}
 
 func (*Response_Load) isResponse_Result() {}
+
+func (*Response_Changes) isResponse_Result() {}
 
 // Timestamp is a hybrid logical timestamp.
 type Timestamp struct {
@@ -2982,6 +3014,268 @@ func (x *MultiGetResponse) GetAlone() []uint64 {
 	return nil
 }
 
+// ChangesRequest reads the versions in the span [start, end) of the partition whose timestamps lie in (after, resolved], where the
+// answer says what is resolved: nothing is written there at or below that any more, and no transaction commits there. With
+// replica_read the replica that is asked chooses what is closed there, below all locks in the span; a leader too, which then disturbs no
+// writer. Without it the leader answers, at its latest timestamp, and has transactions in the way commit above.
+type ChangesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Start []byte                 `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	// Empty: to the end of the partition.
+	End []byte `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
+	// Refused with TIMESTAMP_TOO_OLD if versions above it may have been collected.
+	After *Timestamp `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	// Set: exactly this is to be resolved, as a page before this one had it, or another part of the span.
+	Upto *Timestamp `protobuf:"bytes,4,opt,name=upto,proto3" json:"upto,omitempty"`
+	// Of the key `start`, versions at or below it are not wanted either: a page before this one has had them.
+	ResumeVersion *Timestamp `protobuf:"bytes,5,opt,name=resume_version,json=resumeVersion,proto3" json:"resume_version,omitempty"`
+	// Of keys and values; 0: the node's default, which is its most. A page holds at least one change if there is one.
+	LimitBytes uint32 `protobuf:"varint,6,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"`
+	// With replica_read: how long the replica may hold the request while there is no change to answer with, in microseconds. It holds
+	// it while nothing above `after` is resolved at all, too: as long as replica_read says.
+	IdleMicros    uint64 `protobuf:"varint,7,opt,name=idle_micros,json=idleMicros,proto3" json:"idle_micros,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesRequest) Reset() {
+	*x = ChangesRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesRequest) ProtoMessage() {}
+
+func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesRequest.ProtoReflect.Descriptor instead.
+func (*ChangesRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ChangesRequest) GetStart() []byte {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetEnd() []byte {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetAfter() *Timestamp {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetUpto() *Timestamp {
+	if x != nil {
+		return x.Upto
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetResumeVersion() *Timestamp {
+	if x != nil {
+		return x.ResumeVersion
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetLimitBytes() uint32 {
+	if x != nil {
+		return x.LimitBytes
+	}
+	return 0
+}
+
+func (x *ChangesRequest) GetIdleMicros() uint64 {
+	if x != nil {
+		return x.IdleMicros
+	}
+	return 0
+}
+
+// ChangesResponse has all versions in (after, resolved], by timestamp and then key, if more is not set. Otherwise it has those of the
+// first keys of the span, in the order of the keys, and of each key the oldest first.
+type ChangesResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Changes []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	// At or above `after`.
+	Resolved *Timestamp `protobuf:"bytes,2,opt,name=resolved,proto3" json:"resolved,omitempty"`
+	// There is more up to `resolved`: go on with upto = resolved, and resume as start.
+	More   bool   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	Resume []byte `protobuf:"bytes,4,opt,name=resume,proto3" json:"resume,omitempty"`
+	// To go on with, too; unset if nothing of the key `resume` was answered.
+	ResumeVersion *Timestamp `protobuf:"bytes,5,opt,name=resume_version,json=resumeVersion,proto3" json:"resume_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesResponse) Reset() {
+	*x = ChangesResponse{}
+	mi := &file_kvpb_kv_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesResponse) ProtoMessage() {}
+
+func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesResponse.ProtoReflect.Descriptor instead.
+func (*ChangesResponse) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ChangesResponse) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ChangesResponse) GetResolved() *Timestamp {
+	if x != nil {
+		return x.Resolved
+	}
+	return nil
+}
+
+func (x *ChangesResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ChangesResponse) GetResume() []byte {
+	if x != nil {
+		return x.Resume
+	}
+	return nil
+}
+
+func (x *ChangesResponse) GetResumeVersion() *Timestamp {
+	if x != nil {
+		return x.ResumeVersion
+	}
+	return nil
+}
+
+// Change is one version of a key: a value that was put, or that it was deleted.
+type Change struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Key     []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Version *Timestamp             `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Deleted bool                   `protobuf:"varint,3,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	Value   []byte                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
+	// The wall time from which on the value is not there any more; 0: it does not expire. Nothing more is told when that comes.
+	Expires       uint64 `protobuf:"fixed64,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_kvpb_kv_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Change) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Change) GetVersion() *Timestamp {
+	if x != nil {
+		return x.Version
+	}
+	return nil
+}
+
+func (x *Change) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
+func (x *Change) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *Change) GetExpires() uint64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
 // ScanRequest reads the span [start, end) of the partition.
 type ScanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3006,7 +3300,7 @@ type ScanRequest struct {
 
 func (x *ScanRequest) Reset() {
 	*x = ScanRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3312,7 @@ func (x *ScanRequest) String() string {
 func (*ScanRequest) ProtoMessage() {}
 
 func (x *ScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3325,7 @@ func (x *ScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanRequest.ProtoReflect.Descriptor instead.
 func (*ScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ScanRequest) GetStart() []byte {
@@ -3111,7 +3405,7 @@ type ScanResponse struct {
 
 func (x *ScanResponse) Reset() {
 	*x = ScanResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[29]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +3417,7 @@ func (x *ScanResponse) String() string {
 func (*ScanResponse) ProtoMessage() {}
 
 func (x *ScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[29]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3430,7 @@ func (x *ScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanResponse.ProtoReflect.Descriptor instead.
 func (*ScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{29}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ScanResponse) GetRows() []byte {
@@ -3192,7 +3486,7 @@ type MergeScanRequest struct {
 
 func (x *MergeScanRequest) Reset() {
 	*x = MergeScanRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[30]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3498,7 @@ func (x *MergeScanRequest) String() string {
 func (*MergeScanRequest) ProtoMessage() {}
 
 func (x *MergeScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[30]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3511,7 @@ func (x *MergeScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeScanRequest.ProtoReflect.Descriptor instead.
 func (*MergeScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{30}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MergeScanRequest) GetPartitions() []*PartitionRoute {
@@ -3295,7 +3589,7 @@ type PartitionRoute struct {
 
 func (x *PartitionRoute) Reset() {
 	*x = PartitionRoute{}
-	mi := &file_kvpb_kv_proto_msgTypes[31]
+	mi := &file_kvpb_kv_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3307,7 +3601,7 @@ func (x *PartitionRoute) String() string {
 func (*PartitionRoute) ProtoMessage() {}
 
 func (x *PartitionRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[31]
+	mi := &file_kvpb_kv_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3320,7 +3614,7 @@ func (x *PartitionRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRoute.ProtoReflect.Descriptor instead.
 func (*PartitionRoute) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{31}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PartitionRoute) GetPartition() uint64 {
@@ -3361,7 +3655,7 @@ type MergeScanResponse struct {
 
 func (x *MergeScanResponse) Reset() {
 	*x = MergeScanResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[32]
+	mi := &file_kvpb_kv_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3667,7 @@ func (x *MergeScanResponse) String() string {
 func (*MergeScanResponse) ProtoMessage() {}
 
 func (x *MergeScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[32]
+	mi := &file_kvpb_kv_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3680,7 @@ func (x *MergeScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeScanResponse.ProtoReflect.Descriptor instead.
 func (*MergeScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{32}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MergeScanResponse) GetRows() []byte {
@@ -3435,7 +3729,7 @@ type PartitionRefusal struct {
 
 func (x *PartitionRefusal) Reset() {
 	*x = PartitionRefusal{}
-	mi := &file_kvpb_kv_proto_msgTypes[33]
+	mi := &file_kvpb_kv_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3741,7 @@ func (x *PartitionRefusal) String() string {
 func (*PartitionRefusal) ProtoMessage() {}
 
 func (x *PartitionRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[33]
+	mi := &file_kvpb_kv_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3754,7 @@ func (x *PartitionRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRefusal.ProtoReflect.Descriptor instead.
 func (*PartitionRefusal) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{33}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PartitionRefusal) GetPartition() uint64 {
@@ -3488,7 +3782,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_kvpb_kv_proto_msgTypes[34]
+	mi := &file_kvpb_kv_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3794,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[34]
+	mi := &file_kvpb_kv_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3807,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{34}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Rows) GetPairs() []*Pair {
@@ -3536,7 +3830,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_kvpb_kv_proto_msgTypes[35]
+	mi := &file_kvpb_kv_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3842,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[35]
+	mi := &file_kvpb_kv_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3855,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{35}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -3608,7 +3902,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[36]
+	mi := &file_kvpb_kv_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +3914,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[36]
+	mi := &file_kvpb_kv_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3927,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{36}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CountRequest) GetStart() []byte {
@@ -3690,7 +3984,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[37]
+	mi := &file_kvpb_kv_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3996,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[37]
+	mi := &file_kvpb_kv_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +4009,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{37}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CountResponse) GetCount() uint64 {
@@ -3758,7 +4052,7 @@ type DeleteRangeRequest struct {
 
 func (x *DeleteRangeRequest) Reset() {
 	*x = DeleteRangeRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[38]
+	mi := &file_kvpb_kv_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +4064,7 @@ func (x *DeleteRangeRequest) String() string {
 func (*DeleteRangeRequest) ProtoMessage() {}
 
 func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[38]
+	mi := &file_kvpb_kv_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +4077,7 @@ func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRangeRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{38}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeleteRangeRequest) GetStart() []byte {
@@ -3822,7 +4116,7 @@ type DeleteRangeResponse struct {
 
 func (x *DeleteRangeResponse) Reset() {
 	*x = DeleteRangeResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[39]
+	mi := &file_kvpb_kv_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3834,7 +4128,7 @@ func (x *DeleteRangeResponse) String() string {
 func (*DeleteRangeResponse) ProtoMessage() {}
 
 func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[39]
+	mi := &file_kvpb_kv_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3847,7 +4141,7 @@ func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{39}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteRangeResponse) GetDeleted() uint64 {
@@ -3893,7 +4187,7 @@ type NowRequest struct {
 
 func (x *NowRequest) Reset() {
 	*x = NowRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[40]
+	mi := &file_kvpb_kv_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3905,7 +4199,7 @@ func (x *NowRequest) String() string {
 func (*NowRequest) ProtoMessage() {}
 
 func (x *NowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[40]
+	mi := &file_kvpb_kv_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3918,7 +4212,7 @@ func (x *NowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowRequest.ProtoReflect.Descriptor instead.
 func (*NowRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{40}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{43}
 }
 
 type NowResponse struct {
@@ -3930,7 +4224,7 @@ type NowResponse struct {
 
 func (x *NowResponse) Reset() {
 	*x = NowResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[41]
+	mi := &file_kvpb_kv_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3942,7 +4236,7 @@ func (x *NowResponse) String() string {
 func (*NowResponse) ProtoMessage() {}
 
 func (x *NowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[41]
+	mi := &file_kvpb_kv_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3955,7 +4249,7 @@ func (x *NowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowResponse.ProtoReflect.Descriptor instead.
 func (*NowResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{41}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *NowResponse) GetNode() uint64 {
@@ -3984,7 +4278,7 @@ type Transaction struct {
 
 func (x *Transaction) Reset() {
 	*x = Transaction{}
-	mi := &file_kvpb_kv_proto_msgTypes[42]
+	mi := &file_kvpb_kv_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3996,7 +4290,7 @@ func (x *Transaction) String() string {
 func (*Transaction) ProtoMessage() {}
 
 func (x *Transaction) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[42]
+	mi := &file_kvpb_kv_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4009,7 +4303,7 @@ func (x *Transaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
 func (*Transaction) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{42}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Transaction) GetId() []byte {
@@ -4063,7 +4357,7 @@ type Mutation struct {
 
 func (x *Mutation) Reset() {
 	*x = Mutation{}
-	mi := &file_kvpb_kv_proto_msgTypes[43]
+	mi := &file_kvpb_kv_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4075,7 +4369,7 @@ func (x *Mutation) String() string {
 func (*Mutation) ProtoMessage() {}
 
 func (x *Mutation) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[43]
+	mi := &file_kvpb_kv_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4088,7 +4382,7 @@ func (x *Mutation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mutation.ProtoReflect.Descriptor instead.
 func (*Mutation) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{43}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Mutation) GetKey() []byte {
@@ -4165,7 +4459,7 @@ type PrepareRequest struct {
 
 func (x *PrepareRequest) Reset() {
 	*x = PrepareRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[44]
+	mi := &file_kvpb_kv_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4471,7 @@ func (x *PrepareRequest) String() string {
 func (*PrepareRequest) ProtoMessage() {}
 
 func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[44]
+	mi := &file_kvpb_kv_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4484,7 @@ func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{44}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PrepareRequest) GetTransaction() *Transaction {
@@ -4282,7 +4576,7 @@ type OnePhase struct {
 
 func (x *OnePhase) Reset() {
 	*x = OnePhase{}
-	mi := &file_kvpb_kv_proto_msgTypes[45]
+	mi := &file_kvpb_kv_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4294,7 +4588,7 @@ func (x *OnePhase) String() string {
 func (*OnePhase) ProtoMessage() {}
 
 func (x *OnePhase) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[45]
+	mi := &file_kvpb_kv_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4307,7 +4601,7 @@ func (x *OnePhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnePhase.ProtoReflect.Descriptor instead.
 func (*OnePhase) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{45}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OnePhase) GetReads() *ReadSet {
@@ -4337,7 +4631,7 @@ type ReadSet struct {
 
 func (x *ReadSet) Reset() {
 	*x = ReadSet{}
-	mi := &file_kvpb_kv_proto_msgTypes[46]
+	mi := &file_kvpb_kv_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4643,7 @@ func (x *ReadSet) String() string {
 func (*ReadSet) ProtoMessage() {}
 
 func (x *ReadSet) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[46]
+	mi := &file_kvpb_kv_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4656,7 @@ func (x *ReadSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSet.ProtoReflect.Descriptor instead.
 func (*ReadSet) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{46}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReadSet) GetAt() *Timestamp {
@@ -4405,7 +4699,7 @@ type Leadership struct {
 
 func (x *Leadership) Reset() {
 	*x = Leadership{}
-	mi := &file_kvpb_kv_proto_msgTypes[47]
+	mi := &file_kvpb_kv_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4711,7 @@ func (x *Leadership) String() string {
 func (*Leadership) ProtoMessage() {}
 
 func (x *Leadership) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[47]
+	mi := &file_kvpb_kv_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4724,7 @@ func (x *Leadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
 func (*Leadership) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{47}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Leadership) GetPartition() uint64 {
@@ -4465,7 +4759,7 @@ type KeySpan struct {
 
 func (x *KeySpan) Reset() {
 	*x = KeySpan{}
-	mi := &file_kvpb_kv_proto_msgTypes[48]
+	mi := &file_kvpb_kv_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4477,7 +4771,7 @@ func (x *KeySpan) String() string {
 func (*KeySpan) ProtoMessage() {}
 
 func (x *KeySpan) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[48]
+	mi := &file_kvpb_kv_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4490,7 +4784,7 @@ func (x *KeySpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeySpan.ProtoReflect.Descriptor instead.
 func (*KeySpan) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{48}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *KeySpan) GetStart() []byte {
@@ -4533,7 +4827,7 @@ type PrepareResponse struct {
 
 func (x *PrepareResponse) Reset() {
 	*x = PrepareResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[49]
+	mi := &file_kvpb_kv_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4545,7 +4839,7 @@ func (x *PrepareResponse) String() string {
 func (*PrepareResponse) ProtoMessage() {}
 
 func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[49]
+	mi := &file_kvpb_kv_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4558,7 +4852,7 @@ func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
 func (*PrepareResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{49}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PrepareResponse) GetPrepared() *Timestamp {
@@ -4630,7 +4924,7 @@ type RefreshRequest struct {
 
 func (x *RefreshRequest) Reset() {
 	*x = RefreshRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[50]
+	mi := &file_kvpb_kv_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4642,7 +4936,7 @@ func (x *RefreshRequest) String() string {
 func (*RefreshRequest) ProtoMessage() {}
 
 func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[50]
+	mi := &file_kvpb_kv_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4655,7 +4949,7 @@ func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshRequest.ProtoReflect.Descriptor instead.
 func (*RefreshRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{50}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RefreshRequest) GetTransaction() []byte {
@@ -4701,7 +4995,7 @@ type RefreshResponse struct {
 
 func (x *RefreshResponse) Reset() {
 	*x = RefreshResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[51]
+	mi := &file_kvpb_kv_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4713,7 +5007,7 @@ func (x *RefreshResponse) String() string {
 func (*RefreshResponse) ProtoMessage() {}
 
 func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[51]
+	mi := &file_kvpb_kv_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4726,7 +5020,7 @@ func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshResponse.ProtoReflect.Descriptor instead.
 func (*RefreshResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{51}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{54}
 }
 
 // EndTransactionRequest decides a transaction, at its coordinator. Once decided it stays so: a repeated request is told the outcome.
@@ -4754,7 +5048,7 @@ type EndTransactionRequest struct {
 
 func (x *EndTransactionRequest) Reset() {
 	*x = EndTransactionRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[52]
+	mi := &file_kvpb_kv_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4766,7 +5060,7 @@ func (x *EndTransactionRequest) String() string {
 func (*EndTransactionRequest) ProtoMessage() {}
 
 func (x *EndTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[52]
+	mi := &file_kvpb_kv_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4779,7 +5073,7 @@ func (x *EndTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndTransactionRequest.ProtoReflect.Descriptor instead.
 func (*EndTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{52}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *EndTransactionRequest) GetTransaction() *Transaction {
@@ -4850,7 +5144,7 @@ type Participant struct {
 
 func (x *Participant) Reset() {
 	*x = Participant{}
-	mi := &file_kvpb_kv_proto_msgTypes[53]
+	mi := &file_kvpb_kv_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4862,7 +5156,7 @@ func (x *Participant) String() string {
 func (*Participant) ProtoMessage() {}
 
 func (x *Participant) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[53]
+	mi := &file_kvpb_kv_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4875,7 +5169,7 @@ func (x *Participant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Participant.ProtoReflect.Descriptor instead.
 func (*Participant) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{53}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Participant) GetKeyspace() uint32 {
@@ -4917,7 +5211,7 @@ type EndTransactionResponse struct {
 
 func (x *EndTransactionResponse) Reset() {
 	*x = EndTransactionResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[54]
+	mi := &file_kvpb_kv_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4929,7 +5223,7 @@ func (x *EndTransactionResponse) String() string {
 func (*EndTransactionResponse) ProtoMessage() {}
 
 func (x *EndTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[54]
+	mi := &file_kvpb_kv_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4942,7 +5236,7 @@ func (x *EndTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndTransactionResponse.ProtoReflect.Descriptor instead.
 func (*EndTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{54}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *EndTransactionResponse) GetStatus() *TransactionStatus {
@@ -4979,7 +5273,7 @@ type TransactionStatus struct {
 
 func (x *TransactionStatus) Reset() {
 	*x = TransactionStatus{}
-	mi := &file_kvpb_kv_proto_msgTypes[55]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4991,7 +5285,7 @@ func (x *TransactionStatus) String() string {
 func (*TransactionStatus) ProtoMessage() {}
 
 func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[55]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5004,7 +5298,7 @@ func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionStatus.ProtoReflect.Descriptor instead.
 func (*TransactionStatus) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{55}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TransactionStatus) GetState() TransactionState {
@@ -5082,7 +5376,7 @@ type PushRequest struct {
 
 func (x *PushRequest) Reset() {
 	*x = PushRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[56]
+	mi := &file_kvpb_kv_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5094,7 +5388,7 @@ func (x *PushRequest) String() string {
 func (*PushRequest) ProtoMessage() {}
 
 func (x *PushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[56]
+	mi := &file_kvpb_kv_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5107,7 +5401,7 @@ func (x *PushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
 func (*PushRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{56}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PushRequest) GetPushee() *Transaction {
@@ -5189,7 +5483,7 @@ type PushResponse struct {
 
 func (x *PushResponse) Reset() {
 	*x = PushResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[57]
+	mi := &file_kvpb_kv_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5201,7 +5495,7 @@ func (x *PushResponse) String() string {
 func (*PushResponse) ProtoMessage() {}
 
 func (x *PushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[57]
+	mi := &file_kvpb_kv_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5214,7 +5508,7 @@ func (x *PushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
 func (*PushResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PushResponse) GetStatus() *TransactionStatus {
@@ -5236,7 +5530,7 @@ type HeartbeatTransactionRequest struct {
 
 func (x *HeartbeatTransactionRequest) Reset() {
 	*x = HeartbeatTransactionRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[58]
+	mi := &file_kvpb_kv_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5248,7 +5542,7 @@ func (x *HeartbeatTransactionRequest) String() string {
 func (*HeartbeatTransactionRequest) ProtoMessage() {}
 
 func (x *HeartbeatTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[58]
+	mi := &file_kvpb_kv_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5261,7 +5555,7 @@ func (x *HeartbeatTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatTransactionRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{58}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HeartbeatTransactionRequest) GetTransaction() *Transaction {
@@ -5289,7 +5583,7 @@ type HeartbeatTransactionResponse struct {
 
 func (x *HeartbeatTransactionResponse) Reset() {
 	*x = HeartbeatTransactionResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[59]
+	mi := &file_kvpb_kv_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5301,7 +5595,7 @@ func (x *HeartbeatTransactionResponse) String() string {
 func (*HeartbeatTransactionResponse) ProtoMessage() {}
 
 func (x *HeartbeatTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[59]
+	mi := &file_kvpb_kv_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5314,7 +5608,7 @@ func (x *HeartbeatTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatTransactionResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{59}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *HeartbeatTransactionResponse) GetStatus() *TransactionStatus {
@@ -5343,7 +5637,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[60]
+	mi := &file_kvpb_kv_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5355,7 +5649,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[60]
+	mi := &file_kvpb_kv_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5368,7 +5662,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{60}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ResolveRequest) GetResolutions() []*Resolution {
@@ -5396,7 +5690,7 @@ type Resolution struct {
 
 func (x *Resolution) Reset() {
 	*x = Resolution{}
-	mi := &file_kvpb_kv_proto_msgTypes[61]
+	mi := &file_kvpb_kv_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5408,7 +5702,7 @@ func (x *Resolution) String() string {
 func (*Resolution) ProtoMessage() {}
 
 func (x *Resolution) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[61]
+	mi := &file_kvpb_kv_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5421,7 +5715,7 @@ func (x *Resolution) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolution.ProtoReflect.Descriptor instead.
 func (*Resolution) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{61}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Resolution) GetTransaction() []byte {
@@ -5448,7 +5742,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[62]
+	mi := &file_kvpb_kv_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5460,7 +5754,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[62]
+	mi := &file_kvpb_kv_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5473,7 +5767,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{62}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ResolveResponse) GetResolved() uint64 {
@@ -5496,7 +5790,7 @@ type InspectTransactionsRequest struct {
 
 func (x *InspectTransactionsRequest) Reset() {
 	*x = InspectTransactionsRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[63]
+	mi := &file_kvpb_kv_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5508,7 +5802,7 @@ func (x *InspectTransactionsRequest) String() string {
 func (*InspectTransactionsRequest) ProtoMessage() {}
 
 func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[63]
+	mi := &file_kvpb_kv_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5521,7 +5815,7 @@ func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{63}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *InspectTransactionsRequest) GetMax() uint32 {
@@ -5549,7 +5843,7 @@ type InspectTransactionsResponse struct {
 
 func (x *InspectTransactionsResponse) Reset() {
 	*x = InspectTransactionsResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[64]
+	mi := &file_kvpb_kv_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5561,7 +5855,7 @@ func (x *InspectTransactionsResponse) String() string {
 func (*InspectTransactionsResponse) ProtoMessage() {}
 
 func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[64]
+	mi := &file_kvpb_kv_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5574,7 +5868,7 @@ func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{64}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *InspectTransactionsResponse) GetTransactions() []*LiveTransaction {
@@ -5619,7 +5913,7 @@ type LiveTransaction struct {
 
 func (x *LiveTransaction) Reset() {
 	*x = LiveTransaction{}
-	mi := &file_kvpb_kv_proto_msgTypes[65]
+	mi := &file_kvpb_kv_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5631,7 +5925,7 @@ func (x *LiveTransaction) String() string {
 func (*LiveTransaction) ProtoMessage() {}
 
 func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[65]
+	mi := &file_kvpb_kv_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5644,7 +5938,7 @@ func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveTransaction.ProtoReflect.Descriptor instead.
 func (*LiveTransaction) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{65}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LiveTransaction) GetTransaction() *Transaction {
@@ -5737,7 +6031,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_kvpb_kv_proto_msgTypes[66]
+	mi := &file_kvpb_kv_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5749,7 +6043,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[66]
+	mi := &file_kvpb_kv_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5762,7 +6056,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{66}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Waiter) GetTransaction() []byte {
@@ -5818,7 +6112,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_kvpb_kv_proto_msgTypes[67]
+	mi := &file_kvpb_kv_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5830,7 +6124,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[67]
+	mi := &file_kvpb_kv_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5843,7 +6137,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{67}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Error) GetCode() ErrorCode {
@@ -5922,7 +6216,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_kvpb_kv_proto_msgTypes[68]
+	mi := &file_kvpb_kv_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5934,7 +6228,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[68]
+	mi := &file_kvpb_kv_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5947,7 +6241,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{68}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Conflict) GetKey() []byte {
@@ -6005,7 +6299,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x15.tidemark.kv.v1.HelloR\x05hello\x123\n" +
 	"\brequests\x18\x02 \x03(\v2\x17.tidemark.kv.v1.RequestR\brequests\"G\n" +
 	"\rBatchResponse\x126\n" +
-	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\xf8\f\n" +
+	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\xb4\r\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1e\n" +
@@ -6039,12 +6333,13 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x14inspect_transactions\x18! \x01(\v2*.tidemark.kv.v1.InspectTransactionsRequestH\x00R\x13inspectTransactions\x12>\n" +
 	"\tmulti_get\x18\" \x01(\v2\x1f.tidemark.kv.v1.MultiGetRequestH\x00R\bmultiGet\x12@\n" +
 	"\tincrement\x18# \x01(\v2 .tidemark.kv.v1.IncrementRequestH\x00R\tincrement\x121\n" +
-	"\x04load\x18$ \x01(\v2\x1b.tidemark.kv.v1.LoadRequestH\x00R\x04loadB\t\n" +
+	"\x04load\x18$ \x01(\v2\x1b.tidemark.kv.v1.LoadRequestH\x00R\x04load\x12:\n" +
+	"\achanges\x18% \x01(\v2\x1e.tidemark.kv.v1.ChangesRequestH\x00R\achangesB\t\n" +
 	"\acommand\"d\n" +
 	"\vReplicaRead\x124\n" +
 	"\bat_least\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aatLeast\x12\x1f\n" +
 	"\vwait_micros\x18\x02 \x01(\rR\n" +
-	"waitMicros\"\xc7\f\n" +
+	"waitMicros\"\x84\r\n" +
 	"\bResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x03now\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x03now\x12'\n" +
@@ -6074,7 +6369,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x14inspect_transactions\x18! \x01(\v2+.tidemark.kv.v1.InspectTransactionsResponseH\x00R\x13inspectTransactions\x12?\n" +
 	"\tmulti_get\x18\" \x01(\v2 .tidemark.kv.v1.MultiGetResponseH\x00R\bmultiGet\x12A\n" +
 	"\tincrement\x18# \x01(\v2!.tidemark.kv.v1.IncrementResponseH\x00R\tincrement\x122\n" +
-	"\x04load\x18$ \x01(\v2\x1c.tidemark.kv.v1.LoadResponseH\x00R\x04loadB\b\n" +
+	"\x04load\x18$ \x01(\v2\x1c.tidemark.kv.v1.LoadResponseH\x00R\x04load\x12;\n" +
+	"\achanges\x18% \x01(\v2\x1f.tidemark.kv.v1.ChangesResponseH\x00R\achangesB\b\n" +
 	"\x06result\"9\n" +
 	"\tTimestamp\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x06R\x04wall\x12\x18\n" +
@@ -6180,7 +6476,29 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x10MultiGetResponse\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\fR\x04rows\x12:\n" +
 	"\arefused\x18\x02 \x03(\v2 .tidemark.kv.v1.PartitionRefusalR\arefused\x12\x14\n" +
-	"\x05alone\x18\x03 \x03(\x04R\x05alone\"\xca\x02\n" +
+	"\x05alone\x18\x03 \x03(\x04R\x05alone\"\x9c\x02\n" +
+	"\x0eChangesRequest\x12\x14\n" +
+	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\fR\x03end\x12/\n" +
+	"\x05after\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x05after\x12-\n" +
+	"\x04upto\x18\x04 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x04upto\x12@\n" +
+	"\x0eresume_version\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\rresumeVersion\x12\x1f\n" +
+	"\vlimit_bytes\x18\x06 \x01(\rR\n" +
+	"limitBytes\x12\x1f\n" +
+	"\vidle_micros\x18\a \x01(\x04R\n" +
+	"idleMicros\"\xe8\x01\n" +
+	"\x0fChangesResponse\x120\n" +
+	"\achanges\x18\x01 \x03(\v2\x16.tidemark.kv.v1.ChangeR\achanges\x125\n" +
+	"\bresolved\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\bresolved\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12\x16\n" +
+	"\x06resume\x18\x04 \x01(\fR\x06resume\x12@\n" +
+	"\x0eresume_version\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\rresumeVersion\"\x99\x01\n" +
+	"\x06Change\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x123\n" +
+	"\aversion\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aversion\x12\x18\n" +
+	"\adeleted\x18\x03 \x01(\bR\adeleted\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\fR\x05value\x12\x18\n" +
+	"\aexpires\x18\x05 \x01(\x06R\aexpires\"\xca\x02\n" +
 	"\vScanRequest\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\fR\x05start\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\fR\x03end\x12\x18\n" +
@@ -6504,7 +6822,7 @@ func file_kvpb_kv_proto_rawDescGZIP() []byte {
 }
 
 var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_kvpb_kv_proto_goTypes = []any{
 	(TransactionState)(0),                // 0: tidemark.kv.v1.TransactionState
 	(AbortReason)(0),                     // 1: tidemark.kv.v1.AbortReason
@@ -6540,49 +6858,52 @@ var file_kvpb_kv_proto_goTypes = []any{
 	(*MultiGetRequest)(nil),              // 31: tidemark.kv.v1.MultiGetRequest
 	(*PartitionKeys)(nil),                // 32: tidemark.kv.v1.PartitionKeys
 	(*MultiGetResponse)(nil),             // 33: tidemark.kv.v1.MultiGetResponse
-	(*ScanRequest)(nil),                  // 34: tidemark.kv.v1.ScanRequest
-	(*ScanResponse)(nil),                 // 35: tidemark.kv.v1.ScanResponse
-	(*MergeScanRequest)(nil),             // 36: tidemark.kv.v1.MergeScanRequest
-	(*PartitionRoute)(nil),               // 37: tidemark.kv.v1.PartitionRoute
-	(*MergeScanResponse)(nil),            // 38: tidemark.kv.v1.MergeScanResponse
-	(*PartitionRefusal)(nil),             // 39: tidemark.kv.v1.PartitionRefusal
-	(*Rows)(nil),                         // 40: tidemark.kv.v1.Rows
-	(*Pair)(nil),                         // 41: tidemark.kv.v1.Pair
-	(*CountRequest)(nil),                 // 42: tidemark.kv.v1.CountRequest
-	(*CountResponse)(nil),                // 43: tidemark.kv.v1.CountResponse
-	(*DeleteRangeRequest)(nil),           // 44: tidemark.kv.v1.DeleteRangeRequest
-	(*DeleteRangeResponse)(nil),          // 45: tidemark.kv.v1.DeleteRangeResponse
-	(*NowRequest)(nil),                   // 46: tidemark.kv.v1.NowRequest
-	(*NowResponse)(nil),                  // 47: tidemark.kv.v1.NowResponse
-	(*Transaction)(nil),                  // 48: tidemark.kv.v1.Transaction
-	(*Mutation)(nil),                     // 49: tidemark.kv.v1.Mutation
-	(*PrepareRequest)(nil),               // 50: tidemark.kv.v1.PrepareRequest
-	(*OnePhase)(nil),                     // 51: tidemark.kv.v1.OnePhase
-	(*ReadSet)(nil),                      // 52: tidemark.kv.v1.ReadSet
-	(*Leadership)(nil),                   // 53: tidemark.kv.v1.Leadership
-	(*KeySpan)(nil),                      // 54: tidemark.kv.v1.KeySpan
-	(*PrepareResponse)(nil),              // 55: tidemark.kv.v1.PrepareResponse
-	(*RefreshRequest)(nil),               // 56: tidemark.kv.v1.RefreshRequest
-	(*RefreshResponse)(nil),              // 57: tidemark.kv.v1.RefreshResponse
-	(*EndTransactionRequest)(nil),        // 58: tidemark.kv.v1.EndTransactionRequest
-	(*Participant)(nil),                  // 59: tidemark.kv.v1.Participant
-	(*EndTransactionResponse)(nil),       // 60: tidemark.kv.v1.EndTransactionResponse
-	(*TransactionStatus)(nil),            // 61: tidemark.kv.v1.TransactionStatus
-	(*PushRequest)(nil),                  // 62: tidemark.kv.v1.PushRequest
-	(*PushResponse)(nil),                 // 63: tidemark.kv.v1.PushResponse
-	(*HeartbeatTransactionRequest)(nil),  // 64: tidemark.kv.v1.HeartbeatTransactionRequest
-	(*HeartbeatTransactionResponse)(nil), // 65: tidemark.kv.v1.HeartbeatTransactionResponse
-	(*ResolveRequest)(nil),               // 66: tidemark.kv.v1.ResolveRequest
-	(*Resolution)(nil),                   // 67: tidemark.kv.v1.Resolution
-	(*ResolveResponse)(nil),              // 68: tidemark.kv.v1.ResolveResponse
-	(*InspectTransactionsRequest)(nil),   // 69: tidemark.kv.v1.InspectTransactionsRequest
-	(*InspectTransactionsResponse)(nil),  // 70: tidemark.kv.v1.InspectTransactionsResponse
-	(*LiveTransaction)(nil),              // 71: tidemark.kv.v1.LiveTransaction
-	(*Waiter)(nil),                       // 72: tidemark.kv.v1.Waiter
-	(*Error)(nil),                        // 73: tidemark.kv.v1.Error
-	(*Conflict)(nil),                     // 74: tidemark.kv.v1.Conflict
-	(*clusterpb.Partition)(nil),          // 75: tidemark.cluster.v1.Partition
-	(*clusterpb.Leader)(nil),             // 76: tidemark.cluster.v1.Leader
+	(*ChangesRequest)(nil),               // 34: tidemark.kv.v1.ChangesRequest
+	(*ChangesResponse)(nil),              // 35: tidemark.kv.v1.ChangesResponse
+	(*Change)(nil),                       // 36: tidemark.kv.v1.Change
+	(*ScanRequest)(nil),                  // 37: tidemark.kv.v1.ScanRequest
+	(*ScanResponse)(nil),                 // 38: tidemark.kv.v1.ScanResponse
+	(*MergeScanRequest)(nil),             // 39: tidemark.kv.v1.MergeScanRequest
+	(*PartitionRoute)(nil),               // 40: tidemark.kv.v1.PartitionRoute
+	(*MergeScanResponse)(nil),            // 41: tidemark.kv.v1.MergeScanResponse
+	(*PartitionRefusal)(nil),             // 42: tidemark.kv.v1.PartitionRefusal
+	(*Rows)(nil),                         // 43: tidemark.kv.v1.Rows
+	(*Pair)(nil),                         // 44: tidemark.kv.v1.Pair
+	(*CountRequest)(nil),                 // 45: tidemark.kv.v1.CountRequest
+	(*CountResponse)(nil),                // 46: tidemark.kv.v1.CountResponse
+	(*DeleteRangeRequest)(nil),           // 47: tidemark.kv.v1.DeleteRangeRequest
+	(*DeleteRangeResponse)(nil),          // 48: tidemark.kv.v1.DeleteRangeResponse
+	(*NowRequest)(nil),                   // 49: tidemark.kv.v1.NowRequest
+	(*NowResponse)(nil),                  // 50: tidemark.kv.v1.NowResponse
+	(*Transaction)(nil),                  // 51: tidemark.kv.v1.Transaction
+	(*Mutation)(nil),                     // 52: tidemark.kv.v1.Mutation
+	(*PrepareRequest)(nil),               // 53: tidemark.kv.v1.PrepareRequest
+	(*OnePhase)(nil),                     // 54: tidemark.kv.v1.OnePhase
+	(*ReadSet)(nil),                      // 55: tidemark.kv.v1.ReadSet
+	(*Leadership)(nil),                   // 56: tidemark.kv.v1.Leadership
+	(*KeySpan)(nil),                      // 57: tidemark.kv.v1.KeySpan
+	(*PrepareResponse)(nil),              // 58: tidemark.kv.v1.PrepareResponse
+	(*RefreshRequest)(nil),               // 59: tidemark.kv.v1.RefreshRequest
+	(*RefreshResponse)(nil),              // 60: tidemark.kv.v1.RefreshResponse
+	(*EndTransactionRequest)(nil),        // 61: tidemark.kv.v1.EndTransactionRequest
+	(*Participant)(nil),                  // 62: tidemark.kv.v1.Participant
+	(*EndTransactionResponse)(nil),       // 63: tidemark.kv.v1.EndTransactionResponse
+	(*TransactionStatus)(nil),            // 64: tidemark.kv.v1.TransactionStatus
+	(*PushRequest)(nil),                  // 65: tidemark.kv.v1.PushRequest
+	(*PushResponse)(nil),                 // 66: tidemark.kv.v1.PushResponse
+	(*HeartbeatTransactionRequest)(nil),  // 67: tidemark.kv.v1.HeartbeatTransactionRequest
+	(*HeartbeatTransactionResponse)(nil), // 68: tidemark.kv.v1.HeartbeatTransactionResponse
+	(*ResolveRequest)(nil),               // 69: tidemark.kv.v1.ResolveRequest
+	(*Resolution)(nil),                   // 70: tidemark.kv.v1.Resolution
+	(*ResolveResponse)(nil),              // 71: tidemark.kv.v1.ResolveResponse
+	(*InspectTransactionsRequest)(nil),   // 72: tidemark.kv.v1.InspectTransactionsRequest
+	(*InspectTransactionsResponse)(nil),  // 73: tidemark.kv.v1.InspectTransactionsResponse
+	(*LiveTransaction)(nil),              // 74: tidemark.kv.v1.LiveTransaction
+	(*Waiter)(nil),                       // 75: tidemark.kv.v1.Waiter
+	(*Error)(nil),                        // 76: tidemark.kv.v1.Error
+	(*Conflict)(nil),                     // 77: tidemark.kv.v1.Conflict
+	(*clusterpb.Partition)(nil),          // 78: tidemark.cluster.v1.Partition
+	(*clusterpb.Leader)(nil),             // 79: tidemark.cluster.v1.Leader
 }
 var file_kvpb_kv_proto_depIdxs = []int32{
 	6,   // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
@@ -6596,144 +6917,153 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	20,  // 8: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
 	24,  // 9: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
 	29,  // 10: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
-	34,  // 11: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
-	42,  // 12: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
-	44,  // 13: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
-	46,  // 14: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
-	36,  // 15: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
-	50,  // 16: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
-	56,  // 17: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
-	58,  // 18: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
-	62,  // 19: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
-	64,  // 20: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
-	66,  // 21: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
-	69,  // 22: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
+	37,  // 11: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
+	45,  // 12: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
+	47,  // 13: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
+	49,  // 14: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
+	39,  // 15: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
+	53,  // 16: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
+	59,  // 17: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
+	61,  // 18: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
+	65,  // 19: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
+	67,  // 20: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
+	69,  // 21: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
+	72,  // 22: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
 	31,  // 23: tidemark.kv.v1.Request.multi_get:type_name -> tidemark.kv.v1.MultiGetRequest
 	22,  // 24: tidemark.kv.v1.Request.increment:type_name -> tidemark.kv.v1.IncrementRequest
 	27,  // 25: tidemark.kv.v1.Request.load:type_name -> tidemark.kv.v1.LoadRequest
-	12,  // 26: tidemark.kv.v1.ReplicaRead.at_least:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 27: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
-	73,  // 28: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
-	12,  // 29: tidemark.kv.v1.Response.read_at:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 30: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
-	17,  // 31: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
-	19,  // 32: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
-	21,  // 33: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
-	26,  // 34: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
-	30,  // 35: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
-	35,  // 36: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
-	43,  // 37: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
-	45,  // 38: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
-	47,  // 39: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
-	38,  // 40: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
-	55,  // 41: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
-	57,  // 42: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
-	60,  // 43: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
-	63,  // 44: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
-	65,  // 45: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
-	68,  // 46: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
-	70,  // 47: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
-	33,  // 48: tidemark.kv.v1.Response.multi_get:type_name -> tidemark.kv.v1.MultiGetResponse
-	23,  // 49: tidemark.kv.v1.Response.increment:type_name -> tidemark.kv.v1.IncrementResponse
-	28,  // 50: tidemark.kv.v1.Response.load:type_name -> tidemark.kv.v1.LoadResponse
-	12,  // 51: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 52: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	12,  // 53: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 54: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 55: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
-	53,  // 56: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
-	12,  // 57: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 58: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 59: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 60: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 61: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 62: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 63: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 64: tidemark.kv.v1.IncrementResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	25,  // 65: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
-	12,  // 66: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 67: tidemark.kv.v1.LoadResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 68: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 69: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	15,  // 70: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	12,  // 71: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	32,  // 72: tidemark.kv.v1.MultiGetRequest.partitions:type_name -> tidemark.kv.v1.PartitionKeys
-	12,  // 73: tidemark.kv.v1.MultiGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 74: tidemark.kv.v1.MultiGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	39,  // 75: tidemark.kv.v1.MultiGetResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	12,  // 76: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 77: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 78: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	12,  // 79: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	37,  // 80: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
-	12,  // 81: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 82: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	39,  // 83: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	12,  // 84: tidemark.kv.v1.MergeScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	73,  // 85: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
-	41,  // 86: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
-	12,  // 87: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 88: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 89: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 90: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	12,  // 91: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 92: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 93: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 94: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
-	4,   // 95: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
-	48,  // 96: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	49,  // 97: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
-	12,  // 98: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
-	51,  // 99: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
-	12,  // 100: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
-	53,  // 101: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
-	54,  // 102: tidemark.kv.v1.PrepareRequest.hold_spans:type_name -> tidemark.kv.v1.KeySpan
-	52,  // 103: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
-	12,  // 104: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
-	54,  // 105: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
-	53,  // 106: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
-	12,  // 107: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 108: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	53,  // 109: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
-	52,  // 110: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
-	12,  // 111: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 112: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
-	48,  // 113: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	12,  // 114: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
-	59,  // 115: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
-	61,  // 116: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	0,   // 117: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
-	12,  // 118: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 119: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
-	48,  // 120: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
-	12,  // 121: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
-	5,   // 122: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
-	12,  // 123: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 124: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
-	61,  // 125: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	48,  // 126: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	61,  // 127: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	67,  // 128: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	61,  // 129: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	71,  // 130: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	48,  // 131: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	72,  // 132: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	61,  // 133: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
-	2,   // 134: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	75,  // 135: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	76,  // 136: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	12,  // 137: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	74,  // 138: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	3,   // 139: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
-	12,  // 140: tidemark.kv.v1.Error.refused:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 141: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	7,   // 142: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	8,   // 143: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	143, // [143:144] is the sub-list for method output_type
-	142, // [142:143] is the sub-list for method input_type
-	142, // [142:142] is the sub-list for extension type_name
-	142, // [142:142] is the sub-list for extension extendee
-	0,   // [0:142] is the sub-list for field type_name
+	34,  // 26: tidemark.kv.v1.Request.changes:type_name -> tidemark.kv.v1.ChangesRequest
+	12,  // 27: tidemark.kv.v1.ReplicaRead.at_least:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 28: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
+	76,  // 29: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
+	12,  // 30: tidemark.kv.v1.Response.read_at:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 31: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
+	17,  // 32: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
+	19,  // 33: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
+	21,  // 34: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
+	26,  // 35: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
+	30,  // 36: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
+	38,  // 37: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
+	46,  // 38: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
+	48,  // 39: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
+	50,  // 40: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
+	41,  // 41: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
+	58,  // 42: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
+	60,  // 43: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
+	63,  // 44: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
+	66,  // 45: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
+	68,  // 46: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
+	71,  // 47: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
+	73,  // 48: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
+	33,  // 49: tidemark.kv.v1.Response.multi_get:type_name -> tidemark.kv.v1.MultiGetResponse
+	23,  // 50: tidemark.kv.v1.Response.increment:type_name -> tidemark.kv.v1.IncrementResponse
+	28,  // 51: tidemark.kv.v1.Response.load:type_name -> tidemark.kv.v1.LoadResponse
+	35,  // 52: tidemark.kv.v1.Response.changes:type_name -> tidemark.kv.v1.ChangesResponse
+	12,  // 53: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	14,  // 54: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	12,  // 55: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 56: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 57: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
+	56,  // 58: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
+	12,  // 59: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 60: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 61: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 62: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 63: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 64: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 65: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 66: tidemark.kv.v1.IncrementResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	25,  // 67: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
+	12,  // 68: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 69: tidemark.kv.v1.LoadResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 70: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	14,  // 71: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	15,  // 72: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	12,  // 73: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	32,  // 74: tidemark.kv.v1.MultiGetRequest.partitions:type_name -> tidemark.kv.v1.PartitionKeys
+	12,  // 75: tidemark.kv.v1.MultiGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	14,  // 76: tidemark.kv.v1.MultiGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	42,  // 77: tidemark.kv.v1.MultiGetResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	12,  // 78: tidemark.kv.v1.ChangesRequest.after:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 79: tidemark.kv.v1.ChangesRequest.upto:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 80: tidemark.kv.v1.ChangesRequest.resume_version:type_name -> tidemark.kv.v1.Timestamp
+	36,  // 81: tidemark.kv.v1.ChangesResponse.changes:type_name -> tidemark.kv.v1.Change
+	12,  // 82: tidemark.kv.v1.ChangesResponse.resolved:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 83: tidemark.kv.v1.ChangesResponse.resume_version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 84: tidemark.kv.v1.Change.version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 85: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 86: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	14,  // 87: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	12,  // 88: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	40,  // 89: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
+	12,  // 90: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 91: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	42,  // 92: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	12,  // 93: tidemark.kv.v1.MergeScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	76,  // 94: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
+	44,  // 95: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
+	12,  // 96: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 97: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 98: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	14,  // 99: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	12,  // 100: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 101: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 102: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 103: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
+	4,   // 104: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
+	51,  // 105: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	52,  // 106: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
+	12,  // 107: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
+	54,  // 108: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
+	12,  // 109: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
+	56,  // 110: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
+	57,  // 111: tidemark.kv.v1.PrepareRequest.hold_spans:type_name -> tidemark.kv.v1.KeySpan
+	55,  // 112: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
+	12,  // 113: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
+	57,  // 114: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	56,  // 115: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
+	12,  // 116: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 117: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	56,  // 118: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
+	55,  // 119: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	12,  // 120: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 121: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	51,  // 122: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	12,  // 123: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	62,  // 124: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	64,  // 125: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	0,   // 126: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
+	12,  // 127: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 128: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
+	51,  // 129: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	12,  // 130: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	5,   // 131: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	12,  // 132: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 133: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	64,  // 134: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	51,  // 135: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	64,  // 136: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	70,  // 137: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	64,  // 138: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	74,  // 139: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	51,  // 140: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	75,  // 141: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	64,  // 142: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	2,   // 143: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	78,  // 144: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	79,  // 145: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	12,  // 146: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	77,  // 147: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	3,   // 148: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
+	12,  // 149: tidemark.kv.v1.Error.refused:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 150: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	7,   // 151: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	8,   // 152: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	152, // [152:153] is the sub-list for method output_type
+	151, // [151:152] is the sub-list for method input_type
+	151, // [151:151] is the sub-list for extension type_name
+	151, // [151:151] is the sub-list for extension extendee
+	0,   // [0:151] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
@@ -6763,6 +7093,7 @@ func file_kvpb_kv_proto_init() {
 		(*Request_MultiGet)(nil),
 		(*Request_Increment)(nil),
 		(*Request_Load)(nil),
+		(*Request_Changes)(nil),
 	}
 	file_kvpb_kv_proto_msgTypes[5].OneofWrappers = []any{
 		(*Response_Get)(nil),
@@ -6786,21 +7117,22 @@ func file_kvpb_kv_proto_init() {
 		(*Response_MultiGet)(nil),
 		(*Response_Increment)(nil),
 		(*Response_Load)(nil),
+		(*Response_Changes)(nil),
 	}
 	file_kvpb_kv_proto_msgTypes[14].OneofWrappers = []any{
 		(*CompareAndSwapRequest_Absent)(nil),
 		(*CompareAndSwapRequest_Value)(nil),
 		(*CompareAndSwapRequest_Version)(nil),
 	}
-	file_kvpb_kv_proto_msgTypes[39].OneofWrappers = []any{}
-	file_kvpb_kv_proto_msgTypes[53].OneofWrappers = []any{}
+	file_kvpb_kv_proto_msgTypes[42].OneofWrappers = []any{}
+	file_kvpb_kv_proto_msgTypes[56].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvpb_kv_proto_rawDesc), len(file_kvpb_kv_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   69,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
