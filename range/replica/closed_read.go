@@ -133,15 +133,19 @@ func (r *Replica) readClosed(rd *read) {
 	lock, ok := r.chooseClosedLocked(rd, closed)
 	// INVARIANT: what is applied, and which locks there are, is known as of the descriptor. That of a
 	// merge or a snapshot is published before.
-	if ok = ok && r.descriptorAt.Load() <= r.mu.applied.index; ok {
+	ok = ok && r.descriptorAt.Load() <= r.mu.applied.index
+	c := rd.closed
+	patience, check := time.Until(c.until), closedCheck
+	if rd.changes != nil {
+		ok, patience, check = r.holdChangesLocked(rd, ok, patience)
+	}
+	if ok {
 		rd.descriptor = d
 		r.mu.Unlock()
 		r.node.Metrics.readsClosed.Inc()
 		r.serve(rd)
 		return
 	}
-	c := rd.closed
-	patience := time.Until(c.until)
 	switch {
 	case patience <= 0:
 		refusal = r.notClosed(q, c.need, closed, lock)
@@ -150,7 +154,7 @@ func (r *Replica) readClosed(rd *read) {
 	default:
 		r.mu.reads.waiting++
 		r.mu.closedReads = append(r.mu.closedReads, rd)
-		c.timer = r.node.AfterFunc(min(patience, closedCheck), func() { r.resumeClosed(r.takeClosed(rd)) })
+		c.timer = r.node.AfterFunc(min(patience, check), func() { r.resumeClosed(r.takeClosed(rd)) })
 	}
 	r.mu.Unlock()
 	if refusal != nil {
@@ -181,6 +185,9 @@ func (r *Replica) chooseClosedLocked(rd *read, closed hlc.Timestamp) (in *lock, 
 	c.locked = false
 	T := closed
 	c.need = hlc.Max(c.atLeast, hlc.Timestamp{Wall: 1})
+	if rd.changes != nil {
+		c.need = hlc.Max(c.need, rd.changes.quiet.Next())
+	}
 	if !rd.latest() {
 		T, c.need = rd.at, hlc.Max(c.need, rd.at)
 	}
@@ -231,6 +238,10 @@ func (r *Replica) closedAdvancedLocked(released bool) (ready []*read) {
 	closed, kept := r.closedLocked(), r.mu.closedReads[:0]
 	for _, rd := range r.mu.closedReads {
 		if c := rd.closed; (c.locked && released) || (!c.locked && c.need.LessEq(closed)) {
+			if rd.idleLocked(r.mu.applied.highest) {
+				kept = append(kept, rd)
+				continue
+			}
 			ready = append(ready, rd)
 			continue
 		}

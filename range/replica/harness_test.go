@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"sort"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -512,6 +513,18 @@ func describe(response *kvpb.Response) string {
 		}
 		if x.Scan.More {
 			fmt.Fprintf(&b, " more from %q", x.Scan.Resume)
+		}
+	case *kvpb.Response_Changes:
+		fmt.Fprintf(&b, "up to %s:", roughStamp(x.Changes.Resolved))
+		for _, c := range x.Changes.Changes {
+			value := strconv.Quote(string(c.Value))
+			if c.Deleted {
+				value = "deleted"
+			}
+			fmt.Fprintf(&b, " %s=%s(%s%s)", c.Key, value, wireStamp(c.Version), expiry(int64(c.Expires)))
+		}
+		if x.Changes.More {
+			fmt.Fprintf(&b, " more from %q above %s", x.Changes.Resume, wireStamp(x.Changes.ResumeVersion))
 		}
 	case *kvpb.Response_Prepare:
 		fmt.Fprintf(&b, "prepared at %s", wireStamp(x.Prepare.Prepared))

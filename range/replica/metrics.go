@@ -26,6 +26,8 @@ type Metrics struct {
 	readsClosed    prometheus.Counter
 	readsNotClosed prometheus.Counter
 	readsReadIndex prometheus.Counter
+	changes        prometheus.Counter
+	changesLag     prometheus.Histogram
 	readsWaited    prometheus.Counter
 	readsRestarted prometheus.Counter
 	readsEarly     prometheus.Counter
@@ -97,6 +99,10 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m.readsClosed = reads.WithLabelValues("closed")
 	m.readsNotClosed = counter("reads_not_closed_total",
 		"Reads that a replica left to the leader: their timestamp was not closed, or a lock was in the way.")
+	m.changes = counter("changes_total", "Versions that answers to change feeds brought.")
+	m.changesLag = histogram("changes_lag_seconds",
+		"How far behind the clock what was resolved for a change feed was, for each answer.",
+		prometheus.ExponentialBuckets(0.01, 2, 14))
 	m.readsReadIndex = reads.WithLabelValues("read_index")
 	m.readsWaited = counter("reads_waited_total", "Reads that waited for a write in flight.")
 	m.readsEarly = counter("reads_early_total",

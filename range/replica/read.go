@@ -71,6 +71,8 @@ type read struct {
 	restarts int
 	// closed is set if any replica may answer.
 	closed *closedReading
+	// changes is set for a read of changes.
+	changes *changesReading
 	// seen is the highest timestamp of the versions with commit wait that it has seen; zero if
 	// there were none.
 	seen hlc.Timestamp
@@ -102,7 +104,7 @@ func (r *Replica) startRead(rd *read) {
 	r.active.Add(1) // until it is answered
 	if asked := rd.pending.Request.ReplicaRead; asked != nil {
 		rd.startClosed(asked)
-		if !r.leads() {
+		if rd.changes != nil || !r.leads() {
 			r.readClosed(rd)
 			return
 		}
@@ -122,6 +124,7 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 		problem = nil // what is asked about need not lie in the partition
 	}
 	rd.at, rd.uncertainUntil = asked.At, asked.UncertainUntil
+	rd.startChanges(asked.Changes)
 	context := asked.Context
 	if problem == nil && context != nil {
 		problem = rd.checkContext(context)
@@ -157,9 +160,12 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 				"partition %s: it cannot be read at %s yet, the clock stands at %s",
 				r.id, rd.at, rd.chosen), rd.at, rd.chosen)
 		}
-		return r.TooOld(q, rd.at)
+		return r.TooOld(q, rd.oldest(rd.at))
 	}
 	rd.chosen = hlc.Max(rd.chosen, rd.session)
+	if rd.changes != nil {
+		return r.TooOld(q, rd.changes.after)
+	}
 	return nil
 }
 
@@ -530,7 +536,8 @@ func (r *Replica) serve(rd *read) {
 		rd.part.ready()
 		return
 	}
-	if f := rd.command.Footprint(rd.pending.Request); !f.Long() {
+	f := rd.command.Footprint(rd.pending.Request)
+	if !f.Long() || rd.changes != nil && rd.timestamp.LessEq(rd.changes.quiet) {
 		r.serveNow(rd)
 		return
 	}
@@ -555,14 +562,14 @@ func (r *Replica) serveNow(rd *read) {
 	view := views.Get().(*command.View)
 	*view = command.View{
 		State: r.state, Descriptor: rd.descriptor, At: rd.timestamp,
-		Uncertain: rd.uncertain(), Partition: r,
+		Uncertain: rd.uncertain(), Partition: r, Since: rd.quietUpTo(),
 	}
 	response, err := rd.command.Read(view, rd.pending.Request)
 	rd.seen = view.Seen
 	*view = command.View{}
 	views.Put(view)
-	if refusal := r.TooOld(rd.pending.Request, rd.timestamp); refusal != nil {
-		if rd.at.IsZero() && rd.closed == nil && rd.restarts < maxRestarts {
+	if refusal := r.TooOld(rd.pending.Request, rd.oldest(rd.timestamp)); refusal != nil {
+		if rd.at.IsZero() && rd.closed == nil && rd.changes == nil && rd.restarts < maxRestarts {
 			r.restart(rd)
 			return
 		}
@@ -580,6 +587,9 @@ func (r *Replica) serveNow(rd *read) {
 	}
 	if response.Error == nil && r.holdRead(rd) {
 		command.ReleaseRows(response.GetScan().GetRows())
+		return
+	}
+	if rd.changes != nil && response.Error == nil && r.changesQuiet(rd, response.GetChanges()) {
 		return
 	}
 	switch {

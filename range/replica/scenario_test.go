@@ -393,6 +393,7 @@ func (s *scenario) auto(out *strings.Builder, run func(context.Context, *Replica
 //	  | load K=V,K=V,... | delete-range A B [max=N]
 //	get K [at=T] | batch-get K,K,... [at=T] | scan A B [max=N] [reverse] [keys-only] [at=T]
 //	  [until=T] | count A B [at=T] [max=N]
+//	changes A B [above=T] [until=T] [version=T] [size=BYTES] [idle=MS]
 //	with any-replica [fresh=T] [wait=MS]: any replica may answer, at T or later
 //
 // what writes values takes ttl=MS, or ttl=never; and for each: client=N seq=N term=N generation=N session=T timeout=MICROS arrived=-MS. Timestamps
@@ -523,6 +524,10 @@ func (s *scenario) parseRequest(line string) Pending {
 	case "count":
 		q.Command = &kvpb.Request_Count{Count: &kvpb.CountRequest{Start: bound(words[1]),
 			End: bound(words[2]), MaxRows: count("max"), At: at("at"), UncertainUntil: at("until")}}
+	case "changes":
+		q.Command = &kvpb.Request_Changes{Changes: &kvpb.ChangesRequest{Start: bound(words[1]),
+			End: bound(words[2]), After: at("above"), Upto: at("until"), ResumeVersion: at("version"),
+			LimitBytes: count("size"), IdleMicros: 1000 * uint64(count("idle"))}}
 	case "none":
 	default:
 		if !s.parseTransactional(q, words, options, at) {

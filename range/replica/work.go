@@ -53,6 +53,10 @@ func (w *work) read(response *kvpb.Response) {
 		n = len(c.Get.GetValue())
 	case *kvpb.Response_Scan:
 		n = len(c.Scan.GetRows())
+	case *kvpb.Response_Changes:
+		for _, change := range c.Changes.GetChanges() {
+			n += len(change.GetKey()) + len(change.GetValue())
+		}
 	case *kvpb.Response_BatchGet:
 		for _, got := range c.BatchGet.GetValues() {
 			n += len(got.GetValue())

@@ -31,6 +31,10 @@ func (s *session) observeSeen(r *kvpb.Response) {
 		s.observe(either(result.WriteBatch.GetVersion(), r.Now))
 	case *kvpb.Response_Load:
 		s.observe(either(result.Load.GetVersion(), r.Now))
+	case *kvpb.Response_Changes:
+		for _, c := range result.Changes.GetChanges() {
+			s.observe(c.GetVersion())
+		}
 	case *kvpb.Response_DeleteRange:
 		s.observe(either(result.DeleteRange.GetVersion(), r.Now))
 	case *kvpb.Response_BatchGet:

@@ -58,6 +58,10 @@ func (s *session) observeResult(r *kvpb.Response) {
 		s.observe(result.Scan.GetAt())
 	case *kvpb.Response_Count:
 		s.observe(result.Count.GetAt())
+	case *kvpb.Response_Changes:
+		for _, c := range result.Changes.GetChanges() {
+			s.observe(c.GetVersion())
+		}
 	case *kvpb.Response_DeleteRange:
 		s.observe(result.DeleteRange.GetVersion())
 	case *kvpb.Response_Prepare:

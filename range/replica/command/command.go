@@ -126,8 +126,9 @@ type Reading struct {
 	UncertainUntil hlc.Timestamp
 	// Context is the request's; nil if it has none.
 	Context *kvpb.ReadContext
-	// Refresh is set for a refresh.
+	// Refresh is set for a refresh, Changes for a read of changes.
 	Refresh *Refreshing
+	Changes *Changing
 }
 
 // Writing is what is known of a write that is valid by itself.

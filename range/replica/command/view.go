@@ -19,6 +19,9 @@ type View struct {
 	Uncertain mvcc.Limits
 	// Partition answers what is not in the state.
 	Partition Partition
+	// Since, in a read of changes: it is known that no version lies above what the request says, and
+	// at or below this.
+	Since hlc.Timestamp
 	// Seen is the highest timestamp of the versions with commit wait that the read has seen; zero if
 	// there were none. The answer waits for it.
 	Seen hlc.Timestamp

@@ -1,0 +1,243 @@
+package mvcc
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/cockroachkvs"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// ChangesOptions say which versions to read.
+type ChangesOptions struct {
+	// Span is of internal keys.
+	Span keys.Span
+	// After and Upto: the versions above After, and at or below Upto.
+	After, Upto hlc.Timestamp
+	// AfterOfFirst is After for the key Span.Start, if it is higher.
+	AfterOfFirst hlc.Timestamp
+	// MaxBytes ends the read before a version with which keys and values would be more than that, in
+	// bytes; the first version comes all the same. 0: no limit.
+	MaxBytes int64
+	// MaxSkipped ends the read after so many keys that were not changed, so that each call is bounded
+	// work. 0: no limit.
+	MaxSkipped int
+}
+
+// ChangesResult says how a read of changes ended.
+type ChangesResult struct {
+	// More: a limit ended the read. The next one has Resume as the start of its span, and
+	// ResumeVersion as AfterOfFirst. Resume is a copy.
+	More          bool
+	Resume        []byte
+	ResumeVersion hlc.Timestamp
+	// CommitWaitUntil is as in ScanResult.
+	CommitWaitUntil hlc.Timestamp
+}
+
+const (
+	// maxGathered is how many versions of a key, and how many bytes of them, are gathered while the
+	// iterator goes down from the newest. Of a key with more the oldest is looked for, and from there
+	// it goes upwards.
+	maxGathered      = 16
+	maxGatheredBytes = 64 << 10
+)
+
+// Changes reads the versions that were written in a span between two timestamps, tombstones too, in
+// the order of the keys, and of each key the oldest first. It hands them to emit, whose arguments
+// are valid until it returns. An error of emit ends the read and is returned.
+//
+// What is stored is skipped by the timestamps of its blocks: a read of the latest changes costs
+// about as much as there are of these. A version counts as what was written, whether it has
+// expired by now or not.
+func Changes(r engine.Reader, o ChangesOptions,
+	emit func(key []byte, v Version) error) (ChangesResult, error) {
+	if o.Span.Empty() || !o.After.Less(o.Upto) || o.Upto.Wall < 0 {
+		return ChangesResult{}, nil
+	}
+	bounds := keys.DataSpan(o.Span)
+	// INVARIANT: a filter takes the removal of a version away only together with the version: both
+	// have its timestamp. What else it leaves is compared exactly.
+	filters := append(make([]pebble.BlockPropertyFilter, 0, 2), // Pebble adds one in place
+		cockroachkvs.NewMVCCTimeIntervalFilter(uint64(max(0, o.After.Wall)), uint64(o.Upto.Wall)))
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: bounds.Start, UpperBound: bounds.End,
+		PointKeyFilters: filters})
+	if err != nil {
+		return ChangesResult{}, fmt.Errorf("changes in %s: %w", o.Span, err)
+	}
+	c := changes{iter: iter, o: &o, emit: emit}
+	err = c.run()
+	if closeErr := iter.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return ChangesResult{}, fmt.Errorf("changes in %s: %w", o.Span, err)
+	}
+	return c.result, nil
+}
+
+// changes is a running Changes.
+type changes struct {
+	iter   *pebble.Iterator
+	o      *ChangesOptions
+	emit   func(key []byte, v Version) error
+	result ChangesResult
+
+	// prefix is the unversioned data key of the key being looked at; key is the internal key in it.
+	prefix []byte
+	// after is the timestamp above which versions of this key are wanted; shown is up to which they
+	// have been emitted, by this read or one before it, zero if none was.
+	after, shown hlc.Timestamp
+	// climbed: the iterator does not stand behind the versions of the key.
+	climbed bool
+	// gathered are its versions, the newest first; their values lie in values.
+	gathered []Version
+	values   []byte
+	seek     []byte
+
+	emitted int
+	bytes   int64
+	skipped int
+}
+
+func (c *changes) key() []byte { return c.prefix[1 : len(c.prefix)-1] }
+
+// run goes from key to key.
+func (c *changes) run() error {
+	for ok := c.iter.First(); ok; {
+		c.prefix = append(c.prefix[:0], dataPrefix(c.iter.Key())...)
+		c.after, c.shown = c.o.After, hlc.Timestamp{}
+		if c.o.After.Less(c.o.AfterOfFirst) && bytes.Equal(c.key(), c.o.Span.Start) {
+			c.after, c.shown = c.o.AfterOfFirst, c.o.AfterOfFirst
+		}
+		if c.o.MaxSkipped > 0 && c.skipped >= c.o.MaxSkipped {
+			c.result.More, c.result.Resume = true, bytes.Clone(c.key())
+			return nil
+		}
+		all, err := c.gather()
+		if err != nil {
+			return err
+		}
+		if len(c.gathered) == 0 {
+			c.skipped++
+		}
+		done := false
+		if all {
+			done, err = c.emitGathered()
+		} else {
+			done, err = c.climb()
+		}
+		if done || err != nil {
+			return err
+		}
+		ok = c.nextKey()
+	}
+	return c.iter.Error()
+}
+
+// gather takes in the versions of the key, the newest first. It returns false if there are too many.
+func (c *changes) gather() (all bool, err error) {
+	c.gathered, c.values = c.gathered[:0], c.values[:0]
+	for steps := 0; ; steps++ {
+		_, v, err := decode(c.iter)
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case v.Timestamp.LessEq(c.after):
+			return true, nil
+		case c.o.Upto.Less(v.Timestamp):
+			if steps >= maxSteps {
+				c.seek = keys.AppendTimestamp(append(c.seek[:0], c.prefix...), c.o.Upto)
+				if !c.iter.SeekGE(c.seek) || !c.sameKey() {
+					return true, nil
+				}
+				continue
+			}
+		case len(c.gathered) == maxGathered || len(c.values)+len(v.Value) > maxGatheredBytes &&
+			len(c.gathered) > 0:
+			return false, nil
+		default:
+			start := len(c.values)
+			c.values = append(c.values, v.Value...)
+			v.Value = c.values[start:len(c.values):len(c.values)]
+			c.gathered = append(c.gathered, v)
+		}
+		if !c.iter.Next() || !c.sameKey() {
+			return true, nil
+		}
+	}
+}
+
+// emitGathered emits all versions of the key.
+func (c *changes) emitGathered() (done bool, err error) {
+	for i := len(c.gathered) - 1; i >= 0; i-- {
+		if done, err := c.show(&c.gathered[i]); done || err != nil {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// climb emits the versions of a key that has many, from the oldest upwards.
+func (c *changes) climb() (done bool, err error) {
+	c.climbed = true
+	if c.after.IsZero() { // it would stand for the unversioned key, before all versions
+		c.seek = append(append(c.seek[:0], c.prefix...), 0x00)
+	} else {
+		c.seek = keys.AppendTimestamp(append(c.seek[:0], c.prefix...), c.after)
+	}
+	for ok := c.iter.SeekLT(c.seek); ok && c.sameKey(); ok = c.iter.Prev() {
+		_, v, err := decode(c.iter)
+		if err != nil {
+			return true, err
+		}
+		if c.o.Upto.Less(v.Timestamp) {
+			break
+		}
+		if done, err := c.show(&v); done || err != nil {
+			return true, err
+		}
+	}
+	return false, c.iter.Error()
+}
+
+// show emits a version; done: the page is over before it.
+func (c *changes) show(v *Version) (done bool, err error) {
+	size := int64(len(c.key()) + len(v.Value))
+	if c.o.MaxBytes > 0 && c.emitted > 0 && c.bytes+size > c.o.MaxBytes {
+		c.result.More, c.result.Resume, c.result.ResumeVersion = true, bytes.Clone(c.key()), c.shown
+		return true, nil
+	}
+	if v.CommitWait {
+		c.result.CommitWaitUntil = hlc.Max(c.result.CommitWaitUntil, v.Timestamp)
+	}
+	if err := c.emit(c.key(), *v); err != nil {
+		return true, err
+	}
+	c.emitted++
+	c.bytes += size
+	c.shown = v.Timestamp
+	return false, nil
+}
+
+// nextKey leaves the versions of the key behind.
+func (c *changes) nextKey() bool {
+	switch {
+	case !c.iter.Valid() && !c.climbed:
+		return false
+	case c.climbed:
+		c.climbed = false
+		c.seek = append(append(c.seek[:0], c.prefix...), 0x00) // the key after it, unversioned
+		return c.iter.SeekGE(c.seek)
+	case c.sameKey():
+		return c.iter.NextPrefix()
+	}
+	return true
+}
+
+func (c *changes) sameKey() bool { return bytes.Equal(dataPrefix(c.iter.Key()), c.prefix) }

@@ -1,0 +1,99 @@
+package command
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/mvcc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Changes reads the versions of a span between two timestamps.
+var Changes = register((*kvpb.Request_Changes)(nil), Command{
+	Name: "changes",
+	Way:  AtTimestamp,
+	Body: func(q *kvpb.Request) bool { return q.GetChanges() != nil },
+	Footprint: func(q *kvpb.Request) Footprint {
+		return span(q.GetChanges().Start, q.GetChanges().End)
+	},
+	Named:      func(q *kvpb.Request) int64 { return wall(q.GetChanges().GetUpto()) },
+	Foreground: always,
+	CheckRead:  checkChanges,
+	Read:       changes,
+})
+
+// Changing is what a read of changes asks for besides.
+type Changing struct {
+	// After is the timestamp above which versions are wanted: what is below it may not have been
+	// collected.
+	After hlc.Timestamp
+	// Idle is how long the request may be held while there is nothing to answer with.
+	Idle time.Duration
+}
+
+// maxChangesBytes bounds a page of changes, keys and values.
+const maxChangesBytes = 1 << 20
+
+// maxIdle bounds how long a request is held.
+const maxIdle = 10 * time.Second
+
+func checkChanges(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Problem) {
+	c := q.GetChanges()
+	r.At = rpc.FromTimestamp(c.GetUpto())
+	r.Changes = &Changing{After: rpc.FromTimestamp(c.GetAfter()),
+		Idle: min(time.Duration(min(c.GetIdleMicros(), uint64(maxIdle.Microseconds())))*
+			time.Microsecond, maxIdle)}
+	if !r.At.IsZero() && r.At.Less(r.Changes.After) {
+		return r, Invalid("changes up to %s are asked for, which is before %s, after which they are to begin",
+			r.At, r.Changes.After)
+	}
+	return r, checkSpan(d, c.GetStart(), c.GetEnd())
+}
+
+// changes reads a page.
+func changes(v *View, q *kvpb.Request) (*kvpb.Response, error) {
+	c := q.GetChanges()
+	after := rpc.FromTimestamp(c.GetAfter())
+	m := &kvpb.ChangesResponse{Resolved: rpc.ToTimestamp(hlc.Max(v.At, after))}
+	response := &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Changes{Changes: m}}
+	span := InternalSpan(v.Descriptor, c.Start, c.End)
+	if span.Empty() {
+		return response, nil
+	}
+	o := mvcc.ChangesOptions{Span: span, After: hlc.Max(after, v.Since), Upto: v.At,
+		MaxBytes: maxChangesBytes, MaxSkipped: MaxSkipped}
+	if asked := int64(c.LimitBytes); asked > 0 {
+		o.MaxBytes = min(asked, maxChangesBytes)
+	}
+	if bytes.Equal(keys.UserKey(v.Descriptor, span.Start), c.Start) {
+		o.AfterOfFirst = rpc.FromTimestamp(c.GetResumeVersion())
+	}
+	result, err := mvcc.Changes(v.State, o, func(key []byte, version mvcc.Version) error {
+		m.Changes = append(m.Changes, &kvpb.Change{Key: bytes.Clone(keys.UserKey(v.Descriptor, key)),
+			Version: rpc.ToTimestamp(version.Timestamp), Deleted: version.Kind == mvcc.KindTombstone,
+			Value: bytes.Clone(version.Value), Expires: uint64(version.Expires)})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.Seen = result.CommitWaitUntil
+	if m.More = result.More; m.More {
+		m.Resume = bytes.Clone(keys.UserKey(v.Descriptor, result.Resume))
+		if !result.ResumeVersion.IsZero() {
+			m.ResumeVersion = rpc.ToTimestamp(result.ResumeVersion)
+		}
+		return response, nil
+	}
+	slices.SortStableFunc(m.Changes, func(a, b *kvpb.Change) int {
+		return cmp.Or(cmp.Compare(a.Version.Wall, b.Version.Wall),
+			cmp.Compare(a.Version.Logical, b.Version.Logical))
+	})
+	return response, nil
+}
