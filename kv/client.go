@@ -27,6 +27,7 @@ func TimestampOf(t time.Time) Timestamp { return hlc.FromTime(t) }
 type Client struct {
 	sender    *route.Sender
 	committer *committer.Committer
+	feeds     *feedMetrics
 	cfg       config
 	random    func() uint64
 }
@@ -57,6 +58,11 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 		Sender: committer.Over(c.sender), Random: c.random, Registry: c.cfg.route.Registry,
 	})
 	if err != nil {
+		c.sender.Close()
+		return nil, invalid("open", "", nil, "%v", err)
+	}
+	if c.feeds, err = newFeedMetrics(c.cfg.route.Registry, c.logger()); err != nil {
+		c.committer.Close()
 		c.sender.Close()
 		return nil, invalid("open", "", nil, "%v", err)
 	}
@@ -91,6 +97,7 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 func (c *Client) Close() error {
 	c.committer.Close()
 	c.sender.Close()
+	c.feeds.unregister()
 	return nil
 }
 

@@ -37,12 +37,14 @@ const (
 	FreshSession
 	// FreshExact is at the timestamp that the command names.
 	FreshExact
+	// FreshFeed is of a change feed, at whatever is closed above what the feed has.
+	FreshFeed
 	freshnesses
 )
 
 // String is the label of the metrics.
 func (f Freshness) String() string {
-	return [...]string{"any", "nearest", "bounded", "session", "exact"}[f]
+	return [...]string{"any", "nearest", "bounded", "session", "exact", "feed"}[f]
 }
 
 // Near says what a read wants that any replica may answer.
@@ -75,7 +77,7 @@ const (
 // errTooOld: a replica did what it should not.
 var errTooOld = errors.New("the node read at an earlier timestamp than it was asked to")
 
-// DoNear is Do for a Get, BatchGet, Scan or Count that any replica may answer. The timestamp at
+// DoNear is Do for a Get, BatchGet, Scan, Count or Changes that any replica may answer. The timestamp at
 // which it was read is ReadAt.
 func (s *Sender) DoNear(ctx context.Context, call *Call, near *Near) (Answer, error) {
 	if err := ctx.Err(); err != nil {

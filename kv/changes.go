@@ -1,0 +1,208 @@
+package kv
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv/internal/changes"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Changes iterates over all that is written in a keyspace, from now on, or since a timestamp, for as
+// long as the loop goes on.
+//
+//	for change, err := range ks.Changes(ctx, kv.Since(position), kv.Prefix([]byte("user/"))) {
+//		if err != nil {
+//			return err
+//		}
+//		switch change.Kind {
+//		case kv.ChangePut:
+//			...
+//		case kv.ChangeDelete:
+//			...
+//		case kv.ChangeProgress:
+//			position = change.Timestamp // and store it
+//		}
+//	}
+//
+// Every version comes: each put and delete of each key, by whichever call it was written, with its
+// timestamp. Those of one key come in the order of their timestamps; those of different keys in any
+// order, also those of one transaction, which have the same timestamp.
+//
+// Progress says that everything at or below its timestamp has come, of all keys that the feed is of.
+// So a timestamp is all there is to a feed's position: the next one, Since the last progress, goes on
+// where this one was, and repeats only what had come after it. Within one loop nothing comes twice,
+// and nothing that lies at or below a progress comes after it. What was written is told when its
+// timestamp is closed: a second or so later, by the keyspace's ClosedLag.
+//
+// A read At the timestamp of a progress is what all changes up to there make of the keyspace. So a
+// copy begins with a Scan At a timestamp, and goes on with the changes Since that one.
+//
+// Any replica answers, the nearest first (Locality), and no leader is needed; nor does the feed hold
+// up writes. Partitions may split, merge and move, and nodes fail meanwhile: the feed goes on, and
+// waits for what cannot be read. It holds at most 16 MiB of changes that the loop has not taken yet,
+// and asks for no more until it does.
+//
+// An error is the last thing it yields. With ErrTimestampTooOld the changes since there are not all
+// kept any more: the keyspace's GC window has passed over them. Read the keyspace anew, and go on
+// from that. ErrKeyspaceNotFound: the keyspace was dropped.
+//
+// Options are Since, Prefix, From, To and ProgressEvery.
+func (k *Keyspace) Changes(ctx context.Context, options ...ChangesOption) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		if err := k.changes(ctx, options, func(c Change) bool { return yield(c, nil) }); err != nil {
+			yield(Change{}, err)
+		}
+	}
+}
+
+// changes runs a feed until it ends with an error, or yield returns false.
+func (k *Keyspace) changes(ctx context.Context, options []ChangesOption,
+	yield func(Change) bool) error {
+	const op = "changes"
+	q := changesQuery{every: defaultProgress}
+	for _, o := range options {
+		o.changes(&q)
+	}
+	if bad := q.check(); bad != "" {
+		return invalid(op, k.name, nil, "%s", bad)
+	}
+	ks, err := k.boundedResolve(ctx, op)
+	if err != nil {
+		return err
+	}
+	if q.empty() {
+		return invalid(op, k.name, nil, "there is no key between From and To")
+	}
+	if err := k.changesOf(ctx, &q, newPartitionAsker(k, ks, &q), yield); err != nil {
+		return changesError(op, k.name, err)
+	}
+	return nil
+}
+
+// changesOf runs the feed.
+func (k *Keyspace) changesOf(ctx context.Context, q *changesQuery, a *partitionAsker,
+	yield func(Change) bool) error {
+	if err := k.beginChanges(ctx, q, a.id); err != nil {
+		return err
+	}
+	if !q.hasSince && !yield(Change{Kind: ChangeProgress, Timestamp: q.since}) {
+		return nil
+	}
+	feed := k.client.feeds.begin(k.name, q.since)
+	defer feed.end()
+	c := changes.Config{Asker: a, Spans: a.spans(), After: q.since, ProgressEvery: q.every,
+		Failed: feed.failed}
+	return changes.Run(ctx, c, func(e changes.Event) bool {
+		if e.Change == nil {
+			feed.progress(e.Progress)
+			return yield(Change{Kind: ChangeProgress, Timestamp: e.Progress})
+		}
+		k.client.feeds.changes.Inc()
+		c := Change{Kind: ChangePut, Key: e.Change.Key, Value: e.Change.Value,
+			Timestamp: fromWire(e.Change.Version), Expires: expiryOf(int64(e.Change.Expires))}
+		if c.Value == nil {
+			c.Value = []byte{}
+		}
+		if e.Change.Deleted {
+			c.Kind, c.Value = ChangeDelete, nil
+		}
+		return yield(c)
+	})
+}
+
+// beginChanges makes sure that there are partitions to be asked, and a timestamp to begin at.
+func (k *Keyspace) beginChanges(ctx context.Context, q *changesQuery, id keys.KeyspaceID) error {
+	ctx, cancel := k.client.bound(ctx)
+	defer cancel()
+	if _, err := k.client.sender.PartitionsOf(ctx, id, q.span); err != nil || q.hasSince {
+		return err
+	}
+	earliest, _, err := k.client.clocks(ctx)
+	// What is written from now on lies above the clock of its leader, which may be so far behind.
+	q.since = earliest.Add(-k.client.maxClockOffset())
+	return err
+}
+
+// ChangeKind says what a Change is.
+type ChangeKind uint8
+
+// The kinds of changes.
+const (
+	// ChangePut: the key has a value since the timestamp.
+	ChangePut ChangeKind = iota + 1
+	// ChangeDelete: the key has no value since the timestamp. It may have had none before.
+	ChangeDelete
+	// ChangeProgress: everything at or below the timestamp has come.
+	ChangeProgress
+)
+
+// String is the kind in a word.
+func (c ChangeKind) String() string {
+	switch c {
+	case ChangePut:
+		return "put"
+	case ChangeDelete:
+		return "delete"
+	case ChangeProgress:
+		return "progress"
+	}
+	return "unknown"
+}
+
+// Change is what Changes yields. The slices are the caller's.
+type Change struct {
+	Kind ChangeKind
+	// Key is what was written; nil with ChangeProgress. Value is what was put.
+	Key, Value []byte
+	// Timestamp is that of the version, or of the progress.
+	Timestamp Timestamp
+	// Expires is from when on a value that was put is not there any more; zero: it does not expire.
+	// No change follows when that time comes.
+	Expires time.Time
+}
+
+const (
+	defaultProgress = time.Second
+	minProgress     = 10 * time.Millisecond
+	maxProgress     = time.Minute
+)
+
+// changesQuery is what a feed is of.
+type changesQuery struct {
+	query
+	since    Timestamp
+	hasSince bool
+	every    time.Duration
+}
+
+// ChangesOption is an option of Changes: Since, Prefix, From, To, All, ProgressEvery.
+type ChangesOption interface{ changes(*changesQuery) }
+
+type changesOption func(*changesQuery)
+
+func (o changesOption) changes(q *changesQuery) { o(q) }
+
+func (o SpanOption) changes(q *changesQuery) { o.apply(&q.query) }
+
+// Since begins with what was written after ts: the timestamp of a progress, or one at which the
+// keyspace was read. The zero timestamp is before everything, as long as nothing of the keyspace was
+// collected.
+func Since(ts Timestamp) ChangesOption {
+	return changesOption(func(q *changesQuery) { q.since, q.hasSince = ts, true })
+}
+
+// SinceTime begins with what was written after t by the cluster's clocks.
+func SinceTime(t time.Time) ChangesOption { return Since(TimestampOf(t)) }
+
+// ProgressEvery is the time between two progresses, as far as there is any: a second by default, and
+// from 10 ms to a minute.
+func ProgressEvery(d time.Duration) ChangesOption {
+	return changesOption(func(q *changesQuery) {
+		q.every = d
+		if d < minProgress || d > maxProgress {
+			q.bad = "ProgressEvery must be from " + minProgress.String() + " to " + maxProgress.String()
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package kv
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/metric"
+)
+
+// feedMetrics are of the change feeds of a client.
+type feedMetrics struct {
+	running           *metric.Gauge
+	changes, failures *metric.Counter
+	logger            *slog.Logger
+	registry          metric.Registry
+	registered        []metric.Collector
+
+	mu struct {
+		sync.Mutex
+		// feeds are those that run.
+		feeds map[*runningFeed]struct{}
+	}
+}
+
+// failureLog is the least time between two messages about the errors of a feed.
+const failureLog = 10 * time.Second
+
+// newFeedMetrics makes the metrics and registers them, if r is not nil.
+func newFeedMetrics(r metric.Registry, logger *slog.Logger) (*feedMetrics, error) {
+	m := &feedMetrics{
+		running: metric.NewGauge("tidemark_client_feeds", "Change feeds that run.", nil),
+		changes: metric.NewCounter("tidemark_client_feed_changes_total",
+			"Changes that change feeds have handed on.", nil),
+		failures: metric.NewCounter("tidemark_client_feed_failures_total",
+			"Questions of change feeds that failed and were asked again.", nil),
+		logger: logger, registry: r,
+	}
+	m.mu.feeds = make(map[*runningFeed]struct{})
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []metric.Collector{m.running, m.changes, m.failures, (*feedLag)(m)} {
+		if err := r.Register(c); err != nil {
+			m.unregister()
+			return nil, err
+		}
+		m.registered = append(m.registered, c)
+	}
+	return m, nil
+}
+
+func (m *feedMetrics) unregister() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.registered {
+		m.registry.Unregister(c)
+	}
+	m.registered = nil
+}
+
+// runningFeed is one feed. Its methods are called by the goroutine of its loop.
+type runningFeed struct {
+	of       *feedMetrics
+	keyspace string
+	logged   time.Time
+	// at is its last progress. feedMetrics.mu guards it.
+	at Timestamp
+}
+
+// begin counts a feed, until end.
+func (m *feedMetrics) begin(keyspace string, since Timestamp) *runningFeed {
+	f := &runningFeed{of: m, keyspace: keyspace, at: since}
+	m.running.Inc()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.feeds[f] = struct{}{}
+	return f
+}
+
+func (f *runningFeed) end() {
+	f.of.running.Dec()
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	delete(f.of.mu.feeds, f)
+}
+
+func (f *runningFeed) progress(at Timestamp) {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	f.at = at
+}
+
+// failed counts an error after which the feed goes on, and says so now and then.
+func (f *runningFeed) failed(err error) {
+	f.of.failures.Inc()
+	if now := time.Now(); now.Sub(f.logged) >= failureLog {
+		f.logged = now
+		f.of.logger.Warn("a change feed waits for a partition that could not be read",
+			"keyspace", f.keyspace, "error", err)
+	}
+}
+
+// feedLag is how far behind the client's clock the last progress of the feed is that is the
+// furthest behind.
+type feedLag feedMetrics
+
+// Describe implements metric.Collector.
+func (*feedLag) Describe() metric.Desc {
+	return metric.Desc{Name: "tidemark_client_feed_lag_seconds", Gauge: true,
+		Help: "How far behind this machine's clock the last progress of a change feed is, at most; 0 " +
+			"if none runs."}
+}
+
+// Collect implements metric.Collector.
+func (l *feedLag) Collect(yield func(label string, value float64)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	most, now := time.Duration(0), time.Now().UnixNano()
+	for f := range l.mu.feeds {
+		most = max(most, time.Duration(now-f.at.Wall))
+	}
+	yield("", most.Seconds())
+}

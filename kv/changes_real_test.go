@@ -1,0 +1,369 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/kvtest"
+)
+
+// follower takes a feed in, and checks what a feed promises.
+type follower struct {
+	t *testing.T
+	// began is the first progress of a feed that begins now.
+	began    chan kv.Timestamp
+	progress kv.Timestamp
+	versions map[string]kv.Timestamp
+	changes  []kv.Change
+	// values are what the changes up to the progress make, and waiting are those above it.
+	values  map[string]string
+	waiting []kv.Change
+}
+
+func newFollower(t *testing.T) *follower {
+	return &follower{t: t, began: make(chan kv.Timestamp, 1), versions: map[string]kv.Timestamp{},
+		values: map[string]string{}}
+}
+
+// follow takes a feed in until enough is true after a change.
+func (f *follower) follow(ctx context.Context, ks *kv.Keyspace, enough func(kv.Change) bool,
+	options ...kv.ChangesOption) error {
+	for c, err := range ks.Changes(ctx, options...) {
+		if err != nil {
+			return err
+		}
+		if c.Kind == kv.ChangeProgress {
+			if f.progress.IsZero() {
+				f.began <- c.Timestamp
+			}
+			if c.Timestamp.LessEq(f.progress) {
+				f.t.Errorf("progress of %s after %s", c.Timestamp, f.progress)
+			}
+			f.progress = c.Timestamp
+			f.waiting = slices.DeleteFunc(f.waiting, f.apply)
+		} else {
+			f.change(c)
+		}
+		if enough(c) {
+			return nil
+		}
+	}
+	f.t.Error("the feed ended without an error")
+	return nil
+}
+
+func (f *follower) change(c kv.Change) {
+	key := string(c.Key)
+	if c.Timestamp.LessEq(f.versions[key]) || c.Timestamp.LessEq(f.progress) {
+		f.t.Errorf("%s of %s at %s came after %s, and progress of %s", c.Kind, key, c.Timestamp,
+			f.versions[key], f.progress)
+	}
+	f.versions[key] = c.Timestamp
+	f.changes, f.waiting = append(f.changes, c), append(f.waiting, c)
+}
+
+// apply has a change take effect that lies at or below the progress.
+func (f *follower) apply(c kv.Change) bool {
+	if f.progress.Less(c.Timestamp) {
+		return false
+	}
+	if f.values[string(c.Key)] = string(c.Value); c.Kind == kv.ChangeDelete {
+		delete(f.values, string(c.Key))
+	}
+	return true
+}
+
+// same checks that what was taken in up to the progress is what a scan finds.
+func (f *follower) same(ctx context.Context, ks *kv.Keyspace) {
+	f.t.Helper()
+	stored := map[string]string{}
+	for p, err := range ks.Scan(ctx, kv.At(f.progress)) {
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		stored[string(p.Key)] = string(p.Value)
+	}
+	if !maps.Equal(stored, f.values) {
+		f.t.Errorf("as of %s a scan finds %d keys, and the feed makes %d", f.progress, len(stored),
+			len(f.values))
+	}
+}
+
+// upTo says that a feed has come to a timestamp.
+func upTo(at kv.Timestamp) func(kv.Change) bool {
+	return func(c kv.Change) bool {
+		return c.Kind == kv.ChangeProgress && at.LessEq(c.Timestamp)
+	}
+}
+
+// changesCluster runs a test with a keyspace of a real cluster of three servers, in virtual time.
+func changesCluster(t *testing.T, f func(ctx context.Context, cluster *kvtest.Cluster,
+	client *kv.Client, ks *kv.Keyspace), options ...kv.KeyspaceOption) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		cluster := kvtest.Start(t, kvtest.Options{Latency: time.Millisecond})
+		client := cluster.Client(t)
+		ks, err := client.CreateKeyspace(ctx, "things", options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(ctx, cluster, client, ks)
+	})
+}
+
+// TestChangesTellEveryWrite: by whatever it was written, with its timestamp, and with its expiry.
+func TestChangesTellEveryWrite(t *testing.T) {
+	for name, layout := range map[string]kv.KeyspaceOption{"hash": kv.Hash(4),
+		"range": kv.Range([]byte("m"))} {
+		t.Run(name, func(t *testing.T) {
+			changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
+				ks *kv.Keyspace) {
+				f := newFollower(t)
+				var ended sync.WaitGroup
+				done := make(chan kv.Timestamp, 1)
+				ended.Go(func() {
+					var last kv.Timestamp
+					if err := f.follow(ctx, ks, func(c kv.Change) bool {
+						select {
+						case last = <-done:
+						default:
+						}
+						return !last.IsZero() && upTo(last)(c)
+					}); err != nil {
+						t.Error(err)
+					}
+				})
+				began := <-f.began
+				want := map[string]kv.Timestamp{}
+				wrote := func(key string) func(kv.Timestamp, error) {
+					return func(at kv.Timestamp, err error) {
+						t.Helper()
+						if err != nil {
+							t.Fatal(err)
+						}
+						want[key] = at
+						if at.LessEq(began) {
+							t.Errorf("%s was written at %s, and the feed begins at %s", key, at, began)
+						}
+					}
+				}
+				wrote("put")(ks.Put(ctx, []byte("put"), []byte("1"), kv.TTL(time.Hour)))
+				wrote("empty")(ks.Put(ctx, []byte("empty"), nil))
+				wrote("gone")(ks.Put(ctx, []byte("gone"), []byte("1")))
+				_, err := ks.Delete(ctx, []byte("gone"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				swap, err := ks.CompareAndSwap(ctx, []byte("swap"), kv.ExpectAbsent(), kv.Set([]byte("1")))
+				wrote("swap")(swap.Version, err)
+				_, at, err := ks.Increment(ctx, []byte("count"), 1)
+				wrote("count")(at, err)
+				wrote("batch")(ks.Batch().Put([]byte("batch"), []byte("1")).Commit(ctx))
+				wrote("txn")(client.Update(ctx, func(tx *kv.Txn) error {
+					return errors.Join(tx.Put(ks, []byte("txn"), []byte("1")),
+						tx.Put(ks, []byte("a txn"), []byte("1")))
+				}))
+				last := client.Timestamp()
+				done <- last
+				ended.Wait()
+				for key, at := range want {
+					if key != "gone" && f.versions[key] != at {
+						t.Errorf("%s was written at %s, and told at %s", key, at, f.versions[key])
+					}
+				}
+				f.same(ctx, ks)
+				if _, has := f.values["gone"]; has || f.versions["gone"].LessEq(want["gone"]) {
+					t.Error("that a key was deleted was not told")
+				}
+				for _, c := range f.changes {
+					if expires := c.Timestamp.Time().Add(time.Hour); string(c.Key) == "put" &&
+						!c.Expires.Equal(expires) || string(c.Key) == "empty" && c.Value == nil {
+						t.Errorf("%+v", c)
+					}
+				}
+			}, layout)
+		})
+	}
+}
+
+// TestChangesGoOnWhileEverythingChanges: partitions split and merge, leaders change, servers stop
+// and come back, and transactions run over all of it; a feed that begins anew at its last progress
+// time and again tells each version, and makes what a scan finds.
+func TestChangesGoOnWhileEverythingChanges(t *testing.T) {
+	changesCluster(t, func(ctx context.Context, cluster *kvtest.Cluster, client *kv.Client,
+		ks *kv.Keyspace) {
+		random := rand.New(rand.NewPCG(7, 7))
+		key := func() []byte { return fmt.Appendf(nil, "k%03d", random.IntN(300)) }
+		writing, stop := context.WithTimeout(ctx, time.Minute)
+		defer stop()
+		var working sync.WaitGroup
+		working.Go(func() { // writes
+			for n := 0; writing.Err() == nil; n++ {
+				value := fmt.Appendf(nil, "v%d", n)
+				switch a, b := key(), key(); n % 4 {
+				case 0, 1:
+					_, _ = ks.Put(writing, a, value)
+				case 2:
+					_, _ = ks.Delete(writing, a)
+				case 3:
+					_, _ = client.Update(writing, func(tx *kv.Txn) error {
+						return errors.Join(tx.Put(ks, a, value), tx.Put(ks, b, value))
+					})
+				}
+				time.Sleep(5 * time.Millisecond) // virtual
+			}
+		})
+		working.Go(func() { // splits and crashes
+			r := rand.New(rand.NewPCG(8, 8))
+			for n := 0; writing.Err() == nil; n++ {
+				time.Sleep(3 * time.Second) // virtual
+				switch key := fmt.Appendf(nil, "k%03d", r.IntN(300)); n % 5 {
+				case 4:
+					i := r.IntN(3)
+					cluster.Kill(i, 50)
+					time.Sleep(2 * time.Second) // virtual
+					if err := cluster.Run(i); err != nil {
+						t.Error(err)
+					}
+				case 2:
+					if id, err := ks.PartitionOf(writing, key); err == nil {
+						_, _ = client.MergePartition(writing, id)
+					}
+				default:
+					_, _ = client.SplitPartition(writing, "things", key)
+				}
+			}
+		})
+		f := newFollower(t)
+		start := client.Timestamp()
+		for position := start; writing.Err() == nil; position = f.progress {
+			// What came after the last progress comes again.
+			g := newFollower(t)
+			g.progress, g.values, g.versions = position, maps.Clone(f.values), map[string]kv.Timestamp{}
+			end := time.Now().Add(7 * time.Second)
+			if err := g.follow(ctx, ks, func(c kv.Change) bool {
+				return c.Kind == kv.ChangeProgress && time.Now().After(end)
+			}, kv.Since(position)); err != nil {
+				t.Fatal(err)
+			}
+			g.same(ctx, ks)
+			f = g
+		}
+		working.Wait()
+		last := client.Timestamp()
+		g := newFollower(t)
+		if err := g.follow(ctx, ks, upTo(last), kv.Since(start)); err != nil {
+			t.Fatal(err)
+		}
+		g.same(ctx, ks)
+		if len(g.changes) < 1000 {
+			t.Errorf("%d changes", len(g.changes))
+		}
+		parts := map[uint64]bool{}
+		for n := range 300 {
+			id, err := ks.PartitionOf(ctx, fmt.Appendf(nil, "k%03d", n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts[id] = true
+		}
+		if len(parts) < 5 {
+			t.Errorf("there are only %d partitions", len(parts))
+		}
+	}, kv.Range(), kv.AutoSplit(false))
+}
+
+// TestChangesOfASpan: of the keys that were asked for, and no others.
+func TestChangesOfASpan(t *testing.T) {
+	changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
+		ks *kv.Keyspace) {
+		start := client.Timestamp()
+		for _, key := range []string{"a", "b1", "b2", "b3", "c"} {
+			if _, err := ks.Put(ctx, []byte(key), []byte("1")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f := newFollower(t)
+		if err := f.follow(ctx, ks, upTo(client.Timestamp()), kv.Since(start), kv.Prefix([]byte("b")),
+			kv.From([]byte("b2"))); err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Sorted(maps.Keys(f.values)); !slices.Equal(got, []string{"b2", "b3"}) {
+			t.Errorf("told of %v", got)
+		}
+	}, kv.Hash(3))
+}
+
+// TestChangesTooOld: what garbage collection has taken is not passed over in silence; and a keyspace
+// that is dropped ends its feeds.
+func TestChangesTooOld(t *testing.T) {
+	changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
+		ks *kv.Keyspace) {
+		start := client.Timestamp()
+		for range 3 {
+			if _, err := ks.Put(ctx, []byte("a"), []byte("1")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Minute) // virtual
+		f := newFollower(t)
+		err := f.follow(ctx, ks, upTo(client.Timestamp()), kv.Since(start))
+		var e *kv.Error
+		if !errors.Is(err, kv.ErrTimestampTooOld) || !errors.As(err, &e) || e.Timestamp != start ||
+			e.Bound.LessEq(start) {
+			t.Errorf("the feed ended with %v", err)
+		}
+		time.AfterFunc(10*time.Second, func() {
+			if err := client.DropKeyspace(ctx, "things"); err != nil {
+				t.Error(err)
+			}
+		})
+		err = newFollower(t).follow(ctx, ks, func(kv.Change) bool { return false })
+		if !errors.Is(err, kv.ErrKeyspaceNotFound) {
+			t.Errorf("the feed ended with %v", err)
+		}
+	}, kv.GCWindow(time.Minute))
+}
+
+// TestChangesPassAStuckTransaction: a transaction whose client is gone while it has locks holds a
+// feed up only until it is given up.
+func TestChangesPassAStuckTransaction(t *testing.T) {
+	changesCluster(t, func(ctx context.Context, cluster *kvtest.Cluster, client *kv.Client,
+		ks *kv.Keyspace) {
+		other := cluster.Client(t)
+		tx, err := other.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		things := other.Keyspace("things")
+		if err := errors.Join(tx.Put(things, []byte("a"), []byte("1")),
+			tx.Put(things, []byte("z"), []byte("1"))); err != nil {
+			t.Fatal(err)
+		}
+		short, cancel := context.WithTimeout(ctx, 4*time.Millisecond)
+		defer cancel()
+		if _, err := tx.Commit(short); err == nil {
+			t.Fatal("it was not prepared only")
+		}
+		f := newFollower(t)
+		began := time.Now()
+		if err := f.follow(ctx, ks, func(c kv.Change) bool {
+			return c.Kind == kv.ChangeProgress && c.Timestamp.Time().After(began.Add(5*time.Second))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	}, kv.Range([]byte("m")))
+}

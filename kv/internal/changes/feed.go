@@ -1,0 +1,251 @@
+package changes
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv/internal/frontier"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+const (
+	// Budget bounds the answers that are on their way or have not been handed on, in bytes.
+	Budget = 16 << 20
+	// MaxAsked bounds the questions at a time.
+	MaxAsked = 1024
+	// Answers are at most mostAnswer bytes, and never bounded to less than leastAnswer.
+	mostAnswer  = 1 << 20
+	leastAnswer = Budget / MaxAsked
+
+	// pause is the least time between two questions about a part if the first one has brought no
+	// change; siblingPause, how long a part waits for a lower one of its partition before it is looked
+	// at again.
+	pause        = 50 * time.Millisecond
+	siblingPause = 50 * time.Millisecond
+	// After an error a part is asked again after firstRetry, and twice as long each time, up to
+	// lastRetry.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 2 * time.Second
+)
+
+// Config says what a feed is of.
+type Config struct {
+	Asker Asker
+	// Spans are its keys, in ascending order, with an end each.
+	Spans []keys.Span
+	// After is where it begins: versions above it are handed on.
+	After hlc.Timestamp
+	// ProgressEvery is the least time between two events of progress, and how long a partition may
+	// hold a question.
+	ProgressEvery time.Duration
+	// Failed, if set, is told of errors after which a part is asked again.
+	Failed func(error)
+}
+
+// Event is a change, or, if Change is nil, progress.
+type Event struct {
+	Change *kvpb.Change
+	// Progress: everything at or below it has been handed on.
+	Progress hlc.Timestamp
+}
+
+// Run hands on changes until the context or an error ends it, or emit returns false: then its error
+// is nil. emit is called by the caller's goroutine.
+func Run(ctx context.Context, c Config, emit func(Event) bool) error {
+	f := &feed{Config: c, frontier: frontier.New(c.After, c.Spans...),
+		answers: make(chan answered, MaxAsked), told: c.After, next: time.Now().Add(c.ProgressEvery)}
+	inner, cancel := context.WithCancel(ctx)
+	defer f.asking.Wait()
+	defer cancel()
+	return f.run(inner, ctx, emit)
+}
+
+// feed is a running feed. Its goroutine is the caller's of Run, but for those that ask.
+type feed struct {
+	Config
+	frontier *frontier.Frontier
+	queue    queue
+	asked    int
+	asking   sync.WaitGroup
+	answers  chan answered
+
+	// told is the last progress; the next one is due at next.
+	told hlc.Timestamp
+	next time.Time
+}
+
+// answered is how a question ended.
+type answered struct {
+	question Question
+	at       time.Time
+	failures int
+	answer   Answer
+	err      error
+}
+
+func (f *feed) run(ctx, outer context.Context, emit func(Event) bool) error {
+	now := time.Now()
+	for _, p := range f.frontier.Within(keys.Span{}) {
+		f.queue.add(p.Span.Start, now, 0)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		if !now.Before(f.next) {
+			f.next = now.Add(f.ProgressEvery)
+			if least := f.frontier.Min(); f.told.Less(least) {
+				f.told = least
+				if !emit(Event{Progress: least}) {
+					return nil
+				}
+			}
+		}
+		if err := f.ask(ctx, now); err != nil {
+			return err
+		}
+		wake := f.next
+		if due, any := f.queue.first(); any && f.asked < MaxAsked && due.Before(wake) {
+			wake = due
+		}
+		timer.Reset(time.Until(wake))
+		select {
+		case a := <-f.answers:
+			f.asked--
+			changes, err := f.take(&a)
+			if err != nil {
+				if ctxErr := outer.Err(); ctxErr != nil {
+					err = ctxErr
+				}
+				return err
+			}
+			// The next page is on its way while this one is handed on.
+			if err := f.ask(ctx, time.Now()); err != nil {
+				return err
+			}
+			for _, c := range changes {
+				if !emit(Event{Change: c}) {
+					return nil
+				}
+			}
+		case <-timer.C:
+		case <-outer.Done():
+			return outer.Err()
+		}
+	}
+}
+
+// ask asks about the parts that are due, as many as may be.
+func (f *feed) ask(ctx context.Context, now time.Time) error {
+	for f.asked < MaxAsked {
+		start, failures, any := f.queue.take(now)
+		if !any {
+			return nil
+		}
+		if err := f.askPart(ctx, start, failures, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askPart asks about the part that begins at a key, if one does.
+func (f *feed) askPart(ctx context.Context, start []byte, failures int, now time.Time) error {
+	p := f.frontier.At(start)
+	if p == nil || p.Asked {
+		return nil // it was joined to the one before; or comes when it is answered
+	}
+	var upto hlc.Timestamp
+	partition, known, err := f.Asker.Partition(start)
+	switch {
+	case err != nil:
+		return err
+	case known:
+		for _, bound := range [][]byte{partition.Start, partition.End} {
+			if f.frontier.Cut(bound) {
+				f.queue.add(bound, now, 0)
+			}
+		}
+		p = f.frontier.At(start)
+		for _, sibling := range f.frontier.Within(partition) {
+			switch r := sibling.Resolved; {
+			case r.Less(p.Resolved):
+				f.queue.add(start, now.Add(siblingPause), failures)
+				return nil
+			case p.Resolved.Less(r) && (upto.IsZero() || r.Less(upto)):
+				upto = r
+			}
+		}
+	}
+	q := Question{Span: p.Span, After: p.Resolved, Head: p.Head, Upto: upto, Limit: f.limit(),
+		Idle: f.ProgressEvery}
+	if f.frontier.Len() > MaxAsked {
+		q.Idle = 0 // others wait for its place
+	}
+	p.Asked = true
+	f.asked++
+	f.asking.Go(func() {
+		answer, err := f.Asker.Ask(ctx, q)
+		f.answers <- answered{question: q, at: now, failures: failures, answer: answer, err: err}
+	})
+	return nil
+}
+
+// limit is how large an answer may be.
+func (f *feed) limit() int64 {
+	parts := int64(max(1, min(f.frontier.Len(), MaxAsked)))
+	return min(mostAnswer, max(leastAnswer, Budget/parts))
+}
+
+// take takes in an answer, and returns the changes in it.
+func (f *feed) take(a *answered) ([]*kvpb.Change, error) {
+	q, now := &a.question, time.Now()
+	start := q.Span.Start
+	if a.err != nil {
+		if f.Asker.Final(a.err) {
+			return nil, a.err
+		}
+		if f.Failed != nil {
+			f.Failed(a.err)
+		}
+		f.frontier.At(start).Asked = false
+		f.queue.add(start, now.Add(retry(a.failures)), a.failures+1)
+		return nil, nil
+	}
+	r := &a.answer
+	if r.More {
+		f.frontier.Advance(start, r.Resume, r.Resolved)
+		f.frontier.AdvanceKey(r.Resume, r.ResumeVersion)
+	} else {
+		end := q.Span.End
+		if within := q.Span.Intersect(r.Partition); !within.Empty() {
+			end = within.End
+		}
+		f.frontier.Advance(start, end, r.Resolved)
+	}
+	f.frontier.Join(r.Partition)
+	due := now
+	if len(r.Changes) == 0 && !r.More {
+		due = a.at.Add(pause)
+		if f.frontier.Len() > MaxAsked {
+			due = a.at.Add(f.ProgressEvery)
+		}
+	}
+	// What is left of the part, and what has waited for it.
+	for _, span := range []keys.Span{q.Span, r.Partition} {
+		for _, p := range f.frontier.Within(span) {
+			if !p.Asked {
+				f.queue.add(p.Span.Start, due, 0)
+			}
+		}
+	}
+	return r.Changes, nil
+}
+
+// retry is how long to wait after an error, if there were so many before in a row.
+func retry(failures int) time.Duration {
+	return min(lastRetry, firstRetry<<min(failures, 8))
+}

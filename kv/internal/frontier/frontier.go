@@ -1,0 +1,170 @@
+// Package frontier is how far a change feed has got: for each part of its keys, the timestamp up to
+// which all changes are known. It is for package kv.
+//
+// A frontier is a run of parts, in the order of their keys, which hold each key of the feed once. It
+// is cut where partitions begin and end, and where an answer has ended, and joined where parts have
+// come to the same timestamp. Where it is cut says nothing of what is known: the cuts may follow the
+// partitions as these split and merge, and whatever was known of a key stays known.
+//
+// INVARIANT: what is known of a key never goes back.
+//
+// It knows no partitions, no requests and no clock. It is for one goroutine.
+package frontier
+
+import (
+	"bytes"
+	"slices"
+	"sort"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Part is a span of keys of which the same is known.
+type Part struct {
+	// Span is never empty, and has an end.
+	Span keys.Span
+	// Resolved: of all its keys, what lies at or below it is known.
+	Resolved hlc.Timestamp
+	// Head: of the key Span.Start, what lies at or below Head is known too; zero, or above Resolved.
+	Head hlc.Timestamp
+	// Asked: somebody finds out more. Such a part is neither cut nor joined.
+	Asked bool
+}
+
+// Frontier is made by New.
+type Frontier struct{ parts []Part }
+
+// New returns a frontier over spans, in ascending order and with an end each, of which all is known
+// up to a timestamp.
+func New(at hlc.Timestamp, spans ...keys.Span) *Frontier {
+	f := &Frontier{parts: make([]Part, 0, len(spans))}
+	for _, s := range spans {
+		if !s.Empty() {
+			f.parts = append(f.parts, Part{Span: s.Clone(), Resolved: at})
+		}
+	}
+	return f
+}
+
+// Len is the number of parts.
+func (f *Frontier) Len() int { return len(f.parts) }
+
+// Min is the timestamp up to which all is known of all keys; zero if there is none.
+func (f *Frontier) Min() (least hlc.Timestamp) {
+	for i := range f.parts {
+		if r := f.parts[i].Resolved; i == 0 || r.Less(least) {
+			least = r
+		}
+	}
+	return least
+}
+
+// At is the part that begins at a key; nil if none does. It is valid until the frontier changes; the
+// caller may set Asked, and nothing else.
+func (f *Frontier) At(start []byte) *Part {
+	if i := f.holding(start); i < len(f.parts) && bytes.Equal(f.parts[i].Span.Start, start) {
+		return &f.parts[i]
+	}
+	return nil
+}
+
+// Within are the parts that have keys of a span. They are valid until the frontier changes, and not
+// to be changed.
+func (f *Frontier) Within(span keys.Span) []Part {
+	first := f.holding(span.Start)
+	last := first
+	for last < len(f.parts) && f.parts[last].Span.Overlaps(span) {
+		last++
+	}
+	return f.parts[first:last]
+}
+
+// holding is the index of the part that holds a key, or of the one after it.
+func (f *Frontier) holding(key []byte) int {
+	return sort.Search(len(f.parts), func(i int) bool {
+		return bytes.Compare(key, f.parts[i].Span.End) < 0
+	})
+}
+
+// Cut makes a part begin at a key, unless that is in none, or in one that is asked. It returns
+// whether one does that has not done so before.
+func (f *Frontier) Cut(key []byte) bool {
+	i := f.holding(key)
+	if i == len(f.parts) || f.parts[i].Asked ||
+		bytes.Compare(key, f.parts[i].Span.Start) <= 0 {
+		return false
+	}
+	f.cut(i, bytes.Clone(key))
+	return true
+}
+
+// cut cuts part i at a key within it.
+func (f *Frontier) cut(i int, key []byte) {
+	right := f.parts[i]
+	right.Span.Start, right.Head = key, hlc.Timestamp{}
+	f.parts[i].Span.End = key
+	f.parts[i].settle()
+	f.parts = slices.Insert(f.parts, i+1, right)
+}
+
+// settle makes what is known of the first key what is known of all, if there is no other key.
+func (p *Part) settle() {
+	if p.Head.LessEq(p.Resolved) {
+		p.Head = hlc.Timestamp{}
+	}
+	if n := len(p.Span.Start); !p.Head.IsZero() && len(p.Span.End) == n+1 && p.Span.End[n] == 0 &&
+		bytes.Equal(p.Span.End[:n], p.Span.Start) {
+		p.Resolved, p.Head = p.Head, hlc.Timestamp{}
+	}
+}
+
+// Advance takes in that everything at or below a timestamp is known of the part that begins at
+// start, up to the key end; an end outside of it is its own. The part is not asked any more.
+func (f *Frontier) Advance(start, end []byte, resolved hlc.Timestamp) {
+	i := f.holding(start)
+	if i == len(f.parts) || !bytes.Equal(f.parts[i].Span.Start, start) {
+		return
+	}
+	p := &f.parts[i]
+	p.Asked = false
+	if bytes.Compare(end, p.Span.Start) <= 0 {
+		return
+	}
+	if bytes.Compare(end, p.Span.End) < 0 {
+		f.cut(i, bytes.Clone(end))
+		p = &f.parts[i]
+	}
+	p.Resolved = hlc.Max(p.Resolved, resolved)
+	p.settle()
+}
+
+// AdvanceKey takes in that everything at or below a timestamp is known of the first key of the part
+// that begins at start.
+func (f *Frontier) AdvanceKey(start []byte, known hlc.Timestamp) {
+	if p := f.At(start); p != nil {
+		p.Head = hlc.Max(p.Head, known)
+		p.settle()
+	}
+}
+
+// Join joins neighbours within a span of which the same is known.
+func (f *Frontier) Join(span keys.Span) {
+	first := f.holding(span.Start)
+	kept := first
+	i := first
+	for ; i < len(f.parts) && f.parts[i].Span.Overlaps(span); i++ {
+		p := f.parts[i]
+		if kept > first {
+			if l := &f.parts[kept-1]; !l.Asked && !p.Asked && l.Resolved == p.Resolved &&
+				p.Head.IsZero() && bytes.Equal(l.Span.End, p.Span.Start) &&
+				span.ContainsSpan(l.Span) && span.ContainsSpan(p.Span) {
+				l.Span.End = p.Span.End
+				continue
+			}
+		}
+		f.parts[kept] = p
+		kept++
+	}
+	f.parts = slices.Delete(f.parts, kept, i)
+}
