@@ -340,7 +340,11 @@ func TestChangesTooOld(t *testing.T) {
 func TestChangesPassAStuckTransaction(t *testing.T) {
 	changesCluster(t, func(ctx context.Context, cluster *kvtest.Cluster, client *kv.Client,
 		ks *kv.Keyspace) {
-		other := cluster.Client(t)
+		other, err := cluster.Open(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
 		tx, err := other.Begin(ctx)
 		if err != nil {
 			t.Fatal(err)

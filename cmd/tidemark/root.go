@@ -60,7 +60,8 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		a.whyCommand(), a.recoverCommand(), a.debugCommand())
 	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(),
 		a.incrementCommand(), a.scanCommand(),
-		a.countCommand(), a.txnCommand(), a.loadCommand(), a.dumpCommand())
+		a.countCommand(), a.txnCommand(), a.loadCommand(), a.dumpCommand(),
+		a.changesCommand())
 	add(groupMeasure, a.benchCommand())
 	root.AddCommand(a.versionCommand(), a.manCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exit.Help})

@@ -1,6 +1,9 @@
 package argument
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/kv"
@@ -41,4 +44,16 @@ func (s *Span) Options() (options []kv.SpanOption, err error) {
 		options = append(options, flag.option(key))
 	}
 	return options, nil
+}
+
+// String is the span as its flags say it; empty if none was given.
+func (s *Span) String() string {
+	var given []string
+	for _, flag := range [...]struct{ name, text string }{{"prefix", s.prefix}, {"from", s.from},
+		{"to", s.to}} {
+		if s.changed(flag.name) {
+			given = append(given, "--"+flag.name+" "+strconv.Quote(flag.text))
+		}
+	}
+	return strings.Join(given, " ")
 }

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/follow"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+type changesFlags struct {
+	argument.Span
+	since, until, follow string
+	progress             bool
+}
+
+func (a *app) changesCommand() *cobra.Command {
+	var f changesFlags
+	cmd := &cobra.Command{
+		Use:   "changes NAME",
+		Short: "Show what is written in a keyspace, as it is written",
+		Long: `Show every version that is written in the keyspace NAME, or a range of it: each put and each
+delete, with its timestamp, about a second after it was written. Versions of one key come in the
+order of their timestamps. It begins now, or with --since, and goes on until it is interrupted, or
+with --until up to a moment.
+
+With --progress it is also told up to when all changes have come: --since such a timestamp goes on
+behind it, without a gap. The GC window of the keyspace says for how long that can be done.
+
+With --follow the lines are appended to a file, and FILE.position beside it says how far that is;
+both survive a crash. The same command goes on there: what an earlier one had written behind its
+position is cut off and written again, so each change is in the file once. Then --since counts for a
+new file only.`,
+		Example: `  tidemark changes fruit
+  tidemark changes fruit --since -10m --until -0s --output json
+  tidemark changes fruit --prefix a --progress
+  tidemark changes fruit --follow fruit.jsonl --output json`,
+		Args:              arguments("NAME", 1, 1),
+		ValidArgsFunction: a.completeKeyspaces,
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.changes(ctx, args[0], &f)
+		}),
+	}
+	f.Span.Register(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.since, "since", "", "begin with what was written after: "+argument.MomentHelp)
+	flags.StringVar(&f.until, "until", "",
+		"end when all that was written up to then has come; a moment as with --since")
+	flags.BoolVar(&f.progress, "progress", false, "tell up to when all changes have come, each second")
+	flags.StringVar(&f.follow, "follow", "", "append to this file, and go on where it ends")
+	a.localityFlag(cmd)
+	return a.printing(a.client(cmd))
+}
+
+func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) error {
+	spans, err := f.Options()
+	if err != nil {
+		return err
+	}
+	var options []kv.ChangesOption
+	for _, span := range spans {
+		options = append(options, span)
+	}
+	var until kv.Timestamp
+	if f.until != "" {
+		if until, err = argument.ParseMoment(f.until, time.Now()); err != nil {
+			return err
+		}
+	}
+	since := f.since
+	p := &changesPrinter{format: a.format, progress: f.progress, until: until}
+	if f.follow == "" {
+		out := bufio.NewWriterSize(a.out, 64<<10)
+		p.out, p.mark = out, func(kv.Timestamp) error { return out.Flush() }
+		p.live = a.outTerminal
+	} else {
+		file, at, ok, err := follow.Open(f.follow, keyspace, f.Span.String())
+		if failed := new(fs.PathError); err != nil && !errors.As(err, &failed) {
+			err = &exit.Error{Code: exit.Usage, Err: err}
+		}
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if p.begun = ok; ok {
+			since = at.Timestamp
+		}
+		p.out, p.mark = file, func(at kv.Timestamp) error { return file.Mark(at.String()) }
+	}
+	if since != "" {
+		moment, err := argument.ParseMoment(since, time.Now())
+		if err != nil {
+			return err
+		}
+		options = append(options, kv.Since(moment))
+	}
+	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
+		err := p.print(ks.Changes(ctx, options...))
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			err = nil // there is no other end
+		}
+		if err != nil && p.count > 0 {
+			err = fmt.Errorf("changes: %d were written, all up to %s: %w", p.count, p.complete, err)
+		}
+		return err
+	})
+}
+
+// changesPrinter prints a feed.
+type changesPrinter struct {
+	out      io.Writer
+	format   output.Format
+	progress bool
+	// until is where it ends; zero: nowhere. begun: there is a head already. live: somebody looks on.
+	until       kv.Timestamp
+	begun, live bool
+	// mark is called at each progress, when all up to there is printed.
+	mark func(kv.Timestamp) error
+
+	line     []byte
+	count    uint64
+	complete kv.Timestamp
+}
+
+func (p *changesPrinter) print(feed func(func(kv.Change, error) bool)) error {
+	if !p.begun {
+		if _, err := p.out.Write(output.AppendChangesHead(nil, p.format)); err != nil {
+			return err
+		}
+	}
+	for c, err := range feed {
+		if err != nil {
+			return err
+		}
+		if c.Kind == kv.ChangeProgress {
+			p.complete = c.Timestamp
+		} else {
+			p.count++
+		}
+		if c.Kind != kv.ChangeProgress || p.progress {
+			if err := p.one(&c); err != nil {
+				return err
+			}
+		}
+		if c.Kind != kv.ChangeProgress && !p.live {
+			continue
+		}
+		if err := p.mark(p.complete); err != nil {
+			return err
+		}
+		if c.Kind == kv.ChangeProgress && !p.until.IsZero() && p.until.LessEq(c.Timestamp) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// one prints a line. What lies behind the end is left out.
+func (p *changesPrinter) one(c *kv.Change) error {
+	if !p.until.IsZero() && p.until.Less(c.Timestamp) && c.Kind != kv.ChangeProgress {
+		p.count--
+		return nil
+	}
+	p.line = output.AppendChange(p.line[:0], p.format, &output.Change{Timestamp: c.Timestamp.String(),
+		Kind: c.Kind.String(), Key: c.Key, Value: c.Value, HasValue: c.Kind == kv.ChangePut,
+		Expires: c.Expires})
+	_, err := p.out.Write(p.line)
+	return err
+}

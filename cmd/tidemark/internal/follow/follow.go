@@ -1,0 +1,161 @@
+// Package follow appends what a change feed brings to a file, and keeps beside it how far that is,
+// so that a process that comes after goes on where this one was, whatever way this one ended.
+//
+// The position is a file of its own, NAME.position: the feed's timestamp, and how long the file was
+// then. It is replaced, in one step, after the file was synced. What a process has written after the
+// last position is cut off by the next one, which gets it again from the feed: so each line is in
+// the file once.
+package follow
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Position is how far a file is.
+type Position struct {
+	// Keyspace is what the feed is of, and Of the keys of it; a file is of one.
+	Keyspace string `json:"keyspace"`
+	Of       string `json:"of,omitempty"`
+	// Timestamp is that of the last progress.
+	Timestamp string `json:"timestamp"`
+	// Bytes is how long the file was.
+	Bytes int64 `json:"bytes"`
+}
+
+// File is a file that is appended to.
+type File struct {
+	path string
+	file *os.File
+	out  *bufio.Writer
+	last Position
+}
+
+// Open opens a file, or makes it, and cuts off what is behind its position. It returns the position;
+// ok is false if there is none: then the file is empty, and the first Mark makes one. A file that
+// holds something and has no position, or that of another feed, is refused.
+func Open(path, keyspace, of string) (f *File, at Position, ok bool, err error) {
+	at, ok, err = read(path + ".position")
+	if err != nil {
+		return nil, at, false, err
+	}
+	if ok && (at.Keyspace != keyspace || at.Of != of) {
+		return nil, at, false, fmt.Errorf("%s has the changes of keyspace %q%s, and not of %q%s; give "+
+			"another file", path, at.Keyspace, about(at.Of), keyspace, about(of))
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, at, false, err
+	}
+	f = &File{path: path, file: file, out: bufio.NewWriterSize(file, 256<<10),
+		last: Position{Keyspace: keyspace, Of: of}}
+	if err := f.begin(at, ok); err != nil {
+		file.Close()
+		return nil, at, false, err
+	}
+	return f, at, ok, nil
+}
+
+func about(of string) string {
+	if of == "" {
+		return ""
+	}
+	return " (" + of + ")"
+}
+
+// begin brings the file to its position.
+func (f *File) begin(at Position, ok bool) error {
+	info, err := f.file.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !ok && info.Size() > 0:
+		return fmt.Errorf("%s holds something, and %s.position, which says how far that is, is not "+
+			"there; give another file", f.path, f.path)
+	case info.Size() < at.Bytes:
+		return fmt.Errorf("%s has %d bytes, and had %d when %s.position was written: something was lost "+
+			"or cut off; give another file", f.path, info.Size(), at.Bytes, f.path)
+	}
+	if ok {
+		f.last = at
+	}
+	if err := f.file.Truncate(at.Bytes); err != nil {
+		return err
+	}
+	_, err = f.file.Seek(at.Bytes, io.SeekStart)
+	return err
+}
+
+// Write appends to the file, or to what will be appended to it.
+func (f *File) Write(p []byte) (int, error) {
+	n, err := f.out.Write(p)
+	f.last.Bytes += int64(n)
+	return n, err
+}
+
+// Mark has the file end with what was written up to now, for good, and the position be a timestamp.
+func (f *File) Mark(timestamp string) error {
+	if err := f.out.Flush(); err != nil {
+		return err
+	}
+	if err := f.file.Sync(); err != nil {
+		return err
+	}
+	f.last.Timestamp = timestamp
+	return write(f.path+".position", f.last)
+}
+
+// Close closes the file. What was written after the last Mark is cut off by the next Open.
+func (f *File) Close() error { return errors.Join(f.out.Flush(), f.file.Close()) }
+
+// read reads a position.
+func read(path string) (at Position, ok bool, err error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return at, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &at)
+	}
+	if err != nil || at.Timestamp == "" || at.Bytes < 0 {
+		if err == nil {
+			err = errors.New("it has no timestamp")
+		}
+		return Position{}, false, fmt.Errorf("%s is not a position: %w", path, err)
+	}
+	return at, true, nil
+}
+
+// write replaces a position. When it returns, the position survives a loss of power.
+func write(path string, at Position) error {
+	data, err := json.Marshal(at)
+	if err != nil {
+		return err
+	}
+	next := path + ".next"
+	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(data, '\n'))
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(next, path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
