@@ -47,11 +47,11 @@ const (
 )
 
 // startChanges notes what a read of changes wants.
-func (rd *read) startChanges(of *command.Changing) {
+func (r *Replica) startChanges(rd *read, of *command.Changing) {
 	if of == nil {
 		return
 	}
-	c := &changesReading{after: of.After, quiet: of.After, until: time.Now()}
+	c := &changesReading{after: of.After, quiet: of.After, until: r.lockNow()}
 	if rd.latest() && rd.pending.Request.ReplicaRead != nil {
 		c.until = c.until.Add(of.Idle)
 		if end := deadline(&rd.pending); !end.IsZero() && end.Before(c.until) {
@@ -91,7 +91,7 @@ func (r *Replica) holdChangesLocked(rd *read, ok bool,
 	if !rd.latest() {
 		return ok, patience, closedCheck
 	}
-	left := time.Until(c.until)
+	left := c.until.Sub(r.lockNow())
 	c.last = left <= 0 || r.feedsHeldLocked()
 	if !ok {
 		if c.last && c.after.Less(c.quiet) {

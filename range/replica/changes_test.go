@@ -23,6 +23,9 @@ func newHeldFeed(t *testing.T) *heldFeed {
 	t.Cleanup(s.close)
 	s.c = newTestCluster(t, 2, Limits{MaxWaitingReads: 8})
 	f := &heldFeed{scenario: s, leader: s.c.members[0], follower: s.c.members[1]}
+	for _, m := range s.c.members {
+		m.node.hooks.lockTime = nil // so that timers run, in virtual time
+	}
 	s.c.physical.Advance(5 * time.Second)
 	s.c.elect(f.leader)
 	f.step()

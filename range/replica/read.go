@@ -103,7 +103,7 @@ func (r *Replica) startRead(rd *read) {
 	}
 	r.active.Add(1) // until it is answered
 	if asked := rd.pending.Request.ReplicaRead; asked != nil {
-		rd.startClosed(asked)
+		r.startClosed(rd, asked)
 		if rd.changes != nil || !r.leads() {
 			r.readClosed(rd)
 			return
@@ -124,7 +124,7 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 		problem = nil // what is asked about need not lie in the partition
 	}
 	rd.at, rd.uncertainUntil = asked.At, asked.UncertainUntil
-	rd.startChanges(asked.Changes)
+	r.startChanges(rd, asked.Changes)
 	context := asked.Context
 	if problem == nil && context != nil {
 		problem = rd.checkContext(context)
