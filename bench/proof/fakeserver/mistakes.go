@@ -26,6 +26,9 @@ type Mistakes struct {
 	Undeleted bool
 	// Miscount: counts are one too low, now and then.
 	Miscount bool
+	// LostChanges: a feed is not told of some versions. EarlyResolved: it is told that all up to now
+	// have come, and some may still come.
+	LostChanges, EarlyResolved bool
 	// FailedScans: of so many scans one is refused; 1 is all, 0 none.
 	FailedScans int
 }

@@ -44,6 +44,8 @@ func (s *Store) read(p *Partition, clock *Clock, r *kvpb.Request) *kvpb.Response
 		return q.scan(c.Scan)
 	case *kvpb.Request_Count:
 		return q.count(c.Count)
+	case *kvpb.Request_Changes:
+		return q.changes(c.Changes)
 	}
 	return Refusal(kvpb.ErrorCode_INVALID_ARGUMENT, "no such read")
 }

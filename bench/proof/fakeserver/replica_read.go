@@ -90,6 +90,9 @@ func asked(r *kvpb.Request) (at hlc.Timestamp, spans []keys.Span) {
 		return rpc.FromTimestamp(c.Scan.At), []keys.Span{{Start: c.Scan.Start, End: c.Scan.End}}
 	case *kvpb.Request_Count:
 		return rpc.FromTimestamp(c.Count.At), []keys.Span{{Start: c.Count.Start, End: c.Count.End}}
+	case *kvpb.Request_Changes:
+		return rpc.FromTimestamp(c.Changes.Upto),
+			[]keys.Span{{Start: c.Changes.Start, End: c.Changes.End}}
 	}
 	return at, nil
 }
@@ -109,6 +112,8 @@ func setAt(r *kvpb.Request, at hlc.Timestamp) {
 		c.Scan.At = wire
 	case *kvpb.Request_Count:
 		c.Count.At = wire
+	case *kvpb.Request_Changes:
+		c.Changes.Upto = wire
 	}
 }
 
@@ -155,6 +160,8 @@ func readTold(answer *kvpb.Response) *kvpb.Timestamp {
 		return r.Scan.At
 	case *kvpb.Response_Count:
 		return r.Count.At
+	case *kvpb.Response_Changes:
+		return r.Changes.Resolved
 	}
 	return answer.ReadAt
 }

@@ -96,6 +96,7 @@ func shapeOf(seed uint64, transactions bool) *shape {
 	// Most seeds are calm and some are busy: what a run costs is its operations.
 	s.mixExtras(rand.New(rand.NewPCG(seed, 7)))
 	s.mixReplicas(rand.New(rand.NewPCG(seed, 8)))
+	s.mixFeeds(rand.New(rand.NewPCG(seed, 9)))
 	s.perMinute = []float64{200, 400, 500, 700, 700, 3000}[random.IntN(6)]
 	if s.epochs {
 		s.perMinute = 3000
@@ -237,6 +238,18 @@ func (s *shape) mixReplicas(random *rand.Rand) {
 		return
 	}
 	name := []string{"replicas", "ranged-replicas"}[random.IntN(2)]
+	all := workloads.Standard()
+	s.extras = append(s.extras,
+		all[slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })])
+}
+
+// mixFeeds has most of the seeds follow changes, besides.
+func (s *shape) mixFeeds(random *rand.Rand) {
+	names := []string{"feed", "ranged-feed", "forgetting-feed", ""}
+	name := names[random.IntN(len(names))]
+	if name == "" || s.wild && !s.transactions {
+		return
+	}
 	all := workloads.Standard()
 	s.extras = append(s.extras,
 		all[slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })])

@@ -49,6 +49,9 @@ func Standard() []driver.Workload {
 		spans("ranged-spans", splitInto([]string{spanPrefix + "333", spanPrefix + "666"})),
 		replicas("replicas", kv.Hash(3)),
 		replicas("ranged-replicas", splitInto([]string{nearPrefix + "1", nearPrefix + "2"})),
+		feed("feed", kv.Hash(3)),
+		feed("ranged-feed", splitInto([]string{fedPrefix + "010", fedPrefix + "020"})),
+		forgetting("forgetting-feed", splitInto([]string{fedPrefix + "015"})),
 	}
 }
 
@@ -61,6 +64,19 @@ func spans(name string, layout kv.KeyspaceOption) *Spans {
 func replicas(name string, layout kv.KeyspaceOption) *Replicas {
 	return &Replicas{Keyspace: name, Layout: layout, Writers: 2, Keys: 3, Readers: 3,
 		Pause: 150 * time.Millisecond, ReadPause: 120 * time.Millisecond}
+}
+
+func feed(name string, layout kv.KeyspaceOption) *Feed {
+	return &Feed{Keyspace: name, Layout: []kv.KeyspaceOption{layout}, Writers: 3, Keys: 30,
+		Followers: 2, Pause: 120 * time.Millisecond, Rest: 10 * time.Second}
+}
+
+// forgetting is a feed of a keyspace that keeps hardly anything.
+func forgetting(name string, layout kv.KeyspaceOption) *Feed {
+	f := feed(name, layout)
+	f.Layout = append(f.Layout, kv.GCWindow(10*time.Second))
+	f.Rest, f.Forgets = 40*time.Second, true
+	return f
 }
 
 // What the names of transactional workloads begin with: strictly those whose transactions ask for

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
+	"github.com/tidemarkdb/tidemark/kv"
 )
 
 // found is what a workload found in a run.
@@ -106,6 +107,10 @@ var loads = map[string]func() driver.Workload{
 	},
 	"sets":        func() driver.Workload { return smallSets(0) },
 	"hashed sets": func() driver.Workload { return smallSets(4) },
+	"feed": func() driver.Workload {
+		return &Feed{Keyspace: "feed", Layout: []kv.KeyspaceOption{kv.Hash(2)}, Writers: 3, Keys: 5,
+			Followers: 2, Pause: 50 * time.Millisecond, Rest: 3 * time.Second}
+	},
 }
 
 func smallSets(partitions int) driver.Workload {
@@ -148,6 +153,8 @@ func TestMistakesAreFound(t *testing.T) {
 		"scans of the present": {mistakes{PresentScans: true}, "rings, sets"},
 		"blind swaps":          {mistakes{BlindSwaps: true}, "registers, counters, lists"},
 		"undeleted keys":       {mistakes{Undeleted: true}, "sets, hashed sets"},
+		"lost changes":         {mistakes{LostChanges: true}, "feed"},
+		"early resolved":       {mistakes{EarlyResolved: true}, "feed"},
 		"wrong counts":         {mistakes{Miscount: true}, "sets, hashed sets"},
 	} {
 		for _, by := range strings.Split(test.by, ", ") {
