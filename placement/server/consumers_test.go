@@ -362,10 +362,10 @@ func TestConsumersBeyondTheirKeep(t *testing.T) {
 			t.Errorf("%f of a keep is used", used)
 		}
 		time.Sleep(19 * time.Minute) // virtual
-		if x := c.get("short"); x.TooOld {
+		if x := c.get("short"); x.GetTooOld() {
 			t.Fatalf("within its keep it is %v", x)
 		}
-		c.await("it is too old", func() bool { return c.get("short").TooOld })
+		c.await("it is too old", func() bool { return c.get("short").GetTooOld() })
 		c.awaitProtected(long)
 		c.await("it is counted", func() bool {
 			shown := c.shows(0)
