@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// MaxConsumers is how many consumers a keyspace has at most, those that are too old included.
+	// MaxConsumers is how many consumers a keyspace has at most, those that are too old included. A
+	// cluster has Config.MaxConsumers.
 	MaxConsumers = 1000
 	// consumerAttempts is how often a change of a consumer is tried that meets other changes.
 	consumerAttempts = 5
@@ -159,6 +160,10 @@ func (s *Server) setConsumer(
 	if err := c.move(r, len(others), now, s.config.MaxClockAhead); err != nil {
 		return nil, false, err
 	}
+	if n := s.consumers.total.Load(); c.revision == 0 && n >= int64(s.config.MaxConsumers) {
+		return nil, false, status.Errorf(codes.ResourceExhausted, "the cluster has %d consumers, the "+
+			"limit is %d; `tidemark consumers delete` removes one", n, s.config.MaxConsumers)
+	}
 	// INVARIANT: no consumer of a keyspace is written once that is dropped: then its record differs.
 	conditions := []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision),
 		store.ModifiedAt(consumerKey(ks.id(), r.Name), c.revision)}
@@ -178,6 +183,9 @@ func (s *Server) setConsumer(
 	ok, err := s.commit(ctx, conditions, ops...)
 	if err != nil || !ok {
 		return nil, false, err
+	}
+	if c.revision == 0 {
+		s.consumers.total.Add(1)
 	}
 	if begins {
 		s.config.Logger.Info("a consumer of changes begins", "keyspace", r.Keyspace, "consumer", r.Name,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -29,6 +30,8 @@ const (
 type consumers struct {
 	// poked wakes it. Capacity 1.
 	poked chan struct{}
+	// total is how many consumers the cluster had at the last look, and those made since.
+	total atomic.Int64
 }
 
 func (c *consumers) init() { c.poked = make(chan struct{}, 1) }
@@ -116,16 +119,27 @@ func (s *Server) protect(ctx context.Context) error {
 	if err != nil {
 		return s.toStatus(err)
 	}
+	consumers := map[uint32][]storedConsumer{}
+	total := int64(0)
+	for kv, err := range v.All([]byte(consumerPrefix)) {
+		if err != nil {
+			return s.toStatus(err)
+		}
+		c, err := decodeConsumer(kv)
+		if err != nil {
+			return s.toStatus(err)
+		}
+		consumers[c.KeyspaceId] = append(consumers[c.KeyspaceId], c)
+		total++
+	}
+	s.consumers.total.Store(total)
 	now := time.Now()
 	var lags []consumerLag
 	var errs []error
 	for _, ks := range keyspaces {
-		if ks.State == clusterpb.KeyspaceState_DROPPING {
+		all := consumers[ks.Id]
+		if ks.State == clusterpb.KeyspaceState_DROPPING || len(all) == 0 && ks.Protected == nil {
 			continue
-		}
-		all, err := loadConsumers(v, ks.id())
-		if err != nil {
-			return s.toStatus(err)
 		}
 		for _, c := range all {
 			if c.TooOld || c.behind(now) <= c.keep() {

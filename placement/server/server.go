@@ -54,6 +54,9 @@ type Config struct {
 	MaxClockAhead time.Duration
 	// MaxKeyspaces and MaxPartitions bound what the cluster has. Defaults 10,000 and 1,000,000.
 	MaxKeyspaces, MaxPartitions int
+	// MaxConsumers bounds the consumers of all keyspaces, as of what the leader has seen lately.
+	// Default 100,000.
+	MaxConsumers int
 	// Planner are the settings of the planner that cannot be, or were not, set by an operator of the
 	// cluster. Zero: its defaults.
 	Planner planner.Settings
@@ -86,6 +89,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.MaxPartitions <= 0 {
 		c.MaxPartitions = 1_000_000
+	}
+	if c.MaxConsumers <= 0 {
+		c.MaxConsumers = 100_000
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
