@@ -13,6 +13,7 @@ import (
 type trackerProgress = tracker.Progress
 
 const (
+	stateProbe     = tracker.StateProbe
 	stateReplicate = tracker.StateReplicate
 	stateSnapshot  = tracker.StateSnapshot
 )

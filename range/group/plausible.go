@@ -32,7 +32,8 @@ import (
 //	                 configuration; or it begins the log of a replica that a snapshot has to fill
 //	commit           is a heartbeat that commits what is not in this log: a leader commits by a
 //	                 heartbeat only what the follower has acknowledged
-//	acknowledgement  acknowledges to a leader what it has never sent
+//	acknowledgement  acknowledges to a leader what it has never sent, or denies the last entry that
+//	                 it has acknowledged to it
 //	read             answers reads that the leader has not asked about
 //	context          has a context that its type does not have
 //	snapshot         offers a snapshot without its description, or of a configuration that cannot be
@@ -295,6 +296,9 @@ func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
 		if !m.GetReject() && m.GetIndex() > p.last && g.leadsIn(m.GetTerm()) {
 			return RefusedAck
 		}
+		if m.GetReject() && g.denies(m) {
+			return RefusedAck
+		}
 	case raftpb.MsgApp:
 		if n := len(m.GetEntries()); n > 0 {
 			p.mayEnd(m.GetIndex() + uint64(n))
@@ -304,6 +308,22 @@ func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
 	}
 	p.contradict(m.GetFrom())
 	return ""
+}
+
+// denies says whether a follower has not, as it says, the last entry that it has acknowledged to this
+// leader. Raft asks such a follower from there, as it can ask from nowhere else, and at once, and so
+// the two would ask and deny without a pause for as long as this replica leads. If the denial is
+// lost, Raft asks when the follower answers the next heartbeat.
+func (g *Group) denies(m *peerpb.RaftMessage) (denied bool) {
+	if !g.leadsIn(m.GetTerm()) {
+		return false
+	}
+	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
+		if id == m.GetFrom() {
+			denied = p.State == stateProbe && m.GetIndex() == p.Match
+		}
+	})
+	return denied
 }
 
 // leadsIn says whether Raft leads in a term at this moment.

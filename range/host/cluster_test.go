@@ -195,8 +195,10 @@ func (m *machine) discards() int {
 	return m.discarded
 }
 
-// network delivers in order per pair of hosts, asynchronously.
+// network delivers in order per pair of hosts, asynchronously, and takes no time. It fails the test
+// if hosts go on answering each other without that any time passes.
 type network struct {
+	t        *testing.T
 	mu       sync.Mutex
 	handlers map[uint64]rpc.PeerHandler
 	cut      map[[2]uint64]bool
@@ -204,6 +206,9 @@ type network struct {
 	done     chan struct{}
 	running  sync.WaitGroup
 	messages int
+	// instant is when the last message was sent, and atOnce how many were sent then.
+	instant time.Time
+	atOnce  int
 	// batches, if it is not nil, gets those that carry entries.
 	batches map[[2]uint64][]*peerpb.MessageBatch
 	// onMessage, when set, is shown all messages, under the lock.
@@ -220,8 +225,28 @@ func (n *network) streamed() int {
 	return n.streams
 }
 
-func newNetwork() *network {
-	return &network{handlers: map[uint64]rpc.PeerHandler{}, cut: map[[2]uint64]bool{},
+// mostAtOnce bounds the messages of all hosts in a moment. In a bubble of synctest that is all that
+// follows from one event; what comes of a hundred groups that are created is a few thousand.
+const mostAtOnce = 200_000
+
+// endless says whether messages beget messages without end: then no more are delivered, so that the
+// test comes to an end. It is called with the lock.
+func (n *network) endless(b *peerpb.MessageBatch) bool {
+	if now := time.Now(); !now.Equal(n.instant) && n.atOnce < mostAtOnce {
+		n.instant, n.atOnce = now, 0
+	}
+	if len(b.Messages) == 0 || n.atOnce >= mostAtOnce {
+		return n.atOnce >= mostAtOnce
+	}
+	if n.atOnce += len(b.Messages); n.atOnce+10 > mostAtOnce {
+		n.t.Errorf("%d messages were sent while no time has passed; one of them: %v", n.atOnce,
+			b.Messages[0])
+	}
+	return false
+}
+
+func newNetwork(t *testing.T) *network {
+	return &network{t: t, handlers: map[uint64]rpc.PeerHandler{}, cut: map[[2]uint64]bool{},
 		links: map[[2]uint64]chan *peerpb.MessageBatch{}, done: make(chan struct{})}
 }
 
@@ -253,6 +278,10 @@ func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
 	key := [2]uint64{from, to}
 	n.mu.Lock()
 	n.messages += len(b.Messages)
+	if n.endless(b) {
+		n.mu.Unlock()
+		return
+	}
 	if n.onMessage != nil {
 		for _, m := range b.Messages {
 			n.onMessage(m)
@@ -347,7 +376,7 @@ func (b *streamBuffer) Write(p []byte) (int, error) {
 const applyAfter = 5 * time.Millisecond
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{t: t, net: newNetwork(), hosts: map[uint64]*node{}}
+	c := &cluster{t: t, net: newNetwork(t), hosts: map[uint64]*node{}}
 	for id := uint64(1); id <= 3; id++ {
 		c.hosts[id] = &node{id: id, fs: vfs.NewCrashableMem(),
 			machines: map[keys.PartitionID]*machine{}}

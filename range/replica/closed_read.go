@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -35,6 +36,12 @@ type closedReading struct {
 	// need is what it waits to be closed; locked: it waits for a lock that is in its way.
 	need   hlc.Timestamp
 	locked bool
+}
+
+func (c *closedReading) stop() {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
 }
 
 // mostClosedWait is the longest wait of such a read, whatever its client asks for.
@@ -101,9 +108,9 @@ func (r *Replica) closedLocked() hlc.Timestamp {
 }
 
 // startClosed notes how fresh a read has to be that any replica may answer.
-func (rd *read) startClosed(q *kvpb.ReplicaRead) {
+func (r *Replica) startClosed(rd *read, q *kvpb.ReplicaRead) {
 	wait := min(time.Duration(q.GetWaitMicros())*time.Microsecond, mostClosedWait)
-	rd.closed = &closedReading{atLeast: rpc.FromTimestamp(q.GetAtLeast()), until: time.Now().Add(wait)}
+	rd.closed = &closedReading{atLeast: rpc.FromTimestamp(q.GetAtLeast()), until: r.lockNow().Add(wait)}
 	if end := deadline(&rd.pending); !end.IsZero() && end.Before(rd.closed.until) {
 		rd.closed.until = end
 	}
@@ -141,7 +148,7 @@ func (r *Replica) readClosed(rd *read) {
 		return
 	}
 	c := rd.closed
-	patience := time.Until(c.until)
+	patience := c.until.Sub(r.lockNow())
 	switch {
 	case patience <= 0:
 		refusal = r.notClosed(q, c.need, closed, lock)
@@ -150,7 +157,9 @@ func (r *Replica) readClosed(rd *read) {
 	default:
 		r.mu.reads.waiting++
 		r.mu.closedReads = append(r.mu.closedReads, rd)
-		c.timer = r.node.AfterFunc(min(patience, closedCheck), func() { r.resumeClosed(r.takeClosed(rd)) })
+		if r.node.hooks.lockTime == nil {
+			c.timer = r.node.AfterFunc(min(patience, closedCheck), func() { r.lookClosed(rd) })
+		}
 	}
 	r.mu.Unlock()
 	if refusal != nil {
@@ -242,24 +251,24 @@ func (r *Replica) closedAdvancedLocked(released bool) (ready []*read) {
 	return ready
 }
 
-// takeClosed takes out one that waits; none if it does not any more.
-func (r *Replica) takeClosed(rd *read) (taken []*read) {
+// lookClosed has one look whether it may go on, if it still waits.
+func (r *Replica) lookClosed(rd *read) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i, other := range r.mu.closedReads {
-		if other == rd {
-			r.mu.closedReads = append(r.mu.closedReads[:i], r.mu.closedReads[i+1:]...)
-			r.mu.reads.waiting--
-			return []*read{rd}
-		}
+	i := slices.Index(r.mu.closedReads, rd)
+	if i >= 0 {
+		r.mu.closedReads = slices.Delete(r.mu.closedReads, i, i+1)
+		r.mu.reads.waiting--
 	}
-	return nil
+	r.mu.Unlock()
+	if i >= 0 {
+		r.resumeClosed([]*read{rd})
+	}
 }
 
 // endClosedLocked takes out all that wait: the replica is closed.
 func (r *Replica) endClosedLocked(end *ending) {
 	for _, rd := range r.mu.closedReads {
-		rd.closed.timer.Stop()
+		rd.closed.stop()
 		end.waiters = append(end.waiters, rd)
 	}
 	r.mu.reads.waiting -= len(r.mu.closedReads)
@@ -269,7 +278,7 @@ func (r *Replica) endClosedLocked(end *ending) {
 // resumeClosed goes on with reads that have waited.
 func (r *Replica) resumeClosed(ready []*read) {
 	for _, rd := range ready {
-		rd.closed.timer.Stop()
+		rd.closed.stop()
 		if !r.goActive(func() { r.readClosed(rd) }) {
 			r.endRead(rd, r.overloaded(rd.pending.Request, "reads are being served by this server"))
 		}

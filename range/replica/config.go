@@ -163,7 +163,8 @@ type Node struct {
 		read func()
 		// committed runs when a batch can be read from the engine, and nothing else knows it yet.
 		committed func()
-		// lockTime is the time by which waiting for locks is measured; no timer runs then.
+		// lockTime is the time by which waiting for locks, and for what is closed, is measured; no timer
+		// runs then.
 		lockTime func() time.Time
 	}
 }

@@ -101,7 +101,7 @@ func (r *Replica) startRead(rd *read) {
 	}
 	r.active.Add(1) // until it is answered
 	if asked := rd.pending.Request.ReplicaRead; asked != nil {
-		rd.startClosed(asked)
+		r.startClosed(rd, asked)
 		if !r.leads() {
 			r.readClosed(rd)
 			return
