@@ -175,7 +175,11 @@ func (s *Server) setConsumer(
 			Target: storepb.Compare_CREATE, Relation: storepb.Compare_LESS,
 			Number: int64(v.Revision) + 1})
 		protected := s.protection(ks, lowestOf(append(others, c)), now)
-		if protected != rpc.FromClusterTimestamp(ks.Protected) {
+		// A position that needs protection is written with the keyspace's record, also if that stays as it
+		// is: then the leader, which may be about to raise what is protected without having seen this
+		// consumer, does not.
+		if protected != rpc.FromClusterTimestamp(ks.Protected) ||
+			!s.protection(ks, c.position(), now).IsZero() {
 			ks.Protected = rpc.ToClusterTimestamp(protected)
 			ops = append(ops, store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)))
 		}

@@ -20,6 +20,8 @@ const (
 	// at that pace. protectRest is how long it rests in any case.
 	protectInterval = 10 * time.Second
 	protectRest     = time.Second
+	// protectTimeout bounds one look.
+	protectTimeout = 30 * time.Second
 	// shortWindow is the GC window below which consumers are protected from the beginning: half of it
 	// would be over before the nodes know.
 	shortWindow = time.Minute
@@ -52,7 +54,10 @@ func (s *Server) protectConsumers() {
 		poked := s.consumers.poked
 		if l.Serving {
 			next := protectInterval
-			if err := s.protect(s.ctx); err != nil {
+			ctx, cancel := context.WithTimeout(s.ctx, protectTimeout)
+			err := s.protect(ctx)
+			cancel()
+			if err != nil {
 				next = protectRest
 				if _, refused, _ := hintOf(err); !refused && s.ctx.Err() == nil {
 					s.config.Logger.Warn("protecting what consumers have not read is interrupted; it will be "+

@@ -71,6 +71,41 @@ func TestProtectionFollowsConsumers(t *testing.T) {
 	})
 }
 
+// What the leader is about to protect without having seen a consumer that begins is not protected.
+func TestProtectionSeesConsumersThatBegin(t *testing.T) {
+	withConsumers(t, func(t *testing.T, c consumed) {
+		low := ago(3 * time.Hour)
+		c.set(at("low", low))
+		c.set(at("x", ago(0)))
+		reset := at("x", low.Add(time.Hour))
+		reset.Reset_ = true
+		c.hold("consumer/")
+		failed := make(chan error, 1)
+		go func() {
+			// Past the client, which would ask again in the meantime.
+			_, err := c.members[0].server.SetConsumer(t.Context(), reset)
+			failed <- err
+		}()
+		c.await("the reset is on its way", c.holding)
+		begins := c.takeHeld()
+		c.set(at("low", low.Add(2*time.Hour)))
+		c.hold("table/keyspace/")
+		c.await("the leader protects less", c.holding)
+		for _, propose := range append(begins, c.takeHeld()...) {
+			propose()
+		}
+		if err := <-failed; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // virtual
+		if p := c.protected(); rpc.FromClusterTimestamp(reset.Position).Less(p) {
+			t.Errorf("%s is protected, and a consumer has begun at %s", p,
+				rpc.FromClusterTimestamp(reset.Position))
+		}
+		c.awaitProtected(rpc.FromClusterTimestamp(reset.Position))
+	})
+}
+
 // In a keyspace whose window is short consumers are protected from the beginning.
 func TestProtectionInShortWindows(t *testing.T) {
 	withConsumers(t, func(t *testing.T, c consumed) {

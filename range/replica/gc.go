@@ -54,14 +54,14 @@ type sweep struct {
 	generation uint64
 }
 
-// limitThreshold lowers a threshold to what it may be.
+// limitThreshold lowers a threshold to what is protected.
 //
-// INVARIANT: no threshold is raised above what is protected, nor above the clock.
+// INVARIANT: no threshold is raised above what is protected.
 func (r *Replica) limitThreshold(threshold hlc.Timestamp) hlc.Timestamp {
 	if at := r.protected.Load(); at != nil && !at.IsZero() {
-		threshold = hlc.Min(threshold, *at)
+		return hlc.Min(threshold, *at)
 	}
-	return hlc.Min(threshold, r.node.Clock.Now())
+	return threshold
 }
 
 // CollectGarbage raises the garbage collection threshold to now less the window, but not above what
@@ -101,7 +101,8 @@ func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResu
 func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *GCResult) error {
 	err := r.command(ctx, proposal.KindThreshold,
 		func(e *evaluation, p *proposal.Entry) (bool, error) {
-			p.Threshold = r.limitThreshold(threshold)
+			// Once more: a consumer may have begun while this waited for its turn.
+			p.Threshold = hlc.Min(r.limitThreshold(threshold), r.node.Clock.Now())
 			if !result.Threshold.Less(p.Threshold) {
 				return false, errNothingToDo
 			}
