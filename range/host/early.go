@@ -18,8 +18,8 @@ import (
 // again, without knowing when. A leader asks again by itself, so what it sends is not held.
 
 const (
-	// maxEarlyGroups is for how many groups messages are held, maxEarlyOfGroup how many of one, and
-	// maxEarlyBytes how much a message may take: none of those that are held has much to say.
+	// maxEarlyGroups is for how many groups requests are held, maxEarlyOfGroup how many of one, and
+	// maxEarlyBytes how much one may take.
 	maxEarlyGroups, maxEarlyOfGroup, maxEarlyBytes = 256, 4, 4 << 10
 	// earlyFor is for how long a message is held, in nanoseconds.
 	earlyFor = int64(1e9)
@@ -38,7 +38,7 @@ type earlyMessages struct {
 	of map[keys.PartitionID][]earlyMessage
 }
 
-// hold holds a message, or says that it does not: it is of no use later, or there is no room.
+// hold holds a request for a vote. It returns false if the message is none, or there is no room.
 func (e *earlyMessages) hold(from uint64, m *peerpb.RaftMessage, now int64) bool {
 	switch raftpb.MessageType(m.GetType()) {
 	case raftpb.MsgPreVote, raftpb.MsgVote:

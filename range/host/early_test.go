@@ -69,8 +69,10 @@ func TestEarlyMessagesAreBounded(t *testing.T) {
 	}
 	for _, m := range []*peerpb.RaftMessage{
 		message(20_001, raftpb.MsgVoteResp, nil),
+		message(20_001, raftpb.MsgApp, nil),
+		message(20_001, raftpb.MsgHeartbeat, nil),
 		message(20_001, raftpb.MsgSnap, nil),
-		message(20_001, raftpb.MsgApp, make([]byte, maxEarlyBytes)),
+		message(20_001, raftpb.MsgVote, make([]byte, maxEarlyBytes)),
 	} {
 		if e.hold(2, m, 6+earlyFor) {
 			t.Errorf("%v is held", m)
