@@ -85,6 +85,8 @@ var partitions = Dashboard{
 				{`sum(tidemark_replica_pending_writes)`, "evaluated"},
 				{`sum(tidemark_replica_proposals_in_flight)`, "entries in flight"},
 			}},
+			rate("Writes evaluated again", "ops", "What they had found expired before they took effect.",
+				`tidemark_replica_evaluated_again_total`),
 			mean("Writes in an entry", "short", "More share a round of Raft when there are many.",
 				"tidemark_replica_entry_writes", ""),
 			quantiles("Time of an apply", "Followers apply much at a time.",
@@ -118,6 +120,8 @@ var partitions = Dashboard{
 				{`sum(rate(tidemark_node_gc_failures_total[$__rate_interval]))`, "failures"},
 			}},
 			rate("Versions removed", "ops", "", `tidemark_node_gc_versions_total`),
+			rate("Expired keys removed", "ops", "Keys whose last value had expired, by leaders.",
+				`tidemark_replica_gc_expired_keys_total`),
 			rate("Stalled changes of replicas", "ops", "Creating or removing replicas waits for the "+
 				"disk.", `tidemark_node_replica_changes_stalled_total`),
 		}},

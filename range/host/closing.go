@@ -83,15 +83,19 @@ func (g *Group) sleepClosed() bool {
 }
 
 // wakeUnclosed has groups woken that sleep under replicas here without a timestamp being closed for
-// them any more: a follower did not follow, or could not be asked, when they went to sleep.
+// them any more: a follower did not follow, or could not be asked, when they went to sleep. As many
+// are woken as do not keep others from ending what they do; the others have their turn later.
 func (h *Host) wakeUnclosed() {
+	left := min(wakesPerTick, BusyGroups-h.Awake())
+	if left <= 0 {
+		return
+	}
 	var asleep []*Group
 	h.Groups(func(g *Group) {
 		if !g.stirring.Load() && g.leadership.Load().IsLeader {
 			asleep = append(asleep, g)
 		}
 	})
-	left := wakesPerTick
 	for _, g := range asleep {
 		if closer, closes := g.machine.(group.Closer); closes && closer.Unclosed() {
 			g.do(func(g *Group) { g.core.Wake() })

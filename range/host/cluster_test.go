@@ -34,6 +34,8 @@ type cluster struct {
 	hosts map[uint64]*node
 	// reopen, when set, opens what a host finds on its disk.
 	reopen func(*node, raftlog.Identity)
+	// machineOf, when set, makes the state machines that the groups see.
+	machineOf func(*machine) group.StateMachine
 }
 
 type node struct {
@@ -455,7 +457,12 @@ func (c *cluster) open(n *node, identity raftlog.Identity, fresh bool) *Group {
 	g,
 		err := n.host.Open(GroupConfig{Identity: identity, New: fresh,
 		Hosts: map[keys.ReplicaID]uint64{1: 1, 2: 2, 3: 3},
-		Open:  func(*Group) (group.StateMachine, error) { return m, nil }})
+		Open: func(*Group) (group.StateMachine, error) {
+			if c.machineOf != nil {
+				return c.machineOf(m), nil
+			}
+			return m, nil
+		}})
 	if err != nil {
 		c.t.Fatal(err)
 	}

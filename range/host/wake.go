@@ -37,6 +37,9 @@ type wakeState struct {
 // wakesPerTick bounds how many groups are woken at a time.
 const wakesPerTick = 500
 
+// BusyGroups is how many awake groups are enough to do: what has time is not begun in more of them.
+const BusyGroups = 2000
+
 // waking is a group to be woken.
 type waking struct {
 	wakeKey

@@ -3,7 +3,10 @@ package host
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
@@ -54,4 +57,38 @@ func (w *wakes) length() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.queue)
+}
+
+// unclosed is a state machine for which nothing is closed while its group sleeps, as often as it is
+// woken.
+type unclosed struct{ *machine }
+
+func (unclosed) CloseIdle() (closed hlc.Timestamp, index uint64, ok bool) { return closed, 0, false }
+func (unclosed) NoteClosed(hlc.Timestamp, uint64)                         {}
+func (unclosed) Sleep(group.Join) bool                                    { return true }
+func (unclosed) Unclosed() bool                                           { return true }
+func (unclosed) SleepsIn(group.Source)                                    {}
+
+// TestWakesUnclosed: a group for which nothing is closed while it sleeps is woken, unless very many
+// are awake already.
+func TestWakesUnclosed(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		c.machineOf = func(m *machine) group.StateMachine { return unclosed{m} }
+		c.create(100)
+		leader, _ := c.awaitLeader(100)
+		h := leader.host
+		asleep := func() bool { return h.Awake() == 0 }
+		c.await("sleep", asleep)
+		c.await("to be woken", func() bool { return !asleep() })
+		c.await("sleep again", asleep)
+		h.awake.Add(BusyGroups)
+		defer h.awake.Add(-BusyGroups)
+		for range 10 * truncateEvery {
+			time.Sleep(h.config.Tick) // virtual
+			synctest.Wait()
+			if n := h.Awake(); n != BusyGroups {
+				t.Fatalf("%d groups are awake besides", n-BusyGroups)
+			}
+		}
+	})
 }

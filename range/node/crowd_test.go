@@ -1,10 +1,59 @@
 package node
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// Campaigns keep their pace when the groups come one by one, and each is looked at before the next
+// one comes.
+func TestCampaignsKeepThePaceOfGroupsThatTrickle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const perPeriod, groups = 5, 42
+		began := time.Now()
+		n := &Node{}
+		n.config.Monotonic = func() int64 { return int64(time.Since(began)) }
+		n.config.CampaignsPerSecond = perPeriod * int(time.Second/campaignPeriod)
+		n.elections.init(n)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { n.elections.run(ctx) })
+		var all []*hosted
+		lookedAt := func() (n int) {
+			synctest.Wait()
+			for _, h := range all {
+				if !h.awaiting.Load() {
+					n++
+				}
+			}
+			return n
+		}
+		for range groups {
+			h := &hosted{}
+			h.removed.Store(true) // nothing else is done about it
+			all = append(all, h)
+			n.elections.add(h, n.now())
+			lookedAt()
+		}
+		before := lookedAt()
+		if before > perPeriod {
+			t.Errorf("%d were looked at at once, the pace is %d", before, perPeriod)
+		}
+		for before < groups {
+			time.Sleep(campaignPeriod) // virtual
+			now := lookedAt()
+			if now-before > perPeriod || now == before {
+				t.Fatalf("%d were looked at, and a period before %d; the pace is %d", now, before, perPeriod)
+			}
+			before = now
+		}
+		cancel()
+		running.Wait()
+	})
+}
 
 // A new keyspace with thousands of partitions elects its leaders in portions: as many groups are
 // awake at a time as do not keep each other from ending their elections. Each has one election, won

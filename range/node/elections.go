@@ -61,19 +61,17 @@ func (e *elections) add(h *hosted, due int64) {
 	}
 }
 
-// take removes up to limit groups that are due, and tells when the next one is (or a long time).
+// take removes up to limit groups that are due. If it finds none, wait is when to look again, unless
+// some are added.
 func (e *elections) take(now int64, limit int, into []*hosted) (due []*hosted, wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(e.mu.queue) > 0 && len(into) < limit && e.mu.queue[0].due <= now {
 		into = append(into, heap.Pop(&e.mu.queue).(dueGroup).h)
 	}
-	switch {
-	case len(e.mu.queue) == 0:
+	if len(e.mu.queue) == 0 {
 		e.mu.queue = nil
 		return into, time.Hour
-	case len(into) == limit:
-		return into, campaignPeriod
 	}
 	return into, max(campaignPeriod, time.Duration(e.mu.queue[0].due-now))
 }
@@ -89,10 +87,11 @@ func (e *elections) run(ctx context.Context) {
 		for _, h := range batch {
 			e.look(h)
 		}
-		clear(batch)
-		timer.Reset(wait)
-		if wait == campaignPeriod {
-			// The pace is kept whatever is added meanwhile.
+		if len(batch) > 0 {
+			// INVARIANT: the pace is kept, whatever is added meanwhile. Groups that come one by one, as
+			// those of a new keyspace do, leave the queue empty again and again.
+			clear(batch)
+			timer.Reset(campaignPeriod)
 			select {
 			case <-timer.C:
 			case <-ctx.Done():
@@ -100,6 +99,7 @@ func (e *elections) run(ctx context.Context) {
 			}
 			continue
 		}
+		timer.Reset(wait)
 		select {
 		case <-timer.C:
 		case <-e.wake:

@@ -18,8 +18,9 @@ const (
 	// busyDelay is how long a worker may take to get to a question before this node counts as too
 	// busy for niceties.
 	busyDelay = 250 * time.Millisecond
-	// busyGroups is how many awake groups are enough to do: each transfer wakes one more.
-	busyGroups = 2000
+	// busyGroups is how many awake groups are enough to do: each transfer, and each election, wakes
+	// one more.
+	busyGroups = host.BusyGroups
 	// abdicationsPerCheck bounds the leaderships that an unfit node gives away in a second.
 	abdicationsPerCheck = 1000
 )
