@@ -31,6 +31,8 @@ const (
 	ErrKeyspaceNotFound ErrorKind = "keyspace not found"
 	// ErrKeyspaceExists: a keyspace of this name exists, whatever its settings are.
 	ErrKeyspaceExists ErrorKind = "keyspace exists"
+	// ErrConsumerNotFound: the keyspace has no consumer of this name.
+	ErrConsumerNotFound ErrorKind = "consumer not found"
 	// ErrInvalidArgument: the call makes no sense; nothing was changed.
 	ErrInvalidArgument ErrorKind = "invalid argument"
 	// ErrCrossPartition: the keys of an atomic batch have different numbers in a hash keyspace. It is an
@@ -49,7 +51,8 @@ const (
 	ErrOverloaded ErrorKind = "overloaded"
 	// ErrDiskFull: the partition's leader has no disk space left. Reads go on.
 	ErrDiskFull ErrorKind = "disk full"
-	// ErrTimestampTooOld: the timestamp lies before the keyspace's GC window.
+	// ErrTimestampTooOld: the timestamp lies before the keyspace's GC window; or a consumer is behind
+	// by more than history is kept for it.
 	ErrTimestampTooOld ErrorKind = "timestamp too old"
 	// ErrTimestampInFuture: the timestamp lies in the future of the node.
 	ErrTimestampInFuture ErrorKind = "timestamp in the future"
@@ -362,7 +365,9 @@ func wrapAdmin(op, keyspace string, err error) error {
 		e.wraps = append(e.wraps, ErrKeyspaceExists)
 	case codes.NotFound:
 		e.wraps = append(e.wraps, ErrKeyspaceNotFound)
-	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange:
+	case codes.OutOfRange:
+		e.wraps = append(e.wraps, ErrTimestampTooOld)
+	case codes.InvalidArgument, codes.FailedPrecondition:
 		e.wraps = append(e.wraps, ErrInvalidArgument)
 	case codes.ResourceExhausted:
 		e.wraps = append(e.wraps, ErrOverloaded)

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -27,4 +28,20 @@ func FromTimestamp(t *kvpb.Timestamp) hlc.Timestamp {
 		return hlc.MaxTimestamp
 	}
 	return hlc.Timestamp{Wall: int64(t.Wall), Logical: t.Logical}
+}
+
+// ToClusterTimestamp is ToTimestamp for the protocol of the cluster.
+func ToClusterTimestamp(t hlc.Timestamp) *clusterpb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return &clusterpb.Timestamp{Wall: uint64(t.Wall), Logical: t.Logical}
+}
+
+// FromClusterTimestamp is FromTimestamp for the protocol of the cluster.
+func FromClusterTimestamp(t *clusterpb.Timestamp) hlc.Timestamp {
+	if t == nil {
+		return hlc.Timestamp{}
+	}
+	return FromTimestamp(&kvpb.Timestamp{Wall: t.Wall, Logical: t.Logical})
 }

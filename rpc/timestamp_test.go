@@ -14,8 +14,12 @@ func TestTimestamps(t *testing.T) {
 		if got := FromTimestamp(ToTimestamp(ts)); got != ts {
 			t.Errorf("%v became %v", ts, got)
 		}
+		if got := FromClusterTimestamp(ToClusterTimestamp(ts)); got != ts {
+			t.Errorf("%v became %v", ts, got)
+		}
 	}
-	if ToTimestamp(hlc.Timestamp{}) != nil {
+	if ToTimestamp(hlc.Timestamp{}) != nil || ToClusterTimestamp(hlc.Timestamp{}) != nil ||
+		!FromClusterTimestamp(nil).IsZero() {
 		t.Error("the zero timestamp is not unset")
 	}
 	if !FromTimestamp(nil).IsZero() || !FromTimestamp(&kvpb.Timestamp{}).IsZero() {

@@ -55,7 +55,7 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 	add(groupServers, a.demoCommand(), a.startCommand(), a.secretCommand(), a.certCommand())
 	add(groupCluster, a.statusCommand(), a.healthCommand(), a.nodesCommand(),
 		a.coreCommand(),
-		a.keyspaceCommand(), a.partitionsCommand(), a.nodeCommand(), a.moveCommand(),
+		a.keyspaceCommand(), a.consumersCommand(), a.partitionsCommand(), a.nodeCommand(), a.moveCommand(),
 		a.transferCommand(), a.splitCommand(), a.mergeCommand(), a.placementCommand(), a.operatorsCommand(), a.eventsCommand(),
 		a.whyCommand(), a.recoverCommand(), a.debugCommand())
 	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(),

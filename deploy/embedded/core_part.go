@@ -117,7 +117,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	p.server, err = server.New(server.Config{
 		Store: p.store, Cluster: m.Cluster, Members: m.Known, Group: g, Hello: s.helloTo,
 		Inform: s.informOf, Wake: s.wakeNode,
-		Silent: p.host.PeerDown, Planner: s.config.Planner,
+		Silent: p.host.PeerDown, Planner: s.config.Planner, MaxClockAhead: s.config.clock().MaxAhead(),
 		Logger: s.config.Logger, Registerer: registerer,
 	})
 	if err != nil {

@@ -45,4 +45,16 @@ var placementAlerts = []Alert{
 		Description: `tidemark operators says what it waits for. tidemark move PARTITION --cancel takes
 			it back.`,
 	},
+	{
+		Name: "TidemarkConsumerBehind",
+		Expr: `
+			max by (job, keyspace) (tidemark_core_consumer_keep_used_ratio) > 0.5`,
+		For:      5 * time.Minute,
+		Severity: Warning,
+		Summary: "A consumer of the changes of keyspace {{ $labels.keyspace }} of {{ $labels.job }} is " +
+			"behind by {{ $value | humanizePercentage }} of the time for which history is kept for it.",
+		Description: `tidemark consumers KEYSPACE says which one. See why its process does not go on; if
+			there is none any more, tidemark consumers delete KEYSPACE NAME. Beyond its time it has to
+			read everything anew; until then what it has not taken takes room on disk.`,
+	},
 }

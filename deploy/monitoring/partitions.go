@@ -106,6 +106,15 @@ var partitions = Dashboard{
 			rate("Snapshot bytes sent", "Bps", "", `tidemark_rpc_sent_snapshot_bytes_total`),
 			level("Waiting for garbage collection", "short", "Partitions that may have garbage.",
 				`tidemark_node_gc_waiting`),
+			{Title: "Consumers of changes", Unit: "short", Queries: []Query{
+				{`max(tidemark_core_consumers{state="kept"})`, "history is kept"},
+				{`max(tidemark_core_consumers{state="too_old"})`, "too old"},
+				{`sum(rate(tidemark_core_consumers_dropped_total[$__rate_interval]))`, "becoming too old"},
+			}},
+			{Title: "The last consumer of a keyspace's changes", Unit: "s",
+				Description: "How far it is behind. What it has not taken is kept.", Queries: []Query{
+					{`max by (keyspace) (tidemark_core_consumer_lag_seconds)`, "{{keyspace}}"},
+				}},
 			{Title: "Garbage collections", Unit: "ops", Queries: []Query{
 				{`sum(rate(tidemark_node_gc_runs_total[$__rate_interval]))`, "runs"},
 				{`sum(rate(tidemark_node_gc_failures_total[$__rate_interval]))`, "failures"},

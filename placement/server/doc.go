@@ -50,6 +50,14 @@
 // the counter when it is recorded, and is in the table with all of its parts at once, or not at all
 // (split_report.go).
 //
+// # Consumers
+//
+// How far readers of a keyspace's changes have come is a record for each, by keyspace and name. The
+// leader looks at all of them every protectInterval, and writes the lowest position into the
+// keyspace's record as soon as the GC window is about to pass it (consumers_protect.go): nodes hear
+// of it with the table. A consumer that is made or reset is protected in the transaction that records
+// it. One that is beyond its keep is marked, and its record stays.
+//
 // # Members of the core
 //
 // The record of members lies in the store beside the keys. A change of them is a goal (CoreGoal),

@@ -69,6 +69,8 @@ type member struct {
 	state   *engine.State
 	store   *store.Store
 	server  *Server
+	// open makes store and server on what is in the state.
+	open    func()
 	grpc    *rpc.Server
 	serving sync.WaitGroup
 }
@@ -105,15 +107,18 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 		if change != nil {
 			change(&config)
 		}
-		if m.store, err = store.New(config); err != nil {
-			t.Fatal(err)
+		m.open = func() {
+			if m.store, err = store.New(config); err != nil {
+				t.Fatal(err)
+			}
+			m.server, err = New(Config{Store: m.store, Cluster: testCluster, Members: list,
+				Group: m, Hello: c.hello, Wake: c.wake,
+				Logger: logger.With("member", m.address)})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		m.server, err = New(Config{Store: m.store, Cluster: testCluster, Members: list,
-			Group: m, Hello: c.hello, Wake: c.wake,
-			Logger: logger.With("member", m.address)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m.open()
 		c.members = append(c.members, m)
 	}
 	for _, m := range c.members {
@@ -174,6 +179,21 @@ func (c *core) close() {
 		if err := m.state.Close(); err != nil {
 			c.t.Error(err)
 		}
+	}
+}
+
+// restart stops all members and starts them again; none leads then.
+func (c *core) restart() {
+	for _, m := range c.members {
+		m.grpc.Stop()
+		m.serving.Wait()
+		m.server.Close()
+	}
+	c.elect(nil)
+	for _, m := range c.members {
+		m.store.Close()
+		m.open()
+		m.serve()
 	}
 }
 

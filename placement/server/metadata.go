@@ -37,6 +37,7 @@ const (
 	recoveryPrefix = ReservedPrefix + "recovery/"  // partition -> clusterpb.RecoveredPartition
 	eventPrefix    = ReservedPrefix + "event/"     // number -> clusterpb.Event
 	eventsKey      = ReservedPrefix + "events"     // the number of the last event
+	consumerPrefix = ReservedPrefix + "consumer/"  // keyspace/name -> clusterpb.Consumer
 	settingsKey    = ReservedPrefix + "settings"   // clusterpb.PlacementSettings
 
 	// maxTokens is how many creations and drops are remembered.

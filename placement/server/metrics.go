@@ -16,6 +16,8 @@ type metrics struct {
 	streams                                                   prometheus.Gauge
 	operators, resizes                                        *prometheus.CounterVec
 	operatorTime                                              *prometheus.HistogramVec
+	consumers, consumerLag, consumerUsed                      *prometheus.GaugeVec
+	consumersDropped                                          prometheus.Counter
 }
 
 func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
@@ -69,6 +71,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	}, func() float64 { return float64(s.soft.led()) }))
 	m.measureScheduler(s)
 	m.measureCore(s)
+	m.measureConsumers()
 	if registerer == nil {
 		return m, nil
 	}

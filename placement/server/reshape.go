@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
@@ -127,6 +128,14 @@ type window struct {
 	end  []byte
 }
 
+// consumed says whether the table shows that a partition was consumed. A node goes on to offer such
+// a one as long as it has a replica left over, and may never have had the partition in its table.
+func (w *window) consumed(p *clusterpb.Partition) bool {
+	return slices.ContainsFunc(w.old, func(old *clusterpb.Partition) bool {
+		return keys.Consumes(old, p)
+	})
+}
+
 // tile finds what a partition of the table that is reported as next has become together with
 // others: the partitions that are new, and those that are gone.
 func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.Partition,
@@ -172,7 +181,7 @@ func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.P
 	}
 	rest := keys.Span{Start: next.End, End: w.end}
 	for _, p := range offered {
-		if rest.Overlaps(keys.PartitionSpan(p)) {
+		if rest.Overlaps(keys.PartitionSpan(p)) && !keys.Consumes(next, p) && !w.consumed(p) {
 			return nil, nil, fmt.Errorf("partition %d, which split off, overlaps others: its span is %s", p.Id,
 				keys.PartitionSpan(p))
 		} // else it split off before, and is another partition's by now

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -48,8 +49,14 @@ type Config struct {
 	DefaultGCWindow time.Duration
 	// ClosedTimestampLag is that of new keyspaces. Default 1 s.
 	ClosedTimestampLag time.Duration
+	// MaxClockAhead is how far the timestamps of one server can be ahead of another's clock
+	// (hlc.Clock.MaxAhead): positions of consumers are no further. Default 500 ms.
+	MaxClockAhead time.Duration
 	// MaxKeyspaces and MaxPartitions bound what the cluster has. Defaults 10,000 and 1,000,000.
 	MaxKeyspaces, MaxPartitions int
+	// MaxConsumers bounds the consumers of all keyspaces, as of what the leader has seen lately.
+	// Default 100,000.
+	MaxConsumers int
 	// Planner are the settings of the planner that cannot be, or were not, set by an operator of the
 	// cluster. Zero: its defaults.
 	Planner planner.Settings
@@ -74,11 +81,17 @@ func (c *Config) ensureDefaults() error {
 	if c.ClosedTimestampLag <= 0 {
 		c.ClosedTimestampLag = time.Second
 	}
+	if c.MaxClockAhead <= 0 {
+		c.MaxClockAhead = 2 * hlc.DefaultMaxOffset
+	}
 	if c.MaxKeyspaces <= 0 {
 		c.MaxKeyspaces = 10_000
 	}
 	if c.MaxPartitions <= 0 {
 		c.MaxPartitions = 1_000_000
+	}
+	if c.MaxConsumers <= 0 {
+		c.MaxConsumers = 100_000
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -100,11 +113,12 @@ type Server struct {
 	// turn has room for one: registering, creating and dropping take turns.
 	turn chan struct{}
 	// poked wakes the stepper. Capacity 1.
-	poked   chan struct{}
-	core    coreChanges
-	ctx     context.Context
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	poked     chan struct{}
+	core      coreChanges
+	consumers consumers
+	ctx       context.Context
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
 }
 
 // New starts a Server.
@@ -116,6 +130,7 @@ func New(config Config) (*Server, error) {
 		poked: make(chan struct{}, 1)}
 	s.soft.init()
 	s.core.init()
+	s.consumers.init()
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
 		return nil, err
@@ -124,6 +139,7 @@ func New(config Config) (*Server, error) {
 	s.scheduler.server = s
 	s.running.Go(s.step)
 	s.running.Go(s.stepCore)
+	s.running.Go(s.protectConsumers)
 	s.running.Go(s.scheduler.run)
 	if config.Wake != nil {
 		s.running.Go(s.wakeNodes)

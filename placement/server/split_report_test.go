@@ -203,6 +203,44 @@ func TestHostileReportsOfSplits(t *testing.T) {
 	}
 }
 
+// A node offers a replica that is left over from before its partition was consumed, beside what has
+// split off since. It is neither listed nor in the way.
+func TestLeftOverReplicaIsOffered(t *testing.T) {
+	for _, begins := range []string{"p", "q"} {
+		t.Run(begins, func(t *testing.T) {
+			inSplitCase(t, func(s *splitCase) {
+				before := s.table()
+				r, child := s.report()
+				s.say(r)
+				s.core.await("it has split", func() bool { return len(s.table()) == len(before)+1 })
+				ordered, err := s.client.SplitPartition(s.t.Context(), &clusterpb.SplitPartitionRequest{
+					Keyspace: "x", Key: []byte("p")})
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				at := func(key string) []byte { return append(keys.KeyspacePrefix(1), key...) }
+				next := proto.Clone(child).(*clusterpb.Partition)
+				next.Generation, next.End = child.Generation+1, at("p")
+				piece := proto.Clone(child).(*clusterpb.Partition)
+				piece.Id, piece.Generation = ordered.Child, next.Generation
+				piece.Start, piece.SplitFrom = at("p"), child.Id
+				leftOver := proto.Clone(piece).(*clusterpb.Partition)
+				leftOver.Id, leftOver.Generation, leftOver.SplitFrom = 107, child.Generation-1, 100
+				leftOver.Start, leftOver.End = at(begins), at("r")
+				s.say(&clusterpb.PartitionReport{Partition: child.Id, Generation: next.Generation,
+					Membership: next.Membership, Described: next,
+					SplitOff: []*clusterpb.Partition{leftOver, piece}})
+				s.core.await("it has split again", func() bool { return len(s.table()) == len(before)+2 })
+				for _, p := range s.table() {
+					if p.Id == leftOver.Id {
+						s.t.Errorf("what is left over is listed: %v", p)
+					}
+				}
+			})
+		})
+	}
+}
+
 func (s *splitCase) unchanged(before []*clusterpb.Partition) {
 	s.t.Helper()
 	if now := s.table(); !slices.EqualFunc(before, now, func(a, b *clusterpb.Partition) bool {

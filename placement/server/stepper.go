@@ -244,9 +244,14 @@ func describe(
 	return p
 }
 
-// drop removes the partitions of a keyspace from the table, and then the keyspace.
+// drop removes the consumers of a keyspace, its partitions from the table, and then the keyspace.
 func (s *Server) drop(ctx context.Context, ks storedKeyspace) error {
 	condition := []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision)}
+	consumers, last := store.PrefixRange(consumersOf(ks.id()))
+	if ok, err := s.commit(ctx, condition, &storepb.Op{Op: &storepb.Op_DeleteRange{
+		DeleteRange: &storepb.DeleteRange{Key: consumers, RangeEnd: last}}}); err != nil || !ok {
+		return err
+	}
 	start, end := store.PrefixRange(partitionsOf(ks.id()))
 	for {
 		page, err := s.store.Stale().Range(&storepb.Range{Key: start, RangeEnd: end, Limit: chunk,

@@ -91,6 +91,14 @@ type Source interface {
 	Closed() (closed hlc.Timestamp, index uint64)
 }
 
+// Urgent is implemented by state machines with entries that followers are to apply at once, because
+// requests wait for what comes of them: a partition that splits off is served when a majority of
+// its replicas has come into being.
+type Urgent interface {
+	// Urgent looks at what was proposed. It may run beside Apply.
+	Urgent(data []byte) bool
+}
+
 // Snapshot is a consistent state to be streamed. Close releases it; Write may be called once.
 type Snapshot interface {
 	Index() uint64

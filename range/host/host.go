@@ -215,6 +215,7 @@ type Host struct {
 	wakes         wakes
 	// inboxBytes is what the messages in all inboxes take.
 	inboxBytes atomic.Int64
+	early      earlyMessages
 
 	ctx    context.Context // of the ticker, and of the groups' snapshot sends
 	cancel context.CancelFunc
@@ -415,6 +416,7 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	h.mu.groups[id] = g
 	g.count(true)
 	h.metrics.groups.Inc()
+	h.hearEarly(g)
 	return g, nil
 }
 

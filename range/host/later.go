@@ -1,9 +1,12 @@
 package host
 
 import (
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/tidemarkdb/tidemark/range/group"
 )
 
 // A data node's followers apply later (Config.FollowersApplyAfter). No request waits for what they
@@ -12,7 +15,8 @@ import (
 // Applied a little later, the entries of several messages are one batch of the state database.
 //
 // Leaders apply at once, and so does a replica that comes to lead: the first entry of its
-// leadership is behind what it has left for later.
+// leadership is behind what it has left for later. What requests wait for on followers too is not
+// left for later (group.Urgent).
 
 const (
 	// maxLater is from how many bytes on those of one group do not wait.
@@ -41,6 +45,14 @@ func (g *Group) enqueueLater(t task) {
 	case list:
 		g.host.apply.enqueueLater(g)
 	}
+}
+
+// urgent says whether requests may wait for what followers apply.
+func (g *Group) urgent(m *raftpb.Message) bool {
+	machine, ok := g.machine.(group.Urgent)
+	return ok && slices.ContainsFunc(m.Entries, func(e *raftpb.Entry) bool {
+		return machine.Urgent(e.GetData())
+	})
 }
 
 // entryBytes is about how much memory the entries of a message take.

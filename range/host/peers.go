@@ -149,6 +149,9 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 			continue
 		}
 		g := h.mu.groups[keys.PartitionID(m.GetGroup())]
+		if g == nil && h.early.hold(from, m, now) {
+			continue
+		}
 		if g == nil || !g.addressed(from, m) {
 			h.metrics.misaddressed.Inc()
 			continue

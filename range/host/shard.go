@@ -318,7 +318,7 @@ func (s *shard) handle(g *Group, out *group.Output) {
 	}
 	if m := out.Apply; m != nil {
 		g.work.Add(1)
-		if s.host.config.FollowersApplyAfter <= 0 || g.leadership.Load().IsLeader {
+		if s.host.config.FollowersApplyAfter <= 0 || g.leadership.Load().IsLeader || g.urgent(m) {
 			g.enqueueTask(task{apply: m}) // a request may wait for it
 		} else {
 			g.enqueueLater(task{apply: m})

@@ -288,6 +288,33 @@ func splitAndCrash(t *testing.T, seed uint64) {
 	}
 }
 
+// A child is served a moment after the split, with one election: the other replicas hear what they
+// were asked before they were born, and are born at once.
+func TestChildServesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		s := newDivider(c, 1, 2)
+		for i := range splitKeys {
+			s.put(key(i), "before")
+		}
+		parent := s.partitions()[0].Id
+		leads, _ := c.leaderOf(parent)
+		m := c.nodes[leads]
+		s.begin()
+		for m.replicas.get(keys.PartitionID(parent+1)) == nil {
+			time.Sleep(time.Millisecond) // virtual
+		}
+		child := m.replicas.get(keys.PartitionID(parent + 1))
+		for range 3 {
+			time.Sleep(time.Millisecond) // virtual
+		}
+		synctest.Wait()
+		if !child.replica.Serving() {
+			t.Error("the child is not served")
+		}
+	})
+}
+
 // A crash comes when the child's base is on disk, and before its log is. The replica is whole after
 // the start; and what lies in no partition's span is gone.
 func TestBaseWithoutLog(t *testing.T) {

@@ -159,9 +159,15 @@ func (c *core) Heartbeat(ctx context.Context,
 		if !c.follow || d == nil {
 			continue
 		}
-		// What has split off comes with its parent, and not before.
+		// What has split off comes with its parent, and not before. It may be left over from before
+		// another partition consumed it.
 		if known := c.table.Partition(keys.PartitionID(d.Id)); known != nil && olderEpoch(known, d) {
-			u := &clusterpb.TableUpdate{Partitions: append([]*clusterpb.Partition{d}, p.SplitOff...)}
+			u := &clusterpb.TableUpdate{Partitions: []*clusterpb.Partition{d}}
+			for _, piece := range p.SplitOff {
+				if !c.consumedLocked(piece) {
+					u.Partitions = append(u.Partitions, piece)
+				}
+			}
 			for id, other := range c.table.partitions.All() {
 				for _, by := range u.Partitions {
 					if keys.Consumes(by, other) && other.Keyspace == by.Keyspace {
@@ -181,6 +187,16 @@ func (c *core) Heartbeat(ctx context.Context,
 		}
 	}
 	return response, nil
+}
+
+// consumedLocked says whether the table shows that a partition was consumed.
+func (c *core) consumedLocked(p *clusterpb.Partition) bool {
+	for _, by := range c.table.partitions.All() {
+		if by.Keyspace == p.Keyspace && keys.Consumes(by, p) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *core) report(id uint64) (*clusterpb.PartitionReport, uint64) {

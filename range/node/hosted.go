@@ -129,7 +129,10 @@ type machine struct {
 	h *hosted
 }
 
-var _ group.StateMachine = machine{}
+var (
+	_ group.StateMachine = machine{}
+	_ group.Urgent       = machine{}
+)
 
 // Apply runs on an apply worker.
 func (m machine) Apply(entries []group.Entry) error {

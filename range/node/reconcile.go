@@ -10,12 +10,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -531,6 +533,7 @@ func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
 			})
 			if err == nil {
 				r.SetClosedLag(n.closedLag(keys.KeyspaceID(p.Keyspace)))
+				r.SetProtected(n.protected(keys.KeyspaceID(p.Keyspace)))
 			}
 			h.replica = r
 			return machine{r, h}, err
@@ -556,6 +559,12 @@ func (n *Node) gcWindow(id keys.KeyspaceID) time.Duration {
 		return n.config.GCWindow
 	}
 	return time.Duration(min(k.GcWindowSeconds, uint64(1<<62)/uint64(time.Second))) * time.Second
+}
+
+// protected is at which timestamp a keyspace stays readable for its consumers; zero: none needs it,
+// or the keyspace is not known, and nothing is collected.
+func (n *Node) protected(id keys.KeyspaceID) hlc.Timestamp {
+	return rpc.FromClusterTimestamp(n.tables.load().Keyspace(id).GetProtected())
 }
 
 // closedLag is how far behind the clock the leaders of a keyspace close timestamps; 0: the default,
@@ -587,6 +596,8 @@ func (n *Node) defaultTTL(id keys.KeyspaceID) time.Duration {
 
 // setKeyspace hands a keyspace's settings to a replica.
 func (n *Node) setKeyspace(r *replica.Replica, id keys.KeyspaceID) {
+	// In this order: with a window, what is protected is known.
+	r.SetProtected(n.protected(id))
 	r.SetGCWindow(n.gcWindow(id))
 	r.SetCommitWait(n.commitWait(id))
 	r.SetDefaultTTL(n.defaultTTL(id))

@@ -24,6 +24,8 @@ type GCResult struct {
 	Threshold hlc.Timestamp
 	// Versions and Bytes were removed.
 	Versions, Bytes uint64
+	// Swept: all versions were looked through, because something might have been removed.
+	Swept bool
 }
 
 // gcChunk is how much one removal entry holds, and looks at, at most.
@@ -41,11 +43,32 @@ func (r *Replica) MayHaveGarbage() bool {
 // SetGCWindow sets for how long overwritten versions stay readable; negative: for ever.
 func (r *Replica) SetGCWindow(window time.Duration) { r.gcWindow.Store(int64(window)) }
 
-// CollectGarbage raises the garbage collection threshold to now less the window, and removes what
-// no client can read any more. It does nothing, and costs nothing, while the partition holds no
-// transaction record, and no version but the newest of keys that have a value, of which none has
-// expired at that threshold, as far as is known. Only a leader can; one collection runs at a time. It
-// also returns the memory of the timestamp cache.
+// SetProtected sets the timestamp at which everything stays readable, whatever the window says: a
+// consumer of the partition's changes has read no further. Zero: none.
+func (r *Replica) SetProtected(at hlc.Timestamp) { r.protected.Store(&at) }
+
+// sweep is what a collection has looked through to the end: all versions, at a threshold. Without a
+// higher one, there is nothing more to find in the same span: what is written later is above it.
+type sweep struct {
+	threshold  hlc.Timestamp
+	generation uint64
+}
+
+// limitThreshold lowers a threshold to what is protected.
+//
+// INVARIANT: no threshold is raised above what is protected.
+func (r *Replica) limitThreshold(threshold hlc.Timestamp) hlc.Timestamp {
+	if at := r.protected.Load(); at != nil && !at.IsZero() {
+		return hlc.Min(threshold, *at)
+	}
+	return threshold
+}
+
+// CollectGarbage raises the garbage collection threshold to now less the window, but not above what
+// is protected, and removes what no client can read any more. It does nothing, and costs nothing,
+// while the partition holds no transaction record, and no version but the newest of keys that have a
+// value, of which none has expired at that threshold, as far as is known. Only a leader can; one
+// collection runs at a time. It also returns the memory of the timestamp cache.
 //
 // The threshold is never above the clock: what is written later is above it.
 func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResult, error) {
@@ -54,7 +77,7 @@ func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResu
 	stats := r.mu.applied.stats
 	r.mu.cache.Release()
 	window := time.Duration(r.gcWindow.Load())
-	threshold := now.Add(-window)
+	threshold := r.limitThreshold(now.Add(-window))
 	nothing := stats.Versions == stats.LiveKeys && !r.mu.records.mayHave &&
 		(stats.Expiring == 0 || threshold.Wall < r.expiries.first())
 	if window < 0 || nothing || r.mu.collecting {
@@ -78,7 +101,8 @@ func (r *Replica) CollectGarbage(ctx context.Context, now hlc.Timestamp) (GCResu
 func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *GCResult) error {
 	err := r.command(ctx, proposal.KindThreshold,
 		func(e *evaluation, p *proposal.Entry) (bool, error) {
-			p.Threshold = hlc.Min(threshold, r.node.Clock.Now())
+			// Once more: a consumer may have begun while this waited for its turn.
+			p.Threshold = hlc.Min(r.limitThreshold(threshold), r.node.Clock.Now())
 			if !result.Threshold.Less(p.Threshold) {
 				return false, errNothingToDo
 			}
@@ -88,6 +112,18 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 		return err
 	}
 	result.Threshold = *r.threshold.Load()
+	if err := r.sweep(ctx, result); err != nil {
+		return err
+	}
+	return r.collectRecords(ctx)
+}
+
+// sweep removes the versions that no read at or above the threshold sees.
+func (r *Replica) sweep(ctx context.Context, result *GCResult) error {
+	now := sweep{result.Threshold, r.Descriptor().GetGeneration()}
+	if r.swept == now {
+		return nil
+	}
 	r.expiries.begin()
 	for more, resume := true, []byte(nil); more; {
 		var found mvcc.GarbageResult
@@ -127,7 +163,8 @@ func (r *Replica) collect(ctx context.Context, threshold hlc.Timestamp, result *
 		r.node.Metrics.removed.Add(float64(len(found.Versions)))
 	}
 	r.expiries.end()
-	return r.collectRecords(ctx)
+	r.swept, result.Swept = now, true
+	return nil
 }
 
 // errNothingToDo ends the evaluation of a command that has nothing to propose.

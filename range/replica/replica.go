@@ -45,6 +45,11 @@ type Replica struct {
 	threshold atomic.Pointer[hlc.Timestamp]
 	// gcWindow is a time.Duration; negative means that nothing is collected.
 	gcWindow atomic.Int64
+	// protected is what garbage collection has to leave readable, whatever the window says; nil or
+	// zero: nothing.
+	protected atomic.Pointer[hlc.Timestamp]
+	// swept is how far garbage collection has got here. The collection at work has it.
+	swept sweep
 	// closedLag is a time.Duration; 0 is the default, and negative that nothing is closed.
 	closedLag atomic.Int64
 	// commitWait: every write has commit wait.

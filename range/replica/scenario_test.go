@@ -272,9 +272,17 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		gcChunk.Versions = option(s.t, d, "chunk", gcChunk.Versions)
 		s.auto(&out, func(ctx context.Context, r *Replica) error {
 			r.SetGCWindow(time.Duration(option(s.t, d, "window", 0)) * time.Millisecond)
+			r.SetProtected(hlc.Timestamp{})
+			if d.HasArg("protected") {
+				r.SetProtected(hlc.Timestamp{Wall: epoch}.Add(
+					time.Duration(option(s.t, d, "protected", 0)) * time.Millisecond))
+			}
 			result, err := r.CollectGarbage(ctx, hlc.Timestamp{Wall: s.c.physical.Now()})
 			fmt.Fprintf(&out, "threshold %s, removed %d versions\n", stamp(result.Threshold),
 				result.Versions)
+			if d.HasArg("protected") {
+				fmt.Fprintf(&out, "looked through: %t\n", result.Swept)
+			}
 			for _, m := range s.c.members {
 				for _, line := range m.resolved {
 					fmt.Fprintln(&out, line)

@@ -45,6 +45,15 @@ func firstIndex(d *clusterpb.Partition) uint64 {
 	return 1
 }
 
+// Urgent says whether requests wait for what comes of an entry on followers. See group.Urgent.
+func (r *Replica) Urgent(data []byte) bool {
+	switch proposal.KindOf(data) {
+	case proposal.KindSplit, proposal.KindFreeze, proposal.KindMerge:
+		return true
+	}
+	return false
+}
+
 // Split splits the partition, if this replica leads: left is what its descriptor becomes, right
 // that of the child, without the index of the entry. It returns when the split is applied here.
 // When ctx ends first, the split may still take effect.

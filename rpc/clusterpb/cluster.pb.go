@@ -611,8 +611,11 @@ type Keyspace struct {
 	NoAuto bool `protobuf:"varint,16,opt,name=no_auto,json=noAuto,proto3" json:"no_auto,omitempty"`
 	// How long a value lives that is written without saying so; 0: it does not expire.
 	DefaultTtlMillis uint64 `protobuf:"varint,17,opt,name=default_ttl_millis,json=defaultTtlMillis,proto3" json:"default_ttl_millis,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What can be read at it is kept, whatever the GC window says: a consumer has come no further. Not there: none
+	// needs that.
+	Protected     *Timestamp `protobuf:"bytes,18,opt,name=protected,proto3" json:"protected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Keyspace) Reset() {
@@ -764,6 +767,182 @@ func (x *Keyspace) GetDefaultTtlMillis() uint64 {
 	return 0
 }
 
+func (x *Keyspace) GetProtected() *Timestamp {
+	if x != nil {
+		return x.Protected
+	}
+	return nil
+}
+
+// Timestamp is a hybrid logical timestamp, as in the protocol of the data.
+type Timestamp struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nanoseconds since the Unix epoch.
+	Wall          uint64 `protobuf:"fixed64,1,opt,name=wall,proto3" json:"wall,omitempty"`
+	Logical       uint32 `protobuf:"varint,2,opt,name=logical,proto3" json:"logical,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Timestamp) Reset() {
+	*x = Timestamp{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Timestamp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Timestamp) ProtoMessage() {}
+
+func (x *Timestamp) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Timestamp.ProtoReflect.Descriptor instead.
+func (*Timestamp) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Timestamp) GetWall() uint64 {
+	if x != nil {
+		return x.Wall
+	}
+	return 0
+}
+
+func (x *Timestamp) GetLogical() uint32 {
+	if x != nil {
+		return x.Logical
+	}
+	return 0
+}
+
+// Consumer is how far somebody has come who reads the changes of a keyspace.
+type Consumer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Not stored: it is in the record's key.
+	KeyspaceId uint32 `protobuf:"varint,1,opt,name=keyspace_id,json=keyspaceId,proto3" json:"keyspace_id,omitempty"`
+	Name       string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Everything at or below it has been taken.
+	Position *Timestamp `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
+	// For how long behind the present history is kept for it.
+	KeepMillis    uint64 `protobuf:"varint,4,opt,name=keep_millis,json=keepMillis,proto3" json:"keep_millis,omitempty"`
+	CreatedUnixMs int64  `protobuf:"varint,5,opt,name=created_unix_ms,json=createdUnixMs,proto3" json:"created_unix_ms,omitempty"`
+	// When it was last set.
+	UpdatedUnixMs int64 `protobuf:"varint,6,opt,name=updated_unix_ms,json=updatedUnixMs,proto3" json:"updated_unix_ms,omitempty"`
+	// It fell behind by more than its keep: nothing is kept for it any more.
+	TooOld bool `protobuf:"varint,7,opt,name=too_old,json=tooOld,proto3" json:"too_old,omitempty"`
+	// Not stored: the keyspace's name, and how far behind the core's clock the position is.
+	Keyspace      string `protobuf:"bytes,8,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	LagMillis     uint64 `protobuf:"varint,9,opt,name=lag_millis,json=lagMillis,proto3" json:"lag_millis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Consumer) Reset() {
+	*x = Consumer{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Consumer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Consumer) ProtoMessage() {}
+
+func (x *Consumer) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Consumer.ProtoReflect.Descriptor instead.
+func (*Consumer) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Consumer) GetKeyspaceId() uint32 {
+	if x != nil {
+		return x.KeyspaceId
+	}
+	return 0
+}
+
+func (x *Consumer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Consumer) GetPosition() *Timestamp {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+func (x *Consumer) GetKeepMillis() uint64 {
+	if x != nil {
+		return x.KeepMillis
+	}
+	return 0
+}
+
+func (x *Consumer) GetCreatedUnixMs() int64 {
+	if x != nil {
+		return x.CreatedUnixMs
+	}
+	return 0
+}
+
+func (x *Consumer) GetUpdatedUnixMs() int64 {
+	if x != nil {
+		return x.UpdatedUnixMs
+	}
+	return 0
+}
+
+func (x *Consumer) GetTooOld() bool {
+	if x != nil {
+		return x.TooOld
+	}
+	return false
+}
+
+func (x *Consumer) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *Consumer) GetLagMillis() uint64 {
+	if x != nil {
+		return x.LagMillis
+	}
+	return 0
+}
+
 type Locality struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Region        string                 `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
@@ -774,7 +953,7 @@ type Locality struct {
 
 func (x *Locality) Reset() {
 	*x = Locality{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[5]
+	mi := &file_clusterpb_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +965,7 @@ func (x *Locality) String() string {
 func (*Locality) ProtoMessage() {}
 
 func (x *Locality) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[5]
+	mi := &file_clusterpb_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +978,7 @@ func (x *Locality) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Locality.ProtoReflect.Descriptor instead.
 func (*Locality) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{5}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Locality) GetRegion() string {
@@ -841,7 +1020,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[6]
+	mi := &file_clusterpb_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +1032,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[6]
+	mi := &file_clusterpb_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +1045,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{6}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Node) GetId() uint64 {
@@ -981,7 +1160,7 @@ type NodeStats struct {
 
 func (x *NodeStats) Reset() {
 	*x = NodeStats{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[7]
+	mi := &file_clusterpb_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1172,7 @@ func (x *NodeStats) String() string {
 func (*NodeStats) ProtoMessage() {}
 
 func (x *NodeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[7]
+	mi := &file_clusterpb_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1185,7 @@ func (x *NodeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStats.ProtoReflect.Descriptor instead.
 func (*NodeStats) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{7}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NodeStats) GetReplicas() uint64 {
@@ -1087,7 +1266,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[8]
+	mi := &file_clusterpb_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1278,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[8]
+	mi := &file_clusterpb_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1291,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{8}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 type StatusResponse struct {
@@ -1141,7 +1320,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[9]
+	mi := &file_clusterpb_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1332,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[9]
+	mi := &file_clusterpb_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1345,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{9}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StatusResponse) GetCluster() uint64 {
@@ -1265,7 +1444,7 @@ type LeaderlessPartition struct {
 
 func (x *LeaderlessPartition) Reset() {
 	*x = LeaderlessPartition{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[10]
+	mi := &file_clusterpb_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1456,7 @@ func (x *LeaderlessPartition) String() string {
 func (*LeaderlessPartition) ProtoMessage() {}
 
 func (x *LeaderlessPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[10]
+	mi := &file_clusterpb_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1469,7 @@ func (x *LeaderlessPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderlessPartition.ProtoReflect.Descriptor instead.
 func (*LeaderlessPartition) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{10}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LeaderlessPartition) GetPartition() uint64 {
@@ -1327,7 +1506,7 @@ type CoreMember struct {
 
 func (x *CoreMember) Reset() {
 	*x = CoreMember{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[11]
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1518,7 @@ func (x *CoreMember) String() string {
 func (*CoreMember) ProtoMessage() {}
 
 func (x *CoreMember) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[11]
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1531,7 @@ func (x *CoreMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMember.ProtoReflect.Descriptor instead.
 func (*CoreMember) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{11}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CoreMember) GetAddress() string {
@@ -1394,7 +1573,7 @@ type CoreMembers struct {
 
 func (x *CoreMembers) Reset() {
 	*x = CoreMembers{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[12]
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1585,7 @@ func (x *CoreMembers) String() string {
 func (*CoreMembers) ProtoMessage() {}
 
 func (x *CoreMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[12]
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1598,7 @@ func (x *CoreMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMembers.ProtoReflect.Descriptor instead.
 func (*CoreMembers) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{12}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CoreMembers) GetVersion() uint64 {
@@ -1446,7 +1625,7 @@ type WatchTableRequest struct {
 
 func (x *WatchTableRequest) Reset() {
 	*x = WatchTableRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	mi := &file_clusterpb_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1637,7 @@ func (x *WatchTableRequest) String() string {
 func (*WatchTableRequest) ProtoMessage() {}
 
 func (x *WatchTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	mi := &file_clusterpb_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1650,7 @@ func (x *WatchTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTableRequest.ProtoReflect.Descriptor instead.
 func (*WatchTableRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchTableRequest) GetKeyspace() string {
@@ -1492,7 +1671,7 @@ type FollowTableRequest struct {
 
 func (x *FollowTableRequest) Reset() {
 	*x = FollowTableRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	mi := &file_clusterpb_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1683,7 @@ func (x *FollowTableRequest) String() string {
 func (*FollowTableRequest) ProtoMessage() {}
 
 func (x *FollowTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	mi := &file_clusterpb_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1696,7 @@ func (x *FollowTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowTableRequest.ProtoReflect.Descriptor instead.
 func (*FollowTableRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FollowTableRequest) GetKeyspaces() []uint32 {
@@ -1539,7 +1718,7 @@ type WatchMetadataRequest struct {
 
 func (x *WatchMetadataRequest) Reset() {
 	*x = WatchMetadataRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[15]
+	mi := &file_clusterpb_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1730,7 @@ func (x *WatchMetadataRequest) String() string {
 func (*WatchMetadataRequest) ProtoMessage() {}
 
 func (x *WatchMetadataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[15]
+	mi := &file_clusterpb_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1743,7 @@ func (x *WatchMetadataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMetadataRequest.ProtoReflect.Descriptor instead.
 func (*WatchMetadataRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{15}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchMetadataRequest) GetCluster() uint64 {
@@ -1616,7 +1795,7 @@ type TableUpdate struct {
 
 func (x *TableUpdate) Reset() {
 	*x = TableUpdate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[16]
+	mi := &file_clusterpb_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1807,7 @@ func (x *TableUpdate) String() string {
 func (*TableUpdate) ProtoMessage() {}
 
 func (x *TableUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[16]
+	mi := &file_clusterpb_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1820,7 @@ func (x *TableUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableUpdate.ProtoReflect.Descriptor instead.
 func (*TableUpdate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{16}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TableUpdate) GetNodes() []*Node {
@@ -1750,7 +1929,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[17]
+	mi := &file_clusterpb_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1941,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[17]
+	mi := &file_clusterpb_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1954,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{17}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 type ListNodesResponse struct {
@@ -1789,7 +1968,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[18]
+	mi := &file_clusterpb_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +1980,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[18]
+	mi := &file_clusterpb_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +1993,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{18}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -1866,7 +2045,7 @@ type CreateKeyspaceRequest struct {
 
 func (x *CreateKeyspaceRequest) Reset() {
 	*x = CreateKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[19]
+	mi := &file_clusterpb_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2057,7 @@ func (x *CreateKeyspaceRequest) String() string {
 func (*CreateKeyspaceRequest) ProtoMessage() {}
 
 func (x *CreateKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[19]
+	mi := &file_clusterpb_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2070,7 @@ func (x *CreateKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{19}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreateKeyspaceRequest) GetName() string {
@@ -2022,7 +2201,7 @@ type CreateKeyspaceResponse struct {
 
 func (x *CreateKeyspaceResponse) Reset() {
 	*x = CreateKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[20]
+	mi := &file_clusterpb_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2213,7 @@ func (x *CreateKeyspaceResponse) String() string {
 func (*CreateKeyspaceResponse) ProtoMessage() {}
 
 func (x *CreateKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[20]
+	mi := &file_clusterpb_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,7 +2226,7 @@ func (x *CreateKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{20}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CreateKeyspaceResponse) GetKeyspace() *Keyspace {
@@ -2082,7 +2261,7 @@ type AlterKeyspaceRequest struct {
 
 func (x *AlterKeyspaceRequest) Reset() {
 	*x = AlterKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[21]
+	mi := &file_clusterpb_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2273,7 @@ func (x *AlterKeyspaceRequest) String() string {
 func (*AlterKeyspaceRequest) ProtoMessage() {}
 
 func (x *AlterKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[21]
+	mi := &file_clusterpb_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2286,7 @@ func (x *AlterKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*AlterKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{21}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AlterKeyspaceRequest) GetName() string {
@@ -2196,7 +2375,7 @@ type AlterKeyspaceResponse struct {
 
 func (x *AlterKeyspaceResponse) Reset() {
 	*x = AlterKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[22]
+	mi := &file_clusterpb_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2208,7 +2387,7 @@ func (x *AlterKeyspaceResponse) String() string {
 func (*AlterKeyspaceResponse) ProtoMessage() {}
 
 func (x *AlterKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[22]
+	mi := &file_clusterpb_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2221,7 +2400,7 @@ func (x *AlterKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*AlterKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{22}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AlterKeyspaceResponse) GetKeyspace() *Keyspace {
@@ -2241,7 +2420,7 @@ type DropKeyspaceRequest struct {
 
 func (x *DropKeyspaceRequest) Reset() {
 	*x = DropKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[23]
+	mi := &file_clusterpb_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2432,7 @@ func (x *DropKeyspaceRequest) String() string {
 func (*DropKeyspaceRequest) ProtoMessage() {}
 
 func (x *DropKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[23]
+	mi := &file_clusterpb_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2445,7 @@ func (x *DropKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*DropKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{23}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DropKeyspaceRequest) GetName() string {
@@ -2291,7 +2470,7 @@ type DropKeyspaceResponse struct {
 
 func (x *DropKeyspaceResponse) Reset() {
 	*x = DropKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[24]
+	mi := &file_clusterpb_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2303,7 +2482,7 @@ func (x *DropKeyspaceResponse) String() string {
 func (*DropKeyspaceResponse) ProtoMessage() {}
 
 func (x *DropKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[24]
+	mi := &file_clusterpb_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2316,7 +2495,431 @@ func (x *DropKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*DropKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{24}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{26}
+}
+
+type SetConsumerRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Name     string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Not there: the position stays as it is. A new consumer needs one.
+	Position *Timestamp `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
+	// 0: it stays as it is; of a new one, 24 h.
+	KeepMillis uint64 `protobuf:"varint,4,opt,name=keep_millis,json=keepMillis,proto3" json:"keep_millis,omitempty"`
+	// The position may be below the one that is recorded, and a consumer that is too old begins anew.
+	Reset_        bool `protobuf:"varint,5,opt,name=reset,proto3" json:"reset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetConsumerRequest) Reset() {
+	*x = SetConsumerRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetConsumerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetConsumerRequest) ProtoMessage() {}
+
+func (x *SetConsumerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetConsumerRequest.ProtoReflect.Descriptor instead.
+func (*SetConsumerRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SetConsumerRequest) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *SetConsumerRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetConsumerRequest) GetPosition() *Timestamp {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+func (x *SetConsumerRequest) GetKeepMillis() uint64 {
+	if x != nil {
+		return x.KeepMillis
+	}
+	return 0
+}
+
+func (x *SetConsumerRequest) GetReset_() bool {
+	if x != nil {
+		return x.Reset_
+	}
+	return false
+}
+
+type SetConsumerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Consumer      *Consumer              `protobuf:"bytes,1,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetConsumerResponse) Reset() {
+	*x = SetConsumerResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetConsumerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetConsumerResponse) ProtoMessage() {}
+
+func (x *SetConsumerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetConsumerResponse.ProtoReflect.Descriptor instead.
+func (*SetConsumerResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SetConsumerResponse) GetConsumer() *Consumer {
+	if x != nil {
+		return x.Consumer
+	}
+	return nil
+}
+
+type GetConsumerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetConsumerRequest) Reset() {
+	*x = GetConsumerRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetConsumerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetConsumerRequest) ProtoMessage() {}
+
+func (x *GetConsumerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetConsumerRequest.ProtoReflect.Descriptor instead.
+func (*GetConsumerRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *GetConsumerRequest) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *GetConsumerRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type GetConsumerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Not there: the keyspace has no consumer of that name.
+	Consumer      *Consumer `protobuf:"bytes,1,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetConsumerResponse) Reset() {
+	*x = GetConsumerResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetConsumerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetConsumerResponse) ProtoMessage() {}
+
+func (x *GetConsumerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetConsumerResponse.ProtoReflect.Descriptor instead.
+func (*GetConsumerResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *GetConsumerResponse) GetConsumer() *Consumer {
+	if x != nil {
+		return x.Consumer
+	}
+	return nil
+}
+
+type ListConsumersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: all.
+	Keyspace string `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// `next` of the page before; empty: the first page.
+	After         []byte `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListConsumersRequest) Reset() {
+	*x = ListConsumersRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListConsumersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListConsumersRequest) ProtoMessage() {}
+
+func (x *ListConsumersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListConsumersRequest.ProtoReflect.Descriptor instead.
+func (*ListConsumersRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListConsumersRequest) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *ListConsumersRequest) GetAfter() []byte {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+type ListConsumersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By keyspace id and name.
+	Consumers []*Consumer `protobuf:"bytes,1,rep,name=consumers,proto3" json:"consumers,omitempty"`
+	// Where the next page begins; empty: there is none.
+	Next          []byte `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListConsumersResponse) Reset() {
+	*x = ListConsumersResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListConsumersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListConsumersResponse) ProtoMessage() {}
+
+func (x *ListConsumersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListConsumersResponse.ProtoReflect.Descriptor instead.
+func (*ListConsumersResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListConsumersResponse) GetConsumers() []*Consumer {
+	if x != nil {
+		return x.Consumers
+	}
+	return nil
+}
+
+func (x *ListConsumersResponse) GetNext() []byte {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+type DeleteConsumerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteConsumerRequest) Reset() {
+	*x = DeleteConsumerRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteConsumerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteConsumerRequest) ProtoMessage() {}
+
+func (x *DeleteConsumerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteConsumerRequest.ProtoReflect.Descriptor instead.
+func (*DeleteConsumerRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *DeleteConsumerRequest) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *DeleteConsumerRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeleteConsumerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Existed       bool                   `protobuf:"varint,1,opt,name=existed,proto3" json:"existed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteConsumerResponse) Reset() {
+	*x = DeleteConsumerResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteConsumerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteConsumerResponse) ProtoMessage() {}
+
+func (x *DeleteConsumerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteConsumerResponse.ProtoReflect.Descriptor instead.
+func (*DeleteConsumerResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *DeleteConsumerResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
 }
 
 type ListKeyspacesRequest struct {
@@ -2327,7 +2930,7 @@ type ListKeyspacesRequest struct {
 
 func (x *ListKeyspacesRequest) Reset() {
 	*x = ListKeyspacesRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[25]
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2942,7 @@ func (x *ListKeyspacesRequest) String() string {
 func (*ListKeyspacesRequest) ProtoMessage() {}
 
 func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[25]
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2955,7 @@ func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{25}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 type ListKeyspacesResponse struct {
@@ -2364,7 +2967,7 @@ type ListKeyspacesResponse struct {
 
 func (x *ListKeyspacesResponse) Reset() {
 	*x = ListKeyspacesResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[26]
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2979,7 @@ func (x *ListKeyspacesResponse) String() string {
 func (*ListKeyspacesResponse) ProtoMessage() {}
 
 func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[26]
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2992,7 @@ func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{26}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListKeyspacesResponse) GetKeyspaces() []*KeyspaceInfo {
@@ -2411,7 +3014,7 @@ type KeyspaceInfo struct {
 
 func (x *KeyspaceInfo) Reset() {
 	*x = KeyspaceInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[27]
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +3026,7 @@ func (x *KeyspaceInfo) String() string {
 func (*KeyspaceInfo) ProtoMessage() {}
 
 func (x *KeyspaceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[27]
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +3039,7 @@ func (x *KeyspaceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyspaceInfo.ProtoReflect.Descriptor instead.
 func (*KeyspaceInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{27}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *KeyspaceInfo) GetKeyspace() *Keyspace {
@@ -2469,7 +3072,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[28]
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2481,7 +3084,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[28]
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2494,7 +3097,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{28}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListPartitionsRequest) GetKeyspace() string {
@@ -2523,7 +3126,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[29]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +3138,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[29]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +3151,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{29}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PartitionInfo) GetPartition() *Partition {
@@ -2640,7 +3243,7 @@ type RegisterNodeRequest struct {
 
 func (x *RegisterNodeRequest) Reset() {
 	*x = RegisterNodeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +3255,7 @@ func (x *RegisterNodeRequest) String() string {
 func (*RegisterNodeRequest) ProtoMessage() {}
 
 func (x *RegisterNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +3268,7 @@ func (x *RegisterNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNodeRequest.ProtoReflect.Descriptor instead.
 func (*RegisterNodeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{30}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RegisterNodeRequest) GetCluster() uint64 {
@@ -2742,7 +3345,7 @@ type RegisterNodeResponse struct {
 
 func (x *RegisterNodeResponse) Reset() {
 	*x = RegisterNodeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +3357,7 @@ func (x *RegisterNodeResponse) String() string {
 func (*RegisterNodeResponse) ProtoMessage() {}
 
 func (x *RegisterNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +3370,7 @@ func (x *RegisterNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNodeResponse.ProtoReflect.Descriptor instead.
 func (*RegisterNodeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{31}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RegisterNodeResponse) GetCluster() uint64 {
@@ -2807,7 +3410,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2819,7 +3422,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2832,7 +3435,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{32}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *HeartbeatRequest) GetCluster() uint64 {
@@ -2915,7 +3518,7 @@ type PartitionReport struct {
 
 func (x *PartitionReport) Reset() {
 	*x = PartitionReport{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3530,7 @@ func (x *PartitionReport) String() string {
 func (*PartitionReport) ProtoMessage() {}
 
 func (x *PartitionReport) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3543,7 @@ func (x *PartitionReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionReport.ProtoReflect.Descriptor instead.
 func (*PartitionReport) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PartitionReport) GetPartition() uint64 {
@@ -3091,7 +3694,7 @@ type Activity struct {
 
 func (x *Activity) Reset() {
 	*x = Activity{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3706,7 @@ func (x *Activity) String() string {
 func (*Activity) ProtoMessage() {}
 
 func (x *Activity) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +3719,7 @@ func (x *Activity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activity.ProtoReflect.Descriptor instead.
 func (*Activity) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Activity) GetLoadMicro() uint64 {
@@ -3173,7 +3776,7 @@ type SplitHints struct {
 
 func (x *SplitHints) Reset() {
 	*x = SplitHints{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3788,7 @@ func (x *SplitHints) String() string {
 func (*SplitHints) ProtoMessage() {}
 
 func (x *SplitHints) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3801,7 @@ func (x *SplitHints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitHints.ProtoReflect.Descriptor instead.
 func (*SplitHints) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SplitHints) GetByLoad() *SplitKey {
@@ -3257,7 +3860,7 @@ type SplitKey struct {
 
 func (x *SplitKey) Reset() {
 	*x = SplitKey{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3872,7 @@ func (x *SplitKey) String() string {
 func (*SplitKey) ProtoMessage() {}
 
 func (x *SplitKey) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3885,7 @@ func (x *SplitKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitKey.ProtoReflect.Descriptor instead.
 func (*SplitKey) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SplitKey) GetKey() []byte {
@@ -3329,7 +3932,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +3944,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +3957,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{37}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *HeartbeatResponse) GetWantFull() bool {
@@ -3396,7 +3999,7 @@ type MoveReplicaRequest struct {
 
 func (x *MoveReplicaRequest) Reset() {
 	*x = MoveReplicaRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +4011,7 @@ func (x *MoveReplicaRequest) String() string {
 func (*MoveReplicaRequest) ProtoMessage() {}
 
 func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +4024,7 @@ func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaRequest.ProtoReflect.Descriptor instead.
 func (*MoveReplicaRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{38}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *MoveReplicaRequest) GetPartition() uint64 {
@@ -3454,7 +4057,7 @@ type MoveReplicaResponse struct {
 
 func (x *MoveReplicaResponse) Reset() {
 	*x = MoveReplicaResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3466,7 +4069,7 @@ func (x *MoveReplicaResponse) String() string {
 func (*MoveReplicaResponse) ProtoMessage() {}
 
 func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3479,7 +4082,7 @@ func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaResponse.ProtoReflect.Descriptor instead.
 func (*MoveReplicaResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *MoveReplicaResponse) GetOperator() uint64 {
@@ -3498,7 +4101,7 @@ type CancelOperatorRequest struct {
 
 func (x *CancelOperatorRequest) Reset() {
 	*x = CancelOperatorRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +4113,7 @@ func (x *CancelOperatorRequest) String() string {
 func (*CancelOperatorRequest) ProtoMessage() {}
 
 func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +4126,7 @@ func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperatorRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CancelOperatorRequest) GetPartition() uint64 {
@@ -3541,7 +4144,7 @@ type CancelOperatorResponse struct {
 
 func (x *CancelOperatorResponse) Reset() {
 	*x = CancelOperatorResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3553,7 +4156,7 @@ func (x *CancelOperatorResponse) String() string {
 func (*CancelOperatorResponse) ProtoMessage() {}
 
 func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3566,7 +4169,7 @@ func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorResponse.ProtoReflect.Descriptor instead.
 func (*CancelOperatorResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 type ListOperatorsRequest struct {
@@ -3577,7 +4180,7 @@ type ListOperatorsRequest struct {
 
 func (x *ListOperatorsRequest) Reset() {
 	*x = ListOperatorsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +4192,7 @@ func (x *ListOperatorsRequest) String() string {
 func (*ListOperatorsRequest) ProtoMessage() {}
 
 func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +4205,7 @@ func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperatorsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 type ListOperatorsResponse struct {
@@ -3614,7 +4217,7 @@ type ListOperatorsResponse struct {
 
 func (x *ListOperatorsResponse) Reset() {
 	*x = ListOperatorsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3626,7 +4229,7 @@ func (x *ListOperatorsResponse) String() string {
 func (*ListOperatorsResponse) ProtoMessage() {}
 
 func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3639,7 +4242,7 @@ func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperatorsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListOperatorsResponse) GetOperators() []*OperatorInfo {
@@ -3684,7 +4287,7 @@ type OperatorInfo struct {
 
 func (x *OperatorInfo) Reset() {
 	*x = OperatorInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3696,7 +4299,7 @@ func (x *OperatorInfo) String() string {
 func (*OperatorInfo) ProtoMessage() {}
 
 func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3709,7 +4312,7 @@ func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorInfo.ProtoReflect.Descriptor instead.
 func (*OperatorInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OperatorInfo) GetOperator() uint64 {
@@ -3855,7 +4458,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3867,7 +4470,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3880,7 +4483,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TransferLeaderRequest) GetPartition() uint64 {
@@ -3906,7 +4509,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +4521,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4534,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TransferLeaderResponse) GetOperator() uint64 {
@@ -3952,7 +4555,7 @@ type SplitPartitionRequest struct {
 
 func (x *SplitPartitionRequest) Reset() {
 	*x = SplitPartitionRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4567,7 @@ func (x *SplitPartitionRequest) String() string {
 func (*SplitPartitionRequest) ProtoMessage() {}
 
 func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4580,7 @@ func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SplitPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SplitPartitionRequest) GetKeyspace() string {
@@ -4007,7 +4610,7 @@ type SplitPartitionResponse struct {
 
 func (x *SplitPartitionResponse) Reset() {
 	*x = SplitPartitionResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4019,7 +4622,7 @@ func (x *SplitPartitionResponse) String() string {
 func (*SplitPartitionResponse) ProtoMessage() {}
 
 func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4032,7 +4635,7 @@ func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SplitPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SplitPartitionResponse) GetOperator() uint64 {
@@ -4065,7 +4668,7 @@ type MergePartitionRequest struct {
 
 func (x *MergePartitionRequest) Reset() {
 	*x = MergePartitionRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4077,7 +4680,7 @@ func (x *MergePartitionRequest) String() string {
 func (*MergePartitionRequest) ProtoMessage() {}
 
 func (x *MergePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4090,7 +4693,7 @@ func (x *MergePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergePartitionRequest.ProtoReflect.Descriptor instead.
 func (*MergePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *MergePartitionRequest) GetPartition() uint64 {
@@ -4112,7 +4715,7 @@ type MergePartitionResponse struct {
 
 func (x *MergePartitionResponse) Reset() {
 	*x = MergePartitionResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4124,7 +4727,7 @@ func (x *MergePartitionResponse) String() string {
 func (*MergePartitionResponse) ProtoMessage() {}
 
 func (x *MergePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4137,7 +4740,7 @@ func (x *MergePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergePartitionResponse.ProtoReflect.Descriptor instead.
 func (*MergePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *MergePartitionResponse) GetOperator() uint64 {
@@ -4174,7 +4777,7 @@ type SetNodeStatusRequest struct {
 
 func (x *SetNodeStatusRequest) Reset() {
 	*x = SetNodeStatusRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4186,7 +4789,7 @@ func (x *SetNodeStatusRequest) String() string {
 func (*SetNodeStatusRequest) ProtoMessage() {}
 
 func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4199,7 +4802,7 @@ func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SetNodeStatusRequest) GetNode() uint64 {
@@ -4244,7 +4847,7 @@ type SetNodeStatusResponse struct {
 
 func (x *SetNodeStatusResponse) Reset() {
 	*x = SetNodeStatusResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4256,7 +4859,7 @@ func (x *SetNodeStatusResponse) String() string {
 func (*SetNodeStatusResponse) ProtoMessage() {}
 
 func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4269,7 +4872,7 @@ func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SetNodeStatusResponse) GetBefore() NodeStatus {
@@ -4355,7 +4958,7 @@ type ConfirmRecoveryRequest struct {
 
 func (x *ConfirmRecoveryRequest) Reset() {
 	*x = ConfirmRecoveryRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4367,7 +4970,7 @@ func (x *ConfirmRecoveryRequest) String() string {
 func (*ConfirmRecoveryRequest) ProtoMessage() {}
 
 func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4380,7 +4983,7 @@ func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ConfirmRecoveryRequest) GetPlan() string {
@@ -4421,7 +5024,7 @@ type RecoveredPartition struct {
 
 func (x *RecoveredPartition) Reset() {
 	*x = RecoveredPartition{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4433,7 +5036,7 @@ func (x *RecoveredPartition) String() string {
 func (*RecoveredPartition) ProtoMessage() {}
 
 func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4446,7 +5049,7 @@ func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveredPartition.ProtoReflect.Descriptor instead.
 func (*RecoveredPartition) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RecoveredPartition) GetPartition() uint64 {
@@ -4510,7 +5113,7 @@ type ConfirmRecoveryResponse struct {
 
 func (x *ConfirmRecoveryResponse) Reset() {
 	*x = ConfirmRecoveryResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4522,7 +5125,7 @@ func (x *ConfirmRecoveryResponse) String() string {
 func (*ConfirmRecoveryResponse) ProtoMessage() {}
 
 func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4535,7 +5138,7 @@ func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ConfirmRecoveryResponse) GetRecovered() uint64 {
@@ -4571,7 +5174,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +5186,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4596,7 +5199,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WhyRequest) GetPartition() uint64 {
@@ -4632,7 +5235,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4644,7 +5247,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4657,7 +5260,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *WhyResponse) GetText() string {
@@ -4687,7 +5290,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4699,7 +5302,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +5315,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListEventsRequest) GetPartition() uint64 {
@@ -4745,7 +5348,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4757,7 +5360,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4770,7 +5373,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -4811,7 +5414,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4823,7 +5426,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4836,7 +5439,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Event) GetNumber() uint64 {
@@ -4981,7 +5584,7 @@ type SetPlacementRequest struct {
 
 func (x *SetPlacementRequest) Reset() {
 	*x = SetPlacementRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4993,7 +5596,7 @@ func (x *SetPlacementRequest) String() string {
 func (*SetPlacementRequest) ProtoMessage() {}
 
 func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5006,7 +5609,7 @@ func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementRequest.ProtoReflect.Descriptor instead.
 func (*SetPlacementRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SetPlacementRequest) GetChange() *PlacementSettings {
@@ -5026,7 +5629,7 @@ type SetPlacementResponse struct {
 
 func (x *SetPlacementResponse) Reset() {
 	*x = SetPlacementResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5038,7 +5641,7 @@ func (x *SetPlacementResponse) String() string {
 func (*SetPlacementResponse) ProtoMessage() {}
 
 func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5051,7 +5654,7 @@ func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementResponse.ProtoReflect.Descriptor instead.
 func (*SetPlacementResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetPlacementResponse) GetSettings() *PlacementSettings {
@@ -5083,7 +5686,7 @@ type PlacementSettings struct {
 
 func (x *PlacementSettings) Reset() {
 	*x = PlacementSettings{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5095,7 +5698,7 @@ func (x *PlacementSettings) String() string {
 func (*PlacementSettings) ProtoMessage() {}
 
 func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5108,7 +5711,7 @@ func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementSettings.ProtoReflect.Descriptor instead.
 func (*PlacementSettings) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PlacementSettings) GetPaused() bool {
@@ -5182,7 +5785,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5194,7 +5797,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5207,7 +5810,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Order) GetOperator() uint64 {
@@ -5256,7 +5859,7 @@ type CoreHint struct {
 
 func (x *CoreHint) Reset() {
 	*x = CoreHint{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5268,7 +5871,7 @@ func (x *CoreHint) String() string {
 func (*CoreHint) ProtoMessage() {}
 
 func (x *CoreHint) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5281,7 +5884,7 @@ func (x *CoreHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreHint.ProtoReflect.Descriptor instead.
 func (*CoreHint) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CoreHint) GetLeader() string {
@@ -5311,7 +5914,7 @@ type CoreTrouble struct {
 
 func (x *CoreTrouble) Reset() {
 	*x = CoreTrouble{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5323,7 +5926,7 @@ func (x *CoreTrouble) String() string {
 func (*CoreTrouble) ProtoMessage() {}
 
 func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5336,7 +5939,7 @@ func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreTrouble.ProtoReflect.Descriptor instead.
 func (*CoreTrouble) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CoreTrouble) GetNoQuorum() bool {
@@ -5378,7 +5981,7 @@ type BootstrapHello struct {
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5390,7 +5993,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5403,7 +6006,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -5473,7 +6076,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5485,7 +6088,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5498,7 +6101,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -5529,7 +6132,7 @@ type AnnounceRequest struct {
 
 func (x *AnnounceRequest) Reset() {
 	*x = AnnounceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5541,7 +6144,7 @@ func (x *AnnounceRequest) String() string {
 func (*AnnounceRequest) ProtoMessage() {}
 
 func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5554,7 +6157,7 @@ func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
 func (*AnnounceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AnnounceRequest) GetCluster() uint64 {
@@ -5599,7 +6202,7 @@ type AnnounceResponse struct {
 
 func (x *AnnounceResponse) Reset() {
 	*x = AnnounceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5611,7 +6214,7 @@ func (x *AnnounceResponse) String() string {
 func (*AnnounceResponse) ProtoMessage() {}
 
 func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5624,7 +6227,7 @@ func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
 func (*AnnounceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AnnounceResponse) GetCluster() uint64 {
@@ -5663,7 +6266,7 @@ type InformResponse struct {
 
 func (x *InformResponse) Reset() {
 	*x = InformResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5675,7 +6278,7 @@ func (x *InformResponse) String() string {
 func (*InformResponse) ProtoMessage() {}
 
 func (x *InformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5688,7 +6291,7 @@ func (x *InformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InformResponse.ProtoReflect.Descriptor instead.
 func (*InformResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{81}
 }
 
 type WakeRequest struct {
@@ -5701,7 +6304,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5713,7 +6316,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5726,7 +6329,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *WakeRequest) GetCluster() uint64 {
@@ -5751,7 +6354,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5763,7 +6366,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5776,7 +6379,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{83}
 }
 
 type ListCoreRequest struct {
@@ -5787,7 +6390,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5799,7 +6402,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5812,7 +6415,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{84}
 }
 
 type ListCoreResponse struct {
@@ -5832,7 +6435,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5844,7 +6447,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5857,7 +6460,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -5909,7 +6512,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5921,7 +6524,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5934,7 +6537,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -5983,7 +6586,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5995,7 +6598,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6008,7 +6611,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -6050,7 +6653,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[78]
+	mi := &file_clusterpb_cluster_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6062,7 +6665,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[78]
+	mi := &file_clusterpb_cluster_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6075,7 +6678,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{78}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -6139,7 +6742,7 @@ type ChangeCoreRequest struct {
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[79]
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6151,7 +6754,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[79]
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6164,7 +6767,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{79}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -6191,7 +6794,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[80]
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6203,7 +6806,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[80]
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6216,7 +6819,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{80}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -6269,7 +6872,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06Leader\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x04R\x04term\"\xc2\x05\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\x80\x06\n" +
 	"\bKeyspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12E\n" +
@@ -6289,7 +6892,24 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x10split_size_bytes\x18\x0e \x01(\x04R\x0esplitSizeBytes\x12(\n" +
 	"\x10merge_size_bytes\x18\x0f \x01(\x04R\x0emergeSizeBytes\x12\x17\n" +
 	"\ano_auto\x18\x10 \x01(\bR\x06noAuto\x12,\n" +
-	"\x12default_ttl_millis\x18\x11 \x01(\x04R\x10defaultTtlMillis\"6\n" +
+	"\x12default_ttl_millis\x18\x11 \x01(\x04R\x10defaultTtlMillis\x12<\n" +
+	"\tprotected\x18\x12 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\tprotected\"9\n" +
+	"\tTimestamp\x12\x12\n" +
+	"\x04wall\x18\x01 \x01(\x06R\x04wall\x12\x18\n" +
+	"\alogical\x18\x02 \x01(\rR\alogical\"\xc0\x02\n" +
+	"\bConsumer\x12\x1f\n" +
+	"\vkeyspace_id\x18\x01 \x01(\rR\n" +
+	"keyspaceId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12:\n" +
+	"\bposition\x18\x03 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\bposition\x12\x1f\n" +
+	"\vkeep_millis\x18\x04 \x01(\x04R\n" +
+	"keepMillis\x12&\n" +
+	"\x0fcreated_unix_ms\x18\x05 \x01(\x03R\rcreatedUnixMs\x12&\n" +
+	"\x0fupdated_unix_ms\x18\x06 \x01(\x03R\rupdatedUnixMs\x12\x17\n" +
+	"\atoo_old\x18\a \x01(\bR\x06tooOld\x12\x1a\n" +
+	"\bkeyspace\x18\b \x01(\tR\bkeyspace\x12\x1d\n" +
+	"\n" +
+	"lag_millis\x18\t \x01(\x04R\tlagMillis\"6\n" +
 	"\bLocality\x12\x16\n" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\"\xe2\x03\n" +
@@ -6435,7 +7055,32 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x13DropKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x06R\x05token\"\x16\n" +
-	"\x14DropKeyspaceResponse\"\x16\n" +
+	"\x14DropKeyspaceResponse\"\xb7\x01\n" +
+	"\x12SetConsumerRequest\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12:\n" +
+	"\bposition\x18\x03 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\bposition\x12\x1f\n" +
+	"\vkeep_millis\x18\x04 \x01(\x04R\n" +
+	"keepMillis\x12\x14\n" +
+	"\x05reset\x18\x05 \x01(\bR\x05reset\"P\n" +
+	"\x13SetConsumerResponse\x129\n" +
+	"\bconsumer\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.ConsumerR\bconsumer\"D\n" +
+	"\x12GetConsumerRequest\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"P\n" +
+	"\x13GetConsumerResponse\x129\n" +
+	"\bconsumer\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.ConsumerR\bconsumer\"H\n" +
+	"\x14ListConsumersRequest\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\fR\x05after\"h\n" +
+	"\x15ListConsumersResponse\x12;\n" +
+	"\tconsumers\x18\x01 \x03(\v2\x1d.tidemark.cluster.v1.ConsumerR\tconsumers\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\"G\n" +
+	"\x15DeleteConsumerRequest\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"2\n" +
+	"\x16DeleteConsumerResponse\x12\x18\n" +
+	"\aexisted\x18\x01 \x01(\bR\aexisted\"\x16\n" +
 	"\x14ListKeyspacesRequest\"X\n" +
 	"\x15ListKeyspacesResponse\x12?\n" +
 	"\tkeyspaces\x18\x01 \x03(\v2!.tidemark.cluster.v1.KeyspaceInfoR\tkeyspaces\"\x8a\x01\n" +
@@ -6777,7 +7422,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\vNODE_ACTIVE\x10\x00\x12\x11\n" +
 	"\rNODE_DRAINING\x10\x01\x12\x0f\n" +
 	"\vNODE_MOVING\x10\x02\x12\r\n" +
-	"\tNODE_GONE\x10\x032\x86\x11\n" +
+	"\tNODE_GONE\x10\x032\x9d\x14\n" +
 	"\aCluster\x12Q\n" +
 	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\x12X\n" +
 	"\n" +
@@ -6802,7 +7447,11 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\rListKeyspaces\x12).tidemark.cluster.v1.ListKeyspacesRequest\x1a*.tidemark.cluster.v1.ListKeyspacesResponse\x12W\n" +
 	"\bListCore\x12$.tidemark.cluster.v1.ListCoreRequest\x1a%.tidemark.cluster.v1.ListCoreResponse\x12]\n" +
 	"\n" +
-	"ChangeCore\x12&.tidemark.cluster.v1.ChangeCoreRequest\x1a'.tidemark.cluster.v1.ChangeCoreResponse\x12b\n" +
+	"ChangeCore\x12&.tidemark.cluster.v1.ChangeCoreRequest\x1a'.tidemark.cluster.v1.ChangeCoreResponse\x12`\n" +
+	"\vSetConsumer\x12'.tidemark.cluster.v1.SetConsumerRequest\x1a(.tidemark.cluster.v1.SetConsumerResponse\x12`\n" +
+	"\vGetConsumer\x12'.tidemark.cluster.v1.GetConsumerRequest\x1a(.tidemark.cluster.v1.GetConsumerResponse\x12f\n" +
+	"\rListConsumers\x12).tidemark.cluster.v1.ListConsumersRequest\x1a*.tidemark.cluster.v1.ListConsumersResponse\x12i\n" +
+	"\x0eDeleteConsumer\x12*.tidemark.cluster.v1.DeleteConsumerRequest\x1a+.tidemark.cluster.v1.DeleteConsumerResponse\x12b\n" +
 	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\x9e\x04\n" +
 	"\x04Core\x12c\n" +
 	"\fRegisterNode\x12(.tidemark.cluster.v1.RegisterNodeRequest\x1a).tidemark.cluster.v1.RegisterNodeResponse\x12Z\n" +
@@ -6828,7 +7477,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),                // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),               // 1: tidemark.cluster.v1.Partitioning
@@ -6839,82 +7488,92 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*Replica)(nil),                 // 6: tidemark.cluster.v1.Replica
 	(*Leader)(nil),                  // 7: tidemark.cluster.v1.Leader
 	(*Keyspace)(nil),                // 8: tidemark.cluster.v1.Keyspace
-	(*Locality)(nil),                // 9: tidemark.cluster.v1.Locality
-	(*Node)(nil),                    // 10: tidemark.cluster.v1.Node
-	(*NodeStats)(nil),               // 11: tidemark.cluster.v1.NodeStats
-	(*StatusRequest)(nil),           // 12: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),          // 13: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),     // 14: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),              // 15: tidemark.cluster.v1.CoreMember
-	(*CoreMembers)(nil),             // 16: tidemark.cluster.v1.CoreMembers
-	(*WatchTableRequest)(nil),       // 17: tidemark.cluster.v1.WatchTableRequest
-	(*FollowTableRequest)(nil),      // 18: tidemark.cluster.v1.FollowTableRequest
-	(*WatchMetadataRequest)(nil),    // 19: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),             // 20: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),        // 21: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 22: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),   // 23: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil),  // 24: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),    // 25: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),   // 26: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),     // 27: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),    // 28: tidemark.cluster.v1.DropKeyspaceResponse
-	(*ListKeyspacesRequest)(nil),    // 29: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),   // 30: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),            // 31: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),   // 32: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),           // 33: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),     // 34: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),    // 35: tidemark.cluster.v1.RegisterNodeResponse
-	(*HeartbeatRequest)(nil),        // 36: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),         // 37: tidemark.cluster.v1.PartitionReport
-	(*Activity)(nil),                // 38: tidemark.cluster.v1.Activity
-	(*SplitHints)(nil),              // 39: tidemark.cluster.v1.SplitHints
-	(*SplitKey)(nil),                // 40: tidemark.cluster.v1.SplitKey
-	(*HeartbeatResponse)(nil),       // 41: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),      // 42: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),     // 43: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),   // 44: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil),  // 45: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),    // 46: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),   // 47: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),            // 48: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),   // 49: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 50: tidemark.cluster.v1.TransferLeaderResponse
-	(*SplitPartitionRequest)(nil),   // 51: tidemark.cluster.v1.SplitPartitionRequest
-	(*SplitPartitionResponse)(nil),  // 52: tidemark.cluster.v1.SplitPartitionResponse
-	(*MergePartitionRequest)(nil),   // 53: tidemark.cluster.v1.MergePartitionRequest
-	(*MergePartitionResponse)(nil),  // 54: tidemark.cluster.v1.MergePartitionResponse
-	(*SetNodeStatusRequest)(nil),    // 55: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),   // 56: tidemark.cluster.v1.SetNodeStatusResponse
-	(*ConfirmRecoveryRequest)(nil),  // 57: tidemark.cluster.v1.ConfirmRecoveryRequest
-	(*RecoveredPartition)(nil),      // 58: tidemark.cluster.v1.RecoveredPartition
-	(*ConfirmRecoveryResponse)(nil), // 59: tidemark.cluster.v1.ConfirmRecoveryResponse
-	(*WhyRequest)(nil),              // 60: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),             // 61: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),       // 62: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 63: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                   // 64: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),     // 65: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),    // 66: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),       // 67: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                   // 68: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),                // 69: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),             // 70: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),          // 71: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),                // 72: tidemark.cluster.v1.Founding
-	(*AnnounceRequest)(nil),         // 73: tidemark.cluster.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),        // 74: tidemark.cluster.v1.AnnounceResponse
-	(*InformResponse)(nil),          // 75: tidemark.cluster.v1.InformResponse
-	(*WakeRequest)(nil),             // 76: tidemark.cluster.v1.WakeRequest
-	(*WakeResponse)(nil),            // 77: tidemark.cluster.v1.WakeResponse
-	(*ListCoreRequest)(nil),         // 78: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),        // 79: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),         // 80: tidemark.cluster.v1.CoreMemberState
-	(*CoreCandidate)(nil),           // 81: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),              // 82: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),       // 83: tidemark.cluster.v1.ChangeCoreRequest
-	(*ChangeCoreResponse)(nil),      // 84: tidemark.cluster.v1.ChangeCoreResponse
+	(*Timestamp)(nil),               // 9: tidemark.cluster.v1.Timestamp
+	(*Consumer)(nil),                // 10: tidemark.cluster.v1.Consumer
+	(*Locality)(nil),                // 11: tidemark.cluster.v1.Locality
+	(*Node)(nil),                    // 12: tidemark.cluster.v1.Node
+	(*NodeStats)(nil),               // 13: tidemark.cluster.v1.NodeStats
+	(*StatusRequest)(nil),           // 14: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),          // 15: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),     // 16: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),              // 17: tidemark.cluster.v1.CoreMember
+	(*CoreMembers)(nil),             // 18: tidemark.cluster.v1.CoreMembers
+	(*WatchTableRequest)(nil),       // 19: tidemark.cluster.v1.WatchTableRequest
+	(*FollowTableRequest)(nil),      // 20: tidemark.cluster.v1.FollowTableRequest
+	(*WatchMetadataRequest)(nil),    // 21: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),             // 22: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),        // 23: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 24: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),   // 25: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil),  // 26: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),    // 27: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),   // 28: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),     // 29: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),    // 30: tidemark.cluster.v1.DropKeyspaceResponse
+	(*SetConsumerRequest)(nil),      // 31: tidemark.cluster.v1.SetConsumerRequest
+	(*SetConsumerResponse)(nil),     // 32: tidemark.cluster.v1.SetConsumerResponse
+	(*GetConsumerRequest)(nil),      // 33: tidemark.cluster.v1.GetConsumerRequest
+	(*GetConsumerResponse)(nil),     // 34: tidemark.cluster.v1.GetConsumerResponse
+	(*ListConsumersRequest)(nil),    // 35: tidemark.cluster.v1.ListConsumersRequest
+	(*ListConsumersResponse)(nil),   // 36: tidemark.cluster.v1.ListConsumersResponse
+	(*DeleteConsumerRequest)(nil),   // 37: tidemark.cluster.v1.DeleteConsumerRequest
+	(*DeleteConsumerResponse)(nil),  // 38: tidemark.cluster.v1.DeleteConsumerResponse
+	(*ListKeyspacesRequest)(nil),    // 39: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),   // 40: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),            // 41: tidemark.cluster.v1.KeyspaceInfo
+	(*ListPartitionsRequest)(nil),   // 42: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),           // 43: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),     // 44: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),    // 45: tidemark.cluster.v1.RegisterNodeResponse
+	(*HeartbeatRequest)(nil),        // 46: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),         // 47: tidemark.cluster.v1.PartitionReport
+	(*Activity)(nil),                // 48: tidemark.cluster.v1.Activity
+	(*SplitHints)(nil),              // 49: tidemark.cluster.v1.SplitHints
+	(*SplitKey)(nil),                // 50: tidemark.cluster.v1.SplitKey
+	(*HeartbeatResponse)(nil),       // 51: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),      // 52: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),     // 53: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),   // 54: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),  // 55: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),    // 56: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),   // 57: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),            // 58: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),   // 59: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 60: tidemark.cluster.v1.TransferLeaderResponse
+	(*SplitPartitionRequest)(nil),   // 61: tidemark.cluster.v1.SplitPartitionRequest
+	(*SplitPartitionResponse)(nil),  // 62: tidemark.cluster.v1.SplitPartitionResponse
+	(*MergePartitionRequest)(nil),   // 63: tidemark.cluster.v1.MergePartitionRequest
+	(*MergePartitionResponse)(nil),  // 64: tidemark.cluster.v1.MergePartitionResponse
+	(*SetNodeStatusRequest)(nil),    // 65: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),   // 66: tidemark.cluster.v1.SetNodeStatusResponse
+	(*ConfirmRecoveryRequest)(nil),  // 67: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),      // 68: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil), // 69: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),              // 70: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),             // 71: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),       // 72: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 73: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                   // 74: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),     // 75: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),    // 76: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),       // 77: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                   // 78: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                // 79: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),             // 80: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),          // 81: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                // 82: tidemark.cluster.v1.Founding
+	(*AnnounceRequest)(nil),         // 83: tidemark.cluster.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),        // 84: tidemark.cluster.v1.AnnounceResponse
+	(*InformResponse)(nil),          // 85: tidemark.cluster.v1.InformResponse
+	(*WakeRequest)(nil),             // 86: tidemark.cluster.v1.WakeRequest
+	(*WakeResponse)(nil),            // 87: tidemark.cluster.v1.WakeResponse
+	(*ListCoreRequest)(nil),         // 88: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),        // 89: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),         // 90: tidemark.cluster.v1.CoreMemberState
+	(*CoreCandidate)(nil),           // 91: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),              // 92: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),       // 93: tidemark.cluster.v1.ChangeCoreRequest
+	(*ChangeCoreResponse)(nil),      // 94: tidemark.cluster.v1.ChangeCoreResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	6,  // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -6922,125 +7581,139 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	0,  // 2: tidemark.cluster.v1.Replica.role:type_name -> tidemark.cluster.v1.ReplicaRole
 	1,  // 3: tidemark.cluster.v1.Keyspace.partitioning:type_name -> tidemark.cluster.v1.Partitioning
 	2,  // 4: tidemark.cluster.v1.Keyspace.state:type_name -> tidemark.cluster.v1.KeyspaceState
-	9,  // 5: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
-	11, // 6: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
-	3,  // 7: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
-	15, // 8: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	70, // 9: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
-	14, // 10: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
-	0,  // 11: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
-	15, // 12: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
-	10, // 13: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
-	8,  // 14: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
-	4,  // 15: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
-	7,  // 16: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
-	10, // 17: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
-	15, // 18: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	1,  // 19: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
-	8,  // 20: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	8,  // 21: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	31, // 22: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
-	8,  // 23: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	4,  // 24: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
-	38, // 25: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
-	38, // 26: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	9,  // 27: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	11, // 28: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	37, // 29: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	4,  // 30: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	4,  // 31: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
-	38, // 32: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
-	38, // 33: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	39, // 34: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
-	40, // 35: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
-	40, // 36: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
-	68, // 37: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	16, // 38: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
-	48, // 39: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
-	3,  // 40: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
-	3,  // 41: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
-	3,  // 42: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	58, // 43: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
-	64, // 44: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	67, // 45: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	67, // 46: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	4,  // 47: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	4,  // 48: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
-	4,  // 49: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
-	16, // 50: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
-	72, // 51: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	15, // 52: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	16, // 53: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	16, // 54: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	80, // 55: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	81, // 56: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	82, // 57: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
-	15, // 58: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
-	12, // 59: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	17, // 60: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	18, // 61: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	21, // 62: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	23, // 63: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	27, // 64: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	25, // 65: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	42, // 66: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	44, // 67: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	46, // 68: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	49, // 69: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	51, // 70: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	53, // 71: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
-	55, // 72: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	60, // 73: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	62, // 74: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	65, // 75: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	57, // 76: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	29, // 77: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	78, // 78: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	83, // 79: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	32, // 80: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	34, // 81: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	36, // 82: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	73, // 83: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	16, // 84: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	76, // 85: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
-	19, // 86: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	71, // 87: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	72, // 88: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	13, // 89: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	20, // 90: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	20, // 91: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	22, // 92: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	24, // 93: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	28, // 94: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	26, // 95: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	43, // 96: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	45, // 97: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	47, // 98: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	50, // 99: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	52, // 100: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	54, // 101: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	56, // 102: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	61, // 103: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	63, // 104: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	66, // 105: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	59, // 106: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	30, // 107: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	79, // 108: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	84, // 109: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	33, // 110: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	35, // 111: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	41, // 112: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	74, // 113: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	75, // 114: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	77, // 115: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	20, // 116: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	71, // 117: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	71, // 118: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	89, // [89:119] is the sub-list for method output_type
-	59, // [59:89] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	9,  // 5: tidemark.cluster.v1.Keyspace.protected:type_name -> tidemark.cluster.v1.Timestamp
+	9,  // 6: tidemark.cluster.v1.Consumer.position:type_name -> tidemark.cluster.v1.Timestamp
+	11, // 7: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
+	13, // 8: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
+	3,  // 9: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
+	17, // 10: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	80, // 11: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	16, // 12: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
+	0,  // 13: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
+	17, // 14: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
+	12, // 15: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
+	8,  // 16: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
+	4,  // 17: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
+	7,  // 18: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
+	12, // 19: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
+	17, // 20: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	1,  // 21: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
+	8,  // 22: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	8,  // 23: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	9,  // 24: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
+	10, // 25: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	10, // 26: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	10, // 27: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
+	41, // 28: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
+	8,  // 29: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	4,  // 30: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
+	48, // 31: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
+	48, // 32: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	11, // 33: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
+	13, // 34: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	47, // 35: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	4,  // 36: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
+	4,  // 37: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
+	48, // 38: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
+	48, // 39: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	49, // 40: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
+	50, // 41: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
+	50, // 42: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
+	78, // 43: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	18, // 44: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
+	58, // 45: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	3,  // 46: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
+	3,  // 47: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
+	3,  // 48: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
+	68, // 49: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	74, // 50: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	77, // 51: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	77, // 52: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	4,  // 53: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	4,  // 54: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
+	4,  // 55: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
+	18, // 56: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
+	82, // 57: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	17, // 58: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	18, // 59: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	18, // 60: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	90, // 61: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	91, // 62: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	92, // 63: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	17, // 64: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
+	14, // 65: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	19, // 66: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	20, // 67: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	23, // 68: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	25, // 69: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	29, // 70: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	27, // 71: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	52, // 72: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	54, // 73: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	56, // 74: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	59, // 75: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	61, // 76: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	63, // 77: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
+	65, // 78: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	70, // 79: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	72, // 80: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	75, // 81: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	67, // 82: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	39, // 83: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	88, // 84: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	93, // 85: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	31, // 86: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
+	33, // 87: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
+	35, // 88: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
+	37, // 89: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
+	42, // 90: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	44, // 91: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	46, // 92: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	83, // 93: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	18, // 94: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	86, // 95: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	21, // 96: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	81, // 97: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	82, // 98: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	15, // 99: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	22, // 100: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	22, // 101: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	24, // 102: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	26, // 103: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	30, // 104: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	28, // 105: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	53, // 106: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	55, // 107: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	57, // 108: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	60, // 109: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	62, // 110: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	64, // 111: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	66, // 112: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	71, // 113: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	73, // 114: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	76, // 115: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	69, // 116: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	40, // 117: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	89, // 118: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	94, // 119: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	32, // 120: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
+	34, // 121: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
+	36, // 122: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
+	38, // 123: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
+	43, // 124: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	45, // 125: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	51, // 126: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	84, // 127: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	85, // 128: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	87, // 129: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	22, // 130: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	81, // 131: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	81, // 132: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	99, // [99:133] is the sub-list for method output_type
+	65, // [65:99] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -7048,15 +7721,15 @@ func file_clusterpb_cluster_proto_init() {
 	if File_clusterpb_cluster_proto != nil {
 		return
 	}
-	file_clusterpb_cluster_proto_msgTypes[21].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[63].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[23].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[73].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   81,
+			NumMessages:   91,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

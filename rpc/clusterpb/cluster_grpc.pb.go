@@ -42,6 +42,10 @@ const (
 	Cluster_ListKeyspaces_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListKeyspaces"
 	Cluster_ListCore_FullMethodName        = "/tidemark.cluster.v1.Cluster/ListCore"
 	Cluster_ChangeCore_FullMethodName      = "/tidemark.cluster.v1.Cluster/ChangeCore"
+	Cluster_SetConsumer_FullMethodName     = "/tidemark.cluster.v1.Cluster/SetConsumer"
+	Cluster_GetConsumer_FullMethodName     = "/tidemark.cluster.v1.Cluster/GetConsumer"
+	Cluster_ListConsumers_FullMethodName   = "/tidemark.cluster.v1.Cluster/ListConsumers"
+	Cluster_DeleteConsumer_FullMethodName  = "/tidemark.cluster.v1.Cluster/DeleteConsumer"
 	Cluster_ListPartitions_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListPartitions"
 )
 
@@ -91,6 +95,14 @@ type ClusterClient interface {
 	// ChangeCore begins to add a member to the core, to remove one, or both at once. It returns when that is recorded,
 	// or was done before.
 	ChangeCore(ctx context.Context, in *ChangeCoreRequest, opts ...grpc.CallOption) (*ChangeCoreResponse, error)
+	// SetConsumer records how far a consumer of a keyspace's changes has come: it makes the consumer, or moves it
+	// forward. It may be repeated.
+	SetConsumer(ctx context.Context, in *SetConsumerRequest, opts ...grpc.CallOption) (*SetConsumerResponse, error)
+	GetConsumer(ctx context.Context, in *GetConsumerRequest, opts ...grpc.CallOption) (*GetConsumerResponse, error)
+	// ListConsumers lists those of one keyspace, or of all, a page at a time.
+	ListConsumers(ctx context.Context, in *ListConsumersRequest, opts ...grpc.CallOption) (*ListConsumersResponse, error)
+	// DeleteConsumer forgets a consumer: nothing is kept for it any more. It may be repeated.
+	DeleteConsumer(ctx context.Context, in *DeleteConsumerRequest, opts ...grpc.CallOption) (*DeleteConsumerResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error)
 }
@@ -325,6 +337,46 @@ func (c *clusterClient) ChangeCore(ctx context.Context, in *ChangeCoreRequest, o
 	return out, nil
 }
 
+func (c *clusterClient) SetConsumer(ctx context.Context, in *SetConsumerRequest, opts ...grpc.CallOption) (*SetConsumerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetConsumerResponse)
+	err := c.cc.Invoke(ctx, Cluster_SetConsumer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) GetConsumer(ctx context.Context, in *GetConsumerRequest, opts ...grpc.CallOption) (*GetConsumerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetConsumerResponse)
+	err := c.cc.Invoke(ctx, Cluster_GetConsumer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ListConsumers(ctx context.Context, in *ListConsumersRequest, opts ...grpc.CallOption) (*ListConsumersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListConsumersResponse)
+	err := c.cc.Invoke(ctx, Cluster_ListConsumers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) DeleteConsumer(ctx context.Context, in *DeleteConsumerRequest, opts ...grpc.CallOption) (*DeleteConsumerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteConsumerResponse)
+	err := c.cc.Invoke(ctx, Cluster_DeleteConsumer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[2], Cluster_ListPartitions_FullMethodName, cOpts...)
@@ -390,6 +442,14 @@ type ClusterServer interface {
 	// ChangeCore begins to add a member to the core, to remove one, or both at once. It returns when that is recorded,
 	// or was done before.
 	ChangeCore(context.Context, *ChangeCoreRequest) (*ChangeCoreResponse, error)
+	// SetConsumer records how far a consumer of a keyspace's changes has come: it makes the consumer, or moves it
+	// forward. It may be repeated.
+	SetConsumer(context.Context, *SetConsumerRequest) (*SetConsumerResponse, error)
+	GetConsumer(context.Context, *GetConsumerRequest) (*GetConsumerResponse, error)
+	// ListConsumers lists those of one keyspace, or of all, a page at a time.
+	ListConsumers(context.Context, *ListConsumersRequest) (*ListConsumersResponse, error)
+	// DeleteConsumer forgets a consumer: nothing is kept for it any more. It may be repeated.
+	DeleteConsumer(context.Context, *DeleteConsumerRequest) (*DeleteConsumerResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error
 	mustEmbedUnimplementedClusterServer()
@@ -464,6 +524,18 @@ func (UnimplementedClusterServer) ListCore(context.Context, *ListCoreRequest) (*
 }
 func (UnimplementedClusterServer) ChangeCore(context.Context, *ChangeCoreRequest) (*ChangeCoreResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeCore not implemented")
+}
+func (UnimplementedClusterServer) SetConsumer(context.Context, *SetConsumerRequest) (*SetConsumerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetConsumer not implemented")
+}
+func (UnimplementedClusterServer) GetConsumer(context.Context, *GetConsumerRequest) (*GetConsumerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetConsumer not implemented")
+}
+func (UnimplementedClusterServer) ListConsumers(context.Context, *ListConsumersRequest) (*ListConsumersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListConsumers not implemented")
+}
+func (UnimplementedClusterServer) DeleteConsumer(context.Context, *DeleteConsumerRequest) (*DeleteConsumerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteConsumer not implemented")
 }
 func (UnimplementedClusterServer) ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error {
 	return status.Error(codes.Unimplemented, "method ListPartitions not implemented")
@@ -849,6 +921,78 @@ func _Cluster_ChangeCore_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_SetConsumer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetConsumerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).SetConsumer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_SetConsumer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).SetConsumer(ctx, req.(*SetConsumerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_GetConsumer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetConsumerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).GetConsumer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_GetConsumer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).GetConsumer(ctx, req.(*GetConsumerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ListConsumers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListConsumersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListConsumers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListConsumers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListConsumers(ctx, req.(*ListConsumersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_DeleteConsumer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteConsumerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).DeleteConsumer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_DeleteConsumer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).DeleteConsumer(ctx, req.(*DeleteConsumerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ListPartitions_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ListPartitionsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -942,6 +1086,22 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangeCore",
 			Handler:    _Cluster_ChangeCore_Handler,
+		},
+		{
+			MethodName: "SetConsumer",
+			Handler:    _Cluster_SetConsumer_Handler,
+		},
+		{
+			MethodName: "GetConsumer",
+			Handler:    _Cluster_GetConsumer_Handler,
+		},
+		{
+			MethodName: "ListConsumers",
+			Handler:    _Cluster_ListConsumers_Handler,
+		},
+		{
+			MethodName: "DeleteConsumer",
+			Handler:    _Cluster_DeleteConsumer_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

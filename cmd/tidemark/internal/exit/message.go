@@ -92,7 +92,7 @@ func OfClient(err error) int {
 	// Before ErrTimestampTooOld, which a read of it is too: no argument was wrong.
 	case is(kv.ErrTransactionTooOld):
 		return Failed
-	case is(kv.ErrNotFound, kv.ErrKeyspaceNotFound):
+	case is(kv.ErrNotFound, kv.ErrKeyspaceNotFound, kv.ErrConsumerNotFound):
 		return NotFound
 	case is(kv.ErrInvalidArgument, kv.ErrKeyspaceExists, kv.ErrTimestampTooOld,
 		kv.ErrTimestampInFuture):

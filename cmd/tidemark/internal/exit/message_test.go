@@ -51,6 +51,7 @@ func TestExitCodes(t *testing.T) {
 		{t.Context(), fmt.Errorf("load: %w", NotFoundf("nothing")), NotFound},
 		{t.Context(), fmt.Errorf("x: %w", kv.ErrNotFound), NotFound},
 		{t.Context(), kv.ErrKeyspaceNotFound, NotFound},
+		{t.Context(), kv.ErrConsumerNotFound, NotFound},
 		{t.Context(), kv.ErrKeyspaceExists, Usage},
 		{t.Context(), kv.ErrDiskFull, Unavailable},
 		{t.Context(), errors.Join(context.DeadlineExceeded, kv.ErrNoQuorum), Unavailable},

@@ -1,0 +1,200 @@
+package kv
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// MinHistory and MaxHistory bound for how long history is kept for a consumer, DefaultHistory is
+	// how long if it does not say.
+	MinHistory     = time.Second
+	MaxHistory     = 7 * 24 * time.Hour
+	DefaultHistory = 24 * time.Hour
+)
+
+// The servers have the same bounds.
+var _ = [1]struct{}{}[(MinHistory-keys.MinConsumerKeep)|(MaxHistory-keys.MaxConsumerKeep)|
+	(DefaultHistory-keys.DefaultConsumerKeep)]
+
+// ConsumerInfo is how far a consumer of a keyspace's changes has come. As long as it is behind the
+// present by no more than its Keep, garbage collection leaves what it has not taken, whatever the
+// keyspace's GC window says.
+type ConsumerInfo struct {
+	Keyspace, Name string
+	// Position: everything at or below it has been taken.
+	Position Timestamp
+	// Lag is how far the position is behind the cluster's clock.
+	Lag time.Duration
+	// Keep is for how long history is kept for it.
+	Keep time.Duration
+	// Created is when it was made, Updated when it was last set.
+	Created, Updated time.Time
+	// TooOld: it fell behind by more than its Keep. Nothing is kept for it any more, and it has to
+	// begin anew (ResetPosition).
+	TooOld bool
+}
+
+// ConsumerOption is an option of SetConsumer: KeepHistory, ResetPosition.
+type ConsumerOption interface {
+	consumer(*clusterpb.SetConsumerRequest) error
+}
+
+type consumerOption func(*clusterpb.SetConsumerRequest) error
+
+func (o consumerOption) consumer(r *clusterpb.SetConsumerRequest) error { return o(r) }
+
+// KeepHistory is for how long behind the present history is kept for a consumer, in whole
+// milliseconds, from MinHistory to MaxHistory. A new one has DefaultHistory; without the option it
+// stays as it is. History takes room on disk: every version that the consumer has not taken.
+func KeepHistory(d time.Duration) ConsumerOption {
+	return consumerOption(func(r *clusterpb.SetConsumerRequest) error {
+		r.KeepMillis = uint64(max(1, d.Milliseconds()))
+		return keys.ValidateConsumerKeep(r.KeepMillis)
+	})
+}
+
+// ResetPosition has a consumer begin anew at the given position, also if that is below the one that
+// is recorded, and if it had become too old. What was collected meanwhile is not there any more.
+func ResetPosition() ConsumerOption {
+	return consumerOption(func(r *clusterpb.SetConsumerRequest) error {
+		r.Reset_ = true
+		return nil
+	})
+}
+
+// SetConsumer records that a consumer has taken everything at or below a position: it makes the
+// consumer, or moves it forward. It may be repeated. A zero position leaves it where it is. A name
+// has 1 to 256 bytes; a keyspace has 1,000 consumers at most.
+//
+// ErrTimestampTooOld if the position is behind the present by more than the consumer's keep, or if
+// the consumer was until it was noticed: history may be missing, and it has to read everything anew
+// and be reset. ErrInvalidArgument if the position is below the recorded one, which is so if two
+// processes use one name, or above what clocks can show.
+func (k *Keyspace) SetConsumer(ctx context.Context, name string, position Timestamp,
+	options ...ConsumerOption) (ConsumerInfo, error) {
+	const op = "set consumer"
+	r := &clusterpb.SetConsumerRequest{Keyspace: k.name, Name: name,
+		Position: rpc.ToClusterTimestamp(position)}
+	if err := k.checkConsumer(op, name); err != nil {
+		return ConsumerInfo{}, err
+	}
+	for _, o := range options {
+		if err := o.consumer(r); err != nil {
+			return ConsumerInfo{}, invalid(op, k.name, nil, "%v", err)
+		}
+	}
+	ctx, cancel := k.client.bound(ctx)
+	defer cancel()
+	var info ConsumerInfo
+	err := k.client.sender.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
+		answer, err := c.SetConsumer(ctx, r)
+		info = consumerInfo(answer.GetConsumer())
+		return err
+	})
+	return info, wrapAdmin(op, k.name, err)
+}
+
+// Consumer says how far a consumer has come. ErrConsumerNotFound if there is none of this name.
+func (k *Keyspace) Consumer(ctx context.Context, name string) (ConsumerInfo, error) {
+	const op = "get consumer"
+	if err := k.checkConsumer(op, name); err != nil {
+		return ConsumerInfo{}, err
+	}
+	ctx, cancel := k.client.bound(ctx)
+	defer cancel()
+	var found *clusterpb.Consumer
+	err := k.client.sender.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
+		answer, err := c.GetConsumer(ctx,
+			&clusterpb.GetConsumerRequest{Keyspace: k.name, Name: name})
+		found = answer.GetConsumer()
+		return err
+	})
+	switch {
+	case err != nil:
+		return ConsumerInfo{}, wrapAdmin(op, k.name, err)
+	case found == nil:
+		return ConsumerInfo{}, &Error{Op: op, Keyspace: k.name,
+			Message: "there is no consumer " + keys.Pretty([]byte(name)),
+			Advice:  "`tidemark consumers` shows those there are",
+			wraps:   []error{ErrConsumerNotFound}}
+	}
+	return consumerInfo(found), nil
+}
+
+// Consumers lists the consumers of the keyspace by name.
+func (k *Keyspace) Consumers(ctx context.Context) ([]ConsumerInfo, error) {
+	if k.name == "" {
+		return nil, invalid("list consumers", "", nil, "the keyspace has no name")
+	}
+	return k.client.Consumers(ctx, k.name)
+}
+
+// DeleteConsumer forgets a consumer, and reports whether there was one: history is not kept for it
+// any more. What goes on to use the name makes a new one.
+func (k *Keyspace) DeleteConsumer(ctx context.Context, name string) (existed bool, err error) {
+	const op = "delete consumer"
+	if err := k.checkConsumer(op, name); err != nil {
+		return false, err
+	}
+	ctx, cancel := k.client.bound(ctx)
+	defer cancel()
+	err = k.client.sender.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
+		answer, err := c.DeleteConsumer(ctx,
+			&clusterpb.DeleteConsumerRequest{Keyspace: k.name, Name: name})
+		existed = answer.GetExisted()
+		return err
+	})
+	return existed, wrapAdmin(op, k.name, err)
+}
+
+func (k *Keyspace) checkConsumer(op, name string) error {
+	if k.name == "" {
+		return invalid(op, "", nil, "the keyspace has no name")
+	}
+	if err := keys.ValidateConsumerName(name); err != nil {
+		return invalid(op, k.name, nil, "%v", err)
+	}
+	return nil
+}
+
+// Consumers lists the consumers of a keyspace by name, or with an empty name those of all
+// keyspaces.
+func (c *Client) Consumers(ctx context.Context, keyspace string) ([]ConsumerInfo, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	var all []ConsumerInfo
+	request := &clusterpb.ListConsumersRequest{Keyspace: keyspace}
+	for more := true; more; more = len(request.After) > 0 {
+		var page *clusterpb.ListConsumersResponse
+		err := c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
+			var err error
+			page, err = cluster.ListConsumers(ctx, request)
+			return err
+		})
+		if err != nil {
+			return nil, wrapAdmin("list consumers", keyspace, err)
+		}
+		for _, found := range page.GetConsumers() {
+			all = append(all, consumerInfo(found))
+		}
+		request.After = page.GetNext()
+	}
+	return all, nil
+}
+
+func consumerInfo(c *clusterpb.Consumer) ConsumerInfo {
+	if c == nil {
+		return ConsumerInfo{}
+	}
+	return ConsumerInfo{Keyspace: c.Keyspace, Name: c.Name,
+		Position: rpc.FromClusterTimestamp(c.Position),
+		Lag:      time.Duration(c.LagMillis) * time.Millisecond,
+		Keep:     time.Duration(c.KeepMillis) * time.Millisecond,
+		Created:  time.UnixMilli(c.CreatedUnixMs), Updated: time.UnixMilli(c.UpdatedUnixMs),
+		TooOld: c.TooOld}
+}

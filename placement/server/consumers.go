@@ -1,0 +1,358 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// MaxConsumers is how many consumers a keyspace has at most, those that are too old included. A
+	// cluster has Config.MaxConsumers.
+	MaxConsumers = 1000
+	// consumerAttempts is how often a change of a consumer is tried that meets other changes.
+	consumerAttempts = 5
+	// maxConsumerRow bounds the part of a consumer's key behind consumerPrefix.
+	maxConsumerRow = 9 + keys.MaxConsumerName
+)
+
+func consumersOf(ks keys.KeyspaceID) []byte {
+	return fmt.Appendf(nil, "%s%08x/", consumerPrefix, uint32(ks))
+}
+
+func consumerKey(ks keys.KeyspaceID, name string) []byte { return append(consumersOf(ks), name...) }
+
+// storedConsumer is a consumer, with the revision of its record.
+type storedConsumer struct {
+	*clusterpb.Consumer
+	revision uint64
+}
+
+func (c storedConsumer) position() hlc.Timestamp { return rpc.FromClusterTimestamp(c.Position) }
+
+func (c storedConsumer) keep() time.Duration {
+	return time.Duration(c.KeepMillis) * time.Millisecond
+}
+
+// behind is how far a consumer is behind a moment; 0 if it is ahead.
+func (c storedConsumer) behind(now time.Time) time.Duration {
+	return max(0, now.Sub(c.position().Time()))
+}
+
+// decodeConsumer reads a record together with its key.
+func decodeConsumer(kv *storepb.KeyValue) (storedConsumer, error) {
+	c := storedConsumer{&clusterpb.Consumer{}, kv.ModRevision}
+	row := bytes.TrimPrefix(kv.Key, []byte(consumerPrefix))
+	if len(row) < 9 {
+		return c, fmt.Errorf("the core's key %s is malformed", keys.Pretty(kv.Key))
+	}
+	id, err := lastID(row[:8], 8)
+	if err != nil {
+		return c, err
+	}
+	if err := c.UnmarshalVT(kv.Value); err != nil {
+		return c, errMalformed(kv.Key, err)
+	}
+	c.KeyspaceId, c.Name = uint32(id), string(row[9:])
+	return c, nil
+}
+
+// encodeConsumer is what is stored: without what the key says.
+func encodeConsumer(c *clusterpb.Consumer) []byte {
+	return encode(&clusterpb.Consumer{Position: c.Position, KeepMillis: c.KeepMillis,
+		CreatedUnixMs: c.CreatedUnixMs, UpdatedUnixMs: c.UpdatedUnixMs, TooOld: c.TooOld})
+}
+
+// loadConsumer reads one consumer; nil if it is not there.
+func loadConsumer(v *store.View, ks keys.KeyspaceID, name string) (storedConsumer, error) {
+	kv, err := v.Get(consumerKey(ks, name))
+	if err != nil || kv == nil {
+		return storedConsumer{}, err
+	}
+	return decodeConsumer(kv)
+}
+
+// loadConsumers reads the consumers of a keyspace by name.
+func loadConsumers(v *store.View, ks keys.KeyspaceID) (all []storedConsumer, err error) {
+	for kv, err := range v.All(consumersOf(ks)) {
+		if err != nil {
+			return nil, err
+		}
+		c, err := decodeConsumer(kv)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// shown fills in what is not stored.
+func (c storedConsumer) shown(keyspace string, now time.Time) *clusterpb.Consumer {
+	c.Keyspace, c.LagMillis = keyspace, uint64(c.behind(now).Milliseconds())
+	return c.Consumer
+}
+
+// SetConsumer makes a consumer, or moves it. Only the leader does it.
+func (s *Server) SetConsumer(
+	ctx context.Context, r *clusterpb.SetConsumerRequest,
+) (*clusterpb.SetConsumerResponse, error) {
+	if err := keys.ValidateConsumerName(r.Name); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := keys.ValidateConsumerKeep(r.KeepMillis); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	for range consumerAttempts {
+		c, ok, err := s.setConsumer(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return &clusterpb.SetConsumerResponse{Consumer: c}, nil
+		}
+	}
+	return nil, errConflict("consumer " + keys.Pretty([]byte(r.Name)))
+}
+
+// setConsumer tries it once; false: something changed meanwhile.
+func (s *Server) setConsumer(
+	ctx context.Context, r *clusterpb.SetConsumerRequest,
+) (*clusterpb.Consumer, bool, error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	ks, err := s.keyspaceByName(v, r.Keyspace)
+	if err != nil {
+		return nil, false, err
+	}
+	c, err := loadConsumer(v, ks.id(), r.Name)
+	if err != nil {
+		return nil, false, s.toStatus(err)
+	}
+	now := time.Now()
+	begins := c.Consumer == nil || r.Reset_
+	var others []storedConsumer
+	if begins {
+		if others, err = loadConsumers(v, ks.id()); err != nil {
+			return nil, false, s.toStatus(err)
+		}
+		others = slices.DeleteFunc(others, func(c storedConsumer) bool { return c.Name == r.Name })
+	}
+	if c.Consumer == nil {
+		c.Consumer = &clusterpb.Consumer{KeyspaceId: ks.Id, Name: r.Name,
+			KeepMillis:    uint64(keys.DefaultConsumerKeep.Milliseconds()),
+			CreatedUnixMs: now.UnixMilli()}
+	}
+	if err := c.move(r, len(others), now, s.config.MaxClockAhead); err != nil {
+		return nil, false, err
+	}
+	if n := s.consumers.total.Load(); c.revision == 0 && n >= int64(s.config.MaxConsumers) {
+		return nil, false, status.Errorf(codes.ResourceExhausted, "the cluster has %d consumers, the "+
+			"limit is %d; `tidemark consumers delete` removes one", n, s.config.MaxConsumers)
+	}
+	// INVARIANT: no consumer of a keyspace is written once that is dropped: then its record differs.
+	conditions := []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision),
+		store.ModifiedAt(consumerKey(ks.id(), r.Name), c.revision)}
+	ops := []*storepb.Op{store.Put(consumerKey(ks.id(), r.Name), encodeConsumer(c.Consumer))}
+	if begins {
+		// The position may be below those of all others: it is protected from now on.
+		start, end := store.PrefixRange(consumersOf(ks.id()))
+		conditions = append(conditions, &storepb.Compare{Key: start, RangeEnd: end,
+			Target: storepb.Compare_CREATE, Relation: storepb.Compare_LESS,
+			Number: int64(v.Revision) + 1})
+		protected := s.protection(ks, lowestOf(append(others, c)), now)
+		// A position that needs protection is written with the keyspace's record, also if that stays as it
+		// is: then the leader, which may be about to raise what is protected without having seen this
+		// consumer, does not.
+		if protected != rpc.FromClusterTimestamp(ks.Protected) ||
+			!s.protection(ks, c.position(), now).IsZero() {
+			ks.Protected = rpc.ToClusterTimestamp(protected)
+			ops = append(ops, store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)))
+		}
+	}
+	ok, err := s.commit(ctx, conditions, ops...)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	if c.revision == 0 {
+		s.consumers.total.Add(1)
+	}
+	if begins {
+		s.config.Logger.Info("a consumer of changes begins", "keyspace", r.Keyspace, "consumer", r.Name,
+			"position", c.position(), "keep", c.keep())
+		s.consumers.poke()
+	}
+	return c.shown(ks.Name, now), true, nil
+}
+
+// move changes a consumer as it is asked for, beside others of its keyspace. One of revision 0 is
+// new.
+func (c storedConsumer) move(
+	r *clusterpb.SetConsumerRequest, others int, now time.Time, ahead time.Duration,
+) error {
+	refuse := func(code codes.Code, format string, args ...any) error {
+		return status.Errorf(code, "consumer %s: "+format,
+			append([]any{keys.Pretty([]byte(r.Name))}, args...)...)
+	}
+	to := rpc.FromClusterTimestamp(r.Position)
+	fresh := c.revision == 0
+	switch {
+	case fresh && to.IsZero():
+		return refuse(codes.InvalidArgument, "it does not exist yet, and a new one needs a position")
+	case fresh && others >= MaxConsumers:
+		return refuse(codes.ResourceExhausted, "keyspace %s has %d consumers, and may have no more; "+
+			"`tidemark consumers delete` removes one", r.Keyspace, others)
+	case to.Wall > now.Add(ahead).UnixNano():
+		return refuse(codes.InvalidArgument,
+			"its position %s is in the future: the core's clock shows %s", to, hlc.FromTime(now))
+	case c.TooOld && !r.Reset_:
+		return refuse(codes.OutOfRange, "it fell behind by more than its keep, %s, at %s, and history "+
+			"is not kept for it any more; read everything anew, and reset it or delete it", c.keep(),
+			c.position())
+	case to.IsZero():
+		to = c.position()
+	case to.Less(c.position()) && !r.Reset_:
+		return refuse(codes.FailedPrecondition, "its position is %s already, and %s lies before it; "+
+			"another process may use the same name; a reset moves it back", c.position(), to)
+	}
+	if r.KeepMillis != 0 {
+		c.KeepMillis = r.KeepMillis
+	}
+	if to.Wall < now.Add(-c.keep()).UnixNano() {
+		return refuse(codes.OutOfRange, "its position %s is older than %s, for which history is kept "+
+			"for it; begin at a later one, or have it kept for longer, up to %s", to, c.keep(),
+			keys.MaxConsumerKeep)
+	}
+	c.Position, c.UpdatedUnixMs, c.TooOld = rpc.ToClusterTimestamp(to), now.UnixMilli(), false
+	return nil
+}
+
+// GetConsumer reads one consumer. Only the leader answers.
+func (s *Server) GetConsumer(
+	ctx context.Context, r *clusterpb.GetConsumerRequest,
+) (*clusterpb.GetConsumerResponse, error) {
+	if err := keys.ValidateConsumerName(r.Name); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ks, err := s.keyspaceByName(v, r.Keyspace)
+	if err != nil {
+		return nil, err
+	}
+	c, err := loadConsumer(v, ks.id(), r.Name)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	if c.Consumer == nil {
+		return &clusterpb.GetConsumerResponse{}, nil
+	}
+	return &clusterpb.GetConsumerResponse{Consumer: c.shown(ks.Name, time.Now())}, nil
+}
+
+// ListConsumers lists a page of the consumers of a keyspace, or of all. Only the leader answers.
+func (s *Server) ListConsumers(
+	ctx context.Context, r *clusterpb.ListConsumersRequest,
+) (*clusterpb.ListConsumersResponse, error) {
+	if len(r.After) > maxConsumerRow+1 {
+		return nil, status.Errorf(codes.InvalidArgument, "a page of consumers begins at a key of %d "+
+			"bytes; take what the page before says", len(r.After))
+	}
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	prefix := []byte(consumerPrefix)
+	if r.Keyspace != "" {
+		ks, err := s.keyspaceByName(v, r.Keyspace)
+		if err != nil {
+			return nil, err
+		}
+		prefix = consumersOf(ks.id())
+	}
+	start, end := store.PrefixRange(prefix)
+	if from := append([]byte(consumerPrefix), r.After...); bytes.Compare(from, start) > 0 {
+		start = from
+	}
+	response := &clusterpb.ListConsumersResponse{}
+	if bytes.Compare(start, end) >= 0 {
+		return response, nil
+	}
+	page, err := v.Range(&storepb.Range{Key: start, RangeEnd: end, Limit: MaxConsumers})
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	now := time.Now()
+	names := map[keys.KeyspaceID]string{}
+	for _, kv := range page.Kvs {
+		c, err := decodeConsumer(kv)
+		if err != nil {
+			return nil, s.toStatus(err)
+		}
+		id := keys.KeyspaceID(c.KeyspaceId)
+		name, known := names[id]
+		if !known {
+			ks, err := loadKeyspace(v, id)
+			if err != nil {
+				return nil, s.toStatus(err)
+			}
+			if ks.Keyspace != nil && ks.State != clusterpb.KeyspaceState_DROPPING {
+				name = ks.Name
+			}
+			names[id] = name
+		}
+		if name != "" {
+			response.Consumers = append(response.Consumers, c.shown(name, now))
+		}
+	}
+	if n := len(page.Kvs); page.More && n > 0 {
+		response.Next = append(bytes.TrimPrefix(page.Kvs[n-1].Key, []byte(consumerPrefix)), 0)
+	}
+	return response, nil
+}
+
+// DeleteConsumer forgets a consumer. Only the leader does it.
+func (s *Server) DeleteConsumer(
+	ctx context.Context, r *clusterpb.DeleteConsumerRequest,
+) (*clusterpb.DeleteConsumerResponse, error) {
+	if err := keys.ValidateConsumerName(r.Name); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ks, err := s.keyspaceByName(v, r.Keyspace)
+	if err != nil {
+		return nil, err
+	}
+	key := consumerKey(ks.id(), r.Name)
+	// Whatever its position is by now.
+	existed, err := s.commit(ctx, []*storepb.Compare{{Key: key, Target: storepb.Compare_VERSION,
+		Relation: storepb.Compare_GREATER}}, store.Delete(key))
+	if err != nil {
+		return nil, err
+	}
+	if existed {
+		s.config.Logger.Info("a consumer of changes is deleted", "keyspace", r.Keyspace, "consumer",
+			r.Name)
+		s.consumers.poke()
+	}
+	return &clusterpb.DeleteConsumerResponse{Existed: existed}, nil
+}

@@ -1,0 +1,50 @@
+package keys
+
+import (
+	"fmt"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// MaxConsumerName is how many bytes the name of a consumer of changes has at most.
+	MaxConsumerName = 256
+	// MinConsumerKeep and MaxConsumerKeep bound for how long history is kept for a consumer,
+	// DefaultConsumerKeep is how long if nothing is said.
+	MinConsumerKeep     = time.Second
+	MaxConsumerKeep     = 7 * 24 * time.Hour
+	DefaultConsumerKeep = 24 * time.Hour
+)
+
+// ValidateConsumerName checks the name of a consumer.
+func ValidateConsumerName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("a consumer needs a name")
+	case len(name) > MaxConsumerName:
+		return fmt.Errorf("the name of a consumer has at most %d bytes, and this one has %d",
+			MaxConsumerName, len(name))
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the name of a consumer is text in UTF-8, and %s is not",
+			Pretty([]byte(name)))
+	}
+	for _, c := range name {
+		if !unicode.IsPrint(c) {
+			return fmt.Errorf("the name of a consumer has printable characters and spaces only, "+
+				"and %s has others", Pretty([]byte(name)))
+		}
+	}
+	return nil
+}
+
+// ValidateConsumerKeep checks for how long history is to be kept for a consumer, in milliseconds as
+// the protocol has it; 0: nothing is said.
+func ValidateConsumerKeep(millis uint64) error {
+	if millis != 0 && (millis < uint64(MinConsumerKeep.Milliseconds()) ||
+		millis > uint64(MaxConsumerKeep.Milliseconds())) {
+		return fmt.Errorf("history is kept for a consumer from %s to %s, not for %d ms",
+			MinConsumerKeep, MaxConsumerKeep, millis)
+	}
+	return nil
+}
