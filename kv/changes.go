@@ -48,7 +48,9 @@ import (
 // kept any more: the keyspace's GC window has passed over them. Read the keyspace anew, and go on
 // from that. ErrKeyspaceNotFound: the keyspace was dropped.
 //
-// Options are Since, Prefix, From, To and ProgressEvery.
+// With Consumer the position has a name, and is recorded by the servers.
+//
+// Options are Since, Consumer, Prefix, From, To and ProgressEvery.
 func (k *Keyspace) Changes(ctx context.Context, options ...ChangesOption) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		if err := k.changes(ctx, options, func(c Change) bool { return yield(c, nil) }); err != nil {
@@ -84,20 +86,34 @@ func (k *Keyspace) changes(ctx context.Context, options []ChangesOption,
 // changesOf runs the feed.
 func (k *Keyspace) changesOf(ctx context.Context, q *changesQuery, a *partitionAsker,
 	yield func(Change) bool) error {
-	if err := k.beginChanges(ctx, q, a.id); err != nil {
+	begins, err := k.beginChanges(ctx, q, a.id)
+	if err != nil {
 		return err
 	}
-	if !q.hasSince && !yield(Change{Kind: ChangeProgress, Timestamp: q.since}) {
+	if begins && !yield(Change{Kind: ChangeProgress, Timestamp: q.since}) {
 		return nil
 	}
 	feed := k.client.feeds.begin(k.name, q.since)
 	defer feed.end()
+	took := func(Timestamp) {}
+	if q.named {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		consumer := k.consume(ctx, q.consumer, feed.failed, cancel)
+		defer consumer.stop()
+		defer cancel(nil)
+		took = consumer.took
+	}
 	c := changes.Config{Asker: a, Spans: a.spans(), After: q.since, ProgressEvery: q.every,
 		Failed: feed.failed}
-	return changes.Run(ctx, c, func(e changes.Event) bool {
+	err = changes.Run(ctx, c, func(e changes.Event) bool {
 		if e.Change == nil {
 			feed.progress(e.Progress)
-			return yield(Change{Kind: ChangeProgress, Timestamp: e.Progress})
+			goesOn := yield(Change{Kind: ChangeProgress, Timestamp: e.Progress})
+			if goesOn {
+				took(e.Progress)
+			}
+			return goesOn
 		}
 		k.client.feeds.changes.Inc()
 		c := Change{Kind: ChangePut, Key: e.Change.Key, Value: e.Change.Value,
@@ -110,19 +126,34 @@ func (k *Keyspace) changesOf(ctx context.Context, q *changesQuery, a *partitionA
 		}
 		return yield(c)
 	})
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // which the consumer may have ended
+	}
+	return err
 }
 
-// beginChanges makes sure that there are partitions to be asked, and a timestamp to begin at.
-func (k *Keyspace) beginChanges(ctx context.Context, q *changesQuery, id keys.KeyspaceID) error {
+// beginChanges makes sure that there are partitions to be asked, and a timestamp to begin at. now
+// says that nobody has given that.
+func (k *Keyspace) beginChanges(ctx context.Context, q *changesQuery,
+	id keys.KeyspaceID) (now bool, err error) {
 	ctx, cancel := k.client.bound(ctx)
 	defer cancel()
-	if _, err := k.client.sender.PartitionsOf(ctx, id, q.span); err != nil || q.hasSince {
-		return err
+	if _, err := k.client.sender.PartitionsOf(ctx, id, q.span); err != nil {
+		return false, err
 	}
-	earliest, _, err := k.client.clocks(ctx)
-	// What is written from now on lies above the clock of its leader, which may be so far behind.
-	q.since = earliest.Add(-k.client.maxClockOffset())
-	return err
+	if !q.hasSince {
+		earliest, _, err := k.client.clocks(ctx)
+		if err != nil {
+			return false, err
+		}
+		// What is written from now on lies above the clock of its leader, which may be so far behind.
+		q.since = earliest.Add(-k.client.maxClockOffset())
+	}
+	if q.named {
+		isNew, err := k.beginConsumer(ctx, q)
+		return isNew && !q.hasSince, err
+	}
+	return !q.hasSince, nil
 }
 
 // ChangeKind says what a Change is.
@@ -175,9 +206,14 @@ type changesQuery struct {
 	since    Timestamp
 	hasSince bool
 	every    time.Duration
+	// consumer is the name of one, if named.
+	consumer        string
+	named           bool
+	consumerOptions []ConsumerOption
 }
 
-// ChangesOption is an option of Changes: Since, Prefix, From, To, All, ProgressEvery.
+// ChangesOption is an option of Changes: Since, Consumer, Prefix, From, To, All,
+// ProgressEvery.
 type ChangesOption interface{ changes(*changesQuery) }
 
 type changesOption func(*changesQuery)

@@ -371,3 +371,58 @@ func TestChangesPassAStuckTransaction(t *testing.T) {
 		}
 	}, kv.Range([]byte("m")))
 }
+
+// TestChangesOfAConsumer: a loop that goes by a name goes on where the last one of that name was, and
+// what it has not taken is kept; one that was away for too long is told so.
+func TestChangesOfAConsumer(t *testing.T) {
+	changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
+		ks *kv.Keyspace) {
+		put := func(value string) {
+			t.Helper()
+			if _, err := ks.Put(ctx, []byte("a"), []byte(value)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// loop takes changes up to now, and returns the values.
+		loop := func() (values []string) {
+			t.Helper()
+			f, last, over := newFollower(t), client.Timestamp(), false
+			if err := f.follow(ctx, ks, func(c kv.Change) bool {
+				over, last = over || upTo(last)(c), last
+				return over && c.Kind == kv.ChangeProgress && last.Add(2*time.Second).Less(c.Timestamp)
+			}, kv.Consumer("indexer", kv.KeepHistory(time.Hour))); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range f.changes {
+				values = append(values, string(c.Value))
+			}
+			return values
+		}
+		put("before")
+		if got := loop(); len(got) > 0 && !slices.Equal(got, []string{"before"}) {
+			t.Errorf("a new consumer was told %v", got)
+		}
+		put("1")
+		put("2")
+		if got := loop(); !slices.Equal(got, []string{"1", "2"}) {
+			t.Errorf("it was told %v", got)
+		}
+		// What it has not taken is older than the GC window by now.
+		put("3")
+		put("4")
+		time.Sleep(20 * time.Minute) // virtual
+		if got := loop(); !slices.Equal(got, []string{"3", "4"}) {
+			t.Errorf("after a while it was told %v", got)
+		}
+		info, err := ks.Consumer(ctx, "indexer")
+		if err != nil || info.Keep != time.Hour {
+			t.Errorf("%+v, %v", info, err)
+		}
+		time.Sleep(2 * time.Hour) // virtual
+		err = newFollower(t).follow(ctx, ks, func(kv.Change) bool { return true },
+			kv.Consumer("indexer"))
+		if !errors.Is(err, kv.ErrTimestampTooOld) {
+			t.Errorf("after too long it ended with %v", err)
+		}
+	}, kv.GCWindow(time.Minute))
+}

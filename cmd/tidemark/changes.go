@@ -20,8 +20,8 @@ import (
 
 type changesFlags struct {
 	argument.Span
-	since, until, follow string
-	progress             bool
+	since, until, follow, consumer string
+	progress                       bool
 }
 
 func (a *app) changesCommand() *cobra.Command {
@@ -37,6 +37,9 @@ with --until up to a moment.
 With --progress it is also told up to when all changes have come: --since such a timestamp goes on
 behind it, without a gap. The GC window of the keyspace says for how long that can be done.
 
+With --consumer it goes on where the consumer of that name was, and what that has not been shown is
+kept from garbage collection (tidemark consumers). A consumer that is new begins now, or with --since.
+
 With --follow the lines are appended to a file, and FILE.position beside it says how far that is;
 both survive a crash. The same command goes on there: what an earlier one had written behind its
 position is cut off and written again, so each change is in the file once. Then --since counts for a
@@ -44,6 +47,7 @@ new file only.`,
 		Example: `  tidemark changes fruit
   tidemark changes fruit --since -10m --until -0s --output json
   tidemark changes fruit --prefix a --progress
+  tidemark changes fruit --consumer indexer --output json
   tidemark changes fruit --follow fruit.jsonl --output json`,
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
@@ -57,7 +61,10 @@ new file only.`,
 	flags.StringVar(&f.until, "until", "",
 		"end when all that was written up to then has come; a moment as with --since")
 	flags.BoolVar(&f.progress, "progress", false, "tell up to when all changes have come, each second")
+	flags.StringVar(&f.consumer, "consumer", "",
+		"go on where the consumer of this name was, and keep what it has not seen from garbage collection")
 	flags.StringVar(&f.follow, "follow", "", "append to this file, and go on where it ends")
+	cmd.MarkFlagsMutuallyExclusive("follow", "consumer")
 	a.localityFlag(cmd)
 	return a.printing(a.client(cmd))
 }
@@ -76,6 +83,9 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 		if until, err = argument.ParseMoment(f.until, time.Now()); err != nil {
 			return err
 		}
+	}
+	if f.consumer != "" {
+		options = append(options, kv.Consumer(f.consumer))
 	}
 	since := f.since
 	p := &changesPrinter{format: a.format, progress: f.progress, until: until}

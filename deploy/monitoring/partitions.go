@@ -21,6 +21,12 @@ var partitions = Dashboard{
 				{`sum by (instance, server) ` +
 					`(rate(tidemark_replica_reads_not_closed_total[$__rate_interval]))`, perServer},
 			}},
+			{Title: "Versions told to change feeds", Unit: "ops", Queries: []Query{
+				{`sum by (instance, server) (rate(tidemark_replica_changes_total[$__rate_interval]))`,
+					perServer},
+			}},
+			slowest("Lag of change feeds", "How far behind the clock what a server tells is.",
+				"tidemark_replica_changes_lag_seconds", ""),
 			level("Misplaced leaders", "short", "Led here, and another node should.",
 				`tidemark_node_misplaced_leaders`),
 			{Title: "Changes of leaders", Unit: "ops", Queries: []Query{
