@@ -51,6 +51,9 @@ type Cluster struct {
 	nextID   uint64
 	revision uint64
 	changed  chan struct{}
+	// closed is closed by the first Close.
+	closed  chan struct{}
+	closing sync.Once
 }
 
 // Dialer is how a client on a host reaches the nodes.
@@ -67,7 +70,7 @@ func Start(t testing.TB, nodes int) *Cluster {
 	c := &Cluster{
 		Store: NewStore(t), Network: memnet.New(), Nodes: make(map[uint64]*Node),
 		Keyspaces: make(map[uint32]*clusterpb.Keyspace), nextID: 100, revision: 1,
-		changed: make(chan struct{}), clients: make(map[string]bool),
+		changed: make(chan struct{}), closed: make(chan struct{}), clients: make(map[string]bool),
 		Requests: make(map[string]int), Messages: make(map[string]int),
 	}
 	c.later = func(d time.Duration, f func()) { time.AfterFunc(d, func() { c.Set(f) }) }
@@ -83,6 +86,7 @@ func Start(t testing.TB, nodes int) *Cluster {
 
 // Close ends all nodes.
 func (c *Cluster) Close() {
+	c.closing.Do(func() { close(c.closed) })
 	for _, n := range c.Nodes {
 		n.server.Stop()
 		<-n.served

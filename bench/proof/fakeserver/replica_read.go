@@ -126,9 +126,13 @@ func (n *Node) waits(client uint64, r *kvpb.Request, answer *kvpb.Response,
 		return false
 	}
 	until := time.Now().Add(wait)
-	go func() { // ends with the wait
+	go func() { // ends with the wait, or the cluster
 		for {
-			time.Sleep(waitStep) // virtual
+			select {
+			case <-time.After(waitStep): // virtual
+			case <-n.cluster.closed:
+				return
+			}
 			again := n.serve(client, r)
 			if again == nil {
 				return

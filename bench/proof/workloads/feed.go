@@ -85,9 +85,12 @@ func (f *Feed) Drive(ctx context.Context, run *driver.Run, number int, client *d
 		ended := client.Report(attempt, "follow")
 		progresses := 1 + random.IntN(8)
 		err := w.follow(attempt, func() bool { progresses--; return progresses == 0 })
+		cancel()
+		if err != nil && ctx.Err() != nil {
+			return // the run is over
+		}
 		run.Count("feed", err)
 		ended(err)
-		cancel()
 	}
 }
 
