@@ -2,7 +2,6 @@ package replica
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"slices"
 	"sort"
@@ -159,7 +158,7 @@ func (h *history) finish() {
 	}
 	// The state is the model's, from the threshold on, and what is counted is what there is.
 	r := h.leader.replica
-	counted, err := countVersions(context.Background(), r.state, keys.PartitionSpan(r.Descriptor()))
+	counted, err := countVersions(r.state, keys.PartitionSpan(r.Descriptor()), func() error { return nil })
 	if err != nil || counted != r.Stats() {
 		h.t.Fatalf("it holds %+v and says %+v, %v", counted, r.Stats(), err)
 	}
