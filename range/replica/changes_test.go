@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,7 +46,6 @@ func (f *heldFeed) write(line string) {
 	f.leader.replica.Submit([]Pending{f.parseRequest(line)})
 	f.step()
 	f.c.settle()
-	f.answers.take()
 }
 
 // close lets time pass, and closes beside the log.
@@ -69,10 +69,15 @@ func (f *heldFeed) ask(idle time.Duration) (after hlc.Timestamp) {
 	return after
 }
 
+// taken are the answers to what was asked that have come since the last call.
+func (f *heldFeed) taken() []*kvpb.Response {
+	synctest.Wait()
+	return slices.DeleteFunc(f.answers.take(), func(r *kvpb.Response) bool { return r.GetPut() != nil })
+}
+
 // answer is what has come since the last call; nil if nothing has.
 func (f *heldFeed) answer() *kvpb.Response {
-	synctest.Wait()
-	came := f.answers.take()
+	came := f.taken()
 	switch len(came) {
 	case 0:
 		return nil
@@ -81,6 +86,14 @@ func (f *heldFeed) answer() *kvpb.Response {
 	}
 	f.t.Fatalf("%d answers: %v", len(came), came)
 	return nil
+}
+
+// answerOf describes an answer, or that there is none.
+func answerOf(r *kvpb.Response) string {
+	if r == nil {
+		return "no answer"
+	}
+	return describe(r)
 }
 
 // TestChangesAreHeld: a request for changes is held while nothing was written, and answered when
@@ -92,7 +105,7 @@ func TestChangesAreHeld(t *testing.T) {
 		f.close(time.Second)
 		time.Sleep(2 * time.Second) // virtual
 		if r := f.answer(); r != nil {
-			t.Fatalf("answered before its time: %s", describe(r))
+			t.Fatalf("answered before its time: %s", answerOf(r))
 		}
 		f.close(time.Second)
 		closed := f.follower.replica.Closed()
@@ -100,20 +113,31 @@ func TestChangesAreHeld(t *testing.T) {
 		r := f.answer()
 		if got := rpc.FromTimestamp(r.GetChanges().GetResolved()); got != closed ||
 			len(r.GetChanges().Changes) > 0 {
-			t.Fatalf("nothing was written after %s up to %s: %s", after, closed, describe(r))
+			t.Fatalf("nothing was written after %s up to %s: %s", after, closed, answerOf(r))
 		}
 
 		f.ask(3 * time.Second)
 		f.write("put k v2")
 		time.Sleep(time.Second) // virtual
 		if r := f.answer(); r != nil {
-			t.Fatalf("answered before what was written is closed: %s", describe(r))
+			t.Fatalf("answered before what was written is closed: %s", answerOf(r))
 		}
 		f.close(2 * time.Second)
 		time.Sleep(changesCheck) // virtual
 		r = f.answer()
 		if c := r.GetChanges().GetChanges(); len(c) != 1 || string(c[0].Value) != "v2" {
-			t.Fatalf("v2 was written: %s", describe(r))
+			t.Fatalf("v2 was written: %s", answerOf(r))
+		}
+
+		// What is closed has one of the two versions that were written.
+		f.ask(3 * time.Second)
+		f.write("put k v3")
+		f.c.physical.Advance(1500 * time.Millisecond)
+		f.write("put k v4")
+		time.Sleep(changesCheck) // virtual
+		r = f.answer()
+		if c := r.GetChanges().GetChanges(); len(c) != 1 || string(c[0].Value) != "v3" {
+			t.Fatalf("v3 was written, and is closed: %s", answerOf(r))
 		}
 	})
 }
@@ -126,11 +150,11 @@ func TestChangesNotClosed(t *testing.T) {
 		f.ask(time.Second)
 		time.Sleep(4 * time.Second) // virtual
 		if r := f.answer(); r != nil {
-			t.Fatalf("answered before its time: %s", describe(r))
+			t.Fatalf("answered before its time: %s", answerOf(r))
 		}
 		time.Sleep(time.Second) // virtual
 		if r := f.answer(); r.GetError().GetCode() != kvpb.ErrorCode_NOT_CLOSED {
-			t.Fatalf("nothing is closed: %s", describe(r))
+			t.Fatalf("nothing is closed: %s", answerOf(r))
 		}
 	})
 }
@@ -146,25 +170,24 @@ func TestFewFeedsAreHeld(t *testing.T) {
 		}
 		f.close(time.Second)
 		if r := f.answer(); r != nil {
-			t.Fatalf("answered before its time: %s", describe(r))
+			t.Fatalf("answered before its time: %s", answerOf(r))
 		}
 		p := f.parseRequest("changes - - any-replica wait=5000 idle=3000")
 		p.Request.GetChanges().After = rpc.ToTimestamp(after)
 		f.follower.replica.Submit([]Pending{p})
 		r := f.answer()
 		if got := rpc.FromTimestamp(r.GetChanges().GetResolved()); got != f.follower.replica.Closed() {
-			t.Fatalf("up to %s is closed: %s", f.follower.replica.Closed(), describe(r))
+			t.Fatalf("up to %s is closed: %s", f.follower.replica.Closed(), answerOf(r))
 		}
 		time.Sleep(3 * time.Second) // virtual
-		synctest.Wait()
-		if n := len(f.answers.take()); n != 4 {
+		if n := len(f.taken()); n != 4 {
 			t.Fatalf("%d of 4 are answered", n)
 		}
 	})
 }
 
 // TestChangesCollectedWhileHeld: versions that are collected while a request is held are not missed
-// in silence.
+// in silence, also if what the request reads up to is still kept.
 func TestChangesCollectedWhileHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newHeldFeed(t)
@@ -174,14 +197,14 @@ func TestChangesCollectedWhileHeld(t *testing.T) {
 		f.close(2 * time.Second)
 		now := hlc.Timestamp{Wall: f.c.physical.Now()}
 		f.auto(&strings.Builder{}, func(ctx context.Context, r *Replica) error {
-			r.SetGCWindow(0)
+			r.SetGCWindow(1500 * time.Millisecond)
 			_, err := r.CollectGarbage(ctx, now)
 			return err
 		})
 		f.step()
 		time.Sleep(3 * time.Second) // virtual
 		if r := f.answer(); r.GetError().GetCode() != kvpb.ErrorCode_TIMESTAMP_TOO_OLD {
-			t.Fatalf("v2 was collected: %s", describe(r))
+			t.Fatalf("v2 was collected: %s", answerOf(r))
 		}
 	})
 }
