@@ -66,9 +66,11 @@ type Group struct {
 		// there.
 		installed uint64
 		// kept is what the log keeps for followers that were sent a snapshot.
-		kept    map[keys.ReplicaID]keptFor
-		readSeq uint64
-		reads   []readBatch // sent to Raft, by ascending sequence
+		kept map[keys.ReplicaID]keptFor
+		// failures are of snapshots to followers.
+		failures map[keys.ReplicaID]snapshotFailures
+		readSeq  uint64
+		reads    []readBatch // sent to Raft, by ascending sequence
 	}
 
 	inbox   inbox

@@ -38,7 +38,7 @@ func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 	to := replicaID(m.GetTo())
 	report := func(ok bool) { g.do(func(g *Group) { g.core.SnapshotSent(to, ok) }) }
 	target := g.HostOf(to)
-	if target == 0 || g.ctx.Err() != nil {
+	if target == 0 || g.ctx.Err() != nil || !g.mayTry(to) {
 		report(false)
 		return
 	}
@@ -62,7 +62,7 @@ func (h *Host) sendSnapshot(g *Group, m *peerpb.RaftMessage) {
 			h.config.Logger.Warn("sending a snapshot failed; it will be tried again", "partition",
 				g.id, "to", target, "error", err)
 		}
-		g.do(func(g *Group) { g.sent(to, err == nil) })
+		g.do(func(g *Group) { g.sent(to, err == nil); g.tried(to, err == nil) })
 		report(err == nil)
 	}()
 }

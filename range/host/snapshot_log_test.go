@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -63,4 +64,29 @@ func TestSnapshotWhileWritten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A follower whose snapshots fail is sent them more and more rarely, and catches up when it can.
+func TestFailingSnapshotsArePaced(t *testing.T) {
+	simulate(t, func(t *testing.T, c *cluster) {
+		l := newLaggard(c)
+		c.net.onStream = func(context.Context, int) error { return errors.New("no space") }
+		c.start(l.away.id)
+		time.Sleep(30 * time.Second) // virtual
+		if n := c.net.streamed(); n < 5 || n > 15 {
+			t.Errorf("%d snapshots were tried in 30 s", n)
+		}
+		c.net.mu.Lock()
+		c.net.onStream = nil
+		c.net.mu.Unlock()
+		began := time.Now()
+		c.await("it catches up", func() bool {
+			leads, _, _ := l.leader.machines[100].state()
+			follows, _, _ := l.away.machines[100].state()
+			return follows+10 >= leads
+		})
+		if took := time.Since(began); took > 2*mostSnapshotRetry {
+			t.Errorf("it has caught up %v after it could", took)
+		}
+	})
 }
