@@ -38,7 +38,7 @@ With --progress it is also told up to when all changes have come: --since such a
 behind it, without a gap. The GC window of the keyspace says for how long that can be done.
 
 With --consumer it goes on where the consumer of that name was, and what that has not been shown is
-kept from garbage collection (tidemark consumers). A consumer that is new begins now, or with --since.
+kept from garbage collection (tidemark consumers). A new consumer begins now, or with --since.
 
 With --follow the lines are appended to a file, and FILE.position beside it says how far that is;
 both survive a crash. The same command goes on there: what an earlier one had written behind its
@@ -116,6 +116,9 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 	}
 	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
 		err := p.print(ks.Changes(ctx, options...))
+		if err == nil && f.consumer != "" { // the last progress has not been asked on from
+			_, err = ks.SetConsumer(ctx, f.consumer, p.complete)
+		}
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			err = nil // there is no other end
 		}

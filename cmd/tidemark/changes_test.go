@@ -106,3 +106,24 @@ func TestChangesFollow(t *testing.T) {
 	}
 	b.fails(exit.Usage, "another file", "changes", "follow", "--follow", path, "--prefix", "a")
 }
+
+// Changes of a consumer go on where the last command of that name was.
+func TestChangesConsumer(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "consumed", "--partitions", "hash:2")
+	defer b.ok("keyspace", "drop", "consumed", "--yes")
+	before := strings.TrimSpace(b.ok("put", "consumed", "a", "0", "-o", "raw"))
+	shown := func() string {
+		return told(changedLines(t, b.ok("changes", "consumed", "--since", before, "--until", "-0s",
+			"--consumer", "indexer", "-o", "json")))
+	}
+	b.ok("put", "consumed", "b", "1")
+	if got := shown(); got != "put b 1" {
+		t.Errorf("a new consumer was shown %s", got)
+	}
+	b.ok("put", "consumed", "c", "2")
+	if got := shown(); got != "put c 2" {
+		t.Errorf("then it was shown %s", got)
+	}
+	b.fails(exit.Usage, "follow", "changes", "consumed", "--consumer", "indexer", "--follow", "f")
+}
