@@ -13,7 +13,8 @@ import (
 // other dependencies. No storage engine, no Raft, no server.
 var (
 	sdkPackages = []string{
-		"hlc", "kv", "kv/internal/reads", "kv/internal/sorting", "kv/internal/writes", "metric",
+		"hlc", "kv", "kv/internal/changes", "kv/internal/frontier", "kv/internal/reads", "kv/internal/sorting",
+	"kv/internal/writes", "metric",
 		"range/admission",
 		"range/keys", "range/route", "range/tree",
 		"rpc", "rpc/block", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "rpc/quota", "rpc/transport",
