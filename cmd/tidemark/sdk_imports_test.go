@@ -14,7 +14,7 @@ import (
 var (
 	sdkPackages = []string{
 		"hlc", "kv", "kv/internal/changes", "kv/internal/frontier", "kv/internal/reads", "kv/internal/sorting",
-	"kv/internal/writes", "metric",
+		"kv/internal/writes", "metric",
 		"range/admission",
 		"range/keys", "range/route", "range/tree",
 		"rpc", "rpc/block", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "rpc/quota", "rpc/transport",
