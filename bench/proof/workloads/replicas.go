@@ -50,6 +50,10 @@ type momentRead struct {
 // mostPuts is how many puts of a key are remembered, and mostMoments how many moments.
 const mostPuts, mostMoments = 400, 64
 
+// replicasLag is how far behind the present what is closed lies; what Nearest reads may be older than
+// kv.NearestStaleness by as much.
+const replicasLag = time.Second
+
 const nearPrefix = "near/"
 
 // Name implements Workload.
@@ -61,7 +65,7 @@ func (r *Replicas) Clients() int { return r.Writers + r.Readers }
 // Setup implements Workload.
 func (r *Replicas) Setup(ctx context.Context, run *driver.Run) error {
 	r.mu.puts = make(map[string][]putAt)
-	return run.CreateKeyspace(ctx, r.Keyspace, r.Layout)
+	return run.CreateKeyspace(ctx, r.Keyspace, r.Layout, kv.ClosedLag(replicasLag))
 }
 
 func (r *Replicas) key(writer, n int) string {
@@ -142,7 +146,7 @@ func fresh(random *rand.Rand) (option kv.FreshnessOption, name string, within ti
 		within = time.Duration(1+random.IntN(5)) * time.Second
 		return kv.MaxStaleness(within), "at most " + within.String(), within
 	default:
-		return kv.Nearest(), "nearest", kv.NearestStaleness
+		return kv.Nearest(), "nearest", kv.NearestStaleness + replicasLag
 	}
 }
 
