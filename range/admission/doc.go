@@ -22,6 +22,7 @@
 //	LargeTransaction  none    6          50 ms     txn/committer: requests that take their locks
 //	Collection        3       3          none      range/node: garbage collection of one partition,
 //	                                            the search for the middle of another
+//	Count             1       1          10 ms     range/replica: of what splits off
 //	Flush             2       2          10 ms     range/engine: flushes, compactions
 //	Snapshot          1       1          none      rpc: a piece counts for as long as its rate says
 //

@@ -38,6 +38,7 @@ var (
 	Resolution       = Class{Idle: 2, Busy: 8, Longest: 50 * time.Millisecond, InTurn: true}
 	LargeTransaction = Class{Idle: 0, Busy: 6, Longest: 50 * time.Millisecond}
 	Collection       = Class{Idle: 3, Busy: 3}
+	Count            = Class{Idle: 1, Busy: 1, Longest: 10 * time.Millisecond, InTurn: true}
 	Flush            = Class{Idle: 2, Busy: 2, Longest: 10 * time.Millisecond}
 	Snapshot         = Class{Idle: 1, Busy: 1, InTurn: true, Burst: 100 * time.Millisecond}
 )

@@ -1,9 +1,7 @@
 package node
 
 import (
-	"context"
 	"sync"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/birth"
@@ -14,35 +12,23 @@ import (
 
 // A replica of a partition that has split off is born when the parent's replica here applies the
 // split: its base is in the state then, its log is made, and it is opened. The one beside the
-// parent's leader asks for votes at once, and again until it leads: the others are born when they
-// hear that the split is committed.
-
-const (
-	// birthPeriod is the time between two tries to lead, birthTries how many there are. After that it
-	// is one of many without a leader.
-	birthPeriod = 20 * time.Millisecond
-	birthTries  = 100
-)
+// parent's leader is to lead (young.go).
 
 // births are the replicas that are born here.
 type births struct {
 	node *Node
-	wake chan struct{} // capacity 1
 	// replaying: no replica is open yet, and none is to be.
 	replaying bool
 	directory *birth.Directory
 	mu        struct {
 		sync.Mutex
-		// young are those that are to lead, and how often each has tried.
-		young map[*hosted]int
 		// unlisted are replicas of partitions that the table does not list yet.
 		unlisted map[*hosted]struct{}
 	}
 }
 
 func (b *births) init(n *Node) {
-	b.node, b.wake = n, make(chan struct{}, 1)
-	b.mu.young = make(map[*hosted]int)
+	b.node = n
 	b.mu.unlisted = make(map[*hosted]struct{})
 }
 
@@ -90,6 +76,7 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 		return err
 	}
 	h.born.Store(true)
+	h.young.Store(leads)
 	n.replicas.change([]*hosted{h}, nil)
 	// Once more, now that it is found here: the keyspace may have changed meanwhile.
 	n.setKeyspace(h.replica, keys.KeyspaceID(child.Keyspace))
@@ -102,50 +89,8 @@ func (b *births) open(child *clusterpb.Partition, self keys.ReplicaID, leads boo
 			n.jitter(n.config.PatienceWithLeaders))
 		return nil
 	}
-	b.mu.Lock()
-	b.mu.young[h] = 0
-	b.mu.Unlock()
-	signal(b.wake)
+	n.young.add(h)
 	return nil
-}
-
-// run has the young campaign until they lead, or another replica does.
-func (b *births) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-b.wake:
-		}
-		for b.campaign() {
-			if pause(ctx, birthPeriod) != nil {
-				return
-			}
-		}
-	}
-}
-
-// campaign says whether there is one left that is to try again.
-func (b *births) campaign() bool {
-	n := b.node
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for h, tried := range b.mu.young {
-		leader, _ := h.group.Leader()
-		if leader != 0 || h.removed.Load() || h.group.Failed() != nil || n.host.Leaving() {
-			delete(b.mu.young, h)
-			continue
-		}
-		if tried == birthTries || !n.health.fit() {
-			delete(b.mu.young, h)
-			n.elections.add(h, n.now())
-			continue
-		}
-		b.mu.young[h] = tried + 1
-		n.metrics.campaigns.Inc()
-		h.group.CampaignAgain()
-	}
-	return len(b.mu.young) > 0
 }
 
 // restore makes whole what a crash has left of births, before anything opens. all are the
@@ -237,7 +182,6 @@ func (b *births) forget(h *hosted) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.mu.unlisted, h)
-	delete(b.mu.young, h)
 }
 
 // splitOff are the partitions here that came from one, or from one that did, and that the table

@@ -301,7 +301,10 @@ func TestChildServesAtOnce(t *testing.T) {
 		leads, _ := c.leaderOf(parent)
 		m := c.nodes[leads]
 		s.begin()
-		for m.replicas.get(keys.PartitionID(parent+1)) == nil {
+		for range 60_000 {
+			if m.replicas.get(keys.PartitionID(parent+1)) != nil {
+				break
+			}
 			time.Sleep(time.Millisecond) // virtual
 		}
 		child := m.replicas.get(keys.PartitionID(parent + 1))

@@ -122,15 +122,7 @@ func (a *futureReads) resume(n *Node, h *futureRead) {
 	a.running.Add(1)
 	a.mu.Unlock()
 	defer a.running.Done()
-	batch := []*kvpb.Request{h.request.Request}
-	if r := n.health.refusal.Load(); r != nil {
-		n.refuseAll(batch, r, h.request.Reply)
-		return
-	}
-	if work := n.begin(batch, h.request); work != nil {
-		work.Run()
-		work.Done()
-	}
+	n.resume(h.request)
 }
 
 // minFutureWait comes before another look at the clock.

@@ -32,6 +32,8 @@ type hosted struct {
 	leading atomic.Bool
 	// born: it has split off here, and has not led since.
 	born atomic.Bool
+	// young: it is to lead, and requests for it are held (young.go).
+	young atomic.Bool
 	// reportDue and awaiting say that it is in the list of that name, so that it is put there once.
 	reportDue atomic.Bool
 	// reported is the report that the core has heard last; nil if it has heard none since it asked

@@ -53,6 +53,9 @@ func (n *Node) leadershipChanged(h *hosted, l group.Leadership) {
 		n.leaders.noteLocked(h.id)
 	}
 	n.leaders.mu.Unlock()
+	if l.Leader != 0 && h.young.Load() {
+		signal(n.young.wake)
+	}
 	if l.IsLeader || was {
 		n.reports.changedLeader(h)
 	}

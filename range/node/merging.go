@@ -243,6 +243,7 @@ func (m *merging) closeEnded() {
 		n.leaders.forget(h)
 		n.collector.forget(h)
 		n.births.forget(h)
+		n.young.forget(h)
 		closed = append(closed, h)
 	}
 	n.replicas.change(nil, closed)

@@ -42,6 +42,7 @@ type Node struct {
 	reconciler reconciler
 	orders     orders
 	births     births
+	young      young
 	merging    merging
 	leaders    leaders
 	elections  elections
@@ -76,6 +77,7 @@ func New(c Config) (*Node, error) {
 	n.reconciler.init(n)
 	n.orders.init(n)
 	n.births.init(n)
+	n.young.init(n)
 	n.merging.init(n)
 	n.leaders.init()
 	n.elections.init(n)
@@ -169,7 +171,7 @@ func (n *Node) Start(t host.Transport) error {
 	for _, task := range []func(context.Context){
 		n.follower.run, n.reconciler.run, n.elections.run, n.heartbeats, n.preferLeaders,
 		n.watchHealth, n.collector.run, n.flusher.run,
-		n.sweepLocks, n.orders.run, n.births.run, n.splitter.run,
+		n.sweepLocks, n.orders.run, n.young.run, n.splitter.run,
 		n.merging.watch, n.merging.bury,
 	} {
 		n.tasks.Go(func() { task(ctx) })

@@ -187,6 +187,7 @@ func (n *Node) destroy(ctx context.Context, gone []*hosted) error {
 	for _, h := range gone {
 		n.shared.Released(h.id)
 		n.births.forget(h)
+		n.young.forget(h)
 		n.reports.forget(h)
 		if h.moved.Load() {
 			n.reconciler.retry(h.id) // another replica of it may be listed here

@@ -42,6 +42,9 @@ func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
 	default:
 		h, e := n.serving(keys.PartitionID(q.Partition))
 		if e == nil {
+			if h.young.Load() && n.young.ask(h, pending) {
+				return nil, false
+			}
 			return h, false
 		}
 		n.metrics.refused.Inc()

@@ -391,10 +391,10 @@ func TestTallyOfLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.must(s.ask(loadOf("c", "1", "m", "2", "o", "1")))
-	if err := tally.count(context.Background()); err != nil {
+	if err := tally.count(context.Background(), m.node.counting); err != nil {
 		t.Fatal(err)
 	}
-	is, err := countVersions(context.Background(), m.state, keys.PartitionSpan(right))
+	is, err := countVersions(m.state, keys.PartitionSpan(right), func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

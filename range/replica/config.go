@@ -155,6 +155,8 @@ type Node struct {
 	locking concurrency.Config
 	// load is what the foreground asks of this node.
 	load *admission.Load
+	// counting has the counts of what splits off pause.
+	counting *admission.Pacer
 	// hooks are for tests of what may happen in between; all may be nil.
 	hooks struct {
 		// evaluate runs before each write is evaluated.
@@ -255,6 +257,7 @@ func (n *Node) Prepare() error {
 	n.recent = proposal.NewBudget(n.TotalRecentSlots)
 	n.merges.node = n
 	n.load = admission.NewLoad(time.Now())
+	n.counting = admission.NewPacer(admission.Count, n.load)
 	n.prepareLocking()
 	return nil
 }

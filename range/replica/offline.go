@@ -143,6 +143,6 @@ func Recount(ctx context.Context, state engine.Reader, id keys.PartitionID) (rec
 	if err != nil || !found {
 		return recorded, counted, err
 	}
-	counted, err = countVersions(ctx, state, keys.PartitionSpan(recorded.Descriptor))
+	counted, err = countVersions(state, keys.PartitionSpan(recorded.Descriptor), ctx.Err)
 	return recorded, counted, err
 }

@@ -73,7 +73,7 @@ func (r *Replica) split(ctx context.Context, left, right *clusterpb.Partition) e
 		return err
 	}
 	defer r.endTally(t)
-	if err := t.count(ctx); err != nil {
+	if err := t.count(ctx, r.node.counting); err != nil {
 		return err
 	}
 	leftValue, err := left.MarshalVT()

@@ -92,7 +92,7 @@ func recount(t *testing.T, state *engine.State, id keys.PartitionID) Recorded {
 	if err != nil || !found {
 		t.Fatalf("partition %s is not there: %v", id, err)
 	}
-	is, err := countVersions(context.Background(), state, keys.PartitionSpan(r.Descriptor))
+	is, err := countVersions(state, keys.PartitionSpan(r.Descriptor), func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,10 +186,10 @@ func TestTally(t *testing.T) {
 	if err != nil || result.Versions == 0 {
 		t.Fatalf("%d versions are collected: %v", result.Versions, err)
 	}
-	if err := tally.count(context.Background()); err != nil {
+	if err := tally.count(context.Background(), s.members[0].node.counting); err != nil {
 		t.Fatal(err)
 	}
-	is, err := countVersions(context.Background(), s.members[0].state, keys.PartitionSpan(right))
+	is, err := countVersions(s.members[0].state, keys.PartitionSpan(right), func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestSnapshotNarrowerThanBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	recount(t, follower.state, 100)
-	if n, err := countVersions(context.Background(), follower.state, keys.PartitionSpan(right)); err != nil ||
+	if n, err := countVersions(follower.state, keys.PartitionSpan(right), func() error { return nil }); err != nil ||
 		n.Versions != 0 {
 		t.Errorf("%d versions are in no partition's span: %v", n.Versions, err)
 	}
@@ -408,7 +408,7 @@ func TestSnapshotOverAnotherReplica(t *testing.T) {
 	// When that applies the split, it makes no replica of the child: a newer one is here.
 	follower.node.Bear = func(*clusterpb.Partition, keys.ReplicaID) (Birth, error) { return Elsewhere, nil }
 	follower.catchUp(-1)
-	if n, err := countVersions(context.Background(), follower.state, keys.PartitionSpan(right)); err != nil ||
+	if n, err := countVersions(follower.state, keys.PartitionSpan(right), func() error { return nil }); err != nil ||
 		n.Versions != 0 {
 		t.Errorf("%d versions are left of what went elsewhere: %v", n.Versions, err)
 	}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
@@ -77,14 +79,29 @@ func (r *Replica) endTally(t *tally) {
 	_ = t.snapshot.Close()
 }
 
+// countPiece is how long a count goes on without a pause. Several partitions are likely to split at
+// the same time, for they grow alike; without pauses their counts would take all processors, and
+// requests would wait for one.
+const countPiece = 500 * time.Microsecond
+
 // count counts what the part held when the tally began.
-func (t *tally) count(ctx context.Context) (err error) {
-	t.counted, err = countVersions(ctx, t.snapshot, t.span)
+func (t *tally) count(ctx context.Context, pacer *admission.Pacer) (err error) {
+	began := time.Now()
+	t.counted, err = countVersions(t.snapshot, t.span, func() error {
+		worked := time.Since(began)
+		if worked < countPiece {
+			return nil
+		}
+		err := pacer.Wait(ctx, began.Add(worked), worked, admission.Low)
+		began = time.Now()
+		return err
+	})
 	return err
 }
 
-// countVersions counts the versions in a span of internal keys.
-func countVersions(ctx context.Context, reader engine.Reader, span keys.Span) (s Stats, err error) {
+// countVersions counts the versions in a span of internal keys. It calls pause now and then, whose
+// error ends it.
+func countVersions(reader engine.Reader, span keys.Span, pause func() error) (s Stats, err error) {
 	bounds := keys.DataSpan(span)
 	i, err := reader.NewIter(&pebble.IterOptions{LowerBound: bounds.Start, UpperBound: bounds.End})
 	if err != nil {
@@ -97,8 +114,10 @@ func countVersions(ctx context.Context, reader engine.Reader, span keys.Span) (s
 	}()
 	var c versionCounter
 	for i.First(); i.Valid(); i.Next() {
-		if c.stats.Versions%1024 == 0 && ctx.Err() != nil {
-			return s, context.Cause(ctx)
+		if c.stats.Versions%256 == 255 {
+			if err := pause(); err != nil {
+				return s, err
+			}
 		}
 		value, err := i.ValueAndErr()
 		if err != nil {
