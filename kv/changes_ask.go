@@ -168,7 +168,7 @@ func (a *partitionAsker) Final(err error) bool {
 func changesError(op, keyspace string, err error) error {
 	err = wrap(op, keyspace, nil, err)
 	var e *Error
-	if errors.As(err, &e) && errors.Is(err, ErrTimestampTooOld) {
+	if errors.As(err, &e) && errors.Is(err, ErrTimestampTooOld) && !e.Bound.IsZero() {
 		e.Message = "the changes since " + e.Timestamp.String() + " are not all kept any more, but those " +
 			"since " + e.Bound.String()
 		e.Advice = "read the keyspace as of a later moment and go on from there, and give it a GC window " +

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -420,7 +421,7 @@ func TestChangesOfAConsumer(t *testing.T) {
 		time.Sleep(20 * time.Minute) // virtual
 		err = newFollower(t).follow(ctx, ks, func(kv.Change) bool { return true },
 			kv.Consumer("indexer"))
-		if !errors.Is(err, kv.ErrTimestampTooOld) {
+		if !errors.Is(err, kv.ErrTimestampTooOld) || !strings.Contains(err.Error(), "indexer") {
 			t.Errorf("after too long it ended with %v", err)
 		}
 	}, kv.GCWindow(time.Minute))
