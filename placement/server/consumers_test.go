@@ -399,12 +399,12 @@ func TestConsumerSpan(t *testing.T) {
 		c.set(reset)
 		is("a", "b")
 		other := of("c", "")
-		other.Reset_ = true
+		other.Reset_, other.KeepMillis = true, 60_000
 		c.set(other)
 		is("c", "")
 		c.set(of("c", ""))
 		// One that becomes too old is of the same keys.
-		time.Sleep(25 * time.Hour) // virtual
+		time.Sleep(2 * time.Minute) // virtual
 		c.await("it is too old", func() bool { return c.get("a").TooOld })
 		is("c", "")
 	})
