@@ -115,8 +115,8 @@ func TestFeedLag(t *testing.T) {
 	used = e.processorTime() - used
 	stop()
 	finish()
-	e.result("%.0f of %.0f writes a second, %d together, into %d partitions for %v by %d clients; servers: "+
-		"%.2f processors", carried, *feedRate, *feedBatch, feedPartitions, took.Round(time.Second),
+	e.result("%.0f of %.0f writes a second, %d together, into %d partitions for %v by %d clients; "+
+		"servers: %.2f processors", carried, *feedRate, *feedBatch, feedPartitions, took.Round(time.Second),
 		*feedClients, used.Seconds()/took.Seconds())
 	e.result("%s; progress was at most %v behind", lagText(lags), behind.Round(time.Millisecond))
 	f.judge(e)
@@ -226,7 +226,8 @@ func TestFeedPause(t *testing.T) {
 	f.judge(e)
 	for _, err := range unheld.Changes(e.ctx, kv.Since(position)) {
 		if !errors.Is(err, kv.ErrTimestampTooOld) {
-			e.Errorf("a feed of the keyspace without a consumer, since %s, should be too old: %v", position, err)
+			e.Errorf("a feed of the keyspace without a consumer, since %s, should be too old: %v", position,
+				err)
 		}
 		break
 	}

@@ -23,10 +23,12 @@ var (
 	idleMeasure = flag.Duration("faults.idle-measure", time.Minute,
 		"for how long it measures processor time")
 	idleRest = flag.Duration("faults.idle-rest", time.Minute,
-		"for how long the servers rest before it measures")
+		"for how long all groups have slept before it measures")
 	idleSample = flag.Int("faults.idle-sample", 500, "how many partitions it reads on every node")
 	idleWait   = flag.Duration("faults.idle-wait", 15*time.Minute,
 		"for how long it waits for all groups to sleep")
+	idleWithout = flag.String("faults.idle-without", "",
+		"a program that closes no timestamps (default: it is built)")
 )
 
 const (
@@ -85,12 +87,12 @@ func TestIdleClosed(t *testing.T) {
 
 	replicas := int64(3 * *idlePartitions)
 	most := max(created.bytes, on.bytes)
-	e.result("memory: at most %.2f GiB of three processes together, of which %.2f GiB without partitions: "+
-		"%.1f KiB for each of %d replicas", float64(most)/(1<<30), float64(empty)/(1<<30),
+	e.result("memory: at most %.2f GiB of three processes together, of which %.2f GiB without "+
+		"partitions: %.1f KiB for each of %d replicas", float64(most)/(1<<30), float64(empty)/(1<<30),
 		float64(most-empty)/1024/float64(replicas), replicas)
 	beyond := on.processors - off.processors
-	e.result("closing timestamps costs %.2f %% of a processor: %.2f %% with, %.2f %% without, both after a "+
-		"restart; %.2f %% before", 100*beyond, 100*on.processors, 100*off.processors,
+	e.result("closing timestamps costs %.2f %% of a processor: %.2f %% with, %.2f %% without, both "+
+		"after a restart; %.2f %% before", 100*beyond, 100*on.processors, 100*off.processors,
 		100*created.processors)
 	if most > idleMemory {
 		e.Errorf("the processes have %d MiB, and should have at most %d", most>>20, int64(idleMemory)>>20)
@@ -113,7 +115,6 @@ type idleCost struct {
 // idleCost measures it.
 func (e *environment) idleCost(state string) (c idleCost) {
 	e.Helper()
-	e.pass(*idleRest)
 	began, before := time.Now(), e.processorTime()
 	e.pass(*idleMeasure)
 	c.processors = (e.processorTime() - before).Seconds() / time.Since(began).Seconds()
@@ -124,34 +125,39 @@ func (e *environment) idleCost(state string) (c idleCost) {
 }
 
 // allSleep waits until no group is awake, all replicas are there, and timestamps are closed for all
-// of them, or for none.
-func (e *environment) allSleep(closing bool) time.Duration {
+// of them, unless none is to be closed; and until that has been so for as long as the servers rest.
+// It returns how long it took until then.
+func (e *environment) allSleep(closing bool) (took time.Duration) {
 	e.Helper()
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(e.ctx, *idleWait)
+	var since time.Time // zero: it is not so
+	ctx, cancel := context.WithTimeout(e.ctx, *idleWait+*idleRest)
 	defer cancel()
 	// A look at all replicas is work for the servers: not too often.
-	timer := time.NewTicker(max(time.Second, *idleWait/300))
-	defer timer.Stop()
+	ticker := time.NewTicker(max(time.Second, *idleRest/10))
+	defer ticker.Stop()
 	for {
 		var sums [3]float64
-		names := []string{"tidemark_node_replicas", "tidemark_host_awake_groups",
-			"tidemark_node_asleep_closing"}
 		var failed error
 		for _, s := range e.cluster.Nodes {
-			for i, name := range names {
+			for i, name := range [...]string{"tidemark_node_replicas", "tidemark_host_awake_groups",
+				"tidemark_node_asleep_closing"} {
 				n, err := s.sum(ctx, name, "")
 				failed = errors.Join(failed, err)
 				sums[i] += n
 			}
 		}
-		// What the servers keep for themselves may be awake.
-		all := failed == nil && sums[0] == float64(3**idlePartitions) && sums[1] <= 3
-		if all && (!closing || sums[2] == float64(*idlePartitions)) {
-			return time.Since(began)
+		switch {
+		case failed != nil || sums[0] != float64(3**idlePartitions) || sums[1] > 0 ||
+			closing && sums[2] != float64(*idlePartitions):
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) >= *idleRest:
+			return since.Sub(began)
 		}
 		select {
-		case <-timer.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			e.Fatalf("not all groups sleep: %.0f of %d replicas, %.0f awake, closed for %.0f of %d groups: %v",
 				sums[0], 3**idlePartitions, sums[1], sums[2], *idlePartitions, failed)
@@ -243,8 +249,8 @@ func (e *environment) sampleOf(i int, s *Server) {
 			e.pass(2 * time.Second)
 		}
 	}
-	e.result("%s: %d partitions read twice with AnyStaleness: what was read was %v to %v old; %d answers came "+
-		"from another server, %d were not later than those before", s.Name, *idleSample,
+	e.result("%s: %d partitions read twice with AnyStaleness: what was read was %v to %v old; %d "+
+		"answers came from another server, %d were not later than those before", s.Name, *idleSample,
 		youngest.Round(time.Millisecond), oldest.Round(time.Millisecond), elsewhere, stood)
 	if oldest > idleLag || elsewhere > 0 || stood > 0 {
 		e.Errorf("closed timestamps do not advance on all replicas of %s", s.Name)
@@ -267,6 +273,11 @@ func (e *environment) restartAll(program string) {
 // withoutClosing builds a program that closes no timestamps.
 func (e *environment) withoutClosing() (program string) {
 	e.Helper()
+	if *idleWithout != "" {
+		program, err := filepath.Abs(*idleWithout)
+		e.must(err, "find the program that closes no timestamps")
+		return program
+	}
 	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	e.must(err, "find the module")
 	changed := filepath.Join(root, "range", "replica", "closing.go")
