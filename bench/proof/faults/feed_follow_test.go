@@ -189,7 +189,7 @@ func (f *feedFollower) judge(e *environment) {
 	if len(wrong) > 0 {
 		says = "the feed is WRONG"
 	}
-	e.result("%d writes acknowledged, %d with an unknown outcome, %d changes told, %d keys as of %s: %s",
+	e.result("%d writes acknowledged, %d with an unknown outcome, %d changes told (with what came again), %d keys as of %s: %s",
 		acked, unknown, f.told(), len(f.values), f.at(), says)
 	if acked == 0 {
 		e.Error("nothing was written")

@@ -131,6 +131,7 @@ func (e *environment) allSleep(closing bool) (took time.Duration) {
 	e.Helper()
 	began := time.Now()
 	var since time.Time // zero: it is not so
+	seen := "nothing was seen"
 	ctx, cancel := context.WithTimeout(e.ctx, *idleWait+*idleRest)
 	defer cancel()
 	// A look at all replicas is work for the servers: not too often.
@@ -142,10 +143,14 @@ func (e *environment) allSleep(closing bool) (took time.Duration) {
 		for _, s := range e.cluster.Nodes {
 			for i, name := range [...]string{"tidemark_node_replicas", "tidemark_host_awake_groups",
 				"tidemark_node_asleep_closing"} {
-				n, err := s.sum(ctx, name, "")
+				n, err := s.sum(ctx, name, `part="node"`) // and not the core's group
 				failed = errors.Join(failed, err)
 				sums[i] += n
 			}
+		}
+		if ctx.Err() == nil {
+			seen = fmt.Sprintf("%.0f of %d replicas, %.0f awake, closed for %.0f of %d groups: %v", sums[0],
+				3**idlePartitions, sums[1], sums[2], *idlePartitions, failed)
 		}
 		switch {
 		case failed != nil || sums[0] != float64(3**idlePartitions) || sums[1] > 0 ||
@@ -159,8 +164,7 @@ func (e *environment) allSleep(closing bool) (took time.Duration) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			e.Fatalf("not all groups sleep: %.0f of %d replicas, %.0f awake, closed for %.0f of %d groups: %v",
-				sums[0], 3**idlePartitions, sums[1], sums[2], *idlePartitions, failed)
+			e.Fatalf("not all groups sleep: %s", seen)
 		}
 	}
 }
