@@ -94,8 +94,8 @@ func (r *readTurns) String() string {
 		r.outcomes, r.errors)
 }
 
-// processorTime is that of all nodes, in seconds.
-func (e *environment) processorTime() (sum float64) {
+// nodeSeconds is the processor time of all nodes, in seconds.
+func (e *environment) nodeSeconds() (sum float64) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {
 		usage, err := s.Process().Usage()
@@ -149,11 +149,11 @@ func (e *environment) readInTurns(ks *kv.Keyspace, counted counts, clients int) 
 			}
 			const outcomes = "tidemark_client_replica_read_outcomes_total"
 			served, ended := e.readsServed(), counted.all(outcomes)
-			spent, began := e.processorTime(), time.Now()
+			spent, began := e.nodeSeconds(), time.Now()
 			r, err := bench.Run(e.ctx, kvtarget.New(ks, kind.options...),
 				readConfig(clients, d, uint64(turn+1)))
 			took := time.Since(began)
-			spent = e.processorTime() - spent
+			spent = e.nodeSeconds() - spent
 			e.must(err, "%s reads", kind.name)
 			if turn == 0 {
 				continue
@@ -205,9 +205,9 @@ func TestNearReads(t *testing.T) {
 	client, counted := e.openClient()
 	ks := client.Keyspace("read")
 	e.loadClosed(ks)
-	idle := e.processorTime()
+	idle := e.nodeSeconds()
 	e.pass(2 * time.Second)
-	e.result("idle servers: %.3f processors", (e.processorTime()-idle)/2)
+	e.result("idle servers: %.3f processors", (e.nodeSeconds()-idle)/2)
 	all := e.readInTurns(ks, counted, *nearClients)
 	e.leadersOf("read")
 	cost := all["nearest"].perOperation() / all["leader"].perOperation()
@@ -321,3 +321,17 @@ func TestNearReadsInZones(t *testing.T) {
 
 // zoneOf counts the zones from 0. The clients are in that of the first server.
 func zoneOf(h links.Host) int { return max(int(h), 0) }
+
+// openClient opens a client with options, which counts; it is closed when the test ends.
+func (e *environment) openClient(options ...kv.Option) (*kv.Client, counts) {
+	e.Helper()
+	c := newCounts()
+	client, err := kv.Open(e.ctx, e.cluster.Endpoints(), append(options, kv.Metrics(c))...)
+	e.must(err, "open a client")
+	e.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			e.Errorf("close the client: %v", err)
+		}
+	})
+	return client, c
+}

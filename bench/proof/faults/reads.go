@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/metric"
 )
 
@@ -69,18 +68,4 @@ func (s *Server) replicaReads(ctx context.Context) (r replicaReads, err error) {
 	r.closed = sumOf(samples, name, `path="closed"`)
 	r.leading = sumOf(samples, name, "") - r.closed
 	return r, nil
-}
-
-// openClient opens a client with options, which counts; it is closed when the test ends.
-func (e *environment) openClient(options ...kv.Option) (*kv.Client, counts) {
-	e.Helper()
-	c := newCounts()
-	client, err := kv.Open(e.ctx, e.cluster.Endpoints(), append(options, kv.Metrics(c))...)
-	e.must(err, "open a client")
-	e.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			e.Errorf("close the client: %v", err)
-		}
-	})
-	return client, c
 }
