@@ -99,7 +99,7 @@ func (k *Keyspace) changesOf(ctx context.Context, q *changesQuery, a *partitionA
 	if q.named {
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
-		consumer := k.consume(ctx, q.consumer, feed.failed, cancel)
+		consumer := k.consume(ctx, q, feed.notRecorded, cancel)
 		defer consumer.stop()
 		defer cancel(nil)
 		took = consumer.took

@@ -59,13 +59,14 @@ func (m *feedMetrics) unregister() {
 	m.registered = nil
 }
 
-// runningFeed is one feed. Its methods are called by the goroutine of its loop.
+// runningFeed is one feed. Its methods are called by the goroutine of its loop, and notRecorded by
+// the one that records its positions.
 type runningFeed struct {
 	of       *feedMetrics
 	keyspace string
-	logged   time.Time
-	// at is its last progress. feedMetrics.mu guards it.
-	at Timestamp
+	// logged is when an error was logged, at its last progress. feedMetrics.mu guards them.
+	logged time.Time
+	at     Timestamp
 }
 
 // begin counts a feed, until end.
@@ -94,10 +95,25 @@ func (f *runningFeed) progress(at Timestamp) {
 // failed counts an error after which the feed goes on, and says so now and then.
 func (f *runningFeed) failed(err error) {
 	f.of.failures.Inc()
-	if now := time.Now(); now.Sub(f.logged) >= failureLog {
+	f.warn("a change feed waits for a partition that could not be read", err)
+}
+
+// notRecorded says that the position of the feed's consumer could not be recorded.
+func (f *runningFeed) notRecorded(err error) {
+	f.warn("the position of a change feed's consumer could not be recorded", err)
+}
+
+// warn logs an error, now and then.
+func (f *runningFeed) warn(message string, err error) {
+	f.of.mu.Lock()
+	now := time.Now()
+	says := now.Sub(f.logged) >= failureLog
+	if says {
 		f.logged = now
-		f.of.logger.Warn("a change feed waits for a partition that could not be read",
-			"keyspace", f.keyspace, "error", err)
+	}
+	f.of.mu.Unlock()
+	if says {
+		f.of.logger.Warn(message, "keyspace", f.keyspace, "error", err)
 	}
 }
 

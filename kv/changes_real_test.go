@@ -426,3 +426,100 @@ func TestChangesOfAConsumer(t *testing.T) {
 		}
 	}, kv.GCWindow(time.Minute))
 }
+
+// TestConsumerIsOfItsKeys: a feed of other keys than those that a consumer was made with is refused,
+// and takes nothing of it.
+func TestConsumerIsOfItsKeys(t *testing.T) {
+	changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
+		ks *kv.Keyspace) {
+		one := func(options ...kv.ChangesOption) error {
+			return newFollower(t).follow(ctx, ks, func(kv.Change) bool { return true },
+				append(options, kv.Consumer("indexer"))...)
+		}
+		if err := one(kv.Prefix([]byte("a"))); err != nil {
+			t.Fatal(err)
+		}
+		info, err := ks.Consumer(ctx, "indexer")
+		if err != nil || string(info.From) != "a" || string(info.To) != "b" {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		if err := one(kv.From([]byte("a")), kv.To([]byte("b"))); err != nil {
+			t.Errorf("the same keys: %v", err)
+		}
+		for name, options := range map[string][]kv.ChangesOption{"all": nil,
+			"others": {kv.Prefix([]byte("c"))}, "fewer": {kv.Prefix([]byte("ab"))},
+			"more": {kv.From([]byte("a"))}} {
+			err := one(options...)
+			if !errors.Is(err, kv.ErrInvalidArgument) ||
+				!strings.Contains(err.Error(), `indexer is of the keys from "a" to "b"`) {
+				t.Errorf("a feed of %s: %v", name, err)
+			}
+		}
+		if after, err := ks.Consumer(ctx, "indexer"); err != nil || after.Position.Less(info.Position) {
+			t.Errorf("it was at %s, and is %+v, %v", info.Position, after, err)
+		}
+		// By hand: the keys stay, unless it is reset.
+		now := client.Timestamp()
+		if info, err = ks.SetConsumer(ctx, "indexer", now, kv.ResetPosition()); err != nil ||
+			string(info.From) != "a" {
+			t.Errorf("%+v, %v", info, err)
+		}
+		if _, err = ks.SetConsumer(ctx, "indexer", now, kv.All()); !errors.Is(err,
+			kv.ErrInvalidArgument) {
+			t.Errorf("other keys: %v", err)
+		}
+		if _, err = ks.SetConsumer(ctx, "indexer", now, kv.Prefix([]byte("a")),
+			kv.To([]byte("a"))); !errors.Is(err, kv.ErrInvalidArgument) {
+			t.Errorf("no keys: %v", err)
+		}
+		if info, err = ks.SetConsumer(ctx, "indexer", now, kv.ResetPosition(),
+			kv.Prefix([]byte("c"))); err != nil || string(info.From) != "c" || string(info.To) != "d" {
+			t.Errorf("%+v, %v", info, err)
+		}
+		if err := one(kv.Prefix([]byte("c"))); err != nil {
+			t.Error(err)
+		}
+	}, kv.Hash(2))
+}
+
+// TestOneOfTwoMakesAConsumer: of loops that make a consumer at the same time one does, and the others
+// go on from where it begins: none moves it to its own.
+func TestOneOfTwoMakesAConsumer(t *testing.T) {
+	changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
+		ks *kv.Keyspace) {
+		start := client.Timestamp()
+		if _, err := ks.Put(ctx, []byte("a"), []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second) // virtual: what is above start is closed
+		for n := range 20 {
+			if _, err := ks.Put(ctx, []byte("a"), []byte("1")); err != nil {
+				t.Fatal(err)
+			}
+			first, second := start, client.Timestamp()
+			if n%2 == 1 {
+				first, second = second, first
+			}
+			name := fmt.Sprint("c", n)
+			var told [2]int
+			var working sync.WaitGroup
+			for i, since := range []kv.Timestamp{first, second} {
+				working.Go(func() {
+					f := newFollower(t)
+					if err := f.follow(ctx, ks, func(kv.Change) bool { return true },
+						kv.Consumer(name), kv.Since(since)); err != nil {
+						t.Error(err)
+					}
+					told[i] = len(f.changes)
+				})
+			}
+			working.Wait()
+			if t.Failed() {
+				return
+			}
+			if told[0] != told[1] {
+				t.Fatalf("consumer %s begins in two places: %v were told", name, told)
+			}
+		}
+	}, kv.Hash(1))
+}

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -26,6 +27,9 @@ var _ = [1]struct{}{}[(MinHistory-keys.MinConsumerKeep)|(MaxHistory-keys.MaxCons
 // keyspace's GC window says.
 type ConsumerInfo struct {
 	Keyspace, Name string
+	// From and To are the keys that it is of: those at or above From and below To. An empty To: up to
+	// the last one.
+	From, To []byte
 	// Position: everything at or below it has been taken.
 	Position Timestamp
 	// Lag is how far the position is behind the cluster's clock.
@@ -39,7 +43,7 @@ type ConsumerInfo struct {
 	TooOld bool
 }
 
-// ConsumerOption is an option of SetConsumer: KeepHistory, ResetPosition.
+// ConsumerOption is an option of SetConsumer: KeepHistory, ResetPosition, Prefix, From, To, All.
 type ConsumerOption interface {
 	consumer(*clusterpb.SetConsumerRequest) error
 }
@@ -67,36 +71,72 @@ func ResetPosition() ConsumerOption {
 	})
 }
 
+// consumer makes the keys those that a consumer is of.
+func (o SpanOption) consumer(r *clusterpb.SetConsumerRequest) error {
+	q := query{span: keys.Span{Start: r.Span.GetStart(), End: r.Span.GetEnd()}}
+	o.apply(&q)
+	if q.bad != "" {
+		return errors.New(q.bad)
+	}
+	r.Span = &clusterpb.ConsumerSpan{Start: q.span.Start, End: q.span.End}
+	return keys.ValidateConsumerSpan(q.span)
+}
+
+// consumerOf says which keys a consumer is of.
+func consumerOf(span keys.Span) ConsumerOption {
+	return consumerOption(func(r *clusterpb.SetConsumerRequest) error {
+		r.Span = &clusterpb.ConsumerSpan{Start: span.Start, End: span.End}
+		return keys.ValidateConsumerSpan(span)
+	})
+}
+
+// onlyNew leaves a consumer as it is that is there already.
+func onlyNew() ConsumerOption {
+	return consumerOption(func(r *clusterpb.SetConsumerRequest) error {
+		r.OnlyNew = true
+		return nil
+	})
+}
+
 // SetConsumer records that a consumer has taken everything at or below a position: it makes the
 // consumer, or moves it forward. It may be repeated. A zero position leaves it where it is. A name
 // has 1 to 256 bytes; a keyspace has 1,000 consumers at most.
 //
+// A new consumer is of all keys, or with Prefix, From and To of those; so is one that is reset with
+// these options. The keys of another one do not change.
+//
 // ErrTimestampTooOld if the position is behind the present by more than the consumer's keep, or if
 // the consumer was until it was noticed: history may be missing, and it has to read everything anew
 // and be reset. ErrInvalidArgument if the position is below the recorded one, which is so if two
-// processes use one name, or above what clocks can show.
+// processes use one name, or above what clocks can show; or if the consumer is of other keys.
 func (k *Keyspace) SetConsumer(ctx context.Context, name string, position Timestamp,
 	options ...ConsumerOption) (ConsumerInfo, error) {
+	info, _, err := k.setConsumer(ctx, name, position, options...)
+	return info, err
+}
+
+// setConsumer also says whether the consumer existed, and was left as it is (onlyNew).
+func (k *Keyspace) setConsumer(ctx context.Context, name string, position Timestamp,
+	options ...ConsumerOption) (info ConsumerInfo, existed bool, err error) {
 	const op = "set consumer"
 	r := &clusterpb.SetConsumerRequest{Keyspace: k.name, Name: name,
 		Position: rpc.ToClusterTimestamp(position)}
 	if err := k.checkConsumer(op, name); err != nil {
-		return ConsumerInfo{}, err
+		return info, false, err
 	}
 	for _, o := range options {
 		if err := o.consumer(r); err != nil {
-			return ConsumerInfo{}, invalid(op, k.name, nil, "%v", err)
+			return info, false, invalid(op, k.name, nil, "%v", err)
 		}
 	}
 	ctx, cancel := k.client.bound(ctx)
 	defer cancel()
-	var info ConsumerInfo
-	err := k.client.sender.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
+	err = k.client.sender.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
 		answer, err := c.SetConsumer(ctx, r)
-		info = consumerInfo(answer.GetConsumer())
+		info, existed = consumerInfo(answer.GetConsumer()), answer.GetExisted()
 		return err
 	})
-	return info, wrapAdmin(op, k.name, err)
+	return info, existed, wrapAdmin(op, k.name, err)
 }
 
 // Consumer says how far a consumer has come. ErrConsumerNotFound if there is none of this name.
@@ -192,6 +232,7 @@ func consumerInfo(c *clusterpb.Consumer) ConsumerInfo {
 		return ConsumerInfo{}
 	}
 	return ConsumerInfo{Keyspace: c.Keyspace, Name: c.Name,
+		From: c.Span.GetStart(), To: c.Span.GetEnd(),
 		Position: rpc.FromClusterTimestamp(c.Position),
 		Lag:      time.Duration(c.LagMillis) * time.Millisecond,
 		Keep:     time.Duration(c.KeepMillis) * time.Millisecond,

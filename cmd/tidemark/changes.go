@@ -38,12 +38,13 @@ With --progress it is also told up to when all changes have come: --since such a
 behind it, without a gap. The GC window of the keyspace says for how long that can be done.
 
 With --consumer it goes on where the consumer of that name was, and what that has not been shown is
-kept from garbage collection (tidemark consumers). A new consumer begins now, or with --since.
+kept from garbage collection (tidemark consumers). A new consumer begins now, or with --since. It is
+of the keys that the first command of its name asked for: one that asks for others is refused.
 
 With --follow the lines are appended to a file, and FILE.position beside it says how far that is;
 both survive a crash. The same command goes on there: what an earlier one had written behind its
 position is cut off and written again, so each change is in the file once. Then --since counts for a
-new file only.`,
+new file only. One command at a time may follow into a file.`,
 		Example: `  tidemark changes fruit
   tidemark changes fruit --since -10m --until -0s --output json
   tidemark changes fruit --prefix a --progress
@@ -88,7 +89,8 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 		options = append(options, kv.Consumer(f.consumer))
 	}
 	since := f.since
-	p := &changesPrinter{format: a.format, progress: f.progress, until: until}
+	p := &changesPrinter{format: a.format, progress: f.progress, until: until,
+		now: f.since == "" && f.consumer == ""}
 	if f.follow == "" {
 		out := bufio.NewWriterSize(a.out, 64<<10)
 		p.out, p.mark = out, func(kv.Timestamp) error { return out.Flush() }
@@ -102,22 +104,22 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 			return err
 		}
 		defer file.Close()
-		if p.begun = ok; ok {
-			since = at.Timestamp
+		p.headed = at.Bytes > 0
+		if ok {
+			since, p.now = at.Timestamp, false
 		}
 		p.out, p.mark = file, func(at kv.Timestamp) error { return file.Mark(at.String()) }
 	}
 	if since != "" {
-		moment, err := argument.ParseMoment(since, time.Now())
-		if err != nil {
+		if p.complete, err = argument.ParseMoment(since, time.Now()); err != nil {
 			return err
 		}
-		options = append(options, kv.Since(moment))
+		options = append(options, kv.Since(p.complete))
 	}
 	return a.withKeyspace(ctx, keyspace, func(ks *kv.Keyspace) error {
 		err := p.print(ks.Changes(ctx, options...))
 		if err == nil && f.consumer != "" { // the last progress has not been asked on from
-			_, err = ks.SetConsumer(ctx, f.consumer, p.complete)
+			err = moveConsumer(ctx, ks, f.consumer, p.complete, spans)
 		}
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			err = nil // there is no other end
@@ -129,36 +131,65 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 	})
 }
 
+// moveConsumer records that a consumer has come to a position, if it is not further already.
+func moveConsumer(ctx context.Context, ks *kv.Keyspace, name string, to kv.Timestamp,
+	spans []kv.SpanOption) error {
+	info, err := ks.Consumer(ctx, name)
+	if err != nil && !errors.Is(err, kv.ErrConsumerNotFound) {
+		return err
+	}
+	if to.LessEq(info.Position) {
+		return nil
+	}
+	options := []kv.ConsumerOption{kv.All()}
+	for _, span := range spans {
+		options = append(options, span)
+	}
+	_, err = ks.SetConsumer(ctx, name, to, options...)
+	return err
+}
+
 // changesPrinter prints a feed.
 type changesPrinter struct {
 	out      io.Writer
 	format   output.Format
 	progress bool
-	// until is where it ends; zero: nowhere. begun: there is a head already. live: somebody looks on.
-	until       kv.Timestamp
-	begun, live bool
-	// mark is called at each progress, when all up to there is printed.
+	// until is where it ends; zero: nowhere. headed: there is a head already. live: somebody looks on.
+	// now: the first progress says where the feed begins.
+	until             kv.Timestamp
+	headed, live, now bool
+	// mark is called at each progress, when all up to there is printed; and before anything is, with
+	// where the feed begins: then whatever is printed has a position.
 	mark func(kv.Timestamp) error
 
-	line     []byte
-	count    uint64
+	line  []byte
+	count uint64
+	// complete: everything at or below it is printed. It begins where the feed does, if that is known.
+	// INVARIANT: it is not raised above until, for what lies there has been left out.
 	complete kv.Timestamp
 }
 
 func (p *changesPrinter) print(feed func(func(kv.Change, error) bool)) error {
-	if !p.begun {
-		if _, err := p.out.Write(output.AppendChangesHead(nil, p.format)); err != nil {
-			return err
-		}
-	}
+	begun := false
 	for c, err := range feed {
 		if err != nil {
 			return err
 		}
+		if !begun {
+			begun = true
+			if err := p.begin(&c); err != nil {
+				return err
+			}
+		}
+		end := !p.until.IsZero() && p.until.LessEq(c.Timestamp)
 		if c.Kind == kv.ChangeProgress {
+			if end {
+				c.Timestamp = p.until
+			}
+			if c.Timestamp.Less(p.complete) {
+				c.Timestamp = p.complete
+			}
 			p.complete = c.Timestamp
-		} else {
-			p.count++
 		}
 		if c.Kind != kv.ChangeProgress || p.progress {
 			if err := p.one(&c); err != nil {
@@ -171,18 +202,32 @@ func (p *changesPrinter) print(feed func(func(kv.Change, error) bool)) error {
 		if err := p.mark(p.complete); err != nil {
 			return err
 		}
-		if c.Kind == kv.ChangeProgress && !p.until.IsZero() && p.until.LessEq(c.Timestamp) {
+		if c.Kind == kv.ChangeProgress && end {
 			return nil
 		}
 	}
 	return nil
 }
 
+// begin prints what comes before the first change or progress.
+func (p *changesPrinter) begin(first *kv.Change) error {
+	if p.now {
+		p.complete = first.Timestamp
+	}
+	if err := p.mark(p.complete); err != nil || p.headed {
+		return err
+	}
+	_, err := p.out.Write(output.AppendChangesHead(nil, p.format))
+	return err
+}
+
 // one prints a line. What lies behind the end is left out.
 func (p *changesPrinter) one(c *kv.Change) error {
-	if !p.until.IsZero() && p.until.Less(c.Timestamp) && c.Kind != kv.ChangeProgress {
-		p.count--
-		return nil
+	if c.Kind != kv.ChangeProgress {
+		if !p.until.IsZero() && p.until.Less(c.Timestamp) {
+			return nil
+		}
+		p.count++
 	}
 	p.line = output.AppendChange(p.line[:0], p.format, &output.Change{Timestamp: c.Timestamp.String(),
 		Kind: c.Kind.String(), Key: c.Key, Value: c.Value, HasValue: c.Kind == kv.ChangePut,

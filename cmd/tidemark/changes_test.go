@@ -2,12 +2,17 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/follow"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/kv"
 )
 
 // changedLine is a line of changes -o json.
@@ -126,4 +131,119 @@ func TestChangesConsumer(t *testing.T) {
 		t.Errorf("then it was shown %s", got)
 	}
 	b.fails(exit.Usage, "follow", "changes", "consumed", "--consumer", "indexer", "--follow", "f")
+}
+
+// What is written while a command with --until ends is shown by the next one: it lies behind the end,
+// and not behind the position that is kept.
+func TestChangesUntilLeavesTheRest(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "until", "--partitions", "hash:2")
+	defer b.ok("keyspace", "drop", "until", "--yes")
+	before := strings.TrimSpace(b.ok("put", "until", "a", "0", "-o", "raw"))
+	path := filepath.Join(t.TempDir(), "until.jsonl")
+	var consumed, printed []changedLine
+	position := before
+	commands := func() {
+		consumed = append(consumed, changedLines(t, b.ok("changes", "until", "--since", before, "--until",
+			"-0s", "--consumer", "indexer", "-o", "json"))...)
+		b.ok("changes", "until", "--since", before, "--until", "-0s", "--follow", path, "-o", "json")
+		lines := changedLines(t, b.ok("changes", "until", "--since", position, "--until", "-0s",
+			"--progress", "-o", "json"))
+		printed, position = append(printed, lines...), lines[len(lines)-1].Timestamp
+	}
+	client, err := kv.Open(t.Context(), strings.Split(b.environment[endpointsEnv], ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ks := client.Keyspace("until")
+	stop, written := make(chan struct{}), make(chan string)
+	go func() {
+		var all []string
+		defer func() { written <- strings.Join(all, ", ") }()
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			value := strconv.Itoa(n)
+			if _, err := ks.Put(t.Context(), []byte("a"), []byte(value)); err != nil {
+				t.Error(err)
+				return
+			}
+			all = append(all, "put a "+value)
+		}
+	}()
+	commands()
+	commands()
+	close(stop)
+	want := <-written
+	commands() // up to the present
+	followed, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for by, lines := range map[string][]changedLine{"--consumer": consumed, "--progress": printed,
+		"--follow": changedLines(t, string(followed))} {
+		if got := told(lines); got != want {
+			t.Errorf("by %s were shown %d changes of %d", by, strings.Count(got, ","),
+				strings.Count(want, ","))
+		}
+	}
+	// An end that lies before where they are by now moves none of them.
+	info, err := ks.Consumer(t.Context(), "indexer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.want("", "changes", "until", "--until", before, "--consumer", "indexer", "-o", "json")
+	if after, err := ks.Consumer(t.Context(), "indexer"); err != nil || after.Position.Less(info.Position) {
+		t.Errorf("the consumer was at %s, and is %+v, %v", info.Position, after, err)
+	}
+	b.ok("changes", "until", "--until", before, "--follow", path, "-o", "json")
+	b.ok("changes", "until", "--until", "-0s", "--follow", path, "-o", "json")
+	if again, err := os.ReadFile(path); err != nil || string(again) != string(followed) {
+		t.Errorf("then %d bytes were followed, before %d; %v", len(again), len(followed), err)
+	}
+}
+
+// Whatever is in a file has a position: a command that is stopped before the first progress can be
+// run again.
+func TestFollowIsStoppedBeforeTheFirstProgress(t *testing.T) {
+	since := kv.Timestamp{Wall: 7}
+	stopped := errors.New("stopped")
+	for name, now := range map[string]bool{"since": false, "now": true} {
+		for _, format := range []output.Format{output.JSON, output.TSV} {
+			path := filepath.Join(t.TempDir(), name)
+			for range 2 {
+				file, at, ok, err := follow.Open(path, "things", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := &changesPrinter{out: file, format: format, headed: at.Bytes > 0, now: now && !ok,
+					mark: func(at kv.Timestamp) error { return file.Mark(at.String()) }}
+				if !p.now {
+					p.complete = since
+				}
+				err = p.print(func(yield func(kv.Change, error) bool) {
+					if p.now && !yield(kv.Change{Kind: kv.ChangeProgress, Timestamp: since}, nil) {
+						return
+					}
+					if yield(kv.Change{Kind: kv.ChangeDelete, Key: []byte("a"),
+						Timestamp: kv.Timestamp{Wall: 8}}, nil) {
+						yield(kv.Change{}, stopped)
+					}
+				})
+				if !errors.Is(err, stopped) {
+					t.Error(err)
+				}
+				file.Close()
+			}
+			data, err := os.ReadFile(path)
+			if err != nil || strings.Count(string(data), "delete") != 1 ||
+				strings.Contains(string(data), "timestamp\tkind") != (format == output.TSV) {
+				t.Errorf("%s: the file has %q, %v", name, data, err)
+			}
+		}
+	}
 }

@@ -16,7 +16,8 @@ func (a *app) consumersCommand() *cobra.Command {
 		Use:   "consumers [KEYSPACE]",
 		Short: "List and delete the consumers of changes",
 		Long: `List the consumers of a keyspace's changes, or those of all keyspaces: how far each has come,
-how far behind the present that is, and for how long history is kept for it. As long as a consumer
+how far behind the present that is, for how long history is kept for it, and from which key on and
+up to which one it is of. As long as a consumer
 is behind by no more than that, garbage collection leaves what it has not taken, and that takes room
 on disk. A consumer that is behind by more is "too old": nothing is kept for it, and it has to read
 everything anew.`,
@@ -49,14 +50,14 @@ func (a *app) printConsumers(consumers []kv.ConsumerInfo) error {
 	list := a.list(output.Column{Name: "keyspace"}, output.Column{Name: "name"},
 		output.Column{Name: "position"}, output.Column{Name: "lag"}, output.Column{Name: "keep"},
 		output.Column{Name: "updated"}, output.Column{Name: "created", Programs: true},
-		output.Column{Name: "state"})
+		output.Column{Name: "state"}, output.Column{Name: "from"}, output.Column{Name: "to"})
 	for _, c := range consumers {
 		state := "kept"
 		if c.TooOld {
 			state = "too old"
 		}
 		list.Row(c.Keyspace, c.Name, c.Position, c.Lag.Round(time.Millisecond), c.Keep,
-			moment(c.Updated), moment(c.Created), state)
+			moment(c.Updated), moment(c.Created), state, bound(c.From), bound(c.To))
 	}
 	return list.Flush()
 }

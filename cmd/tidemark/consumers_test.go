@@ -31,7 +31,7 @@ func TestConsumersCommand(t *testing.T) {
 	position := hlc.FromTime(time.Now().Add(-time.Hour))
 	for keyspace, name := range map[string]string{"fed": "search index", "fed2": "mirror"} {
 		if _, err := client.Keyspace(keyspace).SetConsumer(ctx, name, position,
-			kv.KeepHistory(2*time.Hour)); err != nil {
+			kv.KeepHistory(2*time.Hour), kv.From([]byte(keyspace))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,6 +39,7 @@ func TestConsumersCommand(t *testing.T) {
 		Keyspace, Name, Position, State string
 		Lag, Keep                       float64
 		Created, Updated                time.Time
+		From, To                        *string
 	}
 	all := listed[row](b, "consumers")
 	if len(all) != 2 || all[0].Keyspace != "fed" || all[1].Keyspace != "fed2" {
@@ -50,7 +51,7 @@ func TestConsumersCommand(t *testing.T) {
 	}
 	if r := one[0]; r.Name != "search index" || r.Position != position.String() || r.State != "kept" ||
 		r.Keep != 7200 || r.Lag < 3600 || r.Lag > 3660 || time.Since(r.Updated) > time.Minute ||
-		r.Created.IsZero() {
+		r.Created.IsZero() || r.From == nil || *r.From != "fed" || r.To != nil {
 		t.Errorf("%+v", r)
 	}
 	for line := range strings.Lines(b.ok("consumers")) {

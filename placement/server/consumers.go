@@ -72,7 +72,7 @@ func decodeConsumer(kv *storepb.KeyValue) (storedConsumer, error) {
 // encodeConsumer is what is stored: without what the key says.
 func encodeConsumer(c *clusterpb.Consumer) []byte {
 	return encode(&clusterpb.Consumer{Position: c.Position, KeepMillis: c.KeepMillis,
-		CreatedUnixMs: c.CreatedUnixMs, UpdatedUnixMs: c.UpdatedUnixMs, TooOld: c.TooOld})
+		CreatedUnixMs: c.CreatedUnixMs, UpdatedUnixMs: c.UpdatedUnixMs, TooOld: c.TooOld, Span: c.Span})
 }
 
 // loadConsumer reads one consumer; nil if it is not there.
@@ -115,40 +115,44 @@ func (s *Server) SetConsumer(
 	if err := keys.ValidateConsumerKeep(r.KeepMillis); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	for range consumerAttempts {
-		c, ok, err := s.setConsumer(ctx, r)
-		if err != nil {
-			return nil, err
+	if r.Span != nil {
+		if err := keys.ValidateConsumerSpan(consumerSpan(r.Span)); err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
-		if ok {
-			return &clusterpb.SetConsumerResponse{Consumer: c}, nil
+	}
+	for range consumerAttempts {
+		if response, err := s.setConsumer(ctx, r); response != nil || err != nil {
+			return response, err
 		}
 	}
 	return nil, errConflict("consumer " + keys.Pretty([]byte(r.Name)))
 }
 
-// setConsumer tries it once; false: something changed meanwhile.
+// setConsumer tries it once; nil: something changed meanwhile.
 func (s *Server) setConsumer(
 	ctx context.Context, r *clusterpb.SetConsumerRequest,
-) (*clusterpb.Consumer, bool, error) {
+) (*clusterpb.SetConsumerResponse, error) {
 	v, err := s.view(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	ks, err := s.keyspaceByName(v, r.Keyspace)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	c, err := loadConsumer(v, ks.id(), r.Name)
 	if err != nil {
-		return nil, false, s.toStatus(err)
+		return nil, s.toStatus(err)
 	}
 	now := time.Now()
+	if c.Consumer != nil && r.OnlyNew {
+		return &clusterpb.SetConsumerResponse{Consumer: c.shown(ks.Name, now), Existed: true}, nil
+	}
 	begins := c.Consumer == nil || r.Reset_
 	var others []storedConsumer
 	if begins {
 		if others, err = loadConsumers(v, ks.id()); err != nil {
-			return nil, false, s.toStatus(err)
+			return nil, s.toStatus(err)
 		}
 		others = slices.DeleteFunc(others, func(c storedConsumer) bool { return c.Name == r.Name })
 	}
@@ -158,10 +162,10 @@ func (s *Server) setConsumer(
 			CreatedUnixMs: now.UnixMilli()}
 	}
 	if err := c.move(r, len(others), now, s.config.MaxClockAhead); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if n := s.consumers.total.Load(); c.revision == 0 && n >= int64(s.config.MaxConsumers) {
-		return nil, false, status.Errorf(codes.ResourceExhausted, "the cluster has %d consumers, the "+
+		return nil, status.Errorf(codes.ResourceExhausted, "the cluster has %d consumers, the "+
 			"limit is %d; `tidemark consumers delete` removes one", n, s.config.MaxConsumers)
 	}
 	// INVARIANT: no consumer of a keyspace is written once that is dropped: then its record differs.
@@ -186,59 +190,17 @@ func (s *Server) setConsumer(
 	}
 	ok, err := s.commit(ctx, conditions, ops...)
 	if err != nil || !ok {
-		return nil, false, err
+		return nil, err
 	}
 	if c.revision == 0 {
 		s.consumers.total.Add(1)
 	}
 	if begins {
 		s.config.Logger.Info("a consumer of changes begins", "keyspace", r.Keyspace, "consumer", r.Name,
-			"position", c.position(), "keep", c.keep())
+			"position", c.position(), "keep", c.keep(), "of", keys.DescribeSpan(consumerSpan(c.Span)))
 		s.consumers.poke()
 	}
-	return c.shown(ks.Name, now), true, nil
-}
-
-// move changes a consumer as it is asked for, beside others of its keyspace. One of revision 0 is
-// new.
-func (c storedConsumer) move(
-	r *clusterpb.SetConsumerRequest, others int, now time.Time, ahead time.Duration,
-) error {
-	refuse := func(code codes.Code, format string, args ...any) error {
-		return status.Errorf(code, "consumer %s: "+format,
-			append([]any{keys.Pretty([]byte(r.Name))}, args...)...)
-	}
-	to := rpc.FromClusterTimestamp(r.Position)
-	fresh := c.revision == 0
-	switch {
-	case fresh && to.IsZero():
-		return refuse(codes.InvalidArgument, "it does not exist yet, and a new one needs a position")
-	case fresh && others >= MaxConsumers:
-		return refuse(codes.ResourceExhausted, "keyspace %s has %d consumers, and may have no more; "+
-			"`tidemark consumers delete` removes one", r.Keyspace, others)
-	case to.Wall > now.Add(ahead).UnixNano():
-		return refuse(codes.InvalidArgument,
-			"its position %s is in the future: the core's clock shows %s", to, hlc.FromTime(now))
-	case c.TooOld && !r.Reset_:
-		return refuse(codes.OutOfRange, "it fell behind by more than its keep, %s, at %s, and history "+
-			"is not kept for it any more; read everything anew, and reset it or delete it", c.keep(),
-			c.position())
-	case to.IsZero():
-		to = c.position()
-	case to.Less(c.position()) && !r.Reset_:
-		return refuse(codes.FailedPrecondition, "its position is %s already, and %s lies before it; "+
-			"another process may use the same name; a reset moves it back", c.position(), to)
-	}
-	if r.KeepMillis != 0 {
-		c.KeepMillis = r.KeepMillis
-	}
-	if to.Wall < now.Add(-c.keep()).UnixNano() {
-		return refuse(codes.OutOfRange, "its position %s is older than %s, for which history is kept "+
-			"for it; begin at a later one, or have it kept for longer, up to %s", to, c.keep(),
-			keys.MaxConsumerKeep)
-	}
-	c.Position, c.UpdatedUnixMs, c.TooOld = rpc.ToClusterTimestamp(to), now.UnixMilli(), false
-	return nil
+	return &clusterpb.SetConsumerResponse{Consumer: c.shown(ks.Name, now)}, nil
 }
 
 // GetConsumer reads one consumer. Only the leader answers.

@@ -361,3 +361,86 @@ func TestConsumerNames(t *testing.T) {
 		}
 	}
 }
+
+// A consumer is of the keys that it was made or reset with; they stay when it moves.
+func TestConsumerSpan(t *testing.T) {
+	withConsumers(t, func(t *testing.T, c consumed) {
+		of := func(start, end string) *clusterpb.SetConsumerRequest {
+			r := at("a", ago(0))
+			r.Span = &clusterpb.ConsumerSpan{Start: []byte(start), End: []byte(end)}
+			return r
+		}
+		is := func(start, end string) {
+			t.Helper()
+			if x := c.get("a"); string(x.Span.GetStart()) != start || string(x.Span.GetEnd()) != end {
+				t.Errorf("it is of %v, want %q to %q", x.Span, start, end)
+			}
+		}
+		refused := func(code codes.Code, words string, r *clusterpb.SetConsumerRequest) {
+			t.Helper()
+			if _, err := c.client.SetConsumer(t.Context(), r); status.Code(err) != code ||
+				!strings.Contains(err.Error(), words) {
+				t.Errorf("%v, want %s with %q", err, code, words)
+			}
+		}
+		long := strings.Repeat("x", keys.MaxConsumerBound+1)
+		refused(codes.InvalidArgument, "1024 bytes", of(long, ""))
+		refused(codes.InvalidArgument, "1024 bytes", of("", long))
+		refused(codes.InvalidArgument, "there are none", of("b", "a"))
+		c.set(of("a", "b"))
+		is("a", "b")
+		c.set(at("a", ago(0)))
+		is("a", "b")
+		refused(codes.FailedPrecondition, `the keys from "a" to "b", and not of all keys`, of("", ""))
+		refused(codes.FailedPrecondition, "and not of the keys from", of("a", ""))
+		is("a", "b")
+		reset := at("a", ago(0))
+		reset.Reset_ = true
+		c.set(reset)
+		is("a", "b")
+		other := of("c", "")
+		other.Reset_ = true
+		c.set(other)
+		is("c", "")
+		c.set(of("c", ""))
+		// One that becomes too old is of the same keys.
+		time.Sleep(25 * time.Hour) // virtual
+		c.await("it is too old", func() bool { return c.get("a").TooOld })
+		is("c", "")
+	})
+}
+
+// Of two that make a consumer at once, where only a new one is to be made, one does, and the other
+// one hears of it.
+func TestOnlyNewConsumer(t *testing.T) {
+	withConsumers(t, func(t *testing.T, c consumed) {
+		c.hold("consumer/")
+		answers := make(chan *clusterpb.SetConsumerResponse, 2)
+		for i := range 2 {
+			go func() {
+				r := at("a", ago(time.Duration(i+1)*time.Minute))
+				r.OnlyNew, r.KeepMillis = true, uint64(i+1)*3600_000
+				answer, err := c.client.SetConsumer(t.Context(), r)
+				if err != nil {
+					t.Error(err)
+				}
+				answers <- answer
+			}()
+		}
+		c.await("both wait", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return len(c.held) == 2
+		})
+		c.release()
+		one, two := <-answers, <-answers
+		if one.GetExisted() == two.GetExisted() ||
+			one.Consumer.Position.Wall != two.Consumer.Position.Wall ||
+			one.Consumer.KeepMillis != two.Consumer.KeepMillis || one.Consumer.Keyspace != "k" {
+			t.Errorf("%v, and %v", one, two)
+		}
+		if x := c.get("a"); x.Position.Wall != one.Consumer.Position.Wall {
+			t.Errorf("it is %v", x)
+		}
+	})
+}

@@ -10,6 +10,8 @@ import (
 const (
 	// MaxConsumerName is how many bytes the name of a consumer of changes has at most.
 	MaxConsumerName = 256
+	// MaxConsumerBound is how many bytes the first key of a consumer's span has at most, and the end.
+	MaxConsumerBound = 1 << 10
 	// MinConsumerKeep and MaxConsumerKeep bound for how long history is kept for a consumer,
 	// DefaultConsumerKeep is how long if nothing is said.
 	MinConsumerKeep     = time.Second
@@ -47,4 +49,32 @@ func ValidateConsumerKeep(millis uint64) error {
 			MinConsumerKeep, MaxConsumerKeep, millis)
 	}
 	return nil
+}
+
+// ValidateConsumerSpan checks the keys that a consumer is to be of.
+func ValidateConsumerSpan(span Span) error {
+	if span.Empty() {
+		return fmt.Errorf("a consumer is of keys, and there are none in the span that begins at %s",
+			Pretty(span.Start))
+	}
+	for _, bound := range [...][]byte{span.Start, span.End} {
+		if len(bound) > MaxConsumerBound {
+			return fmt.Errorf("the span of a consumer begins and ends at keys of at most %d bytes, not at %s",
+				MaxConsumerBound, Pretty(bound))
+		}
+	}
+	return nil
+}
+
+// DescribeSpan says in words which user keys a span has.
+func DescribeSpan(span Span) string {
+	switch {
+	case len(span.Start) == 0 && len(span.End) == 0:
+		return "all keys"
+	case len(span.End) == 0:
+		return "the keys from " + Pretty(span.Start) + " on"
+	case len(span.Start) == 0:
+		return "the keys below " + Pretty(span.End)
+	}
+	return "the keys from " + Pretty(span.Start) + " to " + Pretty(span.End)
 }

@@ -38,25 +38,38 @@ type File struct {
 }
 
 // Open opens a file, or makes it, and cuts off what is behind its position. It returns the position;
-// ok is false if there is none: then the file is empty, and the first Mark makes one. A file that
-// holds something and has no position, or that of another feed, is refused.
+// ok is false if there is none: then the file is empty, and the first Mark makes one. Mark where the
+// feed begins before the first Write, or a crash may leave a file that holds something and has no
+// position: that is refused, and so is a file with the position of another feed, and one that another
+// process follows into.
 func Open(path, keyspace, of string) (f *File, at Position, ok bool, err error) {
-	at, ok, err = read(path + ".position")
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
+		return nil, at, false, err
+	}
+	defer func() {
+		if err != nil {
+			file.Close()
+		}
+	}()
+	held, err := lock(file) // until it is closed
+	if err != nil {
+		return nil, at, false, err
+	}
+	if !held {
+		return nil, at, false, fmt.Errorf("another process follows into %s; end it, or give another file",
+			path)
+	}
+	if at, ok, err = read(path + ".position"); err != nil {
 		return nil, at, false, err
 	}
 	if ok && (at.Keyspace != keyspace || at.Of != of) {
 		return nil, at, false, fmt.Errorf("%s has the changes of keyspace %q%s, and not of %q%s; give "+
 			"another file", path, at.Keyspace, about(at.Of), keyspace, about(of))
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, at, false, err
-	}
 	f = &File{path: path, file: file, out: bufio.NewWriterSize(file, 256<<10),
 		last: Position{Keyspace: keyspace, Of: of}}
 	if err := f.begin(at, ok); err != nil {
-		file.Close()
 		return nil, at, false, err
 	}
 	return f, at, ok, nil

@@ -96,3 +96,36 @@ func TestRefuses(t *testing.T) {
 		refused("is not a position", "things", "prefix a")
 	}
 }
+
+// Two processes do not follow into one file: the second is refused, and changes nothing.
+func TestOneFollowsAtATime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes")
+	first, _, _, err := Open(path, "things", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, first, "one\n")
+	if err := first.Mark("7"); err != nil {
+		t.Fatal(err)
+	}
+	put(t, first, "two\n")
+	if err := first.out.Flush(); err != nil { // behind the position: what Open would cut off
+		t.Fatal(err)
+	}
+	second, _, _, err := Open(path, "things", "")
+	if err == nil || !strings.Contains(err.Error(), "another process follows into "+path) {
+		t.Errorf("%v", err)
+	}
+	if err == nil {
+		second.Close()
+	}
+	if got := content(t, path); got != "one\ntwo\n" {
+		t.Errorf("the file is %q", got)
+	}
+	first.Close()
+	third, _, ok, err := Open(path, "things", "")
+	if err != nil || !ok {
+		t.Fatalf("%t, %v", ok, err)
+	}
+	third.Close()
+}

@@ -1,0 +1,67 @@
+package server
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// move changes a consumer as it is asked for, beside others of its keyspace. One of revision 0 is
+// new.
+func (c storedConsumer) move(
+	r *clusterpb.SetConsumerRequest, others int, now time.Time, ahead time.Duration,
+) error {
+	refuse := func(code codes.Code, format string, args ...any) error {
+		return status.Errorf(code, "consumer %s: "+format,
+			append([]any{keys.Pretty([]byte(r.Name))}, args...)...)
+	}
+	to := rpc.FromClusterTimestamp(r.Position)
+	fresh := c.revision == 0
+	switch {
+	case fresh && to.IsZero():
+		return refuse(codes.InvalidArgument, "it does not exist yet, and a new one needs a position")
+	case fresh && others >= MaxConsumers:
+		return refuse(codes.ResourceExhausted, "keyspace %s has %d consumers, and may have no more; "+
+			"`tidemark consumers delete` removes one", r.Keyspace, others)
+	case to.Wall > now.Add(ahead).UnixNano():
+		return refuse(codes.InvalidArgument,
+			"its position %s is in the future: the core's clock shows %s", to, hlc.FromTime(now))
+	case r.Span != nil && !fresh && !r.Reset_ && !consumerSpan(c.Span).Equal(consumerSpan(r.Span)):
+		return refuse(codes.FailedPrecondition, "it is of %s, and not of %s; use another name, or delete "+
+			"it or reset it, and read everything anew", keys.DescribeSpan(consumerSpan(c.Span)),
+			keys.DescribeSpan(consumerSpan(r.Span)))
+	case c.TooOld && !r.Reset_:
+		return refuse(codes.OutOfRange, "it fell behind by more than its keep, %s, at %s, and history "+
+			"is not kept for it any more; read everything anew, and reset it or delete it", c.keep(),
+			c.position())
+	case to.IsZero():
+		to = c.position()
+	case to.Less(c.position()) && !r.Reset_:
+		return refuse(codes.FailedPrecondition, "its position is %s already, and %s lies before it; "+
+			"another process may use the same name; a reset moves it back", c.position(), to)
+	}
+	if r.KeepMillis != 0 {
+		c.KeepMillis = r.KeepMillis
+	}
+	if to.Wall < now.Add(-c.keep()).UnixNano() {
+		return refuse(codes.OutOfRange, "its position %s is older than %s, for which history is kept "+
+			"for it; begin at a later one, or have it kept for longer, up to %s", to, c.keep(),
+			keys.MaxConsumerKeep)
+	}
+	if r.Span != nil {
+		c.Span = r.Span
+	}
+	c.Position, c.UpdatedUnixMs, c.TooOld = rpc.ToClusterTimestamp(to), now.UnixMilli(), false
+	return nil
+}
+
+// consumerSpan is the keys that a consumer is of; nil: all.
+func consumerSpan(s *clusterpb.ConsumerSpan) keys.Span {
+	return keys.Span{Start: s.GetStart(), End: s.GetEnd()}
+}
