@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// feedWait is how long a replica waits for something above what the feed has to be resolved,
-	// before the leader is asked to read its latest, which has transactions in the way commit above.
+	// feedWait is how long a replica waits for something above what the feed has to be resolved, beyond
+	// the keyspace's lag, before the leader is asked to read its latest, which has transactions in the
+	// way commit above.
 	feedWait = 5 * time.Second
 	// feedTimeout bounds one question, feedWait and the rest included.
 	feedTimeout = 20 * time.Second
@@ -31,13 +32,16 @@ type partitionAsker struct {
 	id       keys.KeyspaceID
 	hashed   bool
 	hashes   uint32
+	// wait is how long a replica waits.
+	wait time.Duration
 	// span is of user keys.
 	span keys.Span
 }
 
 func newPartitionAsker(k *Keyspace, ks *route.Keyspace, q *changesQuery) *partitionAsker {
 	return &partitionAsker{keyspace: k, id: ks.ID, hashed: ks.Hashed(),
-		hashes: ks.Info.GetHashPartitions(), span: q.span}
+		hashes: ks.Info.GetHashPartitions(), span: q.span,
+		wait: feedWait + time.Duration(ks.Info.GetClosedTimestampLagMillis())*time.Millisecond}
 }
 
 // spans are the feed's keys.
@@ -100,7 +104,7 @@ func (a *partitionAsker) Ask(ctx context.Context, q changes.Question) (changes.A
 	if !q.Head.IsZero() {
 		asked.ResumeVersion = toWire(q.Head)
 	}
-	near := &route.Near{Freshness: route.FreshFeed, AtLeast: q.After, Wait: feedWait}
+	near := &route.Near{Freshness: route.FreshFeed, AtLeast: q.After, Wait: a.wait}
 	if !q.Upto.IsZero() {
 		asked.Upto = toWire(q.Upto)
 		near.AtLeast, near.At = hlc.Timestamp{}, q.Upto

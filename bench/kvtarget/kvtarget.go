@@ -15,6 +15,14 @@ import (
 // Target is a keyspace as bench sees it.
 type Target struct {
 	keyspace *kv.Keyspace
+	gets     []kv.GetOption
+	scans    []kv.ScanOption
+}
+
+// ReadOption is an option of gets and scans alike, such as kv.Nearest.
+type ReadOption interface {
+	kv.GetOption
+	kv.ScanOption
 }
 
 var (
@@ -22,12 +30,18 @@ var (
 	_ bench.BulkLoader = Target{}
 )
 
-// New measures the keyspace.
-func New(keyspace *kv.Keyspace) Target { return Target{keyspace} }
+// New measures the keyspace. All reads have the options.
+func New(keyspace *kv.Keyspace, options ...ReadOption) Target {
+	t := Target{keyspace: keyspace}
+	for _, o := range options {
+		t.gets, t.scans = append(t.gets, o), append(t.scans, o)
+	}
+	return t
+}
 
 // Get implements bench.Target.
 func (t Target) Get(ctx context.Context, key []byte) error {
-	_, err := t.keyspace.Get(ctx, key)
+	_, err := t.keyspace.Get(ctx, key, t.gets...)
 	if errors.Is(err, kv.ErrNotFound) {
 		return errors.Join(bench.ErrNotFound, err)
 	}
@@ -42,7 +56,8 @@ func (t Target) Put(ctx context.Context, key, value []byte) error {
 
 // Scan implements bench.Target.
 func (t Target) Scan(ctx context.Context, from []byte, limit int) (rows int, err error) {
-	for _, err := range t.keyspace.Scan(ctx, kv.From(from), kv.Limit(limit)) {
+	options := append([]kv.ScanOption{kv.From(from), kv.Limit(limit)}, t.scans...)
+	for _, err := range t.keyspace.Scan(ctx, options...) {
 		if err != nil {
 			return rows, err
 		}

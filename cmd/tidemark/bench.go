@@ -37,6 +37,8 @@ type benchFlags struct {
 	cpuProfile         string
 	// partitionsPerTxn is 0 where transactions take what there is.
 	partitionsPerTxn int
+	// fresh says that any replica may answer the reads; of get and scan.
+	fresh freshFlags
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -61,7 +63,8 @@ another one (--keyspace) must exist, and is written to.`,
 			`  tidemark bench put --clients 256 --duration 30s`,
 			func(benchFlags) (bench.Workload, error) { return bench.Put(), nil }),
 		a.benchOf("get", "Read random keys, all as likely",
-			`  tidemark bench get --clients 64 --records 1000000`,
+			`  tidemark bench get --clients 64 --records 1000000
+  tidemark bench get --nearest --locality region=eu,zone=a`,
 			func(benchFlags) (bench.Workload, error) { return bench.Get(), nil }),
 		a.benchOf("scan", "Read runs of rows from random keys",
 			`  tidemark bench scan --clients 64 --rows 100`,
@@ -102,6 +105,9 @@ func (a *app) benchOf(name, short, example string,
 			"which keys are popular: "+strings.Join(bench.Distributions, ", "))
 		_ = cmd.RegisterFlagCompletionFunc("keys",
 			cobra.FixedCompletions(bench.Distributions, cobra.ShellCompDirectiveNoFileComp))
+	}
+	if name == "get" || name == "scan" {
+		f.fresh.register(a, cmd)
 	}
 	switch name {
 	case "scan":
@@ -211,16 +217,58 @@ func (a *app) bench(ctx context.Context, f benchFlags, w bench.Workload) error {
 	if err != nil {
 		return err
 	}
+	choice, err := f.fresh.choice()
+	if err != nil {
+		return err
+	}
+	options := make([]kvtarget.ReadOption, len(choice))
+	for i, o := range choice {
+		options[i] = o
+	}
 	return a.withBench(ctx, f, nil, func(client *kv.Client) error {
 		cfg.Classify = kvtarget.Classify
+		ks := client.Keyspace(f.keyspace)
+		target := kvtarget.New(ks, options...)
 		stop := a.benchProgress(&cfg)
-		result, err := bench.Run(ctx, kvtarget.New(client.Keyspace(f.keyspace)), cfg)
+		if len(options) > 0 && !cfg.SkipLoad {
+			if err := loadForReplicas(ctx, client, ks, target, cfg); err != nil {
+				stop()
+				return err
+			}
+			cfg.SkipLoad = true
+		}
+		result, err := bench.Run(ctx, target, cfg)
 		stop()
 		if err != nil {
 			return err
 		}
 		return a.showBench(result)
 	})
+}
+
+// loadForReplicas loads the records, and waits until any replica that answers has them: it does so
+// about a second in the past.
+func loadForReplicas(ctx context.Context, client *kv.Client, ks *kv.Keyspace, target bench.Target,
+	cfg bench.Config) error {
+	if err := bench.Load(ctx, target, cfg); err != nil {
+		return err
+	}
+	for loaded := client.Timestamp(); ; {
+		var read kv.ReadInfo
+		for _, err := range ks.Scan(ctx, kv.Nearest(), kv.ReadAt(&read), kv.Limit(1)) {
+			if err != nil {
+				return err
+			}
+		}
+		if !read.At.Less(loaded) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // withBench runs do with a client, when the keyspace is there.

@@ -30,8 +30,10 @@ func (f *freshFlags) register(a *app, cmd *cobra.Command) {
 		"let the nearest replica answer, however old what it has is")
 	a.localityFlag(cmd)
 	cmd.MarkFlagsMutuallyExclusive("staleness", "any-staleness")
-	cmd.MarkFlagsMutuallyExclusive("at", "staleness")
-	cmd.MarkFlagsMutuallyExclusive("at", "any-staleness")
+	if flags.Lookup("at") != nil {
+		cmd.MarkFlagsMutuallyExclusive("at", "staleness")
+		cmd.MarkFlagsMutuallyExclusive("at", "any-staleness")
+	}
 	f.given = flags.Changed
 }
 
@@ -56,11 +58,17 @@ type freshOption interface {
 	kv.ScanOption
 }
 
-// options are those of the read; none if the flags are not used.
+// options are those of the read, which tells what it has read; none if the flags are not used.
 func (f *freshFlags) options() (options []freshOption, err error) {
-	if !f.used() {
-		return nil, nil
+	options, err = f.choice()
+	if len(options) > 0 {
+		options = append(options, kv.ReadAt(&f.read))
 	}
+	return options, err
+}
+
+// choice is the options by which any replica may answer; none if the flags are not used.
+func (f *freshFlags) choice() (options []freshOption, err error) {
 	if f.nearest {
 		options = append(options, kv.Nearest())
 	}
@@ -73,7 +81,7 @@ func (f *freshFlags) options() (options []freshOption, err error) {
 		}
 		options = append(options, kv.MaxStaleness(f.staleness))
 	}
-	return append(options, kv.ReadAt(&f.read)), nil
+	return options, nil
 }
 
 // columns are those of a list that tell what was read, for programs.

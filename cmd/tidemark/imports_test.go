@@ -80,6 +80,8 @@ var may = []struct {
 	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/kvtest", "hlc", "rpc/...",
 		"range/replica/proposal", "deploy/embedded"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
+	{"bench/proof/faults", []string{"bench/...", "metric", "kv", "kv/kvprom", "hlc", "rpc/...",
+		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
 	{"bench/...", []string{"bench/...", "kv", "kv/kvprom", "hlc", "rpc/...", "range/engine",
 		"range/keys", "deploy/certs", "deploy/embedded"}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/kvprom", "hlc", "rpc",

@@ -23,6 +23,8 @@ type ChangesOptions struct {
 	// MaxBytes ends the read before a version with which keys and values would be more than that, in
 	// bytes; the first version comes all the same. 0: no limit.
 	MaxBytes int64
+	// Overhead is what a version counts besides its key and value, in bytes.
+	Overhead int64
 	// MaxSkipped ends the read after so many keys that were not changed, so that each call is bounded
 	// work. 0: no limit.
 	MaxSkipped int
@@ -208,7 +210,7 @@ func (c *changes) climb() (done bool, err error) {
 
 // show emits a version; done: the page is over before it.
 func (c *changes) show(v *Version) (done bool, err error) {
-	size := int64(len(c.key()) + len(v.Value))
+	size := int64(len(c.key())+len(v.Value)) + c.o.Overhead
 	if c.o.MaxBytes > 0 && c.emitted > 0 && c.bytes+size > c.o.MaxBytes {
 		c.result.More, c.result.Resume, c.result.ResumeVersion = true, bytes.Clone(c.key()), c.shown
 		return true, nil

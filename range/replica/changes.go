@@ -61,10 +61,11 @@ func (r *Replica) startChanges(rd *read, of *command.Changing) {
 	rd.changes = c
 }
 
-// oldest is the lowest timestamp of which the state is read, by a read at a timestamp.
+// oldest is the lowest timestamp of which the state is read, by a read at a timestamp. Up to where it
+// is quiet there was never anything to be collected.
 func (rd *read) oldest(at hlc.Timestamp) hlc.Timestamp {
 	if rd.changes != nil {
-		return rd.changes.after
+		return rd.changes.quiet
 	}
 	return at
 }

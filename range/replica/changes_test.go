@@ -208,3 +208,39 @@ func TestChangesCollectedWhileHeld(t *testing.T) {
 		}
 	})
 }
+
+// TestHeldChangesOutliveACollection: what a held request is answered with is complete, also if the
+// threshold of garbage collection passes where it began, for nothing was written since.
+func TestHeldChangesOutliveACollection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newHeldFeed(t)
+		f.write("put k old")
+		f.close(2 * time.Second)
+		after := f.ask(3 * time.Second)
+		f.close(2 * time.Second)
+		time.Sleep(changesCheck) // virtual: it is known to be quiet until now
+		f.c.physical.Advance(500 * time.Millisecond)
+		f.leader.replica.SetGCWindow(2 * time.Second)
+		collected := make(chan error, 1)
+		go func() {
+			_, err := f.leader.replica.CollectGarbage(context.Background(), f.leader.node.Clock.Now())
+			collected <- err
+		}()
+		for range 5 {
+			synctest.Wait()
+			f.step()
+		}
+		if err := <-collected; err != nil {
+			t.Fatal(err)
+		}
+		if threshold := *f.follower.replica.threshold.Load(); threshold.LessEq(after) {
+			t.Fatalf("the threshold %s has not passed %s", threshold, after)
+		}
+		f.write("put k new")
+		f.close(2 * time.Second)
+		time.Sleep(changesCheck) // virtual
+		if c := f.answer().GetChanges().GetChanges(); len(c) != 1 || string(c[0].Value) != "new" {
+			t.Fatalf("what was written is not told: %v", c)
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -81,9 +82,7 @@ func (s *Sender) nodeLocked(id keys.NodeID) *node {
 	if n == nil {
 		n = s.newNode(id)
 		info := s.mu.contents.nodes[id]
-		if info != nil {
-			n.mu.address = info.Address
-		}
+		n.mu.address = addressOf(info)
 		n.distance.Store(int32(s.distanceTo(info.GetLocality())))
 		s.mu.nodes[id] = n
 		s.publishNodesLocked()
@@ -96,8 +95,20 @@ func (s *Sender) updateAddressesLocked() {
 	for id, info := range s.mu.contents.nodes {
 		n := s.nodeLocked(id)
 		n.distance.Store(int32(s.distanceTo(info.GetLocality())))
-		n.move(info.Address)
+		n.move(addressOf(info))
 	}
+}
+
+// addressOf is where a node is reached; "" if it is not known. Another node is by now where a node was
+// whose directory is lost, or that has left the cluster.
+//
+// INVARIANT: one node at a time is asked at an address. Streams to another one there would have the
+// numbers of the same client, and each would fence off the ones before (rpc, streams).
+func addressOf(info *clusterpb.Node) string {
+	if info.GetDisplaced() || info.GetStatus() == clusterpb.NodeStatus_NODE_GONE {
+		return ""
+	}
+	return info.GetAddress()
 }
 
 // move notes the node's address. Streams to an earlier one are ended.

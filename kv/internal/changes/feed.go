@@ -21,9 +21,11 @@ const (
 	leastAnswer = Budget / MaxAsked
 
 	// pause is the least time between two questions about a part if the first one has brought no
-	// change; siblingPause, how long a part waits for a lower one of its partition before it is looked
+	// change, mostPause the most if it was answered at once, as by leaders, whose latest is read at a
+	// cost for others; siblingPause, how long a part waits for a lower one of its partition before it is looked
 	// at again.
 	pause        = 50 * time.Millisecond
+	mostPause    = time.Second
 	siblingPause = 50 * time.Millisecond
 	// After an error a part is asked again after firstRetry, and twice as long each time, up to
 	// lastRetry.
@@ -230,8 +232,9 @@ func (f *feed) take(a *answered) ([]*kvpb.Change, error) {
 	due := now
 	if len(r.Changes) == 0 && !r.More {
 		due = a.at.Add(pause)
-		if f.frontier.Len() > MaxAsked {
-			due = a.at.Add(f.ProgressEvery)
+		if f.frontier.Len() > MaxAsked || q.Upto.IsZero() && now.Sub(a.at) < pause {
+			// It was not held, and would not be at once.
+			due = a.at.Add(max(pause, min(f.ProgressEvery, mostPause)))
 		}
 	}
 	// What is left of the part, and what has waited for it.

@@ -290,3 +290,29 @@ func TestSlowConsumer(t *testing.T) {
 		}
 	})
 }
+
+// atOnce answers at once that nothing has changed, as a leader does.
+type atOnce struct {
+	*fakeStore
+	asked int
+}
+
+func (s *atOnce) Ask(_ context.Context, q Question) (Answer, error) {
+	s.asked++
+	return Answer{Partition: partitionOf(s.bounds, string(q.Span.Start)),
+		Resolved: ts(time.Now().UnixNano())}, nil
+}
+
+// TestAnsweredAtOnce: who does not hold questions is not asked all the time.
+func TestAnsweredAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &atOnce{fakeStore: &fakeStore{t: t, Rand: rand.New(rand.NewPCG(1, 1))}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_ = Run(ctx, Config{Asker: s, Spans: []keys.Span{{Start: []byte("a"), End: []byte("z")}},
+			ProgressEvery: time.Second}, func(Event) bool { return true })
+		if s.asked < 30 || s.asked > 70 {
+			t.Errorf("%d questions in a minute", s.asked)
+		}
+	})
+}

@@ -37,8 +37,9 @@ type Changing struct {
 	Idle time.Duration
 }
 
-// maxChangesBytes bounds a page of changes, keys and values.
-const maxChangesBytes = 1 << 20
+// maxChangesBytes bounds a page of changes, keys and values; changeOverhead is what a change takes
+// besides, here and at the client.
+const maxChangesBytes, changeOverhead = 1 << 20, 128
 
 // maxIdle bounds how long a request is held.
 const maxIdle = 10 * time.Second
@@ -67,7 +68,7 @@ func changes(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 		return response, nil
 	}
 	o := mvcc.ChangesOptions{Span: span, After: hlc.Max(after, v.Since), Upto: v.At,
-		MaxBytes: maxChangesBytes, MaxSkipped: MaxSkipped}
+		MaxBytes: maxChangesBytes, Overhead: changeOverhead, MaxSkipped: MaxSkipped}
 	if asked := int64(c.LimitBytes); asked > 0 {
 		o.MaxBytes = min(asked, maxChangesBytes)
 	}

@@ -56,6 +56,11 @@ func TestChanges(t *testing.T) {
 	if len(got.Changes) != 1 || !got.Changes[0].Deleted || string(got.Resume) != "c" {
 		t.Errorf("behind b of 1 comes %v", got)
 	}
+	// Small ones take more than their bytes.
+	got, _ = ask(&kvpb.ChangesRequest{LimitBytes: 3 * changeOverhead}, View{At: at(9)})
+	if len(got.Changes) != 2 || !got.More {
+		t.Errorf("a page of %d bytes is %v", 3*changeOverhead, got)
+	}
 	// What is asked for lies above what can be told: nothing is resolved that was not before.
 	got, _ = ask(&kvpb.ChangesRequest{After: rpc.ToTimestamp(at(20))}, View{At: at(9)})
 	if len(got.Changes) != 0 || rpc.FromTimestamp(got.Resolved) != at(20) {

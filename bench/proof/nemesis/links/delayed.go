@@ -15,6 +15,10 @@ type delayed struct {
 	data []byte
 }
 
+// shortDelay is what timers are too coarse for: those of a process that has nothing else to do are
+// up to a millisecond late.
+const shortDelay = 2 * time.Millisecond
+
 // line delays what goes over one link, in order.
 type line struct {
 	queue chan delayed
@@ -51,16 +55,22 @@ func (l *line) offer(s Shape, data []byte) bool {
 func (l *line) deliver(ctx context.Context, deliver func([]byte) error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var alarm alarm
+	defer alarm.close()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case d := <-l.queue:
-			timer.Reset(time.Until(d.due))
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-timer.C:
+			if rest := time.Until(d.due); rest >= shortDelay {
+				timer.Reset(rest)
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-timer.C:
+				}
+			} else if rest > 0 {
+				alarm.wait(rest)
 			}
 			if err := deliver(d.data); err != nil {
 				return err

@@ -67,3 +67,36 @@ func TestJitterIsWithinBounds(t *testing.T) {
 		}
 	}
 }
+
+func TestAlarmRingsAgain(t *testing.T) {
+	var a alarm
+	defer a.close()
+	for range 3 {
+		began := time.Now()
+		a.wait(100 * time.Microsecond)
+		if took := time.Since(began); took < 100*time.Microsecond {
+			t.Fatalf("it rang after %v", took)
+		}
+	}
+}
+
+// BenchmarkShortDelay tells by how much a delay of 250 µs is longer than that.
+func BenchmarkShortDelay(b *testing.B) {
+	const delay = 250 * time.Microsecond
+	l, arrived := newLine(), make(chan time.Time)
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = l.deliver(ctx, func([]byte) error { arrived <- time.Now(); return nil })
+	}()
+	var late time.Duration
+	for b.Loop() {
+		began := time.Now()
+		l.offer(Shape{Delay: delay}, nil)
+		late += (<-arrived).Sub(began) - delay
+	}
+	cancel()
+	<-done
+	b.ReportMetric(float64(late.Nanoseconds())/float64(b.N), "late-ns/op")
+}

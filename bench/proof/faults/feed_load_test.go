@@ -1,0 +1,211 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// feedValue is how many bytes a value has that feeds are measured with.
+const feedValue = 100
+
+// version is one version of a key.
+type version struct {
+	key string
+	at  kv.Timestamp
+}
+
+// feedLedger compares what writers were told with what a feed tells. It is safe for concurrent use.
+type feedLedger struct {
+	mu sync.Mutex
+	// open are acknowledged and not told yet; early are told and not acknowledged, as of now.
+	open, early map[version]struct{}
+	// acked are the versions that were acknowledged, last is the highest; unknown are writes that
+	// ended with an error, and may be there or not.
+	acked, unknown int
+	last           kv.Timestamp
+	lastErr        error
+	progress       kv.Timestamp
+	wrong          []string
+}
+
+func newFeedLedger() *feedLedger {
+	return &feedLedger{open: make(map[version]struct{}), early: make(map[version]struct{})}
+}
+
+// mostWrong bounds what is said of what is wrong.
+const mostWrong = 10
+
+func (l *feedLedger) wrongLocked(format string, arguments ...any) {
+	if len(l.wrong) < mostWrong {
+		l.wrong = append(l.wrong, fmt.Sprintf(format, arguments...))
+	}
+}
+
+// acknowledged takes the end of a write of some keys.
+func (l *feedLedger) acknowledged(keys []string, at kv.Timestamp, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.unknown += len(keys)
+		l.lastErr = err
+		return
+	}
+	l.acked += len(keys)
+	if l.last.Less(at) {
+		l.last = at
+	}
+	for _, key := range keys {
+		v := version{key, at}
+		if _, has := l.early[v]; has {
+			delete(l.early, v)
+		} else if l.open[v] = struct{}{}; at.LessEq(l.progress) {
+			l.missingLocked(v)
+		}
+	}
+}
+
+// advance takes what a feed has told up to a progress.
+func (l *feedLedger) advance(told []kv.Change, to kv.Timestamp) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range told {
+		v := version{string(c.Key), c.Timestamp}
+		if _, has := l.open[v]; has {
+			delete(l.open, v)
+		} else {
+			l.early[v] = struct{}{}
+		}
+	}
+	l.progress = to
+	for v := range l.open {
+		if v.at.LessEq(to) {
+			l.missingLocked(v)
+		}
+	}
+}
+
+func (l *feedLedger) missingLocked(v version) {
+	delete(l.open, v)
+	l.wrongLocked("%s was written at %s, which was acknowledged, and the feed is at %s without it",
+		v.key, v.at, l.progress)
+}
+
+// report is what was compared, when no write is under way any more and the feed has told the last.
+func (l *feedLedger) report() (acked, unknown int, wrong []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.open); n > 0 {
+		l.wrongLocked("%d acknowledged writes are not told, as of %s", n, l.progress)
+	}
+	if n := len(l.early); n > l.unknown {
+		l.wrongLocked("%d changes are told that were not acknowledged, and only %d writes failed", n,
+			l.unknown)
+	}
+	return l.acked, l.unknown, l.wrong
+}
+
+// highest is the highest version that was acknowledged.
+func (l *feedLedger) highest() kv.Timestamp {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// count is how many versions were acknowledged.
+func (l *feedLedger) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.acked
+}
+
+// feedWriters write random ones of some keys, so many in a second if the machine carries it.
+type feedWriters struct {
+	keyspace *kv.Keyspace
+	ledger   *feedLedger
+	// writers are goroutines, each with one write under way; a write is of batch keys of a
+	// partition. One of deletes writes takes its keys away; 0: none does.
+	writers, batch, deletes int
+	rate                    float64
+	// keys has the keys of each partition.
+	keys [][]string
+}
+
+// feedKeys sorts keys by partition, of those partitions that have enough of them for a batch.
+func (e *environment) feedKeys(ks *kv.Keyspace, n, batch int) (keys [][]string) {
+	e.Helper()
+	parts := make(map[uint64][]string)
+	for i := range n {
+		key := fmt.Sprintf("f%07d", i)
+		id, err := ks.PartitionOf(e.ctx, []byte(key))
+		e.must(err, "find the partition of a key")
+		parts[id] = append(parts[id], key)
+	}
+	for _, part := range parts {
+		if len(part) >= batch {
+			keys = append(keys, part)
+		}
+	}
+	if len(keys) == 0 {
+		e.Fatalf("no partition has the keys of a batch of %d", batch)
+	}
+	return keys
+}
+
+// start begins to write; stop returns when nothing is under way any more.
+func (w *feedWriters) start(ctx context.Context) (stop func()) {
+	running, cancel := context.WithCancel(ctx)
+	var writing sync.WaitGroup
+	var next atomic.Int64
+	began, interval := time.Now(), float64(time.Second)*float64(w.batch)/w.rate
+	for number := range w.writers {
+		writing.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(number), 26))
+			timer := time.NewTimer(0)
+			defer timer.Stop()
+			for {
+				n := next.Add(1) - 1
+				timer.Reset(time.Until(began.Add(time.Duration(float64(n) * interval))))
+				select {
+				case <-running.Done():
+					return
+				case <-timer.C:
+				}
+				w.write(ctx, n, random)
+			}
+		})
+	}
+	return func() { cancel(); writing.Wait() }
+}
+
+// write writes once.
+func (w *feedWriters) write(ctx context.Context, n int64, random *rand.Rand) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	part := w.keys[random.IntN(len(w.keys))]
+	first := random.IntN(len(part))
+	value := make([]byte, feedValue)
+	copy(value, fmt.Sprintf("write %d", n))
+	if w.batch == 1 && w.deletes == 0 {
+		at, err := w.keyspace.Put(ctx, []byte(part[first]), value)
+		w.ledger.acknowledged(part[first:first+1], at, err)
+		return
+	}
+	takes := w.deletes > 0 && random.IntN(w.deletes) == 0
+	batch, keys := w.keyspace.Batch(), make([]string, w.batch)
+	for i := range keys {
+		keys[i] = part[(first+i)%len(part)]
+		if takes {
+			batch.Delete([]byte(keys[i]))
+		} else {
+			batch.Put([]byte(keys[i]), value)
+		}
+	}
+	at, err := batch.Commit(ctx)
+	w.ledger.acknowledged(keys, at, err)
+}

@@ -1,0 +1,71 @@
+package faults
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tidemarkdb/tidemark/metric"
+)
+
+// counts keeps the counters of one client, which it is opened with (kv.Metrics).
+type counts struct{ vecs map[string]*metric.Vec }
+
+var _ metric.Registry = counts{}
+
+func newCounts() counts { return counts{make(map[string]*metric.Vec)} }
+
+// Register implements metric.Registry.
+func (c counts) Register(m metric.Collector) error {
+	if v, ok := m.(*metric.Vec); ok {
+		c.vecs[v.Describe().Name] = v
+	}
+	return nil
+}
+
+// Unregister implements metric.Registry.
+func (c counts) Unregister(metric.Collector) {}
+
+// all are the counts of a metric by its label; none if the client has no such metric.
+func (c counts) all(name string) map[string]float64 {
+	found := make(map[string]float64)
+	if v := c.vecs[name]; v != nil {
+		v.Collect(func(label string, n float64) { found[label] = n })
+	}
+	return found
+}
+
+// less takes away what was counted before.
+func less(now, before map[string]float64) map[string]float64 {
+	apart := make(map[string]float64, len(now))
+	for label, n := range now {
+		if n -= before[label]; n != 0 {
+			apart[label] = n
+		}
+	}
+	return apart
+}
+
+// sumOf adds up the samples of a metric whose labels contain the text.
+func sumOf(samples []Sample, name, labels string) (sum float64) {
+	for _, s := range samples {
+		if s.Name == name && strings.Contains(s.Labels, labels) {
+			sum += s.Value
+		}
+	}
+	return sum
+}
+
+// replicaReads is how many reads a server's replicas have served: as leaders do, and because the
+// timestamp is closed.
+type replicaReads struct{ leading, closed float64 }
+
+func (s *Server) replicaReads(ctx context.Context) (r replicaReads, err error) {
+	samples, err := s.Metrics(ctx)
+	if err != nil {
+		return r, err
+	}
+	const name = "tidemark_replica_reads_total"
+	r.closed = sumOf(samples, name, `path="closed"`)
+	r.leading = sumOf(samples, name, "") - r.closed
+	return r, nil
+}
