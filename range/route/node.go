@@ -257,7 +257,12 @@ func (n *node) probe() {
 		}
 		n.mu.Unlock()
 		s.log.Debug("node does not answer a ping", "node", n.id, "error", err)
-		if s.pause(s.ctx, probeBackoff.delay(attempt, s.random())) != nil {
+		wait := probeBackoff.delay(attempt, s.random())
+		if errors.Is(err, errOtherNode) {
+			n.hangUp()
+			wait = otherNodePause
+		}
+		if s.pause(s.ctx, wait) != nil {
 			return
 		}
 		n.mu.Lock()
@@ -285,6 +290,13 @@ func (n *node) ping(ctx context.Context) error {
 	return err
 }
 
+// errOtherNode: another node answers where the node should be. Its clients' streams are not to be
+// fenced off by pings, ten times a second (see addressOf).
+var errOtherNode = errors.New("another node answers at its address")
+
+// otherNodePause is the time between two pings then.
+const otherNodePause = 5 * time.Second
+
 // errNoTime: the node answers, and does not know whether its clock is right.
 var errNoTime = errors.New("it tells no time")
 
@@ -311,7 +323,7 @@ func (l *lane) now(ctx context.Context) (*kvpb.Timestamp, error) {
 		return nil, errors.New("the answer to Now carries no time")
 	}
 	if result.Node != uint64(l.node.id) {
-		return nil, fmt.Errorf("another node, %s, answers at its address", keys.NodeID(result.Node))
+		return nil, fmt.Errorf("%w: %s", errOtherNode, keys.NodeID(result.Node))
 	}
 	return response.Now, nil
 }

@@ -1,6 +1,7 @@
 package fakeserver
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -30,6 +31,8 @@ type Node struct {
 	Closed func(p *Partition) hlc.Timestamp
 	// Hangs: it accepts requests and answers none.
 	Hangs bool
+	// As, if it is not 0, is the node that it says it is.
+	As uint64
 	// Timeless is how often it is going to say that it does not know what time it is.
 	Timeless int
 	// Answer, if it is not nil when the node starts, serves all requests, instead of the Store.
@@ -145,7 +148,7 @@ func (n *Node) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 			return Refusal(kvpb.ErrorCode_CLOCK_SKEW, "its clock has just been set")
 		}
 		return n.dated(&kvpb.Response{Result: &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{
-			Node: n.ID}}})
+			Node: cmp.Or(n.As, n.ID)}}})
 	}
 	var f Fault
 	if c.Script != nil {
