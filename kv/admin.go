@@ -113,9 +113,22 @@ func (c *Client) learnSplits(ctx context.Context, listed []*clusterpb.KeyspaceIn
 	var asked []*route.Keyspace
 	table := c.sender.Table()
 	for _, info := range listed {
-		ks := table.KeyspaceByID(keys.KeyspaceID(info.GetKeyspace().GetId()))
-		if ks != nil && !ks.Hashed() && !ks.Followed() && info.Partitions > 1 &&
-			info.GetKeyspace().GetState() == clusterpb.KeyspaceState_ACTIVE {
+		k := info.GetKeyspace()
+		if info.Partitions < 2 || k.GetState() != clusterpb.KeyspaceState_ACTIVE ||
+			k.GetPartitioning() != clusterpb.Partitioning_RANGE {
+			continue
+		}
+		ks := table.KeyspaceByID(keys.KeyspaceID(k.GetId()))
+		if ks == nil { // it was made just now, and the table does not show it yet
+			var err error
+			if ks, err = c.Keyspace(k.GetName()).resolve(ctx, "describe keyspace"); err != nil {
+				if errors.Is(err, ErrKeyspaceNotFound) {
+					continue // dropped meanwhile
+				}
+				return err
+			}
+		}
+		if !ks.Followed() {
 			c.sender.Want(ks)
 			asked = append(asked, ks)
 		}
