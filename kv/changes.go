@@ -133,7 +133,7 @@ func (k *Keyspace) changesOf(ctx context.Context, q *changesQuery, a *partitionA
 }
 
 // beginChanges makes sure that there are partitions to be asked, and a timestamp to begin at. now
-// says that nobody has given that.
+// says that the caller has not given that.
 func (k *Keyspace) beginChanges(ctx context.Context, q *changesQuery,
 	id keys.KeyspaceID) (now bool, err error) {
 	ctx, cancel := k.client.bound(ctx)

@@ -81,7 +81,7 @@ func TestClaimedStalenessIsNeverTooSmall(t *testing.T) {
 			}
 			writer.Close()
 			reader.Close()
-			pass(10 * time.Second) // all of that is closed, whoever leads next
+			pass(10 * time.Second) // all of that is closed, whichever node leads next
 		}
 		if old < 16 {
 			t.Errorf("only %d reads were old", old)

@@ -154,7 +154,7 @@ type changesPrinter struct {
 	out      io.Writer
 	format   output.Format
 	progress bool
-	// until is where it ends; zero: nowhere. headed: there is a head already. live: somebody looks on.
+	// until is where it ends; zero: nowhere. headed: there is a head already. live: lines are to be seen at once.
 	// now: the first progress says where the feed begins.
 	until             kv.Timestamp
 	headed, live, now bool

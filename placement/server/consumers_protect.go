@@ -172,7 +172,7 @@ func (s *Server) protect(ctx context.Context) error {
 }
 
 // dropConsumer ends what is kept for a consumer, unless it has moved meanwhile. The record stays,
-// and says so to whoever goes on with it: without the record it would begin at the present, and
+// and says so to the next feed that names it: without the record it would begin at the present, and
 // never know what it has missed.
 func (s *Server) dropConsumer(ctx context.Context, ks storedKeyspace, c storedConsumer) error {
 	c.TooOld = true

@@ -13,7 +13,7 @@ import (
 // The replica of a child beside the parent's leader asks for votes as soon as it is born, and again
 // until it leads: the others are born when they hear that the split is committed.
 //
-// Clients hear of the child from this node, and ask here first who leads it. They are answered when
+// Clients hear of the child from this node, and ask here first which node leads it. They are answered when
 // a leader is known, which is a few milliseconds later. If they heard that there is none, they would
 // ask the other nodes in vain, and wait for longer than that before they asked again.
 
@@ -64,7 +64,7 @@ func (y *young) add(h *hosted) {
 // ask holds a request until a leader is known; it returns false if it is not to be held.
 //
 // INVARIANT: what is held names no term. So no replica executes it if it is a write: its sender only
-// wants to know who leads. An attempt that could run later than its sender thinks would be an error
+// wants to know which node leads. An attempt that could run later than its sender thinks would be an error
 // (see future_reads.go).
 func (y *young) ask(h *hosted, pending replica.Pending) bool {
 	if pending.Request.Term != 0 {

@@ -828,7 +828,7 @@ func (x *Timestamp) GetLogical() uint32 {
 	return 0
 }
 
-// Consumer is how far somebody has come who reads the changes of a keyspace.
+// Consumer is how far a reader of the changes of a keyspace has come.
 type Consumer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Not stored: it is in the record's key.

@@ -2,8 +2,8 @@
 // these on as they come, and tells up to when all of them have come. It is for package kv.
 //
 // What is known is a frontier (package frontier): a timestamp for each part of the feed's keys. A
-// part is asked for what is above its timestamp, by whoever knows how (Asker), and the answer moves
-// it on: all of it, or, if a page was full, the keys before the page's end. Parts follow the
+// part is asked for what is above its timestamp, by the Asker, and the answer moves it on: all of
+// it, or, if a page was full, the keys before the page's end. Parts follow the
 // partitions: before a part is asked it is cut where the partition that holds its first key ends,
 // and after an answer the parts of that partition are joined that have come to the same timestamp.
 // Of parts of one partition that have not, the lowest is asked up to the next one's timestamp, and

@@ -303,7 +303,7 @@ func (s *atOnce) Ask(_ context.Context, q Question) (Answer, error) {
 		Resolved: ts(time.Now().UnixNano())}, nil
 }
 
-// TestAnsweredAtOnce: who does not hold questions is not asked all the time.
+// TestAnsweredAtOnce: an Asker that does not hold questions is not asked all the time.
 func TestAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &atOnce{fakeStore: &fakeStore{t: t, Rand: rand.New(rand.NewPCG(1, 1))}}

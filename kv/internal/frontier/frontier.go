@@ -28,7 +28,7 @@ type Part struct {
 	Resolved hlc.Timestamp
 	// Head: of the key Span.Start, what lies at or below Head is known too; zero, or above Resolved.
 	Head hlc.Timestamp
-	// Asked: somebody finds out more. Such a part is neither cut nor joined.
+	// Asked: a question about it is under way. Such a part is neither cut nor joined.
 	Asked bool
 }
 

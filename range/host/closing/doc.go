@@ -3,8 +3,8 @@
 //
 // # The parts
 //
-//	Leading    what this host closes for the groups that it leads: sets of groups, and who has
-//	           affirmed them
+//	Leading    what this host closes for the groups that it leads: sets of groups, and which
+//	           hosts have affirmed them
 //	Following  what others close for groups that follow them here
 //
 // Both travel with the pings that hosts send one another with each tick anyway (peerpb.HostPing). A
