@@ -371,7 +371,7 @@ func (x Mutation_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Mutation_Kind.Descriptor instead.
 func (Mutation_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{46, 0}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{47, 0}
 }
 
 type PushRequest_Kind int32
@@ -423,7 +423,7 @@ func (x PushRequest_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PushRequest_Kind.Descriptor instead.
 func (PushRequest_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{59, 0}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{60, 0}
 }
 
 // Hello opens a stream.
@@ -606,6 +606,9 @@ type Request struct {
 	TimeoutMicros uint64 `protobuf:"varint,7,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
 	// Set, on a Get, BatchGet, Scan, Count or Changes: any replica may answer from what it has. Term is not used then.
 	ReplicaRead *ReplicaRead `protobuf:"bytes,8,opt,name=replica_read,json=replicaRead,proto3" json:"replica_read,omitempty"`
+	// Set, on a Get, BatchGet, Scan or Count to a leader: it takes the read in as one of its own, and reads nothing. The
+	// answer is an Admission, by which another replica of the partition reads.
+	Admit bool `protobuf:"varint,9,opt,name=admit,proto3" json:"admit,omitempty"`
 	// Types that are valid to be assigned to Command:
 	//
 	//	*Request_Get
@@ -719,6 +722,13 @@ func (x *Request) GetReplicaRead() *ReplicaRead {
 		return x.ReplicaRead
 	}
 	return nil
+}
+
+func (x *Request) GetAdmit() bool {
+	if x != nil {
+		return x.Admit
+	}
+	return false
 }
 
 func (x *Request) GetCommand() isRequest_Command {
@@ -1069,7 +1079,10 @@ type ReplicaRead struct {
 	// The lowest timestamp at which it may be read; unset: any that is closed.
 	AtLeast *Timestamp `protobuf:"bytes,1,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
 	// How long the replica waits for the timestamp to be closed, and for locks in the way, in microseconds.
-	WaitMicros    uint32 `protobuf:"varint,2,opt,name=wait_micros,json=waitMicros,proto3" json:"wait_micros,omitempty"`
+	WaitMicros uint32 `protobuf:"varint,2,opt,name=wait_micros,json=waitMicros,proto3" json:"wait_micros,omitempty"`
+	// The answer of a leader of the same generation that has taken in the same read. It is read at admission.at, whatever
+	// the command says, once the replica has applied the log up to admission.index; nothing has to be closed.
+	Admission     *Admission `protobuf:"bytes,3,opt,name=admission,proto3" json:"admission,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1118,6 +1131,77 @@ func (x *ReplicaRead) GetWaitMicros() uint32 {
 	return 0
 }
 
+func (x *ReplicaRead) GetAdmission() *Admission {
+	if x != nil {
+		return x.Admission
+	}
+	return nil
+}
+
+// Admission is what a leader says of a read that it has taken in: nothing is written any more in what is read at or below the
+// timestamp, by whichever leader, but by what is in the log up to the index.
+type Admission struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *Timestamp             `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Index uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	// Versions above at, up to this, may have been acknowledged before the reader began: a read that meets one is refused
+	// (UNCERTAIN). Unset: none.
+	UncertainUntil *Timestamp `protobuf:"bytes,3,opt,name=uncertain_until,json=uncertainUntil,proto3" json:"uncertain_until,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Admission) Reset() {
+	*x = Admission{}
+	mi := &file_kvpb_kv_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Admission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Admission) ProtoMessage() {}
+
+func (x *Admission) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Admission.ProtoReflect.Descriptor instead.
+func (*Admission) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Admission) GetAt() *Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Admission) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Admission) GetUncertainUntil() *Timestamp {
+	if x != nil {
+		return x.UncertainUntil
+	}
+	return nil
+}
+
 type Response struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1128,6 +1212,8 @@ type Response struct {
 	Error          *Error `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// The timestamp at which a read was done that any replica may have answered.
 	ReadAt *Timestamp `protobuf:"bytes,5,opt,name=read_at,json=readAt,proto3" json:"read_at,omitempty"`
+	// To a request with admit.
+	Admission *Admission `protobuf:"bytes,6,opt,name=admission,proto3" json:"admission,omitempty"`
 	// Types that are valid to be assigned to Result:
 	//
 	//	*Response_Get
@@ -1159,7 +1245,7 @@ type Response struct {
 
 func (x *Response) Reset() {
 	*x = Response{}
-	mi := &file_kvpb_kv_proto_msgTypes[5]
+	mi := &file_kvpb_kv_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1257,7 @@ func (x *Response) String() string {
 func (*Response) ProtoMessage() {}
 
 func (x *Response) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[5]
+	mi := &file_kvpb_kv_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1270,7 @@ func (x *Response) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Response.ProtoReflect.Descriptor instead.
 func (*Response) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{5}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Response) GetId() uint64 {
@@ -1218,6 +1304,13 @@ func (x *Response) GetError() *Error {
 func (x *Response) GetReadAt() *Timestamp {
 	if x != nil {
 		return x.ReadAt
+	}
+	return nil
+}
+
+func (x *Response) GetAdmission() *Admission {
+	if x != nil {
+		return x.Admission
 	}
 	return nil
 }
@@ -1575,7 +1668,7 @@ type Timestamp struct {
 
 func (x *Timestamp) Reset() {
 	*x = Timestamp{}
-	mi := &file_kvpb_kv_proto_msgTypes[6]
+	mi := &file_kvpb_kv_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1680,7 @@ func (x *Timestamp) String() string {
 func (*Timestamp) ProtoMessage() {}
 
 func (x *Timestamp) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[6]
+	mi := &file_kvpb_kv_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1693,7 @@ func (x *Timestamp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timestamp.ProtoReflect.Descriptor instead.
 func (*Timestamp) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{6}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Timestamp) GetWall() uint64 {
@@ -1630,7 +1723,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[7]
+	mi := &file_kvpb_kv_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1735,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[7]
+	mi := &file_kvpb_kv_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1748,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{7}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetRequest) GetKey() []byte {
@@ -1703,7 +1796,7 @@ type ReadContext struct {
 
 func (x *ReadContext) Reset() {
 	*x = ReadContext{}
-	mi := &file_kvpb_kv_proto_msgTypes[8]
+	mi := &file_kvpb_kv_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1808,7 @@ func (x *ReadContext) String() string {
 func (*ReadContext) ProtoMessage() {}
 
 func (x *ReadContext) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[8]
+	mi := &file_kvpb_kv_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1821,7 @@ func (x *ReadContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadContext.ProtoReflect.Descriptor instead.
 func (*ReadContext) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{8}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReadContext) GetUncertainUntil() *Timestamp {
@@ -1790,7 +1883,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[9]
+	mi := &file_kvpb_kv_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1895,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[9]
+	mi := &file_kvpb_kv_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +1908,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{9}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetResponse) GetFound() bool {
@@ -1866,7 +1959,7 @@ type PutRequest struct {
 
 func (x *PutRequest) Reset() {
 	*x = PutRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[10]
+	mi := &file_kvpb_kv_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1971,7 @@ func (x *PutRequest) String() string {
 func (*PutRequest) ProtoMessage() {}
 
 func (x *PutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[10]
+	mi := &file_kvpb_kv_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +1984,7 @@ func (x *PutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRequest.ProtoReflect.Descriptor instead.
 func (*PutRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{10}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PutRequest) GetKey() []byte {
@@ -1924,7 +2017,7 @@ type PutResponse struct {
 
 func (x *PutResponse) Reset() {
 	*x = PutResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[11]
+	mi := &file_kvpb_kv_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2029,7 @@ func (x *PutResponse) String() string {
 func (*PutResponse) ProtoMessage() {}
 
 func (x *PutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[11]
+	mi := &file_kvpb_kv_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2042,7 @@ func (x *PutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResponse.ProtoReflect.Descriptor instead.
 func (*PutResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{11}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PutResponse) GetVersion() *Timestamp {
@@ -1968,7 +2061,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[12]
+	mi := &file_kvpb_kv_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2073,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[12]
+	mi := &file_kvpb_kv_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2086,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{12}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteRequest) GetKey() []byte {
@@ -2014,7 +2107,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[13]
+	mi := &file_kvpb_kv_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2119,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[13]
+	mi := &file_kvpb_kv_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2132,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{13}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteResponse) GetExisted() bool {
@@ -2077,7 +2170,7 @@ type CompareAndSwapRequest struct {
 
 func (x *CompareAndSwapRequest) Reset() {
 	*x = CompareAndSwapRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[14]
+	mi := &file_kvpb_kv_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2182,7 @@ func (x *CompareAndSwapRequest) String() string {
 func (*CompareAndSwapRequest) ProtoMessage() {}
 
 func (x *CompareAndSwapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[14]
+	mi := &file_kvpb_kv_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2195,7 @@ func (x *CompareAndSwapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareAndSwapRequest.ProtoReflect.Descriptor instead.
 func (*CompareAndSwapRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{14}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CompareAndSwapRequest) GetKey() []byte {
@@ -2206,7 +2299,7 @@ type CompareAndSwapResponse struct {
 
 func (x *CompareAndSwapResponse) Reset() {
 	*x = CompareAndSwapResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[15]
+	mi := &file_kvpb_kv_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2311,7 @@ func (x *CompareAndSwapResponse) String() string {
 func (*CompareAndSwapResponse) ProtoMessage() {}
 
 func (x *CompareAndSwapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[15]
+	mi := &file_kvpb_kv_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2324,7 @@ func (x *CompareAndSwapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareAndSwapResponse.ProtoReflect.Descriptor instead.
 func (*CompareAndSwapResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{15}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CompareAndSwapResponse) GetSwapped() bool {
@@ -2291,7 +2384,7 @@ type IncrementRequest struct {
 
 func (x *IncrementRequest) Reset() {
 	*x = IncrementRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[16]
+	mi := &file_kvpb_kv_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2303,7 +2396,7 @@ func (x *IncrementRequest) String() string {
 func (*IncrementRequest) ProtoMessage() {}
 
 func (x *IncrementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[16]
+	mi := &file_kvpb_kv_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2316,7 +2409,7 @@ func (x *IncrementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncrementRequest.ProtoReflect.Descriptor instead.
 func (*IncrementRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{16}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *IncrementRequest) GetKey() []byte {
@@ -2351,7 +2444,7 @@ type IncrementResponse struct {
 
 func (x *IncrementResponse) Reset() {
 	*x = IncrementResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[17]
+	mi := &file_kvpb_kv_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2363,7 +2456,7 @@ func (x *IncrementResponse) String() string {
 func (*IncrementResponse) ProtoMessage() {}
 
 func (x *IncrementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[17]
+	mi := &file_kvpb_kv_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,7 +2469,7 @@ func (x *IncrementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncrementResponse.ProtoReflect.Descriptor instead.
 func (*IncrementResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{17}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *IncrementResponse) GetValue() int64 {
@@ -2403,7 +2496,7 @@ type WriteBatchRequest struct {
 
 func (x *WriteBatchRequest) Reset() {
 	*x = WriteBatchRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[18]
+	mi := &file_kvpb_kv_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2508,7 @@ func (x *WriteBatchRequest) String() string {
 func (*WriteBatchRequest) ProtoMessage() {}
 
 func (x *WriteBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[18]
+	mi := &file_kvpb_kv_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +2521,7 @@ func (x *WriteBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteBatchRequest.ProtoReflect.Descriptor instead.
 func (*WriteBatchRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{18}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WriteBatchRequest) GetOperations() []*WriteOperation {
@@ -2451,7 +2544,7 @@ type WriteOperation struct {
 
 func (x *WriteOperation) Reset() {
 	*x = WriteOperation{}
-	mi := &file_kvpb_kv_proto_msgTypes[19]
+	mi := &file_kvpb_kv_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2556,7 @@ func (x *WriteOperation) String() string {
 func (*WriteOperation) ProtoMessage() {}
 
 func (x *WriteOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[19]
+	mi := &file_kvpb_kv_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2569,7 @@ func (x *WriteOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteOperation.ProtoReflect.Descriptor instead.
 func (*WriteOperation) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{19}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WriteOperation) GetKey() []byte {
@@ -2516,7 +2609,7 @@ type WriteBatchResponse struct {
 
 func (x *WriteBatchResponse) Reset() {
 	*x = WriteBatchResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[20]
+	mi := &file_kvpb_kv_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2621,7 @@ func (x *WriteBatchResponse) String() string {
 func (*WriteBatchResponse) ProtoMessage() {}
 
 func (x *WriteBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[20]
+	mi := &file_kvpb_kv_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2634,7 @@ func (x *WriteBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteBatchResponse.ProtoReflect.Descriptor instead.
 func (*WriteBatchResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{20}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WriteBatchResponse) GetVersion() *Timestamp {
@@ -2571,7 +2664,7 @@ type LoadRequest struct {
 
 func (x *LoadRequest) Reset() {
 	*x = LoadRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[21]
+	mi := &file_kvpb_kv_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2676,7 @@ func (x *LoadRequest) String() string {
 func (*LoadRequest) ProtoMessage() {}
 
 func (x *LoadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[21]
+	mi := &file_kvpb_kv_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2689,7 @@ func (x *LoadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadRequest.ProtoReflect.Descriptor instead.
 func (*LoadRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{21}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LoadRequest) GetBlock() []byte {
@@ -2654,7 +2747,7 @@ type LoadResponse struct {
 
 func (x *LoadResponse) Reset() {
 	*x = LoadResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[22]
+	mi := &file_kvpb_kv_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2759,7 @@ func (x *LoadResponse) String() string {
 func (*LoadResponse) ProtoMessage() {}
 
 func (x *LoadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[22]
+	mi := &file_kvpb_kv_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2772,7 @@ func (x *LoadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadResponse.ProtoReflect.Descriptor instead.
 func (*LoadResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{22}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LoadResponse) GetVersion() *Timestamp {
@@ -2714,7 +2807,7 @@ type BatchGetRequest struct {
 
 func (x *BatchGetRequest) Reset() {
 	*x = BatchGetRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[23]
+	mi := &file_kvpb_kv_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2819,7 @@ func (x *BatchGetRequest) String() string {
 func (*BatchGetRequest) ProtoMessage() {}
 
 func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[23]
+	mi := &file_kvpb_kv_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2832,7 @@ func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetRequest.ProtoReflect.Descriptor instead.
 func (*BatchGetRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{23}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BatchGetRequest) GetKeys() [][]byte {
@@ -2775,7 +2868,7 @@ type BatchGetResponse struct {
 
 func (x *BatchGetResponse) Reset() {
 	*x = BatchGetResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[24]
+	mi := &file_kvpb_kv_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +2880,7 @@ func (x *BatchGetResponse) String() string {
 func (*BatchGetResponse) ProtoMessage() {}
 
 func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[24]
+	mi := &file_kvpb_kv_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +2893,7 @@ func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResponse.ProtoReflect.Descriptor instead.
 func (*BatchGetResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{24}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BatchGetResponse) GetValues() []*GetResponse {
@@ -2833,7 +2926,7 @@ type MultiGetRequest struct {
 
 func (x *MultiGetRequest) Reset() {
 	*x = MultiGetRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[25]
+	mi := &file_kvpb_kv_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2938,7 @@ func (x *MultiGetRequest) String() string {
 func (*MultiGetRequest) ProtoMessage() {}
 
 func (x *MultiGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[25]
+	mi := &file_kvpb_kv_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2951,7 @@ func (x *MultiGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MultiGetRequest.ProtoReflect.Descriptor instead.
 func (*MultiGetRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{25}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MultiGetRequest) GetPartitions() []*PartitionKeys {
@@ -2895,7 +2988,7 @@ type PartitionKeys struct {
 
 func (x *PartitionKeys) Reset() {
 	*x = PartitionKeys{}
-	mi := &file_kvpb_kv_proto_msgTypes[26]
+	mi := &file_kvpb_kv_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3000,7 @@ func (x *PartitionKeys) String() string {
 func (*PartitionKeys) ProtoMessage() {}
 
 func (x *PartitionKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[26]
+	mi := &file_kvpb_kv_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3013,7 @@ func (x *PartitionKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionKeys.ProtoReflect.Descriptor instead.
 func (*PartitionKeys) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{26}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PartitionKeys) GetPartition() uint64 {
@@ -2965,7 +3058,7 @@ type MultiGetResponse struct {
 
 func (x *MultiGetResponse) Reset() {
 	*x = MultiGetResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[27]
+	mi := &file_kvpb_kv_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3070,7 @@ func (x *MultiGetResponse) String() string {
 func (*MultiGetResponse) ProtoMessage() {}
 
 func (x *MultiGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[27]
+	mi := &file_kvpb_kv_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3083,7 @@ func (x *MultiGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MultiGetResponse.ProtoReflect.Descriptor instead.
 func (*MultiGetResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{27}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MultiGetResponse) GetRows() []byte {
@@ -3040,7 +3133,7 @@ type ChangesRequest struct {
 
 func (x *ChangesRequest) Reset() {
 	*x = ChangesRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3145,7 @@ func (x *ChangesRequest) String() string {
 func (*ChangesRequest) ProtoMessage() {}
 
 func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3158,7 @@ func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesRequest.ProtoReflect.Descriptor instead.
 func (*ChangesRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ChangesRequest) GetStart() []byte {
@@ -3135,7 +3228,7 @@ type ChangesResponse struct {
 
 func (x *ChangesResponse) Reset() {
 	*x = ChangesResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[29]
+	mi := &file_kvpb_kv_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3147,7 +3240,7 @@ func (x *ChangesResponse) String() string {
 func (*ChangesResponse) ProtoMessage() {}
 
 func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[29]
+	mi := &file_kvpb_kv_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3160,7 +3253,7 @@ func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesResponse.ProtoReflect.Descriptor instead.
 func (*ChangesResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{29}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ChangesResponse) GetChanges() []*Change {
@@ -3213,7 +3306,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_kvpb_kv_proto_msgTypes[30]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +3318,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[30]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +3331,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{30}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Change) GetKey() []byte {
@@ -3300,7 +3393,7 @@ type ScanRequest struct {
 
 func (x *ScanRequest) Reset() {
 	*x = ScanRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[31]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3405,7 @@ func (x *ScanRequest) String() string {
 func (*ScanRequest) ProtoMessage() {}
 
 func (x *ScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[31]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3418,7 @@ func (x *ScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanRequest.ProtoReflect.Descriptor instead.
 func (*ScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{31}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ScanRequest) GetStart() []byte {
@@ -3405,7 +3498,7 @@ type ScanResponse struct {
 
 func (x *ScanResponse) Reset() {
 	*x = ScanResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[32]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3417,7 +3510,7 @@ func (x *ScanResponse) String() string {
 func (*ScanResponse) ProtoMessage() {}
 
 func (x *ScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[32]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3430,7 +3523,7 @@ func (x *ScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanResponse.ProtoReflect.Descriptor instead.
 func (*ScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{32}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ScanResponse) GetRows() []byte {
@@ -3486,7 +3579,7 @@ type MergeScanRequest struct {
 
 func (x *MergeScanRequest) Reset() {
 	*x = MergeScanRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[33]
+	mi := &file_kvpb_kv_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +3591,7 @@ func (x *MergeScanRequest) String() string {
 func (*MergeScanRequest) ProtoMessage() {}
 
 func (x *MergeScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[33]
+	mi := &file_kvpb_kv_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +3604,7 @@ func (x *MergeScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeScanRequest.ProtoReflect.Descriptor instead.
 func (*MergeScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{33}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MergeScanRequest) GetPartitions() []*PartitionRoute {
@@ -3589,7 +3682,7 @@ type PartitionRoute struct {
 
 func (x *PartitionRoute) Reset() {
 	*x = PartitionRoute{}
-	mi := &file_kvpb_kv_proto_msgTypes[34]
+	mi := &file_kvpb_kv_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3601,7 +3694,7 @@ func (x *PartitionRoute) String() string {
 func (*PartitionRoute) ProtoMessage() {}
 
 func (x *PartitionRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[34]
+	mi := &file_kvpb_kv_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3614,7 +3707,7 @@ func (x *PartitionRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRoute.ProtoReflect.Descriptor instead.
 func (*PartitionRoute) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{34}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PartitionRoute) GetPartition() uint64 {
@@ -3655,7 +3748,7 @@ type MergeScanResponse struct {
 
 func (x *MergeScanResponse) Reset() {
 	*x = MergeScanResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[35]
+	mi := &file_kvpb_kv_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3667,7 +3760,7 @@ func (x *MergeScanResponse) String() string {
 func (*MergeScanResponse) ProtoMessage() {}
 
 func (x *MergeScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[35]
+	mi := &file_kvpb_kv_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3680,7 +3773,7 @@ func (x *MergeScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeScanResponse.ProtoReflect.Descriptor instead.
 func (*MergeScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{35}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MergeScanResponse) GetRows() []byte {
@@ -3729,7 +3822,7 @@ type PartitionRefusal struct {
 
 func (x *PartitionRefusal) Reset() {
 	*x = PartitionRefusal{}
-	mi := &file_kvpb_kv_proto_msgTypes[36]
+	mi := &file_kvpb_kv_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3741,7 +3834,7 @@ func (x *PartitionRefusal) String() string {
 func (*PartitionRefusal) ProtoMessage() {}
 
 func (x *PartitionRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[36]
+	mi := &file_kvpb_kv_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3754,7 +3847,7 @@ func (x *PartitionRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRefusal.ProtoReflect.Descriptor instead.
 func (*PartitionRefusal) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{36}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PartitionRefusal) GetPartition() uint64 {
@@ -3782,7 +3875,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_kvpb_kv_proto_msgTypes[37]
+	mi := &file_kvpb_kv_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3794,7 +3887,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[37]
+	mi := &file_kvpb_kv_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3807,7 +3900,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{37}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Rows) GetPairs() []*Pair {
@@ -3830,7 +3923,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_kvpb_kv_proto_msgTypes[38]
+	mi := &file_kvpb_kv_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3842,7 +3935,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[38]
+	mi := &file_kvpb_kv_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3855,7 +3948,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{38}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -3902,7 +3995,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[39]
+	mi := &file_kvpb_kv_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4007,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[39]
+	mi := &file_kvpb_kv_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4020,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{39}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CountRequest) GetStart() []byte {
@@ -3984,7 +4077,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[40]
+	mi := &file_kvpb_kv_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3996,7 +4089,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[40]
+	mi := &file_kvpb_kv_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4009,7 +4102,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{40}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CountResponse) GetCount() uint64 {
@@ -4052,7 +4145,7 @@ type DeleteRangeRequest struct {
 
 func (x *DeleteRangeRequest) Reset() {
 	*x = DeleteRangeRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[41]
+	mi := &file_kvpb_kv_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4064,7 +4157,7 @@ func (x *DeleteRangeRequest) String() string {
 func (*DeleteRangeRequest) ProtoMessage() {}
 
 func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[41]
+	mi := &file_kvpb_kv_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4077,7 +4170,7 @@ func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRangeRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{41}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteRangeRequest) GetStart() []byte {
@@ -4116,7 +4209,7 @@ type DeleteRangeResponse struct {
 
 func (x *DeleteRangeResponse) Reset() {
 	*x = DeleteRangeResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[42]
+	mi := &file_kvpb_kv_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4221,7 @@ func (x *DeleteRangeResponse) String() string {
 func (*DeleteRangeResponse) ProtoMessage() {}
 
 func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[42]
+	mi := &file_kvpb_kv_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4234,7 @@ func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{42}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteRangeResponse) GetDeleted() uint64 {
@@ -4187,7 +4280,7 @@ type NowRequest struct {
 
 func (x *NowRequest) Reset() {
 	*x = NowRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[43]
+	mi := &file_kvpb_kv_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4199,7 +4292,7 @@ func (x *NowRequest) String() string {
 func (*NowRequest) ProtoMessage() {}
 
 func (x *NowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[43]
+	mi := &file_kvpb_kv_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4212,7 +4305,7 @@ func (x *NowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowRequest.ProtoReflect.Descriptor instead.
 func (*NowRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{43}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{44}
 }
 
 type NowResponse struct {
@@ -4224,7 +4317,7 @@ type NowResponse struct {
 
 func (x *NowResponse) Reset() {
 	*x = NowResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[44]
+	mi := &file_kvpb_kv_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4329,7 @@ func (x *NowResponse) String() string {
 func (*NowResponse) ProtoMessage() {}
 
 func (x *NowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[44]
+	mi := &file_kvpb_kv_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4342,7 @@ func (x *NowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowResponse.ProtoReflect.Descriptor instead.
 func (*NowResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{44}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *NowResponse) GetNode() uint64 {
@@ -4278,7 +4371,7 @@ type Transaction struct {
 
 func (x *Transaction) Reset() {
 	*x = Transaction{}
-	mi := &file_kvpb_kv_proto_msgTypes[45]
+	mi := &file_kvpb_kv_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4290,7 +4383,7 @@ func (x *Transaction) String() string {
 func (*Transaction) ProtoMessage() {}
 
 func (x *Transaction) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[45]
+	mi := &file_kvpb_kv_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4303,7 +4396,7 @@ func (x *Transaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
 func (*Transaction) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{45}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Transaction) GetId() []byte {
@@ -4357,7 +4450,7 @@ type Mutation struct {
 
 func (x *Mutation) Reset() {
 	*x = Mutation{}
-	mi := &file_kvpb_kv_proto_msgTypes[46]
+	mi := &file_kvpb_kv_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4462,7 @@ func (x *Mutation) String() string {
 func (*Mutation) ProtoMessage() {}
 
 func (x *Mutation) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[46]
+	mi := &file_kvpb_kv_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4475,7 @@ func (x *Mutation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mutation.ProtoReflect.Descriptor instead.
 func (*Mutation) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{46}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Mutation) GetKey() []byte {
@@ -4459,7 +4552,7 @@ type PrepareRequest struct {
 
 func (x *PrepareRequest) Reset() {
 	*x = PrepareRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[47]
+	mi := &file_kvpb_kv_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4471,7 +4564,7 @@ func (x *PrepareRequest) String() string {
 func (*PrepareRequest) ProtoMessage() {}
 
 func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[47]
+	mi := &file_kvpb_kv_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4484,7 +4577,7 @@ func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{47}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PrepareRequest) GetTransaction() *Transaction {
@@ -4576,7 +4669,7 @@ type OnePhase struct {
 
 func (x *OnePhase) Reset() {
 	*x = OnePhase{}
-	mi := &file_kvpb_kv_proto_msgTypes[48]
+	mi := &file_kvpb_kv_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4588,7 +4681,7 @@ func (x *OnePhase) String() string {
 func (*OnePhase) ProtoMessage() {}
 
 func (x *OnePhase) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[48]
+	mi := &file_kvpb_kv_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4601,7 +4694,7 @@ func (x *OnePhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnePhase.ProtoReflect.Descriptor instead.
 func (*OnePhase) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{48}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OnePhase) GetReads() *ReadSet {
@@ -4631,7 +4724,7 @@ type ReadSet struct {
 
 func (x *ReadSet) Reset() {
 	*x = ReadSet{}
-	mi := &file_kvpb_kv_proto_msgTypes[49]
+	mi := &file_kvpb_kv_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4643,7 +4736,7 @@ func (x *ReadSet) String() string {
 func (*ReadSet) ProtoMessage() {}
 
 func (x *ReadSet) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[49]
+	mi := &file_kvpb_kv_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4656,7 +4749,7 @@ func (x *ReadSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSet.ProtoReflect.Descriptor instead.
 func (*ReadSet) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{49}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReadSet) GetAt() *Timestamp {
@@ -4699,7 +4792,7 @@ type Leadership struct {
 
 func (x *Leadership) Reset() {
 	*x = Leadership{}
-	mi := &file_kvpb_kv_proto_msgTypes[50]
+	mi := &file_kvpb_kv_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4711,7 +4804,7 @@ func (x *Leadership) String() string {
 func (*Leadership) ProtoMessage() {}
 
 func (x *Leadership) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[50]
+	mi := &file_kvpb_kv_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4724,7 +4817,7 @@ func (x *Leadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
 func (*Leadership) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{50}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Leadership) GetPartition() uint64 {
@@ -4759,7 +4852,7 @@ type KeySpan struct {
 
 func (x *KeySpan) Reset() {
 	*x = KeySpan{}
-	mi := &file_kvpb_kv_proto_msgTypes[51]
+	mi := &file_kvpb_kv_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4771,7 +4864,7 @@ func (x *KeySpan) String() string {
 func (*KeySpan) ProtoMessage() {}
 
 func (x *KeySpan) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[51]
+	mi := &file_kvpb_kv_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4784,7 +4877,7 @@ func (x *KeySpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeySpan.ProtoReflect.Descriptor instead.
 func (*KeySpan) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{51}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *KeySpan) GetStart() []byte {
@@ -4827,7 +4920,7 @@ type PrepareResponse struct {
 
 func (x *PrepareResponse) Reset() {
 	*x = PrepareResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[52]
+	mi := &file_kvpb_kv_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4839,7 +4932,7 @@ func (x *PrepareResponse) String() string {
 func (*PrepareResponse) ProtoMessage() {}
 
 func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[52]
+	mi := &file_kvpb_kv_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4852,7 +4945,7 @@ func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
 func (*PrepareResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{52}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PrepareResponse) GetPrepared() *Timestamp {
@@ -4924,7 +5017,7 @@ type RefreshRequest struct {
 
 func (x *RefreshRequest) Reset() {
 	*x = RefreshRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[53]
+	mi := &file_kvpb_kv_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4936,7 +5029,7 @@ func (x *RefreshRequest) String() string {
 func (*RefreshRequest) ProtoMessage() {}
 
 func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[53]
+	mi := &file_kvpb_kv_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4949,7 +5042,7 @@ func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshRequest.ProtoReflect.Descriptor instead.
 func (*RefreshRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{53}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RefreshRequest) GetTransaction() []byte {
@@ -4995,7 +5088,7 @@ type RefreshResponse struct {
 
 func (x *RefreshResponse) Reset() {
 	*x = RefreshResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[54]
+	mi := &file_kvpb_kv_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5007,7 +5100,7 @@ func (x *RefreshResponse) String() string {
 func (*RefreshResponse) ProtoMessage() {}
 
 func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[54]
+	mi := &file_kvpb_kv_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5020,7 +5113,7 @@ func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshResponse.ProtoReflect.Descriptor instead.
 func (*RefreshResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{54}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{55}
 }
 
 // EndTransactionRequest decides a transaction, at its coordinator. Once decided it stays so: a repeated request is told the outcome.
@@ -5048,7 +5141,7 @@ type EndTransactionRequest struct {
 
 func (x *EndTransactionRequest) Reset() {
 	*x = EndTransactionRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[55]
+	mi := &file_kvpb_kv_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5060,7 +5153,7 @@ func (x *EndTransactionRequest) String() string {
 func (*EndTransactionRequest) ProtoMessage() {}
 
 func (x *EndTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[55]
+	mi := &file_kvpb_kv_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5073,7 +5166,7 @@ func (x *EndTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndTransactionRequest.ProtoReflect.Descriptor instead.
 func (*EndTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{55}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *EndTransactionRequest) GetTransaction() *Transaction {
@@ -5144,7 +5237,7 @@ type Participant struct {
 
 func (x *Participant) Reset() {
 	*x = Participant{}
-	mi := &file_kvpb_kv_proto_msgTypes[56]
+	mi := &file_kvpb_kv_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5156,7 +5249,7 @@ func (x *Participant) String() string {
 func (*Participant) ProtoMessage() {}
 
 func (x *Participant) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[56]
+	mi := &file_kvpb_kv_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5169,7 +5262,7 @@ func (x *Participant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Participant.ProtoReflect.Descriptor instead.
 func (*Participant) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{56}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Participant) GetKeyspace() uint32 {
@@ -5211,7 +5304,7 @@ type EndTransactionResponse struct {
 
 func (x *EndTransactionResponse) Reset() {
 	*x = EndTransactionResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[57]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5223,7 +5316,7 @@ func (x *EndTransactionResponse) String() string {
 func (*EndTransactionResponse) ProtoMessage() {}
 
 func (x *EndTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[57]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5236,7 +5329,7 @@ func (x *EndTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndTransactionResponse.ProtoReflect.Descriptor instead.
 func (*EndTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *EndTransactionResponse) GetStatus() *TransactionStatus {
@@ -5273,7 +5366,7 @@ type TransactionStatus struct {
 
 func (x *TransactionStatus) Reset() {
 	*x = TransactionStatus{}
-	mi := &file_kvpb_kv_proto_msgTypes[58]
+	mi := &file_kvpb_kv_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5285,7 +5378,7 @@ func (x *TransactionStatus) String() string {
 func (*TransactionStatus) ProtoMessage() {}
 
 func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[58]
+	mi := &file_kvpb_kv_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5298,7 +5391,7 @@ func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionStatus.ProtoReflect.Descriptor instead.
 func (*TransactionStatus) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{58}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TransactionStatus) GetState() TransactionState {
@@ -5376,7 +5469,7 @@ type PushRequest struct {
 
 func (x *PushRequest) Reset() {
 	*x = PushRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[59]
+	mi := &file_kvpb_kv_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5388,7 +5481,7 @@ func (x *PushRequest) String() string {
 func (*PushRequest) ProtoMessage() {}
 
 func (x *PushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[59]
+	mi := &file_kvpb_kv_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5401,7 +5494,7 @@ func (x *PushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
 func (*PushRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{59}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PushRequest) GetPushee() *Transaction {
@@ -5483,7 +5576,7 @@ type PushResponse struct {
 
 func (x *PushResponse) Reset() {
 	*x = PushResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[60]
+	mi := &file_kvpb_kv_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5495,7 +5588,7 @@ func (x *PushResponse) String() string {
 func (*PushResponse) ProtoMessage() {}
 
 func (x *PushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[60]
+	mi := &file_kvpb_kv_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5508,7 +5601,7 @@ func (x *PushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
 func (*PushResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{60}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PushResponse) GetStatus() *TransactionStatus {
@@ -5530,7 +5623,7 @@ type HeartbeatTransactionRequest struct {
 
 func (x *HeartbeatTransactionRequest) Reset() {
 	*x = HeartbeatTransactionRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[61]
+	mi := &file_kvpb_kv_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5542,7 +5635,7 @@ func (x *HeartbeatTransactionRequest) String() string {
 func (*HeartbeatTransactionRequest) ProtoMessage() {}
 
 func (x *HeartbeatTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[61]
+	mi := &file_kvpb_kv_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5555,7 +5648,7 @@ func (x *HeartbeatTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatTransactionRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{61}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *HeartbeatTransactionRequest) GetTransaction() *Transaction {
@@ -5583,7 +5676,7 @@ type HeartbeatTransactionResponse struct {
 
 func (x *HeartbeatTransactionResponse) Reset() {
 	*x = HeartbeatTransactionResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[62]
+	mi := &file_kvpb_kv_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5595,7 +5688,7 @@ func (x *HeartbeatTransactionResponse) String() string {
 func (*HeartbeatTransactionResponse) ProtoMessage() {}
 
 func (x *HeartbeatTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[62]
+	mi := &file_kvpb_kv_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5608,7 +5701,7 @@ func (x *HeartbeatTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatTransactionResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{62}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *HeartbeatTransactionResponse) GetStatus() *TransactionStatus {
@@ -5637,7 +5730,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[63]
+	mi := &file_kvpb_kv_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5649,7 +5742,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[63]
+	mi := &file_kvpb_kv_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5662,7 +5755,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{63}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ResolveRequest) GetResolutions() []*Resolution {
@@ -5690,7 +5783,7 @@ type Resolution struct {
 
 func (x *Resolution) Reset() {
 	*x = Resolution{}
-	mi := &file_kvpb_kv_proto_msgTypes[64]
+	mi := &file_kvpb_kv_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +5795,7 @@ func (x *Resolution) String() string {
 func (*Resolution) ProtoMessage() {}
 
 func (x *Resolution) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[64]
+	mi := &file_kvpb_kv_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5715,7 +5808,7 @@ func (x *Resolution) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolution.ProtoReflect.Descriptor instead.
 func (*Resolution) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{64}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Resolution) GetTransaction() []byte {
@@ -5742,7 +5835,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[65]
+	mi := &file_kvpb_kv_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5754,7 +5847,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[65]
+	mi := &file_kvpb_kv_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5767,7 +5860,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{65}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ResolveResponse) GetResolved() uint64 {
@@ -5790,7 +5883,7 @@ type InspectTransactionsRequest struct {
 
 func (x *InspectTransactionsRequest) Reset() {
 	*x = InspectTransactionsRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[66]
+	mi := &file_kvpb_kv_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5802,7 +5895,7 @@ func (x *InspectTransactionsRequest) String() string {
 func (*InspectTransactionsRequest) ProtoMessage() {}
 
 func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[66]
+	mi := &file_kvpb_kv_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5815,7 +5908,7 @@ func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{66}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *InspectTransactionsRequest) GetMax() uint32 {
@@ -5843,7 +5936,7 @@ type InspectTransactionsResponse struct {
 
 func (x *InspectTransactionsResponse) Reset() {
 	*x = InspectTransactionsResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[67]
+	mi := &file_kvpb_kv_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5855,7 +5948,7 @@ func (x *InspectTransactionsResponse) String() string {
 func (*InspectTransactionsResponse) ProtoMessage() {}
 
 func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[67]
+	mi := &file_kvpb_kv_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5868,7 +5961,7 @@ func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{67}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *InspectTransactionsResponse) GetTransactions() []*LiveTransaction {
@@ -5913,7 +6006,7 @@ type LiveTransaction struct {
 
 func (x *LiveTransaction) Reset() {
 	*x = LiveTransaction{}
-	mi := &file_kvpb_kv_proto_msgTypes[68]
+	mi := &file_kvpb_kv_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5925,7 +6018,7 @@ func (x *LiveTransaction) String() string {
 func (*LiveTransaction) ProtoMessage() {}
 
 func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[68]
+	mi := &file_kvpb_kv_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5938,7 +6031,7 @@ func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveTransaction.ProtoReflect.Descriptor instead.
 func (*LiveTransaction) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{68}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LiveTransaction) GetTransaction() *Transaction {
@@ -6031,7 +6124,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_kvpb_kv_proto_msgTypes[69]
+	mi := &file_kvpb_kv_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6043,7 +6136,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[69]
+	mi := &file_kvpb_kv_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6056,7 +6149,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{69}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Waiter) GetTransaction() []byte {
@@ -6112,7 +6205,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_kvpb_kv_proto_msgTypes[70]
+	mi := &file_kvpb_kv_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6124,7 +6217,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[70]
+	mi := &file_kvpb_kv_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6137,7 +6230,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{70}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Error) GetCode() ErrorCode {
@@ -6216,7 +6309,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_kvpb_kv_proto_msgTypes[71]
+	mi := &file_kvpb_kv_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6228,7 +6321,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[71]
+	mi := &file_kvpb_kv_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6241,7 +6334,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{71}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Conflict) GetKey() []byte {
@@ -6299,7 +6392,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x15.tidemark.kv.v1.HelloR\x05hello\x123\n" +
 	"\brequests\x18\x02 \x03(\v2\x17.tidemark.kv.v1.RequestR\brequests\"G\n" +
 	"\rBatchResponse\x126\n" +
-	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\xb4\r\n" +
+	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\xca\r\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1e\n" +
@@ -6310,7 +6403,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x123\n" +
 	"\asession\x18\x06 \x01(\v2\x19.tidemark.kv.v1.TimestampR\asession\x12%\n" +
 	"\x0etimeout_micros\x18\a \x01(\x04R\rtimeoutMicros\x12>\n" +
-	"\freplica_read\x18\b \x01(\v2\x1b.tidemark.kv.v1.ReplicaReadR\vreplicaRead\x12.\n" +
+	"\freplica_read\x18\b \x01(\v2\x1b.tidemark.kv.v1.ReplicaReadR\vreplicaRead\x12\x14\n" +
+	"\x05admit\x18\t \x01(\bR\x05admit\x12.\n" +
 	"\x03get\x18\x10 \x01(\v2\x1a.tidemark.kv.v1.GetRequestH\x00R\x03get\x12.\n" +
 	"\x03put\x18\x11 \x01(\v2\x1a.tidemark.kv.v1.PutRequestH\x00R\x03put\x127\n" +
 	"\x06delete\x18\x12 \x01(\v2\x1d.tidemark.kv.v1.DeleteRequestH\x00R\x06delete\x12Q\n" +
@@ -6335,17 +6429,23 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\tincrement\x18# \x01(\v2 .tidemark.kv.v1.IncrementRequestH\x00R\tincrement\x121\n" +
 	"\x04load\x18$ \x01(\v2\x1b.tidemark.kv.v1.LoadRequestH\x00R\x04load\x12:\n" +
 	"\achanges\x18% \x01(\v2\x1e.tidemark.kv.v1.ChangesRequestH\x00R\achangesB\t\n" +
-	"\acommand\"d\n" +
+	"\acommand\"\x9d\x01\n" +
 	"\vReplicaRead\x124\n" +
 	"\bat_least\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aatLeast\x12\x1f\n" +
 	"\vwait_micros\x18\x02 \x01(\rR\n" +
-	"waitMicros\"\x84\r\n" +
+	"waitMicros\x127\n" +
+	"\tadmission\x18\x03 \x01(\v2\x19.tidemark.kv.v1.AdmissionR\tadmission\"\x90\x01\n" +
+	"\tAdmission\x12)\n" +
+	"\x02at\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12B\n" +
+	"\x0funcertain_until\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\"\xbd\r\n" +
 	"\bResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x03now\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x03now\x12'\n" +
 	"\x0fclock_untrusted\x18\x04 \x01(\bR\x0eclockUntrusted\x12+\n" +
 	"\x05error\x18\x03 \x01(\v2\x15.tidemark.kv.v1.ErrorR\x05error\x122\n" +
-	"\aread_at\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x06readAt\x12/\n" +
+	"\aread_at\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x06readAt\x127\n" +
+	"\tadmission\x18\x06 \x01(\v2\x19.tidemark.kv.v1.AdmissionR\tadmission\x12/\n" +
 	"\x03get\x18\x10 \x01(\v2\x1b.tidemark.kv.v1.GetResponseH\x00R\x03get\x12/\n" +
 	"\x03put\x18\x11 \x01(\v2\x1b.tidemark.kv.v1.PutResponseH\x00R\x03put\x128\n" +
 	"\x06delete\x18\x12 \x01(\v2\x1e.tidemark.kv.v1.DeleteResponseH\x00R\x06delete\x12R\n" +
@@ -6822,7 +6922,7 @@ func file_kvpb_kv_proto_rawDescGZIP() []byte {
 }
 
 var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_kvpb_kv_proto_goTypes = []any{
 	(TransactionState)(0),                // 0: tidemark.kv.v1.TransactionState
 	(AbortReason)(0),                     // 1: tidemark.kv.v1.AbortReason
@@ -6835,235 +6935,240 @@ var file_kvpb_kv_proto_goTypes = []any{
 	(*BatchResponse)(nil),                // 8: tidemark.kv.v1.BatchResponse
 	(*Request)(nil),                      // 9: tidemark.kv.v1.Request
 	(*ReplicaRead)(nil),                  // 10: tidemark.kv.v1.ReplicaRead
-	(*Response)(nil),                     // 11: tidemark.kv.v1.Response
-	(*Timestamp)(nil),                    // 12: tidemark.kv.v1.Timestamp
-	(*GetRequest)(nil),                   // 13: tidemark.kv.v1.GetRequest
-	(*ReadContext)(nil),                  // 14: tidemark.kv.v1.ReadContext
-	(*GetResponse)(nil),                  // 15: tidemark.kv.v1.GetResponse
-	(*PutRequest)(nil),                   // 16: tidemark.kv.v1.PutRequest
-	(*PutResponse)(nil),                  // 17: tidemark.kv.v1.PutResponse
-	(*DeleteRequest)(nil),                // 18: tidemark.kv.v1.DeleteRequest
-	(*DeleteResponse)(nil),               // 19: tidemark.kv.v1.DeleteResponse
-	(*CompareAndSwapRequest)(nil),        // 20: tidemark.kv.v1.CompareAndSwapRequest
-	(*CompareAndSwapResponse)(nil),       // 21: tidemark.kv.v1.CompareAndSwapResponse
-	(*IncrementRequest)(nil),             // 22: tidemark.kv.v1.IncrementRequest
-	(*IncrementResponse)(nil),            // 23: tidemark.kv.v1.IncrementResponse
-	(*WriteBatchRequest)(nil),            // 24: tidemark.kv.v1.WriteBatchRequest
-	(*WriteOperation)(nil),               // 25: tidemark.kv.v1.WriteOperation
-	(*WriteBatchResponse)(nil),           // 26: tidemark.kv.v1.WriteBatchResponse
-	(*LoadRequest)(nil),                  // 27: tidemark.kv.v1.LoadRequest
-	(*LoadResponse)(nil),                 // 28: tidemark.kv.v1.LoadResponse
-	(*BatchGetRequest)(nil),              // 29: tidemark.kv.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),             // 30: tidemark.kv.v1.BatchGetResponse
-	(*MultiGetRequest)(nil),              // 31: tidemark.kv.v1.MultiGetRequest
-	(*PartitionKeys)(nil),                // 32: tidemark.kv.v1.PartitionKeys
-	(*MultiGetResponse)(nil),             // 33: tidemark.kv.v1.MultiGetResponse
-	(*ChangesRequest)(nil),               // 34: tidemark.kv.v1.ChangesRequest
-	(*ChangesResponse)(nil),              // 35: tidemark.kv.v1.ChangesResponse
-	(*Change)(nil),                       // 36: tidemark.kv.v1.Change
-	(*ScanRequest)(nil),                  // 37: tidemark.kv.v1.ScanRequest
-	(*ScanResponse)(nil),                 // 38: tidemark.kv.v1.ScanResponse
-	(*MergeScanRequest)(nil),             // 39: tidemark.kv.v1.MergeScanRequest
-	(*PartitionRoute)(nil),               // 40: tidemark.kv.v1.PartitionRoute
-	(*MergeScanResponse)(nil),            // 41: tidemark.kv.v1.MergeScanResponse
-	(*PartitionRefusal)(nil),             // 42: tidemark.kv.v1.PartitionRefusal
-	(*Rows)(nil),                         // 43: tidemark.kv.v1.Rows
-	(*Pair)(nil),                         // 44: tidemark.kv.v1.Pair
-	(*CountRequest)(nil),                 // 45: tidemark.kv.v1.CountRequest
-	(*CountResponse)(nil),                // 46: tidemark.kv.v1.CountResponse
-	(*DeleteRangeRequest)(nil),           // 47: tidemark.kv.v1.DeleteRangeRequest
-	(*DeleteRangeResponse)(nil),          // 48: tidemark.kv.v1.DeleteRangeResponse
-	(*NowRequest)(nil),                   // 49: tidemark.kv.v1.NowRequest
-	(*NowResponse)(nil),                  // 50: tidemark.kv.v1.NowResponse
-	(*Transaction)(nil),                  // 51: tidemark.kv.v1.Transaction
-	(*Mutation)(nil),                     // 52: tidemark.kv.v1.Mutation
-	(*PrepareRequest)(nil),               // 53: tidemark.kv.v1.PrepareRequest
-	(*OnePhase)(nil),                     // 54: tidemark.kv.v1.OnePhase
-	(*ReadSet)(nil),                      // 55: tidemark.kv.v1.ReadSet
-	(*Leadership)(nil),                   // 56: tidemark.kv.v1.Leadership
-	(*KeySpan)(nil),                      // 57: tidemark.kv.v1.KeySpan
-	(*PrepareResponse)(nil),              // 58: tidemark.kv.v1.PrepareResponse
-	(*RefreshRequest)(nil),               // 59: tidemark.kv.v1.RefreshRequest
-	(*RefreshResponse)(nil),              // 60: tidemark.kv.v1.RefreshResponse
-	(*EndTransactionRequest)(nil),        // 61: tidemark.kv.v1.EndTransactionRequest
-	(*Participant)(nil),                  // 62: tidemark.kv.v1.Participant
-	(*EndTransactionResponse)(nil),       // 63: tidemark.kv.v1.EndTransactionResponse
-	(*TransactionStatus)(nil),            // 64: tidemark.kv.v1.TransactionStatus
-	(*PushRequest)(nil),                  // 65: tidemark.kv.v1.PushRequest
-	(*PushResponse)(nil),                 // 66: tidemark.kv.v1.PushResponse
-	(*HeartbeatTransactionRequest)(nil),  // 67: tidemark.kv.v1.HeartbeatTransactionRequest
-	(*HeartbeatTransactionResponse)(nil), // 68: tidemark.kv.v1.HeartbeatTransactionResponse
-	(*ResolveRequest)(nil),               // 69: tidemark.kv.v1.ResolveRequest
-	(*Resolution)(nil),                   // 70: tidemark.kv.v1.Resolution
-	(*ResolveResponse)(nil),              // 71: tidemark.kv.v1.ResolveResponse
-	(*InspectTransactionsRequest)(nil),   // 72: tidemark.kv.v1.InspectTransactionsRequest
-	(*InspectTransactionsResponse)(nil),  // 73: tidemark.kv.v1.InspectTransactionsResponse
-	(*LiveTransaction)(nil),              // 74: tidemark.kv.v1.LiveTransaction
-	(*Waiter)(nil),                       // 75: tidemark.kv.v1.Waiter
-	(*Error)(nil),                        // 76: tidemark.kv.v1.Error
-	(*Conflict)(nil),                     // 77: tidemark.kv.v1.Conflict
-	(*clusterpb.Partition)(nil),          // 78: tidemark.cluster.v1.Partition
-	(*clusterpb.Leader)(nil),             // 79: tidemark.cluster.v1.Leader
+	(*Admission)(nil),                    // 11: tidemark.kv.v1.Admission
+	(*Response)(nil),                     // 12: tidemark.kv.v1.Response
+	(*Timestamp)(nil),                    // 13: tidemark.kv.v1.Timestamp
+	(*GetRequest)(nil),                   // 14: tidemark.kv.v1.GetRequest
+	(*ReadContext)(nil),                  // 15: tidemark.kv.v1.ReadContext
+	(*GetResponse)(nil),                  // 16: tidemark.kv.v1.GetResponse
+	(*PutRequest)(nil),                   // 17: tidemark.kv.v1.PutRequest
+	(*PutResponse)(nil),                  // 18: tidemark.kv.v1.PutResponse
+	(*DeleteRequest)(nil),                // 19: tidemark.kv.v1.DeleteRequest
+	(*DeleteResponse)(nil),               // 20: tidemark.kv.v1.DeleteResponse
+	(*CompareAndSwapRequest)(nil),        // 21: tidemark.kv.v1.CompareAndSwapRequest
+	(*CompareAndSwapResponse)(nil),       // 22: tidemark.kv.v1.CompareAndSwapResponse
+	(*IncrementRequest)(nil),             // 23: tidemark.kv.v1.IncrementRequest
+	(*IncrementResponse)(nil),            // 24: tidemark.kv.v1.IncrementResponse
+	(*WriteBatchRequest)(nil),            // 25: tidemark.kv.v1.WriteBatchRequest
+	(*WriteOperation)(nil),               // 26: tidemark.kv.v1.WriteOperation
+	(*WriteBatchResponse)(nil),           // 27: tidemark.kv.v1.WriteBatchResponse
+	(*LoadRequest)(nil),                  // 28: tidemark.kv.v1.LoadRequest
+	(*LoadResponse)(nil),                 // 29: tidemark.kv.v1.LoadResponse
+	(*BatchGetRequest)(nil),              // 30: tidemark.kv.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),             // 31: tidemark.kv.v1.BatchGetResponse
+	(*MultiGetRequest)(nil),              // 32: tidemark.kv.v1.MultiGetRequest
+	(*PartitionKeys)(nil),                // 33: tidemark.kv.v1.PartitionKeys
+	(*MultiGetResponse)(nil),             // 34: tidemark.kv.v1.MultiGetResponse
+	(*ChangesRequest)(nil),               // 35: tidemark.kv.v1.ChangesRequest
+	(*ChangesResponse)(nil),              // 36: tidemark.kv.v1.ChangesResponse
+	(*Change)(nil),                       // 37: tidemark.kv.v1.Change
+	(*ScanRequest)(nil),                  // 38: tidemark.kv.v1.ScanRequest
+	(*ScanResponse)(nil),                 // 39: tidemark.kv.v1.ScanResponse
+	(*MergeScanRequest)(nil),             // 40: tidemark.kv.v1.MergeScanRequest
+	(*PartitionRoute)(nil),               // 41: tidemark.kv.v1.PartitionRoute
+	(*MergeScanResponse)(nil),            // 42: tidemark.kv.v1.MergeScanResponse
+	(*PartitionRefusal)(nil),             // 43: tidemark.kv.v1.PartitionRefusal
+	(*Rows)(nil),                         // 44: tidemark.kv.v1.Rows
+	(*Pair)(nil),                         // 45: tidemark.kv.v1.Pair
+	(*CountRequest)(nil),                 // 46: tidemark.kv.v1.CountRequest
+	(*CountResponse)(nil),                // 47: tidemark.kv.v1.CountResponse
+	(*DeleteRangeRequest)(nil),           // 48: tidemark.kv.v1.DeleteRangeRequest
+	(*DeleteRangeResponse)(nil),          // 49: tidemark.kv.v1.DeleteRangeResponse
+	(*NowRequest)(nil),                   // 50: tidemark.kv.v1.NowRequest
+	(*NowResponse)(nil),                  // 51: tidemark.kv.v1.NowResponse
+	(*Transaction)(nil),                  // 52: tidemark.kv.v1.Transaction
+	(*Mutation)(nil),                     // 53: tidemark.kv.v1.Mutation
+	(*PrepareRequest)(nil),               // 54: tidemark.kv.v1.PrepareRequest
+	(*OnePhase)(nil),                     // 55: tidemark.kv.v1.OnePhase
+	(*ReadSet)(nil),                      // 56: tidemark.kv.v1.ReadSet
+	(*Leadership)(nil),                   // 57: tidemark.kv.v1.Leadership
+	(*KeySpan)(nil),                      // 58: tidemark.kv.v1.KeySpan
+	(*PrepareResponse)(nil),              // 59: tidemark.kv.v1.PrepareResponse
+	(*RefreshRequest)(nil),               // 60: tidemark.kv.v1.RefreshRequest
+	(*RefreshResponse)(nil),              // 61: tidemark.kv.v1.RefreshResponse
+	(*EndTransactionRequest)(nil),        // 62: tidemark.kv.v1.EndTransactionRequest
+	(*Participant)(nil),                  // 63: tidemark.kv.v1.Participant
+	(*EndTransactionResponse)(nil),       // 64: tidemark.kv.v1.EndTransactionResponse
+	(*TransactionStatus)(nil),            // 65: tidemark.kv.v1.TransactionStatus
+	(*PushRequest)(nil),                  // 66: tidemark.kv.v1.PushRequest
+	(*PushResponse)(nil),                 // 67: tidemark.kv.v1.PushResponse
+	(*HeartbeatTransactionRequest)(nil),  // 68: tidemark.kv.v1.HeartbeatTransactionRequest
+	(*HeartbeatTransactionResponse)(nil), // 69: tidemark.kv.v1.HeartbeatTransactionResponse
+	(*ResolveRequest)(nil),               // 70: tidemark.kv.v1.ResolveRequest
+	(*Resolution)(nil),                   // 71: tidemark.kv.v1.Resolution
+	(*ResolveResponse)(nil),              // 72: tidemark.kv.v1.ResolveResponse
+	(*InspectTransactionsRequest)(nil),   // 73: tidemark.kv.v1.InspectTransactionsRequest
+	(*InspectTransactionsResponse)(nil),  // 74: tidemark.kv.v1.InspectTransactionsResponse
+	(*LiveTransaction)(nil),              // 75: tidemark.kv.v1.LiveTransaction
+	(*Waiter)(nil),                       // 76: tidemark.kv.v1.Waiter
+	(*Error)(nil),                        // 77: tidemark.kv.v1.Error
+	(*Conflict)(nil),                     // 78: tidemark.kv.v1.Conflict
+	(*clusterpb.Partition)(nil),          // 79: tidemark.cluster.v1.Partition
+	(*clusterpb.Leader)(nil),             // 80: tidemark.cluster.v1.Leader
 }
 var file_kvpb_kv_proto_depIdxs = []int32{
 	6,   // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
 	9,   // 1: tidemark.kv.v1.BatchRequest.requests:type_name -> tidemark.kv.v1.Request
-	11,  // 2: tidemark.kv.v1.BatchResponse.responses:type_name -> tidemark.kv.v1.Response
-	12,  // 3: tidemark.kv.v1.Request.session:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 2: tidemark.kv.v1.BatchResponse.responses:type_name -> tidemark.kv.v1.Response
+	13,  // 3: tidemark.kv.v1.Request.session:type_name -> tidemark.kv.v1.Timestamp
 	10,  // 4: tidemark.kv.v1.Request.replica_read:type_name -> tidemark.kv.v1.ReplicaRead
-	13,  // 5: tidemark.kv.v1.Request.get:type_name -> tidemark.kv.v1.GetRequest
-	16,  // 6: tidemark.kv.v1.Request.put:type_name -> tidemark.kv.v1.PutRequest
-	18,  // 7: tidemark.kv.v1.Request.delete:type_name -> tidemark.kv.v1.DeleteRequest
-	20,  // 8: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
-	24,  // 9: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
-	29,  // 10: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
-	37,  // 11: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
-	45,  // 12: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
-	47,  // 13: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
-	49,  // 14: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
-	39,  // 15: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
-	53,  // 16: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
-	59,  // 17: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
-	61,  // 18: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
-	65,  // 19: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
-	67,  // 20: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
-	69,  // 21: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
-	72,  // 22: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
-	31,  // 23: tidemark.kv.v1.Request.multi_get:type_name -> tidemark.kv.v1.MultiGetRequest
-	22,  // 24: tidemark.kv.v1.Request.increment:type_name -> tidemark.kv.v1.IncrementRequest
-	27,  // 25: tidemark.kv.v1.Request.load:type_name -> tidemark.kv.v1.LoadRequest
-	34,  // 26: tidemark.kv.v1.Request.changes:type_name -> tidemark.kv.v1.ChangesRequest
-	12,  // 27: tidemark.kv.v1.ReplicaRead.at_least:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 28: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
-	76,  // 29: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
-	12,  // 30: tidemark.kv.v1.Response.read_at:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 31: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
-	17,  // 32: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
-	19,  // 33: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
-	21,  // 34: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
-	26,  // 35: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
-	30,  // 36: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
-	38,  // 37: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
-	46,  // 38: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
-	48,  // 39: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
-	50,  // 40: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
-	41,  // 41: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
-	58,  // 42: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
-	60,  // 43: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
-	63,  // 44: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
-	66,  // 45: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
-	68,  // 46: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
-	71,  // 47: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
-	73,  // 48: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
-	33,  // 49: tidemark.kv.v1.Response.multi_get:type_name -> tidemark.kv.v1.MultiGetResponse
-	23,  // 50: tidemark.kv.v1.Response.increment:type_name -> tidemark.kv.v1.IncrementResponse
-	28,  // 51: tidemark.kv.v1.Response.load:type_name -> tidemark.kv.v1.LoadResponse
-	35,  // 52: tidemark.kv.v1.Response.changes:type_name -> tidemark.kv.v1.ChangesResponse
-	12,  // 53: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 54: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	12,  // 55: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 56: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 57: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
-	56,  // 58: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
-	12,  // 59: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 60: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 61: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 62: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 63: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 64: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 65: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 66: tidemark.kv.v1.IncrementResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	25,  // 67: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
-	12,  // 68: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 69: tidemark.kv.v1.LoadResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 70: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 71: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	15,  // 72: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	12,  // 73: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	32,  // 74: tidemark.kv.v1.MultiGetRequest.partitions:type_name -> tidemark.kv.v1.PartitionKeys
-	12,  // 75: tidemark.kv.v1.MultiGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 76: tidemark.kv.v1.MultiGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	42,  // 77: tidemark.kv.v1.MultiGetResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	12,  // 78: tidemark.kv.v1.ChangesRequest.after:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 79: tidemark.kv.v1.ChangesRequest.upto:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 80: tidemark.kv.v1.ChangesRequest.resume_version:type_name -> tidemark.kv.v1.Timestamp
-	36,  // 81: tidemark.kv.v1.ChangesResponse.changes:type_name -> tidemark.kv.v1.Change
-	12,  // 82: tidemark.kv.v1.ChangesResponse.resolved:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 83: tidemark.kv.v1.ChangesResponse.resume_version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 84: tidemark.kv.v1.Change.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 85: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 86: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 87: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	12,  // 88: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	40,  // 89: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
-	12,  // 90: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 91: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	42,  // 92: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	12,  // 93: tidemark.kv.v1.MergeScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	76,  // 94: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
-	44,  // 95: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
-	12,  // 96: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 97: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 98: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	14,  // 99: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	12,  // 100: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 101: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 102: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 103: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
-	4,   // 104: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
-	51,  // 105: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	52,  // 106: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
-	12,  // 107: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
-	54,  // 108: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
-	12,  // 109: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
-	56,  // 110: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
-	57,  // 111: tidemark.kv.v1.PrepareRequest.hold_spans:type_name -> tidemark.kv.v1.KeySpan
-	55,  // 112: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
-	12,  // 113: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
-	57,  // 114: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
-	56,  // 115: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
-	12,  // 116: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 117: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	56,  // 118: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
-	55,  // 119: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
-	12,  // 120: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 121: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
-	51,  // 122: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	12,  // 123: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
-	62,  // 124: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
-	64,  // 125: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	0,   // 126: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
-	12,  // 127: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 128: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
-	51,  // 129: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
-	12,  // 130: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
-	5,   // 131: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
-	12,  // 132: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 133: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
-	64,  // 134: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	51,  // 135: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	64,  // 136: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	70,  // 137: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	64,  // 138: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	74,  // 139: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	51,  // 140: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	75,  // 141: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	64,  // 142: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
-	2,   // 143: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	78,  // 144: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	79,  // 145: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	12,  // 146: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	77,  // 147: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	3,   // 148: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
-	12,  // 149: tidemark.kv.v1.Error.refused:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 150: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	7,   // 151: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	8,   // 152: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	152, // [152:153] is the sub-list for method output_type
-	151, // [151:152] is the sub-list for method input_type
-	151, // [151:151] is the sub-list for extension type_name
-	151, // [151:151] is the sub-list for extension extendee
-	0,   // [0:151] is the sub-list for field type_name
+	14,  // 5: tidemark.kv.v1.Request.get:type_name -> tidemark.kv.v1.GetRequest
+	17,  // 6: tidemark.kv.v1.Request.put:type_name -> tidemark.kv.v1.PutRequest
+	19,  // 7: tidemark.kv.v1.Request.delete:type_name -> tidemark.kv.v1.DeleteRequest
+	21,  // 8: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
+	25,  // 9: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
+	30,  // 10: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
+	38,  // 11: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
+	46,  // 12: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
+	48,  // 13: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
+	50,  // 14: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
+	40,  // 15: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
+	54,  // 16: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
+	60,  // 17: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
+	62,  // 18: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
+	66,  // 19: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
+	68,  // 20: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
+	70,  // 21: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
+	73,  // 22: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
+	32,  // 23: tidemark.kv.v1.Request.multi_get:type_name -> tidemark.kv.v1.MultiGetRequest
+	23,  // 24: tidemark.kv.v1.Request.increment:type_name -> tidemark.kv.v1.IncrementRequest
+	28,  // 25: tidemark.kv.v1.Request.load:type_name -> tidemark.kv.v1.LoadRequest
+	35,  // 26: tidemark.kv.v1.Request.changes:type_name -> tidemark.kv.v1.ChangesRequest
+	13,  // 27: tidemark.kv.v1.ReplicaRead.at_least:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 28: tidemark.kv.v1.ReplicaRead.admission:type_name -> tidemark.kv.v1.Admission
+	13,  // 29: tidemark.kv.v1.Admission.at:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 30: tidemark.kv.v1.Admission.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 31: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
+	77,  // 32: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
+	13,  // 33: tidemark.kv.v1.Response.read_at:type_name -> tidemark.kv.v1.Timestamp
+	11,  // 34: tidemark.kv.v1.Response.admission:type_name -> tidemark.kv.v1.Admission
+	16,  // 35: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
+	18,  // 36: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
+	20,  // 37: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
+	22,  // 38: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
+	27,  // 39: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
+	31,  // 40: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
+	39,  // 41: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
+	47,  // 42: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
+	49,  // 43: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
+	51,  // 44: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
+	42,  // 45: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
+	59,  // 46: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
+	61,  // 47: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
+	64,  // 48: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
+	67,  // 49: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
+	69,  // 50: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
+	72,  // 51: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
+	74,  // 52: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
+	34,  // 53: tidemark.kv.v1.Response.multi_get:type_name -> tidemark.kv.v1.MultiGetResponse
+	24,  // 54: tidemark.kv.v1.Response.increment:type_name -> tidemark.kv.v1.IncrementResponse
+	29,  // 55: tidemark.kv.v1.Response.load:type_name -> tidemark.kv.v1.LoadResponse
+	36,  // 56: tidemark.kv.v1.Response.changes:type_name -> tidemark.kv.v1.ChangesResponse
+	13,  // 57: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 58: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	13,  // 59: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 60: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 61: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
+	57,  // 62: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
+	13,  // 63: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 64: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 65: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 66: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 67: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 68: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 69: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 70: tidemark.kv.v1.IncrementResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	26,  // 71: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
+	13,  // 72: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 73: tidemark.kv.v1.LoadResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 74: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 75: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	16,  // 76: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	13,  // 77: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	33,  // 78: tidemark.kv.v1.MultiGetRequest.partitions:type_name -> tidemark.kv.v1.PartitionKeys
+	13,  // 79: tidemark.kv.v1.MultiGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 80: tidemark.kv.v1.MultiGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	43,  // 81: tidemark.kv.v1.MultiGetResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	13,  // 82: tidemark.kv.v1.ChangesRequest.after:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 83: tidemark.kv.v1.ChangesRequest.upto:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 84: tidemark.kv.v1.ChangesRequest.resume_version:type_name -> tidemark.kv.v1.Timestamp
+	37,  // 85: tidemark.kv.v1.ChangesResponse.changes:type_name -> tidemark.kv.v1.Change
+	13,  // 86: tidemark.kv.v1.ChangesResponse.resolved:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 87: tidemark.kv.v1.ChangesResponse.resume_version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 88: tidemark.kv.v1.Change.version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 89: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 90: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 91: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	13,  // 92: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	41,  // 93: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
+	13,  // 94: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 95: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	43,  // 96: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	13,  // 97: tidemark.kv.v1.MergeScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	77,  // 98: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
+	45,  // 99: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
+	13,  // 100: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 101: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 102: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 103: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	13,  // 104: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 105: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 106: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 107: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
+	4,   // 108: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
+	52,  // 109: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	53,  // 110: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
+	13,  // 111: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
+	55,  // 112: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
+	13,  // 113: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
+	57,  // 114: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
+	58,  // 115: tidemark.kv.v1.PrepareRequest.hold_spans:type_name -> tidemark.kv.v1.KeySpan
+	56,  // 116: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
+	13,  // 117: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
+	58,  // 118: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	57,  // 119: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
+	13,  // 120: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 121: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	57,  // 122: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
+	56,  // 123: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	13,  // 124: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 125: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	52,  // 126: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	13,  // 127: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	63,  // 128: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	65,  // 129: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	0,   // 130: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
+	13,  // 131: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 132: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
+	52,  // 133: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	13,  // 134: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	5,   // 135: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	13,  // 136: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 137: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	65,  // 138: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	52,  // 139: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	65,  // 140: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	71,  // 141: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	65,  // 142: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	75,  // 143: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	52,  // 144: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	76,  // 145: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	65,  // 146: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	2,   // 147: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	79,  // 148: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	80,  // 149: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	13,  // 150: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	78,  // 151: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	3,   // 152: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
+	13,  // 153: tidemark.kv.v1.Error.refused:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 154: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	7,   // 155: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	8,   // 156: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	156, // [156:157] is the sub-list for method output_type
+	155, // [155:156] is the sub-list for method input_type
+	155, // [155:155] is the sub-list for extension type_name
+	155, // [155:155] is the sub-list for extension extendee
+	0,   // [0:155] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
@@ -7095,7 +7200,7 @@ func file_kvpb_kv_proto_init() {
 		(*Request_Load)(nil),
 		(*Request_Changes)(nil),
 	}
-	file_kvpb_kv_proto_msgTypes[5].OneofWrappers = []any{
+	file_kvpb_kv_proto_msgTypes[6].OneofWrappers = []any{
 		(*Response_Get)(nil),
 		(*Response_Put)(nil),
 		(*Response_Delete)(nil),
@@ -7119,20 +7224,20 @@ func file_kvpb_kv_proto_init() {
 		(*Response_Load)(nil),
 		(*Response_Changes)(nil),
 	}
-	file_kvpb_kv_proto_msgTypes[14].OneofWrappers = []any{
+	file_kvpb_kv_proto_msgTypes[15].OneofWrappers = []any{
 		(*CompareAndSwapRequest_Absent)(nil),
 		(*CompareAndSwapRequest_Value)(nil),
 		(*CompareAndSwapRequest_Version)(nil),
 	}
-	file_kvpb_kv_proto_msgTypes[42].OneofWrappers = []any{}
-	file_kvpb_kv_proto_msgTypes[56].OneofWrappers = []any{}
+	file_kvpb_kv_proto_msgTypes[43].OneofWrappers = []any{}
+	file_kvpb_kv_proto_msgTypes[57].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvpb_kv_proto_rawDesc), len(file_kvpb_kv_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   72,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
