@@ -207,7 +207,7 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 		}
 	}
 	if response.GetGet() != nil && wait == 0 {
-		n.latency.observe(now.Sub(began))
+		n.latency.observe(now.Sub(began), now)
 	}
 	w.sender.session.observeResult(response)
 	w.sender.seen.observeSeen(response)
