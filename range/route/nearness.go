@@ -16,7 +16,7 @@ import (
 // One in the sender's zone is nearer than one in its region, and that is nearer than all others.
 // Where that is equal, the latency counts (latency.go). It is measured with small reads, and with a
 // ping of each node that may be chosen, once a second as long as there are such reads. Replicas whose
-// latencies are as good as equal share the reads evenly.
+// latencies are as good as equal share the reads evenly, in the way of load_shares.go.
 
 const (
 	// latencySlack is how much longer than the shortest latency is as good as equal, beside a tenth of
@@ -53,8 +53,7 @@ func (s *Sender) distanceTo(l *clusterpb.Locality) distance {
 // nearest chooses the replica that a read is to ask next; nil: there is none that was not tried, is
 // trusted, and is likely to be able to answer. leftAlone says that one was left out because of what
 // is known of it.
-func (s *Sender) nearest(p *Partition, near *Near, tried []*node,
-	sequence uint64) (chosen *node, leftAlone bool) {
+func (s *Sender) nearest(p *Partition, near *Near, tried []*node) (chosen *node, leftAlone bool) {
 	var few [8]*node
 	all, now, tick := few[:0], time.Now(), s.ticks.Load()+1
 	for _, n := range p.voters {
@@ -87,19 +86,7 @@ func (s *Sender) nearest(p *Partition, near *Near, tried []*node,
 			return n.latency.known() > longest // one that is not known yet is about to be
 		})
 	}
-	spread := near.Spread
-	if spread == 0 {
-		spread = sequence
-	}
-	return all[mixed(spread^mixed(uint64(p.ID)))%uint64(len(all))], leftAlone
-}
-
-// mixed spreads numbers evenly (SplitMix64).
-func mixed(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
+	return s.share(p, all, near.Stay), leftAlone
 }
 
 // pingWanted pings the nodes that reads have looked at since the last time.

@@ -37,19 +37,34 @@ func TestLatencyIsTheShortest(t *testing.T) {
 	see(200*ms, 200*ms)
 }
 
-// Replicas that are equally far share the reads evenly, whatever queues there are before some of them.
-func TestEquallyFarReplicasShareReads(t *testing.T) {
-	nodes, p := make([]*node, 3), &Partition{hint: newLeaderHint()}
-	for i := range nodes {
-		nodes[i] = &node{id: keys.NodeID(i + 1)}
-		p.voters = append(p.voters, nodes[i])
+// equallyFar are partitions with the same three replicas.
+func equallyFar(count int) (nodes []*node, all []*Partition) {
+	for i := range 3 {
+		nodes = append(nodes, &node{id: keys.NodeID(i + 1)})
 	}
-	s, now := new(Sender), time.Now()
-	const reads = 3000
-	counts := make(map[*node]int)
-	for i := range reads {
-		n, _ := s.nearest(p, &Near{}, nil, uint64(i))
-		counts[n]++
+	for i := range count {
+		all = append(all, &Partition{ID: keys.PartitionID(100 + i), hint: newLeaderHint(), voters: []*node{
+			nodes[i%3], nodes[(i+1)%3], nodes[(i+2)%3]}})
+	}
+	return nodes, all
+}
+
+// Replicas that are equally far share the reads evenly, whatever queues there are before some of them;
+// each partition has its own.
+func TestEquallyFarReplicasShareReads(t *testing.T) {
+	nodes, all := equallyFar(24)
+	s, now := &Sender{beginning: 7}, time.Now()
+	for _, n := range nodes {
+		n.latency.observe(300*time.Microsecond, now)
+	}
+	counts, of := make(map[*node]int), make(map[*Partition]*node)
+	for i := range 2400 {
+		p := all[i%len(all)]
+		n, _ := s.nearest(p, &Near{}, nil)
+		if counts[n]++; of[p] != nil && of[p] != n {
+			t.Fatalf("partition %d goes to node %d and to node %d", p.ID, of[p].id, n.id)
+		}
+		of[p] = n
 		took := 300 * time.Microsecond
 		if n == nodes[0] && i%20 != 0 {
 			took = 20 * time.Millisecond // most wait behind others there
@@ -57,9 +72,32 @@ func TestEquallyFarReplicasShareReads(t *testing.T) {
 		n.latency.observe(took, now.Add(time.Duration(i)*time.Millisecond))
 	}
 	for n, count := range counts {
-		if fair := reads / len(nodes); count < fair*8/10 || count > fair*12/10 {
-			t.Errorf("node %d answers %d of %d reads", n.id, count, reads)
+		if count != 800 {
+			t.Errorf("node %d answers %d of 2400 reads", n.id, count)
 		}
+	}
+}
+
+// A node that owes far more answers than the others is passed over, unless the read is to stay.
+func TestBusyNodeIsPassedOver(t *testing.T) {
+	nodes, all := equallyFar(1)
+	s := new(Sender)
+	for range 64 {
+		n, _ := s.nearest(all[0], &Near{}, nil)
+		n.owed.Add(1)
+	}
+	for _, n := range nodes {
+		if owed := n.owed.Load(); owed < 64/3*7/10 || owed > 64/3*3/2 {
+			t.Errorf("node %d owes %d of 64 answers", n.id, owed)
+		}
+	}
+	first, _ := s.nearest(all[0], &Near{Stay: true}, nil)
+	first.owed.Add(1000)
+	if n, _ := s.nearest(all[0], &Near{Stay: true}, nil); n != first {
+		t.Error("it did not stay")
+	}
+	if n, _ := s.nearest(all[0], &Near{}, nil); n == first {
+		t.Error("the busy one was asked")
 	}
 }
 
