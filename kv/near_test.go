@@ -294,6 +294,18 @@ func TestFreshnessThatMakesNoSense(t *testing.T) {
 				_, err := ks.BatchGet(ctx, [][]byte{key}, MaxStaleness(0))
 				return err
 			},
+			"at and linearisable": func() error {
+				_, err := ks.Get(ctx, key, At(at), LinearizableFollower())
+				return err
+			},
+			"nearest and linearisable": func() error {
+				_, err := drain(ks.Scan(ctx, Nearest(), LinearizableFollower()))
+				return err
+			},
+			"view, own and linearisable": func() error {
+				return client.View(ctx, func(*Snapshot) error { return nil }, ReadYourWrites(),
+					LinearizableFollower())
+			},
 			"no info": func() error { _, err := ks.Get(ctx, key, ReadAt(nil)); return err },
 			"view": func() error {
 				return client.View(ctx, func(*Snapshot) error { return nil }, AnyStaleness(),
@@ -369,6 +381,104 @@ func TestErrorsOfReplicaReads(t *testing.T) {
 		_, err := client.Keyspace("one").Get(ctx, []byte("k"), AnyStaleness())
 		if !errors.Is(err, ErrOverloaded) || !strings.Contains(err.Error(), "timed out") {
 			t.Error(err)
+		}
+	})
+}
+
+// Linearisable reads of all kinds, in all layouts, come from replicas that do not lead, and see what
+// was written just before; leaders are asked for admissions and moments only.
+func TestLinearizableFollower(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		ids := []uint32{c.AddKeyspace("hash", 4), c.AddKeyspace("one", 1),
+			c.AddKeyspace("range", 0, "k3", "k6")}
+		c.PageRows = 3
+		for id, n := range c.Nodes {
+			n.Region, n.Zone = "eu", fmt.Sprint(id)
+		}
+		for _, id := range ids {
+			for _, p := range c.PartitionsOf(id) {
+				c.Lead(p, 1, true)
+			}
+		}
+		client, writer := c.open(Locality("eu", "2")), c.open()
+		defer client.Close()
+		defer writer.Close()
+		var reads, admitted, replicas int
+		c.Play(func(n *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+			switch r.Command.(type) {
+			case *kvpb.Request_Get, *kvpb.Request_BatchGet, *kvpb.Request_Scan, *kvpb.Request_Count:
+				switch {
+				case r.GetScan().GetMaxRows() == 1<<30: // of a question for a moment
+				case r.ReplicaRead.GetAdmission() != nil && n.ID == 2:
+					replicas++
+				case r.Admit:
+					admitted++
+				default:
+					reads++
+				}
+			}
+			return fakeserver.Fault{}
+		})
+		for round := range 3 {
+			for _, name := range []string{"hash", "one", "range"} {
+				ks, theirs, option := client.Keyspace(name), writer.Keyspace(name), LinearizableFollower()
+				all, want := make([][]byte, 10), fmt.Sprint(round)
+				for i := range all {
+					all[i] = fmt.Appendf(nil, "k%d", i)
+					must[Timestamp](t)(theirs.Put(ctx, all[i], []byte(want)))
+				}
+				check := func(what string, n int, pairs []Pair, err error) {
+					t.Helper()
+					if err != nil || len(pairs) != n {
+						t.Fatalf("%s, %s: %d pairs, %v", name, what, len(pairs), err)
+					}
+					for _, p := range pairs {
+						if string(p.Value) != want {
+							t.Errorf("%s, %s: %s is %q, want %q", name, what, p.Key, p.Value, want)
+						}
+					}
+				}
+				var info ReadInfo
+				p, err := ks.Get(ctx, all[4], option, ReadAt(&info))
+				if check("get", 1, []Pair{p}, err); info.Node != 2 || info.At.Less(p.Version) ||
+					info.Age != 0 {
+					t.Errorf("%s: get tells %+v", name, info)
+				}
+				pairs, err := ks.BatchGet(ctx, all, option)
+				check("batch get", 10, pairs, err)
+				pairs, err = ks.BatchGet(ctx, all[:1], option)
+				check("batch get of one", 1, pairs, err)
+				for what, o := range map[string][]ScanOption{"scan": nil, "reverse": {Reverse()}} {
+					pairs, err = drain(ks.Scan(ctx, append(o, option, ReadAt(&info))...))
+					if check(what, 10, pairs, err); info.At.Less(pairs[9].Version) {
+						t.Errorf("%s: %s tells %+v", name, what, info)
+					}
+				}
+				if n, err := ks.Count(ctx, option); err != nil || n != 10 {
+					t.Errorf("%s: counted %d, %v", name, n, err)
+				}
+				err = client.View(ctx, func(s *Snapshot) error {
+					p, err := s.Get(ctx, ks, all[1])
+					check("get of a view", 1, []Pair{p}, err)
+					at := s.Timestamp()
+					must[Timestamp](t)(theirs.Put(ctx, all[9], []byte("later")))
+					pairs, err := s.BatchGet(ctx, ks, all)
+					check("batch get of a view", 10, pairs, err)
+					pairs, err = drain(s.Scan(ctx, ks))
+					check("scan of a view", 10, pairs, err)
+					if n, err := s.Count(ctx, ks); err != nil || n != 10 || s.Timestamp() != at {
+						t.Errorf("counted %d at %s, not %s: %v", n, s.Timestamp(), at, err)
+					}
+					return nil
+				}, option)
+				if err != nil {
+					t.Error(name, err)
+				}
+			}
+		}
+		if reads != 0 || admitted == 0 || replicas <= admitted {
+			t.Errorf("%d reads, %d admissions, %d reads of the replica", reads, admitted, replicas)
 		}
 	})
 }
