@@ -50,7 +50,7 @@ func TestReadsAtReplicas(t *testing.T) {
 	}
 	b.fails(exit.Usage, "above 0", "get", "fresh", "apple", "--staleness", "0s")
 	b.fails(exit.Usage, "exclude each other", "get", "fresh", "apple", "--staleness", "1s", "--at", "-5s")
-	b.fails(exit.Usage, "none of the others can be", "scan", "fresh", "--nearest",
+	b.fails(exit.Usage, "exclude each other", "scan", "fresh", "--nearest",
 		"--linearizable-follower")
 	b.fails(exit.Usage, "region and zone", "get", "fresh", "apple", "--nearest", "--locality", "rack=1")
 }
