@@ -118,6 +118,7 @@ var nodeMetrics = []Metric{
 var replicaMetrics = []Metric{
 	metric(Counter, "tidemark_replica_commands_total", "part", "command", "outcome"),
 	metric(Counter, "tidemark_replica_reads_total", "part", "path"),
+	metric(Counter, "tidemark_replica_reads_admitted_total", "part"),
 	metric(Counter, "tidemark_replica_reads_not_closed_total", "part"),
 	metric(Counter, "tidemark_replica_changes_total", "part"),
 	metric(Histogram, "tidemark_replica_changes_lag_seconds", "part"),

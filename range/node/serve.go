@@ -23,6 +23,9 @@ func (n *Node) route(pending replica.Pending) (h *hosted, own bool) {
 	case c.Way == command.NotKnown:
 		n.refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "the request has no command that this node "+
 			"knows; is the client newer than this server?", reply)
+	case q.Admit && c.Way != command.AtTimestamp:
+		n.refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, fmt.Sprintf("a request of the kind %s cannot be "+
+			"admitted: only reads of keys and spans of one partition can", c.Name), reply)
 	case c == command.MultiGet:
 		return nil, true
 	case c == command.MergeScan:

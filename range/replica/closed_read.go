@@ -26,6 +26,8 @@ import (
 // versions with commit wait at or below T may be seen as soon as T has passed on all clocks; reads
 // that see one wait for that like those of a leader.
 
+// Nor does it need one at a timestamp at which a leader has taken it in: see admission.go.
+
 // closedReading is what is known of a read that any replica may answer.
 type closedReading struct {
 	// atLeast is the lowest timestamp at which it may be read.
@@ -36,6 +38,10 @@ type closedReading struct {
 	// need is what it waits to be closed; locked: it waits for a lock that is in its way.
 	need   hlc.Timestamp
 	locked bool
+	// admitted: a leader has taken it in, and what it needs is that the log is applied up to index
+	// (admission.go).
+	admitted bool
+	index    uint64
 }
 
 func (c *closedReading) stop() {
@@ -110,7 +116,8 @@ func (r *Replica) closedLocked() hlc.Timestamp {
 // startClosed notes how fresh a read has to be that any replica may answer.
 func (r *Replica) startClosed(rd *read, q *kvpb.ReplicaRead) {
 	wait := min(time.Duration(q.GetWaitMicros())*time.Microsecond, mostClosedWait)
-	rd.closed = &closedReading{atLeast: rpc.FromTimestamp(q.GetAtLeast()), until: r.lockNow().Add(wait)}
+	rd.closed = &closedReading{atLeast: rpc.FromTimestamp(q.GetAtLeast()), until: r.lockNow().Add(wait),
+		admitted: q.Admission != nil, index: q.Admission.GetIndex()}
 	if end := deadline(&rd.pending); !end.IsZero() && end.Before(rd.closed.until) {
 		rd.closed.until = end
 	}
@@ -149,15 +156,21 @@ func (r *Replica) readClosed(rd *read) {
 	if ok {
 		rd.descriptor = d
 		r.mu.Unlock()
-		r.node.Metrics.readsClosed.Inc()
+		if c.admitted {
+			r.node.Metrics.readsAdmitted.Inc()
+		} else {
+			r.node.Metrics.readsClosed.Inc()
+		}
 		r.serve(rd)
 		return
 	}
 	switch {
+	case patience <= 0 && c.admitted:
+		refusal = r.notApplied(q, c.index, r.mu.applied.index)
 	case patience <= 0:
 		refusal = r.notClosed(q, c.need, closed, lock)
 	case r.tooManyReadsLocked():
-		refusal = r.overloaded(q, "reads wait for timestamps to be closed")
+		refusal = r.overloaded(q, "reads wait for what this replica has not applied, or heard of")
 	default:
 		r.mu.reads.waiting++
 		r.mu.closedReads = append(r.mu.closedReads, rd)
@@ -191,6 +204,9 @@ func (r *Replica) refuseClosedLocked(q *kvpb.Request, d *clusterpb.Partition) *k
 // that is in the way, if it is one.
 func (r *Replica) chooseClosedLocked(rd *read, closed hlc.Timestamp) (in *lock, ok bool) {
 	c := rd.closed
+	if c.admitted {
+		return nil, r.placeAdmittedLocked(rd)
+	}
 	c.locked = false
 	T := closed
 	c.need = hlc.Max(c.atLeast, hlc.Timestamp{Wall: 1})
@@ -246,7 +262,7 @@ func (r *Replica) closedAdvancedLocked(released bool) (ready []*read) {
 	}
 	closed, kept := r.closedLocked(), r.mu.closedReads[:0]
 	for _, rd := range r.mu.closedReads {
-		if c := rd.closed; (c.locked && released) || (!c.locked && c.need.LessEq(closed)) {
+		if r.advancedLocked(rd.closed, closed, released) {
 			if rd.idleLocked(r.mu.applied.highest) {
 				kept = append(kept, rd)
 				continue
@@ -260,6 +276,17 @@ func (r *Replica) closedAdvancedLocked(released bool) (ready []*read) {
 	r.mu.closedReads = kept
 	r.mu.reads.waiting -= len(ready)
 	return ready
+}
+
+// advancedLocked says that what a read waits for has come, or may have.
+func (r *Replica) advancedLocked(c *closedReading, closed hlc.Timestamp, released bool) bool {
+	switch {
+	case c.admitted:
+		return c.index <= r.mu.applied.index
+	case c.locked:
+		return released
+	}
+	return c.need.LessEq(closed)
 }
 
 // lookClosed has one look whether it may go on, if it still waits.

@@ -558,6 +558,12 @@ func describe(response *kvpb.Response) string {
 			fmt.Fprintf(&b, " more from %q", x.Count.Resume)
 		}
 	}
+	if a := response.Admission; a != nil {
+		fmt.Fprintf(&b, "admitted at %s, index %d", roughStamp(a.At), a.Index)
+		if a.UncertainUntil != nil {
+			fmt.Fprintf(&b, ", uncertain until %s", wireStamp(a.UncertainUntil))
+		}
+	}
 	if response.ReadAt != nil {
 		fmt.Fprintf(&b, " (as of %s)", wireStamp(response.ReadAt))
 	}

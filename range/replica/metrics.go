@@ -24,6 +24,8 @@ type Metrics struct {
 	applyEntries   prometheus.Counter
 	readsLease     prometheus.Counter
 	readsClosed    prometheus.Counter
+	readsAdmitted  prometheus.Counter
+	admissions     prometheus.Counter
 	readsNotClosed prometheus.Counter
 	readsReadIndex prometheus.Counter
 	changes        prometheus.Counter
@@ -91,14 +93,19 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		prometheus.ExponentialBuckets(1e-6, 4, 12))
 	m.applyEntries = counter("applied_entries_total", "Raft entries applied.")
 	reads := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tidemark_replica_reads_total", Help: "Reads served, by what proved that they are right: a lease, a read index, or that their " +
-			"timestamp is closed, so that any replica serves them.",
+		Name: "tidemark_replica_reads_total", Help: "Reads served, by what proved that they are right: a lease, a read index, that their " +
+			"timestamp is closed, so that any replica serves them, or that a leader has admitted them.",
 	}, []string{"path"})
 	collectors = append(collectors, reads)
 	m.readsLease = reads.WithLabelValues("lease")
 	m.readsClosed = reads.WithLabelValues("closed")
+	m.readsAdmitted = reads.WithLabelValues("admission")
+	m.admissions = counter("reads_admitted_total",
+		"Reads that a leader admitted for another replica to read: it proved its leadership and chose their "+
+			"timestamps, and read nothing.")
 	m.readsNotClosed = counter("reads_not_closed_total",
-		"Reads that a replica left to the leader: their timestamp was not closed, or a lock was in the way.")
+		"Reads that a replica left to the leader: their timestamp was not closed, a lock was in the way, or "+
+			"it had not applied what they were admitted at.")
 	m.changes = counter("changes_total", "Versions that answers to change feeds brought.")
 	m.changesLag = histogram("changes_lag_seconds",
 		"How far behind the clock what was resolved for a change feed was, for each answer.",

@@ -289,7 +289,11 @@ func (h *history) checkReading(r reading) {
 	}
 	switch x := r.response.Result.(type) {
 	case *kvpb.Response_Get:
-		if at := r.request.GetGet().At; at != nil {
+		at := r.request.GetGet().At
+		if r.response.ReadAt != nil {
+			at = r.response.ReadAt
+		}
+		if at != nil {
 			same(string(r.request.GetGet().Key), rpc.FromTimestamp(at), x.Get)
 		}
 	case *kvpb.Response_BatchGet:

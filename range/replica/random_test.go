@@ -30,6 +30,8 @@ import (
 //   - what compare-and-swap and delete say is true of the version before theirs;
 //   - a read of the latest value sees everything that was acknowledged or read before it began;
 //   - a read at a timestamp is repeatable: in the end the model says the same of that timestamp;
+//   - a read that a leader has admitted, and any replica answers later, is as good as one that the
+//     leader has answered when it admitted it;
 //   - what a client has seen to have expired is not seen again, whichever leader answers.
 func TestRandomHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -42,6 +44,8 @@ func TestRandomHistory(t *testing.T) {
 			"retry":    h.retry,
 			"read":     h.read,
 			"read2":    h.read,
+			"follow":   h.follow,
+			"follow2":  h.follow,
 			"commit":   h.commit,
 			"apply":    h.apply,
 			"apply2":   h.apply,
@@ -105,6 +109,8 @@ type history struct {
 	}
 	operations []*operation
 	readings   []reading
+	// admitted are reads that a leader has admitted.
+	admitted []admittedRead
 	// seen is the highest version of each key that was acknowledged or read.
 	seen map[string]hlc.Timestamp
 	// gone is the highest version of each key that was seen before, and then found absent.
@@ -371,7 +377,7 @@ func (h *history) read(t *rapid.T) {
 	}
 	seen, gone := maps.Clone(h.seen), maps.Clone(h.gone)
 	acknowledged := h.acknowledged
-	h.send(h.target(t), client, q, func(response *kvpb.Response) {
+	h.sendRead(t, h.target(t), client, q, func(response *kvpb.Response) {
 		if response.Error != nil {
 			return
 		}

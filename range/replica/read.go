@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -104,7 +103,7 @@ func (r *Replica) startRead(rd *read) {
 	r.active.Add(1) // until it is answered
 	if asked := rd.pending.Request.ReplicaRead; asked != nil {
 		r.startClosed(rd, asked)
-		if rd.changes != nil || !r.leads() {
+		if rd.closed.admitted || rd.changes != nil || !r.leads() {
 			r.readClosed(rd)
 			return
 		}
@@ -122,6 +121,9 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	asked, problem := rd.command.CheckRead(r.Descriptor(), q)
 	if rd.momentOnly {
 		problem = nil // what is asked about need not lie in the partition
+	}
+	if problem == nil {
+		problem = rd.command.CheckAdmission(q, &asked)
 	}
 	rd.at, rd.uncertainUntil = asked.At, asked.UncertainUntil
 	r.startChanges(rd, asked.Changes)
@@ -360,128 +362,6 @@ func (r *Replica) chooseLocked(rd *read) hlc.Timestamp {
 	return hlc.Max(hlc.Max(rd.chosen, r.mu.applied.highest), rd.wait.Committed)
 }
 
-// placeLocked remembers the read's timestamp in the timestamp cache, and returns the proposal that
-// it has to wait for.
-func (r *Replica) placeLocked(rd *read) *pendingEntry {
-	T := rd.timestamp
-	// What was written by this leadership is above low, and its clock has been seen by the client
-	// that chose `at`. So only what earlier leaders wrote can have been acknowledged before the
-	// scan began and yet be above `at`. And what a transaction put above the timestamp at which it
-	// was prepared here.
-	rd.limit, rd.expiries = hlc.Timestamp{}, hlc.Timestamp{}
-	switch {
-	case rd.latest():
-		// A version whose expiry an earlier leader's reads have been above, by a faster clock, may be
-		// known to have expired. This one's reads are below what its clock shows.
-		rd.expiries = r.servedBeforeLocked()
-	case !rd.uncertainUntil.IsZero():
-		earlier := hlc.Max(rd.observed, hlc.Max(r.mu.leadership.low, r.mu.foreign))
-		rd.limit = hlc.Min(rd.uncertainUntil, earlier)
-		rd.expiries = rd.limit
-	}
-	// INVARIANT: also for a moment, which may be taken for one of the partition as it will be: by then
-	// another leader may have written at a later time.
-	if rd.unplaced = r.mu.holding != nil; rd.unplaced {
-		return r.mu.holding
-	}
-	if rd.momentOnly {
-		if r.mu.applied.stats.Expiring > 0 {
-			rd.timestamp = hlc.Max(rd.timestamp, rd.expiries)
-		}
-		return nil
-	}
-	f := rd.command.Footprint(rd.pending.Request)
-	if rd.belowPending() {
-		r.mu.cache.Record(f.One, T)
-		return r.placeBelowLocked(rd, f.One)
-	}
-	var last uint64
-	for key := range f.Keys {
-		r.mu.cache.Record(key, T)
-		last = max(last, r.newestPendingLocked(key, T))
-	}
-	for start, end := range f.EachSpan {
-		r.mu.cache.RecordSpan(keys.Span{Start: start, End: end}, T)
-		if p := r.newestInSpanLocked(rd, start, end); p != nil {
-			last = max(last, p.sequence)
-		}
-	}
-	return r.mu.find(last)
-}
-
-// servedBeforeLocked is at or above all that earlier leaders have served.
-func (r *Replica) servedBeforeLocked() hlc.Timestamp {
-	return hlc.Max(r.mu.leadership.low, r.mu.applied.closed)
-}
-
-// belowPending says that the read is of the latest value of one key, and does not wait for pending
-// writes.
-func (rd *read) belowPending() bool {
-	return rd.command.BelowPending && rd.latest() && rd.context == nil
-}
-
-// placeBelowLocked places a read of one key below the pending writes, which are not acknowledged,
-// so that the value below them is as good. Unless the session has seen a later timestamp than that
-// of a pending write: then its order would show, and the read waits for it.
-func (r *Replica) placeBelowLocked(rd *read, key []byte) *pendingEntry {
-	var lowest hlc.Timestamp
-	if oldest := r.mu.pending.Oldest(text(key)); oldest != nil {
-		lowest = oldest.Timestamp
-	} else if p := r.loadOfLocked(key, rd.timestamp); p != nil {
-		lowest = p.lowest
-	} else {
-		return nil
-	}
-	if sequence := r.newestPendingLocked(key, rd.session); sequence != 0 {
-		return r.mu.find(sequence)
-	}
-	if lowest.LessEq(rd.timestamp) {
-		rd.timestamp = lowest.Prev()
-	}
-	return nil
-}
-
-// newestPendingLocked is the sequence of the newest pending entry that writes the key at or
-// below at; 0: none.
-func (r *Replica) newestPendingLocked(key []byte, at hlc.Timestamp) uint64 {
-	if w := r.mu.pending.At(text(key), at); w != nil {
-		return w.Sequence
-	}
-	if p := r.loadOfLocked(key, at); p != nil {
-		return p.sequence
-	}
-	return 0
-}
-
-// newestInSpanLocked is the newest pending entry that writes into the span at or below the
-// read's timestamp.
-func (r *Replica) newestInSpanLocked(rd *read, start, end []byte) *pendingEntry {
-	writes := func(p *pendingEntry) bool {
-		if p == nil || len(p.writes) == 0 && p.load == nil || rd.timestamp.Less(p.lowest) {
-			return false
-		}
-		if p.load.in(start, end) {
-			return true
-		}
-		for _, w := range p.writes {
-			if w.Timestamp.LessEq(rd.timestamp) && w.Key >= text(start) &&
-				(len(end) == 0 || w.Key < text(end)) {
-				return true
-			}
-		}
-		return false
-	}
-	if writes(r.mu.building) {
-		return r.mu.building
-	}
-	for i := len(r.mu.inFlight) - 1; i >= 0; i-- {
-		if p := r.mu.inFlight[i]; writes(p) {
-			return p
-		}
-	}
-	return nil
-}
-
 // resumeRead goes on with a read whose wait is over: what it waited for is applied.
 func (r *Replica) resumeRead(rd *read) {
 	if !r.goActive(func() { r.resumed(rd) }) {
@@ -537,7 +417,8 @@ func (r *Replica) serve(rd *read) {
 		return
 	}
 	f := rd.command.Footprint(rd.pending.Request)
-	if !f.Long() || rd.changes != nil && rd.timestamp.LessEq(rd.changes.quiet) {
+	if !f.Long() || rd.pending.Request.Admit ||
+		rd.changes != nil && rd.timestamp.LessEq(rd.changes.quiet) {
 		r.serveNow(rd)
 		return
 	}
@@ -557,6 +438,10 @@ var views = sync.Pool{New: func() any { return new(command.View) }}
 func (r *Replica) serveNow(rd *read) {
 	if rd.pending.Request.TimeoutMicros != 0 && expired(&rd.pending, time.Now()) {
 		r.endRead(rd, r.deadlineExceeded(rd.pending.Request))
+		return
+	}
+	if rd.pending.Request.Admit {
+		r.answerAdmission(rd)
 		return
 	}
 	view := views.Get().(*command.View)

@@ -96,6 +96,9 @@ type scenario struct {
 	id      uint64
 	// rough: logical counters are not shown.
 	rough bool
+	// admitted are the requests to admit, by name, and admissions what was answered to them.
+	admitted   map[string]uint64
+	admissions map[uint64]*kvpb.Admission
 	// transactions are those that the scenario has named.
 	transactions map[string]*kvpb.Transaction
 }
@@ -372,9 +375,20 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		m.pusher.describe(&out)
 	}
 	for _, response := range s.answers.take() {
+		if response.Admission != nil {
+			s.admissions[response.Id] = response.Admission
+		}
 		fmt.Fprintln(&out, describe(response))
 	}
 	return out.String()
+}
+
+// admit notes a request that is to be admitted.
+func (s *scenario) admit(name string, id uint64) {
+	if s.admitted == nil {
+		s.admitted, s.admissions = map[string]uint64{}, map[uint64]*kvpb.Admission{}
+	}
+	s.admitted[name] = id
 }
 
 // auto runs something that waits for its own entries on the leader, committing and applying as they
@@ -403,6 +417,9 @@ func (s *scenario) auto(out *strings.Builder, run func(context.Context, *Replica
 //	  [until=T] | count A B [at=T] [max=N]
 //	changes A B [above=T] [until=T] [version=T] [size=BYTES] [idle=MS]
 //	with any-replica [fresh=T] [wait=MS]: any replica may answer, at T or later
+//	with admit=NAME: the leader admits it for another replica
+//	with by=NAME [wait=MS]: any replica may answer, by the admission that was the answer to that; or
+//	  admission=T index=N [unsure=T], by one that nobody has given
 //
 // what writes values takes ttl=MS, or ttl=never; and for each: client=N seq=N term=N generation=N session=T timeout=MICROS arrived=-MS. Timestamps
 // are milliseconds since the epoch. Without seq the sequence is the number of the request.
@@ -416,7 +433,7 @@ func (s *scenario) parseRequest(line string) Pending {
 		name, value, found := strings.Cut(word, "=")
 		if found && strings.Contains(" client seq term generation session timeout arrived at until max "+
 			"value version size txn observed to above pusher seen commit participants keys spans least "+
-			"read-at under idle locked fresh wait ttl ", " "+name+" ") {
+			"read-at under idle locked fresh wait ttl by admit admission index unsure ", " "+name+" ") {
 			options[name] = value
 		} else {
 			words = append(words, word)
@@ -550,6 +567,27 @@ func (s *scenario) parseRequest(line string) Pending {
 	s.addContext(q, line, options, at)
 	if strings.Contains(line, "any-replica") {
 		q.ReplicaRead = &kvpb.ReplicaRead{AtLeast: at("fresh"), WaitMicros: 1000 * count("wait")}
+	}
+	if name := options["admit"]; name != "" {
+		q.Admit = true
+		s.admit(name, q.Id)
+	}
+	var by *kvpb.Admission
+	switch {
+	case options["by"] != "":
+		by = s.admissions[s.admitted[options["by"]]]
+	case options["index"] != "":
+		index, err := strconv.ParseUint(options["index"], 10, 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		by = &kvpb.Admission{At: at("admission"), Index: index, UncertainUntil: at("unsure")}
+	}
+	if by == nil && options["by"] != "" {
+		s.t.Fatalf("%s has not been admitted", options["by"])
+	}
+	if by != nil {
+		q.ReplicaRead = &kvpb.ReplicaRead{WaitMicros: 1000 * count("wait"), Admission: by}
 	}
 	return p
 }

@@ -116,6 +116,7 @@ func randomTransactions(t *testing.T, v variant) {
 			"twice":      h.twice,
 			"plain":      h.plain,
 			"latest":     h.latest,
+			"follow":     h.followAdmitted,
 			"questions":  h.questions,
 			"questions2": h.questions,
 			"wait":       h.wait,
@@ -501,8 +502,10 @@ func (h *transactionHistory) latest(t *rapid.T) {
 		}
 		q.Command = &kvpb.Request_Get{Get: g}
 	}
-	target := h.target(t)
-	h.send(target, client, q, func(response *kvpb.Response) {
+	h.sendRead(t, h.target(t), client, q, func(response *kvpb.Response) {
+		if response.GetGet() != nil && response.ReadAt != nil {
+			h.readings = append(h.readings, reading{q, response})
+		}
 		switch r := response.Result.(type) {
 		case *kvpb.Response_Get:
 			// What is absent may have been deleted: then the timestamp tells, if it is given.
@@ -529,6 +532,12 @@ func (h *transactionHistory) latest(t *rapid.T) {
 			}
 		}
 	})
+	h.deliver()
+}
+
+// followAdmitted is follow.
+func (h *transactionHistory) followAdmitted(t *rapid.T) {
+	h.follow(t)
 	h.deliver()
 }
 

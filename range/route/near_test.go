@@ -335,21 +335,6 @@ func TestNearestByLatency(t *testing.T) {
 // waits for a leader.
 func TestReplicaAnswersWithoutALeader(t *testing.T) {
 	near(t, route.Config{}, nil, func(t *testing.T, n *nearby) {
-		refuses := fakeserver.Fault{Code: kvpb.ErrorCode_NODE_UNHEALTHY}
-		for id := range n.cluster.Nodes { // each of them has closed something
-			faults := make(map[keys.NodeID]fakeserver.Fault)
-			for other := range n.cluster.Nodes {
-				if other != id {
-					faults[keys.NodeID(other)] = refuses
-				}
-			}
-			n.fault(faults)
-			if answer, _, _, err := n.get(route.Near{}); err != nil || answer.Node != keys.NodeID(id) {
-				t.Fatal(answer, err)
-			}
-			time.Sleep(2 * time.Second) // virtual: none is left alone any more
-		}
-		n.fault(nil)
 		n.cluster.Lead(n.cluster.PartitionOf(n.keyspace, "apple"), 0, false)
 		for range 5 {
 			if answer, _, _, err := n.get(route.Near{}); err != nil || answer.ReadAt == nil {

@@ -12,6 +12,7 @@ import (
 var BatchGet = register((*kvpb.Request_BatchGet)(nil), Command{
 	Name:       "batch_get",
 	Way:        AtTimestamp,
+	Admissible: true,
 	Body:       func(q *kvpb.Request) bool { return q.GetBatchGet() != nil },
 	Footprint:  func(q *kvpb.Request) Footprint { return points(q.GetBatchGet().Keys) },
 	Named:      func(q *kvpb.Request) int64 { return wall(q.GetBatchGet().GetAt()) },

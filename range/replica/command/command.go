@@ -41,6 +41,8 @@ type Command struct {
 	// BelowPending: a read of the latest value of one key that does not wait for pending writes, which
 	// are not acknowledged.
 	BelowPending bool
+	// Admissible: a read that a leader can admit for another replica (Request.admit).
+	Admissible bool
 	// EndsLocks: what it waits for is that locks end, and not what comes after.
 	EndsLocks bool
 
@@ -106,7 +108,7 @@ func (c *Command) CanDoNothing(q *kvpb.Request) bool {
 // LatestNamed is the wall time of the highest timestamp up to which a request would bring the
 // clock.
 func (c *Command) LatestNamed(q *kvpb.Request) int64 {
-	latest := wall(q.Session)
+	latest := max(wall(q.Session), wall(q.GetReplicaRead().GetAdmission().GetAt()))
 	if c.Named != nil {
 		latest = max(latest, c.Named(q))
 	}

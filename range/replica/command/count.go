@@ -14,6 +14,7 @@ import (
 var Count = register((*kvpb.Request_Count)(nil), Command{
 	Name:       "count",
 	Way:        AtTimestamp,
+	Admissible: true,
 	Body:       func(q *kvpb.Request) bool { return q.GetCount() != nil },
 	Footprint:  func(q *kvpb.Request) Footprint { return span(q.GetCount().Start, q.GetCount().End) },
 	Named:      func(q *kvpb.Request) int64 { return wall(q.GetCount().GetAt()) },

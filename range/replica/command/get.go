@@ -13,6 +13,7 @@ import (
 var Get = register((*kvpb.Request_Get)(nil), Command{
 	Name:         "get",
 	Way:          AtTimestamp,
+	Admissible:   true,
 	BelowPending: true,
 	Body:         func(q *kvpb.Request) bool { return q.GetGet() != nil },
 	Footprint:    func(q *kvpb.Request) Footprint { return point(q.GetGet().Key) },

@@ -14,6 +14,7 @@ import (
 var Scan = register((*kvpb.Request_Scan)(nil), Command{
 	Name:       "scan",
 	Way:        AtTimestamp,
+	Admissible: true,
 	Body:       func(q *kvpb.Request) bool { return q.GetScan() != nil },
 	Footprint:  func(q *kvpb.Request) Footprint { return span(q.GetScan().Start, q.GetScan().End) },
 	Named:      func(q *kvpb.Request) int64 { return wall(q.GetScan().GetAt()) },
