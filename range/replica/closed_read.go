@@ -144,7 +144,13 @@ func (r *Replica) readClosed(rd *read) {
 		return
 	}
 	closed := r.closedLocked()
-	lock, ok := r.chooseClosedLocked(rd, closed)
+	var lock *lock
+	var ok bool
+	if rd.closed.admitted {
+		ok = r.placeAdmittedLocked(rd)
+	} else {
+		lock, ok = r.chooseClosedLocked(rd, closed)
+	}
 	// INVARIANT: what is applied, and which locks there are, is known as of the descriptor. That of a
 	// merge or a snapshot is published before.
 	ok = ok && r.descriptorAt.Load() <= r.mu.applied.index
@@ -204,9 +210,6 @@ func (r *Replica) refuseClosedLocked(q *kvpb.Request, d *clusterpb.Partition) *k
 // that is in the way, if it is one.
 func (r *Replica) chooseClosedLocked(rd *read, closed hlc.Timestamp) (in *lock, ok bool) {
 	c := rd.closed
-	if c.admitted {
-		return nil, r.placeAdmittedLocked(rd)
-	}
 	c.locked = false
 	T := closed
 	c.need = hlc.Max(c.atLeast, hlc.Timestamp{Wall: 1})
