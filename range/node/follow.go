@@ -157,7 +157,7 @@ func (f *follower) replaced() error {
 	return nil
 }
 
-// publish shows a table to everybody, and keeps it on disk.
+// publish makes a table the current one, and keeps it on disk.
 func (f *follower) publish(old, next *Table, whole bool) {
 	n := f.node
 	delta := diff(old, next)

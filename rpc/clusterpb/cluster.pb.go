@@ -523,7 +523,7 @@ func (x *Replica) GetRole() ReplicaRole {
 	return ReplicaRole_VOTER
 }
 
-// Leader is who leads a partition, as far as the sender knows. A hint, but for its term.
+// Leader is the node that leads a partition, as far as the sender knows. A hint, but for its term.
 type Leader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -4025,7 +4025,7 @@ type HeartbeatResponse struct {
 	// What is to be done to partitions that the node leads. One that the node does not know how to carry
 	// out any more, or has carried out, it leaves alone.
 	Orders []*Order `protobuf:"bytes,3,rep,name=orders,proto3" json:"orders,omitempty"`
-	// Who makes up the core.
+	// The members of the core.
 	Core          *CoreMembers `protobuf:"bytes,4,opt,name=core,proto3" json:"core,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5949,7 +5949,7 @@ func (x *Order) GetConsume() *Partition {
 	return nil
 }
 
-// CoreHint is an error detail: who leads the core.
+// CoreHint is an error detail: which member leads the core.
 type CoreHint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Leader        string                 `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
