@@ -16,8 +16,8 @@ import (
 // A read of one partition is one request: the replica reads at what is closed there, and says when
 // that is. One of several partitions is of one moment: each partition is asked what is closed for the
 // span (a read of one row, at a timestamp below all locks in the span), and the lowest of that is
-// read everywhere, exactly. The requests to a partition carry the same spread, so that the replica
-// answers which was asked. One that has not closed the moment waits for it, and the leader answers at
+// read everywhere, exactly. The requests to a partition stay at one replica, so that the one
+// answers that was asked. One that has not closed the moment waits for it, and the leader answers at
 // last: an exact moment in the past it always can.
 //
 // How old that is. What was acknowledged before a moment lies at or below any node's clock at that
@@ -34,8 +34,7 @@ const (
 
 // nearRead is one call that any replica may answer; nil: only leaders may. It is not changed.
 type nearRead struct {
-	near   route.Near
-	spread uint64
+	near route.Near
 }
 
 // nearRead begins a call that any replica may answer; nil if only leaders may.
@@ -45,7 +44,7 @@ func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
 	if !f.near() {
 		return nil, nil
 	}
-	n := &nearRead{spread: c.random() | 1}
+	n := &nearRead{}
 	switch {
 	case q.hasAt:
 		n.near.Freshness = route.FreshExact
@@ -109,9 +108,7 @@ func (n *nearRead) request(at Timestamp, single bool) *route.Near {
 		near.AtLeast = Timestamp{}
 		near.Wait = max(near.Wait, exactWait)
 	}
-	if !single {
-		near.Spread = n.spread
-	}
+	near.Stay = !single
 	return &near
 }
 

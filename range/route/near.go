@@ -58,9 +58,9 @@ type Near struct {
 	// locks in the way, unless it is known already that a nearer one would have had to wait for
 	// longer. The others do not wait.
 	Wait time.Duration
-	// Spread chooses among replicas that are equally near: reads that have the same one go to the
-	// same replica of a partition. 0: they are spread evenly.
-	Spread uint64
+	// Stay: of replicas that are equally near it goes to the one that other such reads of the
+	// partition go to, whatever the load.
+	Stay bool
 }
 
 // need is the timestamp that has to be closed; zero: none in particular.
@@ -145,7 +145,7 @@ func (w *nearCall) replicas(ctx context.Context) (answer Answer, err error, over
 			}
 			w.at, w.tried = p, w.few[:0]
 		}
-		n, leftAlone := s.nearest(p, w.near, w.tried, w.sequence)
+		n, leftAlone := s.nearest(p, w.near, w.tried)
 		if n == nil {
 			if leftAlone {
 				s.metrics.near.redirected(redirectLeftAlone)
@@ -186,7 +186,9 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 	w.byLeader = false
 	l := &leader{node: n, incarnation: n.incarnation.Load()}
 	began := time.Now()
+	n.owed.Add(1)
 	response, err := n.lanes[w.lane].do(ctx, r)
+	n.owed.Add(-1)
 	now := time.Now()
 	if err != nil {
 		w.sender.metrics.near.redirected(redirectBroken)
@@ -207,7 +209,7 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 		}
 	}
 	if response.GetGet() != nil && wait == 0 {
-		n.latency.observe(now.Sub(began))
+		n.latency.observe(now.Sub(began), now)
 	}
 	w.sender.session.observeResult(response)
 	w.sender.seen.observeSeen(response)
