@@ -337,8 +337,8 @@ func TestChangesTooOld(t *testing.T) {
 	}, kv.GCWindow(time.Minute))
 }
 
-// TestChangesPassAStuckTransaction: a transaction whose client is cut off while it has prepared locks
-// holds a feed up, and only until it is given up.
+// TestChangesPassAStuckTransaction: a transaction whose client is cut off while it has prepared
+// locks holds a feed up, and only until it is given up.
 func TestChangesPassAStuckTransaction(t *testing.T) {
 	changesCluster(t, func(ctx context.Context, cluster *kvtest.Cluster, client *kv.Client,
 		ks *kv.Keyspace) {
@@ -390,8 +390,8 @@ func TestChangesPassAStuckTransaction(t *testing.T) {
 	}, kv.Range([]byte("m")))
 }
 
-// stick leaves a transaction with prepared locks in both partitions of "things", whose client is cut
-// off. locks lists what is left of it; closeAll closes the clients.
+// stick leaves a transaction with prepared locks in both partitions of "things", whose client is
+// cut off. locks lists what is left of it; closeAll closes the clients.
 func stick(ctx context.Context, t *testing.T, cluster *kvtest.Cluster,
 	client *kv.Client) (locks func() []kv.LiveTransaction, closeAll func()) {
 	t.Helper()

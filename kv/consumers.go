@@ -107,8 +107,9 @@ func onlyNew() ConsumerOption {
 //
 // ErrTimestampTooOld if the consumer has been behind the present by more than its keep for a while
 // and was dropped, or is made or reset at a position as old as that: history may be missing, and it
-// has to read everything anew and be reset. ErrInvalidArgument if the position is below the recorded one, which is so if two
-// processes use one name, or above what clocks can show; or if the consumer is of other keys.
+// has to read everything anew and be reset. ErrInvalidArgument if the position is below the
+// recorded one, which is so if two processes use one name, or above what clocks can show; or if the
+// consumer is of other keys.
 func (k *Keyspace) SetConsumer(ctx context.Context, name string, position Timestamp,
 	options ...ConsumerOption) (ConsumerInfo, error) {
 	info, _, err := k.setConsumer(ctx, name, position, options...)

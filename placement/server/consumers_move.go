@@ -30,8 +30,8 @@ func (c storedConsumer) move(
 		return refuse(codes.ResourceExhausted, "keyspace %s has %d consumers, and may have no more; "+
 			"`tidemark consumers delete` removes one", r.Keyspace, others)
 	case to.Wall > now.latest().Add(ahead).UnixNano():
-		return refuse(codes.InvalidArgument, "its position %s is in the future: the core's clock shows %s",
-			to, hlc.FromTime(now.latest()))
+		return refuse(codes.InvalidArgument, "its position %s is in the future: the core's clock "+
+			"shows %s", to, hlc.FromTime(now.latest()))
 	case r.Span != nil && !fresh && !r.Reset_ && !consumerSpan(c.Span).Equal(consumerSpan(r.Span)):
 		return refuse(codes.FailedPrecondition, "it is of %s, and not of %s; use another name, or delete "+
 			"it or reset it, and read everything anew", keys.DescribeSpan(consumerSpan(c.Span)),

@@ -8,13 +8,13 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// What time it is decides whether a consumer is dropped, and that cannot be taken back: what was kept
-// for it is collected. So no single clock decides it, that of the leader least of all, which the
-// leader has nothing to compare with. Two things have to be shown:
+// What time it is decides whether a consumer is dropped, and that cannot be taken back: what was
+// kept for it is collected. So no single clock decides it, that of the leader least of all, which
+// the leader has nothing to compare with. Two things have to be shown:
 //
 //   - that the time has come. Nodes compare their clocks with each other's (range/clockhealth), and
-//     their heartbeats bring what those show that are trusted. What a majority of the nodes that are
-//     alive shows, at least, is proven; from the moment of a heartbeat on, it goes on with the
+//     their heartbeats bring what those show that are trusted. What a majority of the nodes that
+//     are alive shows, at least, is proven; from the moment of a heartbeat on, it goes on with the
 //     leader's monotonic clock. Without a majority nothing is.
 //   - that the consumer has stayed behind. The leader has seen it beyond its keep, by the proven
 //     time, in all looks of a while (dropAfter), which it measures like leases are counted down: on
@@ -88,8 +88,8 @@ func (s *Server) times() times {
 	return t
 }
 
-// aheadOf is how far a node's clock, as a heartbeat brings it, is ahead of the monotonic clock; nil:
-// the node does not trust it.
+// aheadOf is how far a node's clock, as a heartbeat brings it, is ahead of the monotonic clock;
+// nil: the node does not trust it.
 func aheadOf(clock uint64, now int64) *int64 {
 	if clock == 0 || clock > 1<<63-1 {
 		return nil

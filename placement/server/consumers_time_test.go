@@ -16,8 +16,8 @@ import (
 const manyLooks = dropAfter + 5*protectInterval
 
 // TestLeadersClockDropsNoConsumer: the clock of the core's leader jumps, forward or back, and stays
-// wrong; consumers are what they were, and move on. Then the clock of a node, of two, does the same:
-// only a majority of the nodes shows what time it is.
+// wrong; consumers are what they were, and move on. Then the clock of a node, of two, does the
+// same: only a majority of the nodes shows what time it is.
 func TestLeadersClockDropsNoConsumer(t *testing.T) {
 	withConsumers(t, func(t *testing.T, c consumed) {
 		for n := 2; n <= 3; n++ {
@@ -60,8 +60,8 @@ func TestLeadersClockDropsNoConsumer(t *testing.T) {
 	})
 }
 
-// TestConsumersOutliveAnOutage: after an outage that was longer than the keep, by the clocks of all,
-// consumers have time to go on; those that do not use it are dropped.
+// TestConsumersOutliveAnOutage: after an outage that was longer than the keep, by the clocks of
+// all, consumers have time to go on; those that do not use it are dropped.
 func TestConsumersOutliveAnOutage(t *testing.T) {
 	withConsumers(t, func(t *testing.T, c consumed) {
 		c.set(at("a", ago(20*time.Hour)))
@@ -86,8 +86,8 @@ func TestConsumersOutliveAnOutage(t *testing.T) {
 	})
 }
 
-// TestConsumerOfANewLeader: a consumer that is beyond its keep is dropped also if the leader changes
-// now and then; each leader looks for itself.
+// TestConsumerOfANewLeader: a consumer that is beyond its keep is dropped also if the leader
+// changes now and then; each leader looks for itself.
 func TestConsumerOfANewLeader(t *testing.T) {
 	withConsumers(t, func(t *testing.T, c consumed) {
 		c.set(at("a", ago(24*time.Hour-time.Minute)))

@@ -14,8 +14,8 @@ import (
 )
 
 // A node that restarts knows of the other nodes what the core has last told it, whether the core
-// answers or not: that another one is at a node's address by now, that one is gone for good. Else its
-// clients would ask for the one at the address of the other.
+// answers or not: that another one is at a node's address by now, that one is gone for good. Else
+// its clients would ask for the one at the address of the other.
 func TestNodesOutliveARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, nil)

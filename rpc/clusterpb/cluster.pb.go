@@ -1217,8 +1217,8 @@ type NodeStats struct {
 	LoadMicro       uint64 `protobuf:"varint,9,opt,name=load_micro,json=loadMicro,proto3" json:"load_micro,omitempty"`
 	// Partitions of which the replica here is damaged or failed, some of them.
 	Broken []uint64 `protobuf:"varint,10,rep,packed,name=broken,proto3" json:"broken,omitempty"`
-	// What the node's clock shows, in nanoseconds since the Unix epoch; 0 while the node does not trust
-	// that clock.
+	// What the node's clock shows, in nanoseconds since the Unix epoch; 0 while the node does not
+	// trust that clock.
 	ClockUnixNanos uint64 `protobuf:"fixed64,11,opt,name=clock_unix_nanos,json=clockUnixNanos,proto3" json:"clock_unix_nanos,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
