@@ -16,7 +16,7 @@ const NearestStaleness = 10 * time.Second
 // transaction, never a mixture.
 //
 // The replica in the client's zone is asked (Locality), else one in its region, else the one that
-// answers fastest; those that are equally near share the reads. One that cannot answer, because it
+// answers fastest; of those that are equally near each partition has one. One that cannot answer, because it
 // lags behind, has just started, does not answer, or a transaction's lock is in the way, is passed
 // over, and the leader answers at last.
 type FreshnessOption struct{ apply func(*query) }
@@ -86,7 +86,7 @@ func ReadYourWrites() FreshnessOption {
 // and spares it reading, and the way to it what is read. A read by pages asks it once.
 //
 // If the leader is the nearest replica it answers itself; it also does if the replica lags behind by
-// more than a tenth of a second, or a transaction's lock is in the way.
+// more than a tenth of a second.
 func LinearizableFollower() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.linearizable = true }}
 }

@@ -22,15 +22,13 @@ import (
 // one to the replica either way, and all that the sender knows of leaders, and does to find them,
 // serves for this, too.
 //
-// One replica is asked. If it refuses, lags behind, or does not answer, the leader reads: it pushes
-// transactions whose locks are in the way, which replicas do not.
+// One replica is asked. If it refuses, lags behind, or does not answer, the leader reads.
 //
 // INVARIANT: a replica is sent a request only with an admission of the same partition and generation
 // that covers all that the request reads, and its answer counts only if it is of the admission's
 // timestamp.
 
-// followerWait is how long a replica waits until it has applied what an admission asks for, and for
-// locks in the way.
+// followerWait is how long a replica waits until it has applied what an admission asks for.
 const followerWait = 100 * time.Millisecond
 
 // errOtherMoment: a replica did what it should not.
