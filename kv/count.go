@@ -10,8 +10,8 @@ import (
 
 // Count counts keys: all of the keyspace, or those that Prefix, From and To leave. Like a Scan it
 // counts one moment: the given one with At, otherwise one that shows every write acknowledged
-// before the call (with LinearizableFollower, too), or, with Nearest, MaxStaleness, AnyStaleness or ReadYourWrites, one that replicas
-// can answer for.
+// before the call (with LinearizableFollower, too), or, with Nearest, MaxStaleness, AnyStaleness or
+// ReadYourWrites, one that replicas can answer for.
 func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, error) {
 	const op = "count"
 	var q query

@@ -16,9 +16,9 @@ const NearestStaleness = 10 * time.Second
 // transaction, never a mixture.
 //
 // The replica in the client's zone is asked (Locality), else one in its region, else the one that
-// answers fastest; of those that are equally near each partition has one. One that cannot answer, because it
-// lags behind, has just started, does not answer, or a transaction's lock is in the way, is passed
-// over, and the leader answers at last.
+// answers fastest; of those that are equally near each partition has one. One that cannot answer,
+// because it lags behind, has just started, does not answer, or a transaction's lock is in the way, is
+// passed over, and the leader answers at last.
 type FreshnessOption struct{ apply func(*query) }
 
 func (o FreshnessOption) get(q *query)   { o.apply(q) }
