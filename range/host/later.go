@@ -9,8 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 )
 
-// A data node's followers apply later (Config.FollowersApplyAfter). No request waits for what they
-// apply: they answer no reads from what is just committed. A follower learns of a commit with the
+// A data node's followers apply later (Config.FollowersApplyAfter). Hardly a request waits for what
+// they apply: of reads from what is just committed they answer those that a leader has admitted, and
+// these wait for so much longer. A follower learns of a commit with the
 // entries that come next, so if it applied at once, it would do so while a client waits for those.
 // Applied a little later, the entries of several messages are one batch of the state database.
 //

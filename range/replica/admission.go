@@ -33,6 +33,10 @@ import (
 // expiries that reads of earlier leaders may have been above. The leader would move the read above
 // one of those; the other replica refuses it, and the leader reads.
 //
+// A follower learns what is committed with the entries that come next, or with a heartbeat, which may
+// be a while: nothing else asks for it sooner (package group). So a leader that admits a read at an
+// index has all of them told, once for as many reads as come meanwhile (announcement).
+//
 // The other replica promises nothing, and an admission that no leader has given harms only its
 // sender.
 
@@ -41,10 +45,14 @@ func (r *Replica) answerAdmission(rd *read) {
 	q := rd.pending.Request
 	r.mu.Lock()
 	index, until := r.mu.applied.index, rd.limit
+	announce := r.mu.announced.want(index)
 	if r.mu.applied.stats.Expiring > 0 {
 		until = hlc.Max(until, rd.expiries)
 	}
 	r.mu.Unlock()
+	if announce {
+		r.announce()
+	}
 	if refusal := r.TooOld(q, rd.timestamp); refusal != nil {
 		if rd.latest() && rd.restarts < maxRestarts {
 			r.restart(rd)
@@ -81,4 +89,50 @@ func (r *Replica) notApplied(q *kvpb.Request, index, applied uint64) *kvpb.Respo
 	return newError(q, kvpb.ErrorCode_NOT_CLOSED,
 		"partition %s: this replica has applied the log up to entry %d, and the read was admitted at "+
 			"entry %d; the leader can answer", r.id, applied, index)
+}
+
+// announcement is what the other replicas have been told to be committed, for reads that were
+// admitted. Replica.mu guards it.
+type announcement struct {
+	// told is up to where, and wanted up to where they are to be told. busy: they are being told.
+	told, wanted uint64
+	busy         bool
+}
+
+// want has the others told up to an index. It returns true if that is to be done now.
+func (a *announcement) want(index uint64) (now bool) {
+	a.wanted = max(a.wanted, index)
+	return a.next()
+}
+
+// next says that the others are to be told now.
+func (a *announcement) next() bool {
+	if a.busy || a.wanted <= a.told {
+		return false
+	}
+	a.busy, a.told = true, a.wanted
+	return true
+}
+
+// over notes that the others have been told; err: they may not have been, which does no harm.
+func (a *announcement) over(err error) (again bool) {
+	a.busy = false
+	if err != nil {
+		a.wanted = a.told
+	}
+	return a.next()
+}
+
+// announce tells the other replicas what is committed: the question for a read index brings it.
+func (r *Replica) announce() {
+	r.group.ReadIndex(func(err error) {
+		r.mu.Lock()
+		again := r.mu.announced.over(err)
+		r.mu.Unlock()
+		if again && !r.goActive(r.announce) {
+			r.mu.Lock()
+			r.mu.announced.busy = false
+			r.mu.Unlock()
+		}
+	})
 }

@@ -87,6 +87,8 @@ type Replica struct {
 		// asleep is this group's place in a set of groups that sleep, if it leads; nil: it is in none.
 		asleep      group.Place
 		closedReads []*read
+		// announced is of reads that this replica has admitted as a leader (admission.go).
+		announced announcement
 		// written is at or above every version that was put there.
 		written hlc.Timestamp
 		recent  proposal.Recent
