@@ -30,6 +30,14 @@ const (
 	cacheRemoval = 'x'
 )
 
+// cacheFormat is what of the table is kept, and the id of the record of its revision. A table that
+// was kept in another format (formatUnknown is one) may lack what this one has, and the core would
+// not tell it again: it is used until the core has sent all anew. To be raised when more is kept.
+const (
+	formatUnknown = 0
+	cacheFormat   = 1
+)
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var errCache = errors.New("the cached partition table is damaged")
@@ -71,7 +79,7 @@ func cacheUpdate(db *engine.Log, t *Table, u *clusterpb.TableUpdate, whole bool)
 		return b.Set(key, seal(key, record), nil)
 	}
 	if whole {
-		for _, kind := range []byte{cacheNode, cacheKeyspace, cachePartition} {
+		for _, kind := range []byte{cacheNode, cacheKeyspace, cachePartition, cacheRevision} {
 			if err := b.DeleteRange([]byte{cachePrefix, kind}, []byte{cachePrefix, kind + 1},
 				nil); err != nil {
 				return err
@@ -108,7 +116,11 @@ func cacheUpdate(db *engine.Log, t *Table, u *clusterpb.TableUpdate, whole bool)
 			return err
 		}
 	}
-	if err := set(cacheRevision, 0,
+	format := uint64(cacheFormat)
+	if t.outdated {
+		format = formatUnknown
+	}
+	if err := set(cacheRevision, format,
 		&clusterpb.TableUpdate{Cluster: t.Cluster, Revision: t.Revision}); err != nil {
 		return err
 	}
@@ -144,6 +156,8 @@ func readCache(db *engine.Log, cluster uint64) (*Table, error) {
 type cached struct {
 	contents clusterpb.TableUpdate
 	header   *clusterpb.TableUpdate
+	// outdated: at least some of it was written in another format.
+	outdated bool
 }
 
 // add takes one record.
@@ -161,8 +175,14 @@ func (c *cached) add(key, value []byte) error {
 	u := &c.contents
 	switch key[1] {
 	case cacheRevision:
-		c.header = &clusterpb.TableUpdate{}
-		err = c.header.UnmarshalVT(body)
+		h := &clusterpb.TableUpdate{}
+		err = h.UnmarshalVT(body)
+		if c.header == nil || c.header.Revision < h.Revision {
+			c.header = h
+		}
+		if binary.BigEndian.Uint64(key[2:]) != cacheFormat {
+			c.outdated = true
+		}
 	case cacheNode:
 		n := &clusterpb.Node{}
 		err = n.UnmarshalVT(body)
@@ -193,6 +213,6 @@ func (c *cached) table(cluster uint64) *Table {
 	}
 	c.contents.Cluster, c.contents.Revision = c.header.Cluster, c.header.Revision
 	t := newTable().with(&c.contents)
-	t.Complete = true
+	t.Complete, t.outdated = true, c.outdated
 	return t
 }

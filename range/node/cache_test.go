@@ -62,3 +62,65 @@ func TestNodesOutliveARestart(t *testing.T) {
 		}
 	})
 }
+
+// A table that an earlier version has kept lacks what that left out, and the core does not tell it
+// again unless it is asked for all. Until it has told, the node goes on by what it has.
+func TestTableOfAnotherFormatIsSentAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		p := c.createHash(2, 1)[0]
+		m := c.nodes[1]
+		c.core.update(&clusterpb.TableUpdate{Nodes: []*clusterpb.Node{{Id: 7, Address: "here:1"},
+			{Id: 8, Address: "there:1", Status: clusterpb.NodeStatus_NODE_GONE}}})
+		c.await("the nodes are known", 10*time.Second,
+			func() bool { return m.Table().Node(8) != nil })
+		c.mustPut(p, "k", "v")
+
+		// What the earlier version has left: no status, and a revision without a format.
+		b := m.log.NewBatch()
+		defer b.Close()
+		for key, x := range map[string]marshaler{
+			string(cacheKey(cacheNode, 8)): &clusterpb.Node{Id: 8, Address: "there:1"},
+			string(cacheKey(cacheRevision, formatUnknown)): &clusterpb.TableUpdate{
+				Cluster: testCluster, Revision: m.Table().Revision},
+		} {
+			record, err := x.MarshalVT()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Set([]byte(key), seal([]byte(key), record), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Delete(cacheKey(cacheRevision, cacheFormat), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.log.Commit(b, true); err != nil {
+			t.Fatal(err)
+		}
+		gone := func() bool { return (fence{node: m.Node}).gone(8) }
+
+		m.crash()
+		c.core.setDown(true)
+		// A change that the core makes meanwhile, and that says nothing of node 8.
+		c.core.update(&clusterpb.TableUpdate{RemovedNodes: []uint64{7}})
+		m.start()
+		c.mustPut(p, "k", "w") // without the core
+		if gone() {
+			t.Fatal("the earlier version has kept the status")
+		}
+		c.core.setDown(false)
+		c.await("it is told that a node is gone", 30*time.Second, gone)
+		if n := m.Table().Node(7); n != nil {
+			t.Errorf("it has not heard that %v is removed", n)
+		}
+		c.mustPut(p, "k", "x")
+
+		m.crash()
+		c.core.setDown(true)
+		m.start()
+		if table := m.Table(); !gone() || table.outdated || table.Node(7) != nil {
+			t.Errorf("of the table that was sent anew, it has kept %v", table.Nodes())
+		}
+	})
+}

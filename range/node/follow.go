@@ -37,7 +37,7 @@ func (f *follower) run(ctx context.Context) {
 		t := n.tables.load()
 		after := t.Revision
 		f.fresh, f.live = nil, false
-		if !t.Complete {
+		if !t.Complete || t.outdated {
 			after, f.fresh = 0, newTable()
 		}
 		err := n.config.Metadata.Watch(ctx, after, f.take)
@@ -200,7 +200,7 @@ func withoutState(u *clusterpb.TableUpdate, old *Table) *clusterpb.TableUpdate {
 
 // bareNode is what is worth keeping of a node: all but what changes while nothing happens to it. A
 // field is kept unless it is named here, since a node that restarts is not told it again: the core
-// goes on after the revision of what is on the disk.
+// goes on after the revision of what is on the disk. To name fewer takes a new cacheFormat.
 func bareNode(n *clusterpb.Node) *clusterpb.Node {
 	bare := proto.CloneOf(n)
 	bare.Alive, bare.Stats, bare.AliveSinceUnixMs, bare.SilentSinceUnixMs = false, nil, 0, 0

@@ -79,7 +79,7 @@ func TestTableIsKeptBeforeItIsShown(t *testing.T) {
 
 // keptRevision is of which revision the table on disk is.
 func keptRevision(t *testing.T, log *engine.Log) uint64 {
-	key := cacheKey(cacheRevision, 0)
+	key := cacheKey(cacheRevision, cacheFormat)
 	record, closer, err := log.Get(key)
 	if err == pebble.ErrNotFound {
 		return 0

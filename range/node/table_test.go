@@ -123,7 +123,7 @@ func FuzzCachedRecord(f *testing.F) {
 		End: keys.PrefixEnd(prefix), PrefixLength: 6}).MarshalVT()
 	f.Add(cacheKey(cachePartition, 100), p, true)
 	f.Add(cacheKey(cacheNode, 1), []byte{8, 1}, true)
-	f.Add(cacheKey(cacheRevision, 0), []byte{}, false)
+	f.Add(cacheKey(cacheRevision, cacheFormat), []byte{}, false)
 	f.Fuzz(func(t *testing.T, key, record []byte, intact bool) {
 		if intact {
 			record = seal(key, record)
