@@ -28,7 +28,7 @@ const (
 // Over several partitions it takes two rounds: every partition is first read at the latest moment,
 // which shows the moment that is late enough for all of them, and is then read as of that one. With
 // Nearest, MaxStaleness, AnyStaleness or ReadYourWrites it is the earliest that a replica answers
-// for.
+// for. With LinearizableFollower the leaders say which moment is late enough, and replicas read it.
 func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte,
 	options ...GetOption) ([]Pair, error) {
 	const op = "batch-get"
@@ -71,9 +71,8 @@ func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte,
 
 // group is keys of one partition.
 type group struct {
-	partition  keys.PartitionID
-	generation uint64
-	keys       [][]byte
+	partition *route.Partition
+	keys      [][]byte
 	// places are the indices of the keys in the call.
 	places []int
 	// at is when they were read.
@@ -103,20 +102,27 @@ func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys []
 	if err != nil {
 		return err
 	}
+	known := q.hasAt
+	if n != nil && n.linearizable && len(groups) > 1 {
+		if at, err = k.momentOfGroups(ctx, id, groups); err != nil {
+			return err
+		}
+		known = true
+	}
 	if err := k.readGroups(ctx, id, groups, at, nil, n, pairs); err != nil {
 		return err
 	}
-	if !q.hasAt {
+	if !known {
 		groups = leaves(groups, nil)
 		for _, g := range groups {
 			switch {
-			case n == nil:
+			case !n.past():
 				at = hlc.Max(at, g.at)
 			case at.IsZero() || g.at.Less(at):
 				at = g.at
 			}
 		}
-		if n != nil {
+		if n.past() {
 			at = hlc.Max(at, n.near.AtLeast) // a leader's clock may be lower
 		}
 		var again []*group
@@ -129,8 +135,30 @@ func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys []
 			return err
 		}
 	}
-	k.client.note(q, began, at, 0, n == nil && !q.hasAt)
+	k.client.note(q, began, at, 0, !n.past() && !q.hasAt)
 	return nil
+}
+
+// momentOfGroups finds a moment that is late enough for all groups.
+func (k *Keyspace) momentOfGroups(ctx context.Context, id keys.KeyspaceID,
+	groups []*group) (Timestamp, error) {
+	var parts []*route.Partition
+	seen := make(map[*route.Partition]bool, len(groups))
+	first, last := groups[0].keys[0], groups[0].keys[0]
+	for _, g := range groups {
+		if !seen[g.partition] {
+			seen[g.partition] = true
+			parts = append(parts, g.partition)
+		}
+		for _, key := range g.keys {
+			if bytes.Compare(key, first) < 0 {
+				first = key
+			} else if bytes.Compare(last, key) < 0 {
+				last = key
+			}
+		}
+	}
+	return k.momentIn(ctx, id, parts, keys.Span{Start: first, End: keys.Point(last).End}, nil)
 }
 
 // groups sorts the keys by partition.
@@ -172,7 +200,7 @@ func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID,
 	for i, c := range counts {
 		g := &groups[i]
 		all[i] = g
-		g.partition, g.generation = c.partition.ID, c.partition.Generation
+		g.partition = c.partition
 		g.keys, allKeys = allKeys[:0:c.keys], allKeys[c.keys:]
 		g.places, places = places[:0:c.keys], places[c.keys:]
 	}
@@ -246,12 +274,12 @@ func (k *Keyspace) readFirst(ctx context.Context, id keys.KeyspaceID, g *group, 
 	var asked groupCall
 	call := g.call(&asked, id, toWire(r.at), r)
 	asked.movable = true
-	answer, err := k.client.sender.Do(ctx, call)
+	answer, err := r.near.do(ctx, k.client.sender, call, part{at: r.at})
 	if _, tooLarge := isCode(err, kvpb.ErrorCode_INVALID_ARGUMENT); tooLarge && len(g.keys) > 1 {
 		if err := r.begin(ctx); err != nil {
 			return err
 		}
-		return k.readGroups(ctx, id, g.halve(), r.at, r, nil, pairs)
+		return k.readGroups(ctx, id, g.halve(), r.at, r, r.near, pairs)
 	}
 	if err != nil {
 		return err
@@ -289,7 +317,7 @@ func (c *groupCall) Prepare(p *route.Partition, l route.Leader) error {
 	if c.reading != nil {
 		c.get.Context = c.reading.context(p, l.Node, c.movable, false)
 	}
-	if p.ID == c.group.partition && p.Generation == c.group.generation {
+	if was := c.group.partition; p.ID == was.ID && p.Generation == was.Generation {
 		return nil
 	}
 	return errElsewhere

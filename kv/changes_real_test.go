@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
 // follower takes a feed in, and checks what a feed promises.
@@ -336,41 +337,111 @@ func TestChangesTooOld(t *testing.T) {
 	}, kv.GCWindow(time.Minute))
 }
 
-// TestChangesPassAStuckTransaction: a transaction whose client is gone while it has locks holds a
-// feed up only until it is given up.
+// TestChangesPassAStuckTransaction: a transaction whose client is cut off while it has prepared
+// locks holds a feed up, and only until it is given up.
 func TestChangesPassAStuckTransaction(t *testing.T) {
 	changesCluster(t, func(ctx context.Context, cluster *kvtest.Cluster, client *kv.Client,
 		ks *kv.Keyspace) {
+		locks, closeAll := stick(ctx, t, cluster, client)
+		defer closeAll()
+		if n := len(locks()); n != 2 {
+			t.Fatalf("it has locks in %d partitions", n)
+		}
+		began := time.Now()
+		written, err := ks.Put(ctx, []byte("beside"), []byte("1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// held is until when a feed was not told what is above the locks, and they were there.
+		var held time.Duration
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var looking sync.WaitGroup
+		f, passed := newFollower(t), make(chan struct{})
+		looking.Go(func() {
+			for len(locks()) == 2 {
+				select {
+				case <-passed:
+					return
+				case <-time.After(100 * time.Millisecond): // virtual
+					held = time.Since(began)
+				}
+			}
+		})
+		var took time.Duration
+		err = f.follow(ctx, ks, func(c kv.Change) bool {
+			if took == 0 && c.Kind == kv.ChangeProgress && written.LessEq(c.Timestamp) {
+				took = time.Since(began)
+				close(passed)
+			}
+			return c.Kind == kv.ChangeProgress && c.Timestamp.Time().After(began.Add(5*time.Second))
+		}, kv.Since(kv.TimestampOf(began)))
+		looking.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Without the locks it takes the closed lag, which is a second.
+		if held < 2500*time.Millisecond || took < held-200*time.Millisecond || took > 20*time.Second {
+			t.Errorf("the locks were there for %v, and the feed came past them after %v", held, took)
+		}
+		if f.values["beside"] != "1" || len(f.values) != 1 {
+			t.Errorf("it was told %v", f.values)
+		}
+	}, kv.Range([]byte("m")))
+}
+
+// stick leaves a transaction with prepared locks in both partitions of "things", whose client is
+// cut off. locks lists what is left of it; closeAll closes the clients.
+func stick(ctx context.Context, t *testing.T, cluster *kvtest.Cluster,
+	client *kv.Client) (locks func() []kv.LiveTransaction, closeAll func()) {
+	t.Helper()
+	var clients []*kv.Client
+	closeAll = func() {
+		for _, c := range clients {
+			_ = c.Close()
+		}
+	}
+	for after := time.Millisecond; after < 20*time.Millisecond; after += time.Millisecond {
+		host := fmt.Sprintf("client-%d", 1+after/time.Millisecond)
 		other, err := cluster.Open(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer other.Close()
 		tx, err := other.Begin(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		things := other.Keyspace("things")
-		if err := errors.Join(tx.Put(things, []byte("a"), []byte("1")),
-			tx.Put(things, []byte("z"), []byte("1"))); err != nil {
-			t.Fatal(err)
+		for _, key := range []string{"a", "z"} {
+			if err := tx.Put(things, []byte(key+host), []byte("1")); err != nil {
+				t.Fatal(err)
+			}
 		}
-		short, cancel := context.WithTimeout(ctx, 4*time.Millisecond)
-		defer cancel()
-		if _, err := tx.Commit(short); err == nil {
-			t.Fatal("it was not prepared only")
+		doomed, cancel := context.WithCancel(ctx)
+		var committing sync.WaitGroup
+		committing.Go(func() { _, _ = tx.Commit(doomed) })
+		time.Sleep(after) // virtual
+		cluster.Network().Isolate(host, memnet.Break)
+		cancel()
+		committing.Wait()
+		clients = append(clients, other)
+		time.Sleep(50 * time.Millisecond) // virtual
+		locks = func() []kv.LiveTransaction {
+			all, _, err := client.LiveTransactions(ctx, "things", 10)
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+			return slices.DeleteFunc(all, func(l kv.LiveTransaction) bool {
+				return l.ID != tx.ID() || l.State == "committed" || l.State == "aborted"
+			})
 		}
-		f := newFollower(t)
-		began := time.Now()
-		if err := f.follow(ctx, ks, func(c kv.Change) bool {
-			return c.Kind == kv.ChangeProgress && c.Timestamp.Time().After(began.Add(5*time.Second))
-		}); err != nil {
-			t.Fatal(err)
+		if len(locks()) == 2 {
+			return locks, closeAll
 		}
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("it took %v", took)
-		}
-	}, kv.Range([]byte("m")))
+	}
+	closeAll()
+	t.Fatal("no transaction was left with locks in both partitions")
+	return nil, nil
 }
 
 // TestChangesOfAConsumer: a loop that goes by a name goes on where the last one of that name was, and

@@ -105,10 +105,11 @@ func onlyNew() ConsumerOption {
 // A new consumer is of all keys, or with Prefix, From and To of those; so is one that is reset with
 // these options. The keys of another one do not change.
 //
-// ErrTimestampTooOld if the position is behind the present by more than the consumer's keep, or if
-// the consumer was until it was noticed: history may be missing, and it has to read everything anew
-// and be reset. ErrInvalidArgument if the position is below the recorded one, which is so if two
-// processes use one name, or above what clocks can show; or if the consumer is of other keys.
+// ErrTimestampTooOld if the consumer has been behind the present by more than its keep for a while
+// and was dropped, or is made or reset at a position as old as that: history may be missing, and it
+// has to read everything anew and be reset. ErrInvalidArgument if the position is below the
+// recorded one, which is so if two processes use one name, or above what clocks can show; or if the
+// consumer is of other keys.
 func (k *Keyspace) SetConsumer(ctx context.Context, name string, position Timestamp,
 	options ...ConsumerOption) (ConsumerInfo, error) {
 	info, _, err := k.setConsumer(ctx, name, position, options...)

@@ -10,8 +10,8 @@ import (
 
 // Count counts keys: all of the keyspace, or those that Prefix, From and To leave. Like a Scan it
 // counts one moment: the given one with At, otherwise one that shows every write acknowledged
-// before the call, or, with Nearest, MaxStaleness, AnyStaleness or ReadYourWrites, one that replicas
-// can answer for.
+// before the call (with LinearizableFollower, too), or, with Nearest, MaxStaleness, AnyStaleness or
+// ReadYourWrites, one that replicas can answer for.
 func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, error) {
 	const op = "count"
 	var q query
@@ -31,7 +31,7 @@ func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, e
 	}
 	total, err := c.run(ctx)
 	if err == nil {
-		k.client.note(&q, c.began, c.at, 0, c.near == nil && !q.hasAt)
+		k.client.note(&q, c.began, c.at, 0, !c.near.past() && !q.hasAt)
 	}
 	return total, wrap(op, k.name, nil, err)
 }
@@ -70,7 +70,7 @@ func (c *counter) run(ctx context.Context) (total uint64, err error) {
 			return count + rest, err
 		}
 	}
-	if c.near != nil {
+	if c.near.past() {
 		c.at, err = k.nearMoment(ctx, id, parts, c.q.span, c.near)
 	} else {
 		parts, c.at, err = k.moment(ctx, id, c.q.span, nil)

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -85,5 +86,25 @@ func TestCreationIsBoundedByItsProgress(t *testing.T) {
 			t.Errorf("a creation with a deadline: %v", err)
 		}
 		time.Sleep(time.Minute) // the last partitions
+	})
+}
+
+// A keyspace may have more hash numbers than a byte counts.
+func TestKeyspaceOfManyHashNumbers(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		client := c.open(RequestTimeout(10 * time.Second))
+		defer client.Close()
+		ks, err := client.CreateKeyspace(t.Context(), "many", Hash(1000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			if _, err := ks.Put(t.Context(), fmt.Appendf(nil, "key%d", i), []byte("v")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := ks.Count(t.Context()); err != nil || n != 100 {
+			t.Error(n, err)
+		}
 	})
 }

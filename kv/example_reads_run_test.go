@@ -45,6 +45,7 @@ func TestExamplesOfReads(t *testing.T) {
 		}
 		example.ctx, example.client, example.fruit = ctx, client, fruit
 		ExampleReadYourWrites()
+		ExampleLinearizableFollower()
 		time.Sleep(5 * time.Second) // virtual: it is closed
 		ExampleNearest()
 		ExampleMaxStaleness()

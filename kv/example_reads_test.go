@@ -35,6 +35,16 @@ func ExampleReadYourWrites() {
 	fmt.Printf("%s is %s\n", pair.Key, pair.Value)
 }
 
+// Every write is seen that was acknowledged before; the value comes from the nearest replica.
+func ExampleLinearizableFollower() {
+	ctx, fruit := example.ctx, example.fruit
+	pair, err := fruit.Get(ctx, []byte("apple"), kv.LinearizableFollower())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s is %s\n", pair.Key, pair.Value)
+}
+
 // Every write that was acknowledged more than five seconds ago is seen.
 func ExampleMaxStaleness() {
 	ctx, fruit := example.ctx, example.fruit

@@ -25,7 +25,7 @@ func expiringSessions(ctx context.Context, client *kv.Client) error {
 		return err
 	}
 
-	// Whoever uses the session has it live for half an hour more. If it has expired it is absent.
+	// Each use of the session has it live for half an hour more. If it has expired it is absent.
 	session, err := ks.Get(ctx, []byte("7f3a"))
 	if errors.Is(err, kv.ErrNotFound) {
 		return errors.New("log in again")

@@ -7,7 +7,7 @@ import "time"
 const NearestStaleness = 10 * time.Second
 
 // FreshnessOption says that any replica of a partition may answer a read, and how old what it reads
-// may be: Nearest, MaxStaleness, AnyStaleness, ReadYourWrites.
+// may be: Nearest, MaxStaleness, AnyStaleness, ReadYourWrites, LinearizableFollower.
 //
 // Replicas that do not lead answer without asking the leader, a second or so in the past: at a
 // timestamp that is closed there, below which nothing is written any more. So such a read needs no
@@ -16,9 +16,9 @@ const NearestStaleness = 10 * time.Second
 // transaction, never a mixture.
 //
 // The replica in the client's zone is asked (Locality), else one in its region, else the one that
-// answers fastest; those that are equally near share the reads. One that cannot answer, because it
-// lags behind, has just started, does not answer, or a transaction's lock is in the way, is passed
-// over, and the leader answers at last.
+// answers fastest; of those that are equally near each partition has one. One that cannot answer,
+// because it lags behind, has just started, does not answer, or a transaction's lock is in the way, is
+// passed over, and the leader answers at last.
 type FreshnessOption struct{ apply func(*query) }
 
 func (o FreshnessOption) get(q *query)   { o.apply(q) }
@@ -26,8 +26,7 @@ func (o FreshnessOption) count(q *query) { o.apply(q) }
 func (o FreshnessOption) scan(q *query)  { o.apply(q) }
 func (o FreshnessOption) view(q *query)  { o.apply(q) }
 
-// ViewOption is an option of View: Nearest, MaxStaleness, AnyStaleness, ReadYourWrites. SnapshotAt
-// takes Nearest.
+// ViewOption is an option of View: those of FreshnessOption. SnapshotAt takes Nearest.
 type ViewOption interface{ view(*query) }
 
 // Nearest has the nearest replica answer, at the latest timestamp that is closed there.
@@ -81,6 +80,17 @@ func ReadYourWrites() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.own = true }}
 }
 
+// LinearizableFollower has the nearest replica answer with the latest state: like a read without
+// options, it sees every write that was acknowledged before the call began. The leader is asked one
+// small question first, so such a read takes no less time than one of the leader, needs it as much,
+// and spares it reading, and the way to it what is read. A read by pages asks it once.
+//
+// If the leader is the nearest replica it answers itself; it also does if the replica lags behind by
+// more than a tenth of a second.
+func LinearizableFollower() FreshnessOption {
+	return FreshnessOption{func(q *query) { q.fresh.linearizable = true }}
+}
+
 // ReadInfo says what moment a read has read. Fill it in with ReadAt.
 type ReadInfo struct {
 	// At is the moment: the versions at or below it were read. The same read with At gives the same
@@ -115,20 +125,25 @@ func ReadAt(to *ReadInfo) InfoOption {
 
 // freshness is what the options of a read want of a replica.
 type freshness struct {
-	nearest, any, own bool
+	nearest, any, own, linearizable bool
 	// bounded: within is given.
 	bounded bool
 	within  time.Duration
 }
 
 // near says that any replica may answer.
-func (f *freshness) near() bool { return f.nearest || f.any || f.own || f.bounded }
+func (f *freshness) near() bool {
+	return f.nearest || f.any || f.own || f.bounded || f.linearizable
+}
 
 // conflict says what does not go together; "" if all does.
 func (f *freshness) conflict(hasAt bool) string {
 	switch {
-	case hasAt && (f.any || f.own || f.bounded):
+	case hasAt && (f.any || f.own || f.bounded || f.linearizable):
 		return "At names the moment: of the options that say how old it may be, only Nearest goes with it"
+	case f.linearizable && (f.nearest || f.any || f.own || f.bounded):
+		return "LinearizableFollower reads the latest state: leave out the options that say how old it " +
+			"may be"
 	case f.any && (f.own || f.bounded):
 		return "AnyStaleness takes what MaxStaleness and ReadYourWrites refuse: leave out one or the other"
 	}

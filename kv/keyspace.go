@@ -35,8 +35,8 @@ func (c *Client) Keyspace(name string) *Keyspace {
 func (k *Keyspace) Name() string { return k.name }
 
 // Get returns the value of a key: the latest (linearisable), or with At an earlier one. With Nearest,
-// MaxStaleness, AnyStaleness or ReadYourWrites any replica may answer, with what it has. ErrNotFound
-// if there is none.
+// MaxStaleness, AnyStaleness or ReadYourWrites any replica may answer, with what it has; with
+// LinearizableFollower with the latest. ErrNotFound if there is none.
 func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (Pair, error) {
 	const op = "get"
 	var q query

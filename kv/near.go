@@ -16,9 +16,13 @@ import (
 // A read of one partition is one request: the replica reads at what is closed there, and says when
 // that is. One of several partitions is of one moment: each partition is asked what is closed for the
 // span (a read of one row, at a timestamp below all locks in the span), and the lowest of that is
-// read everywhere, exactly. The requests to a partition carry the same spread, so that the replica
-// answers which was asked. One that has not closed the moment waits for it, and the leader answers at
+// read everywhere, exactly. The requests to a partition stay at one replica, so that the one
+// answers that was asked. One that has not closed the moment waits for it, and the leader answers at
 // last: an exact moment in the past it always can.
+//
+// A linearisable read finds its moment as a read without options does, from leaders. Then each request
+// is admitted by the leader and answered by the nearest replica (route.Sender.DoFollower); one for
+// the pages of a track.
 //
 // How old that is. What was acknowledged before a moment lies at or below any node's clock at that
 // moment plus twice the maximum clock offset (snapshot.go, "The latest possible moment"). So the
@@ -34,9 +38,16 @@ const (
 
 // nearRead is one call that any replica may answer; nil: only leaders may. It is not changed.
 type nearRead struct {
-	near   route.Near
-	spread uint64
+	near route.Near
+	// linearizable: leaders admit what replicas read, of the latest state; near is not used then.
+	linearizable bool
 }
+
+// followerRead is a linearisable call whose data comes from replicas.
+var followerRead = &nearRead{linearizable: true}
+
+// past says that the moment of the call is one that replicas have closed, and not the latest.
+func (n *nearRead) past() bool { return n != nil && !n.linearizable }
 
 // nearRead begins a call that any replica may answer; nil if only leaders may.
 func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
@@ -45,7 +56,10 @@ func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
 	if !f.near() {
 		return nil, nil
 	}
-	n := &nearRead{spread: c.random() | 1}
+	if f.linearizable {
+		return followerRead, nil
+	}
+	n := &nearRead{}
 	switch {
 	case q.hasAt:
 		n.near.Freshness = route.FreshExact
@@ -109,19 +123,32 @@ func (n *nearRead) request(at Timestamp, single bool) *route.Near {
 		near.AtLeast = Timestamp{}
 		near.Wait = max(near.Wait, exactWait)
 	}
-	if !single {
-		near.Spread = n.spread
-	}
+	near.Stay = !single
 	return &near
 }
 
-// do brings a request to its partition, for a call that any replica may answer if n is not nil.
+// part says what a request is of a call.
+type part struct {
+	// at is the moment; zero: it is chosen by what answers.
+	at Timestamp
+	// whole: it is all there is to read.
+	whole bool
+	// admitted, if set, is for a linearisable read by several requests, as in route.Follower.
+	admitted *route.Admitted
+}
+
+// do brings a request to its partition: to the leader, or to what the call says. This alone decides
+// which.
 func (n *nearRead) do(ctx context.Context, s *route.Sender, call *route.Call,
-	at Timestamp) (route.Answer, error) {
-	if n == nil {
+	p part) (route.Answer, error) {
+	switch {
+	case n == nil:
 		return s.Do(ctx, call)
+	case n.linearizable:
+		return s.DoFollower(ctx, call,
+			&route.Follower{At: p.at, Admitted: p.admitted})
 	}
-	return s.DoNear(ctx, call, n.request(at, false))
+	return s.DoNear(ctx, call, n.request(p.at, p.whole))
 }
 
 // doAll is route.Sender.DoAll for such a call.
@@ -132,7 +159,7 @@ func (n *nearRead) doAll(ctx context.Context, s *route.Sender, calls []*route.Ca
 	}
 	var mu sync.Mutex
 	return inParallel(ctx, len(calls), parallelRequests, func(ctx context.Context, i int) error {
-		answer, err := s.DoNear(ctx, calls[i], n.request(at, false))
+		answer, err := n.do(ctx, s, calls[i], part{at: at})
 		mu.Lock()
 		defer mu.Unlock()
 		return done(i, answer, err)
@@ -178,13 +205,7 @@ func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *q
 			return nil
 		})
 	}
-	var answer route.Answer
-	var err error
-	if n == nil {
-		answer, err = k.client.sender.Do(ctx, call)
-	} else {
-		answer, err = k.client.sender.DoNear(ctx, call, n.request(q.at, true))
-	}
+	answer, err := n.do(ctx, k.client.sender, call, part{at: q.at, whole: true})
 	if err != nil {
 		return answer, err
 	}

@@ -48,11 +48,12 @@ func TestReadsThatAnyReplicaAnswers(t *testing.T) {
 		c.AddKeyspace("one", 1)
 		c.AddKeyspace("range", 0, "k3", "k6")
 		c.PageRows = 3
-		client := c.open()
-		defer client.Close()
+		writer := c.open()
+		defer writer.Close()
 		seen := make(map[string]int)
 		for _, name := range []string{"hash", "one", "range"} {
-			ks := client.Keyspace(name)
+			ks := writer.Keyspace(name)
+			var last Timestamp
 			all := make([][]byte, 10)
 			for i := range all {
 				all[i] = fmt.Appendf(nil, "k%d", i)
@@ -62,12 +63,14 @@ func TestReadsThatAnyReplicaAnswers(t *testing.T) {
 			}
 			pass(3 * time.Second)
 			for _, key := range all {
-				if _, err := ks.Put(ctx, key, []byte("new")); err != nil {
-					t.Fatal(err)
-				}
+				last = must[Timestamp](t)(ks.Put(ctx, key, []byte("new")))
 			}
 			leaders := c.leaderReads()
 			for kind, option := range freshOptions() {
+				client := c.open() // each asks other replicas
+				defer client.Close()
+				client.Observe(last)
+				ks := client.Keyspace(name)
 				// What is new is not closed yet, but leaders know of it, and they are as near as others.
 				var info ReadInfo
 				var value string
@@ -163,9 +166,7 @@ func TestReadsThatAnyReplicaAnswers(t *testing.T) {
 				}
 				pass(3 * time.Second)
 				for _, key := range all {
-					if _, err := ks.Put(ctx, key, []byte("new")); err != nil {
-						t.Fatal(err)
-					}
+					last = must[Timestamp](t)(ks.Put(ctx, key, []byte("new")))
 				}
 			}
 			if leaders() == 0 {
@@ -182,7 +183,7 @@ func TestReadsThatAnyReplicaAnswers(t *testing.T) {
 func TestReplicasAnswerWithoutTheLeader(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
-		c.AddKeyspace("hash", 4)
+		id := c.AddKeyspace("hash", 4)
 		client := c.open(Locality("eu", "a"))
 		defer client.Close()
 		ks := client.Keyspace("hash")
@@ -212,11 +213,9 @@ func TestReplicasAnswerWithoutTheLeader(t *testing.T) {
 			t.Errorf("%d reads went to leaders", n)
 		}
 		// Leaders that are gone are not missed, whatever becomes of the time.
-		c.Set(func() {
-			for _, p := range c.Partitions {
-				p.Leader = 0
-			}
-		})
+		for _, p := range c.PartitionsOf(id) {
+			c.Lead(p, 0, false)
+		}
 		pass(time.Minute)
 		var info ReadInfo
 		if _, err := ks.Get(ctx, []byte("k"), AnyStaleness(), ReadAt(&info)); err != nil {
@@ -239,10 +238,13 @@ func TestReplicasReadBelowLocks(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
 		id := c.AddKeyspace("one", 1)
-		client := c.open()
-		defer client.Close()
-		ks := client.Keyspace("one")
-		must[Timestamp](t)(ks.Put(ctx, []byte("k"), []byte("v")))
+		var of []*Keyspace // by several clients: each asks one replica about a partition
+		for range 20 {
+			client := c.open()
+			defer client.Close()
+			of = append(of, client.Keyspace("one"))
+		}
+		must[Timestamp](t)(of[0].Put(ctx, []byte("k"), []byte("v")))
 		pass(2 * time.Second)
 		p, prepared := c.PartitionOf(id, "k"), hlc.Timestamp{Wall: time.Now().UnixNano()}
 		c.Set(func() {
@@ -252,7 +254,7 @@ func TestReplicasReadBelowLocks(t *testing.T) {
 		pass(5 * time.Second)
 		leaders, below := c.leaderReads(), 0
 		var info ReadInfo
-		for range 30 {
+		for _, ks := range of {
 			got := must[Pair](t)(ks.Get(ctx, []byte("k"), Nearest(), ReadAt(&info)))
 			if string(got.Value) != "v" || info.Node != p.Leader && !info.At.Less(prepared) {
 				t.Fatal(got, info)
@@ -264,7 +266,7 @@ func TestReplicasReadBelowLocks(t *testing.T) {
 		if n := leaders(); n != 0 || below == 0 {
 			t.Errorf("%d reads went to leaders, %d below the lock", n, below)
 		}
-		for range 20 {
+		for _, ks := range of {
 			if _, err := ks.Get(ctx, []byte("k"), At(prepared.Add(time.Second)), Nearest()); err != nil {
 				t.Fatal(err)
 			}
@@ -293,6 +295,18 @@ func TestFreshnessThatMakesNoSense(t *testing.T) {
 			"no bound": func() error {
 				_, err := ks.BatchGet(ctx, [][]byte{key}, MaxStaleness(0))
 				return err
+			},
+			"at and linearisable": func() error {
+				_, err := ks.Get(ctx, key, At(at), LinearizableFollower())
+				return err
+			},
+			"nearest and linearisable": func() error {
+				_, err := drain(ks.Scan(ctx, Nearest(), LinearizableFollower()))
+				return err
+			},
+			"view, own and linearisable": func() error {
+				return client.View(ctx, func(*Snapshot) error { return nil }, ReadYourWrites(),
+					LinearizableFollower())
 			},
 			"no info": func() error { _, err := ks.Get(ctx, key, ReadAt(nil)); return err },
 			"view": func() error {
@@ -369,6 +383,104 @@ func TestErrorsOfReplicaReads(t *testing.T) {
 		_, err := client.Keyspace("one").Get(ctx, []byte("k"), AnyStaleness())
 		if !errors.Is(err, ErrOverloaded) || !strings.Contains(err.Error(), "timed out") {
 			t.Error(err)
+		}
+	})
+}
+
+// Linearisable reads of all kinds, in all layouts, come from replicas that do not lead, and see what
+// was written just before; leaders are asked for admissions and moments only.
+func TestLinearizableFollower(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
+		ctx := t.Context()
+		ids := []uint32{c.AddKeyspace("hash", 4), c.AddKeyspace("one", 1),
+			c.AddKeyspace("range", 0, "k3", "k6")}
+		c.PageRows = 3
+		for id, n := range c.Nodes {
+			n.Region, n.Zone = "eu", fmt.Sprint(id)
+		}
+		for _, id := range ids {
+			for _, p := range c.PartitionsOf(id) {
+				c.Lead(p, 1, true)
+			}
+		}
+		client, writer := c.open(Locality("eu", "2")), c.open()
+		defer client.Close()
+		defer writer.Close()
+		var reads, admitted, replicas int
+		c.Play(func(n *fakeserver.Node, r *kvpb.Request) fakeserver.Fault {
+			switch r.Command.(type) {
+			case *kvpb.Request_Get, *kvpb.Request_BatchGet, *kvpb.Request_Scan, *kvpb.Request_Count:
+				switch {
+				case r.GetScan().GetMaxRows() == 1<<30: // of a question for a moment
+				case r.ReplicaRead.GetAdmission() != nil && n.ID == 2:
+					replicas++
+				case r.Admit:
+					admitted++
+				default:
+					reads++
+				}
+			}
+			return fakeserver.Fault{}
+		})
+		for round := range 3 {
+			for _, name := range []string{"hash", "one", "range"} {
+				ks, theirs, option := client.Keyspace(name), writer.Keyspace(name), LinearizableFollower()
+				all, want := make([][]byte, 10), fmt.Sprint(round)
+				for i := range all {
+					all[i] = fmt.Appendf(nil, "k%d", i)
+					must[Timestamp](t)(theirs.Put(ctx, all[i], []byte(want)))
+				}
+				check := func(what string, n int, pairs []Pair, err error) {
+					t.Helper()
+					if err != nil || len(pairs) != n {
+						t.Fatalf("%s, %s: %d pairs, %v", name, what, len(pairs), err)
+					}
+					for _, p := range pairs {
+						if string(p.Value) != want {
+							t.Errorf("%s, %s: %s is %q, want %q", name, what, p.Key, p.Value, want)
+						}
+					}
+				}
+				var info ReadInfo
+				p, err := ks.Get(ctx, all[4], option, ReadAt(&info))
+				if check("get", 1, []Pair{p}, err); info.Node != 2 || info.At.Less(p.Version) ||
+					info.Age != 0 {
+					t.Errorf("%s: get tells %+v", name, info)
+				}
+				pairs, err := ks.BatchGet(ctx, all, option)
+				check("batch get", 10, pairs, err)
+				pairs, err = ks.BatchGet(ctx, all[:1], option)
+				check("batch get of one", 1, pairs, err)
+				for what, o := range map[string][]ScanOption{"scan": nil, "reverse": {Reverse()}} {
+					pairs, err = drain(ks.Scan(ctx, append(o, option, ReadAt(&info))...))
+					if check(what, 10, pairs, err); info.At.Less(pairs[9].Version) {
+						t.Errorf("%s: %s tells %+v", name, what, info)
+					}
+				}
+				if n, err := ks.Count(ctx, option); err != nil || n != 10 {
+					t.Errorf("%s: counted %d, %v", name, n, err)
+				}
+				err = client.View(ctx, func(s *Snapshot) error {
+					p, err := s.Get(ctx, ks, all[1])
+					check("get of a view", 1, []Pair{p}, err)
+					at := s.Timestamp()
+					must[Timestamp](t)(theirs.Put(ctx, all[9], []byte("later")))
+					pairs, err := s.BatchGet(ctx, ks, all)
+					check("batch get of a view", 10, pairs, err)
+					pairs, err = drain(s.Scan(ctx, ks))
+					check("scan of a view", 10, pairs, err)
+					if n, err := s.Count(ctx, ks); err != nil || n != 10 || s.Timestamp() != at {
+						t.Errorf("counted %d at %s, not %s: %v", n, s.Timestamp(), at, err)
+					}
+					return nil
+				}, option)
+				if err != nil {
+					t.Error(name, err)
+				}
+			}
+		}
+		if reads != 0 || admitted == 0 || replicas <= admitted {
+			t.Errorf("%d reads, %d admissions, %d reads of the replica", reads, admitted, replicas)
 		}
 	})
 }

@@ -37,6 +37,8 @@ type reading struct {
 	// id and begun are the transaction's; unset in a View.
 	id    []byte
 	begun Timestamp
+	// near is set if replicas answer what leaders admit (LinearizableFollower).
+	near *nearRead
 
 	// at is the moment; zero before the first read.
 	at Timestamp
@@ -164,8 +166,12 @@ func (r *reading) leaderships() map[keys.PartitionID]*kvpb.Leadership {
 	return r.mu.under
 }
 
-// answered notes the clock of the node that answered. It may be called from several goroutines.
+// answered notes the clocks of the node that answered, and of the leader that admitted that. It may
+// be called from several goroutines.
 func (r *reading) answered(a route.Answer) {
+	if m := a.Admitted; m != nil && m.Now != nil {
+		r.heard(m.By.Node, m.Now)
+	}
 	if a.Now != nil && !a.ClockUntrusted {
 		r.heard(a.Node, a.Now)
 	}
@@ -322,14 +328,14 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace,
 			}
 			get.At = toWire(r.at)
 		}
-		answer, err := r.client.sender.Do(ctx, &route.Call{
+		answer, err := r.near.do(ctx, r.client.sender, &route.Call{
 			Keyspace: ks.ID, Key: key, Slack: lockSlack,
 			Request: &kvpb.Request{Command: &kvpb.Request_Get{Get: get}},
 			Prepare: route.PreparerFunc(func(p *route.Partition, l route.Leader) error {
 				get.Context = r.context(p, l.Node, movable, false)
 				return nil
 			}),
-		})
+		}, part{at: r.at})
 		if err != nil {
 			if err = r.again(ctx, err); err != nil {
 				return nil, err
@@ -383,7 +389,7 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 			if err := r.begin(ctx); err != nil {
 				return nil, err
 			}
-			err = k.readGroups(ctx, ks.ID, groups, r.at, r, nil, pairs)
+			err = k.readGroups(ctx, ks.ID, groups, r.at, r, r.near, pairs)
 		}
 		if errors.Is(err, errElsewhere) {
 			continue
@@ -416,7 +422,7 @@ func (r *reading) snapshot(ctx context.Context, movable, certain bool) (*snapsho
 // count counts the keys of a span.
 func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	q *query) (uint64, error) {
-	c := &counter{keyspace: k, ks: ks, q: q}
+	c := &counter{keyspace: k, ks: ks, q: q, near: r.near}
 	certain := false
 	for {
 		parts, err := k.client.sender.PartitionsOf(ctx, ks.ID, q.span)

@@ -41,7 +41,8 @@ const (
 // window, and otherwise ends with ErrTimestampTooOld: give the keyspace a longer one.
 //
 // With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the moment is one that replicas can
-// answer for: it is found before the first row, and read in all partitions.
+// answer for: it is found before the first row, and read in all partitions. With
+// LinearizableFollower it is the latest, and the nearest replicas answer.
 func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
 		const op = "scan"
@@ -127,7 +128,7 @@ func (s *scan) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.near != nil {
+	if s.near.past() {
 		return s.readNear(ctx, parts)
 	}
 	parts, at, err := s.keyspace.moment(ctx, s.id, s.q.span, nil)
@@ -186,7 +187,7 @@ func (s *scan) firstPartition(ctx context.Context, hash uint32, only bool) (done
 	if !only && !enough {
 		return false, nil
 	}
-	s.keyspace.client.note(s.q, s.began, first.at, first.answer.Node, s.near == nil)
+	s.keyspace.client.note(s.q, s.began, first.at, first.answer.Node, !s.near.past())
 	if enough {
 		for i := range first.pairs {
 			if !s.emit(pairOf(&first.pairs[i])) {

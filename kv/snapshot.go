@@ -95,10 +95,17 @@ func (k *Keyspace) moment(ctx context.Context, id keys.KeyspaceID, span keys.Spa
 	if parts, err = s.PartitionsOf(ctx, id, span); err != nil || len(parts) == 0 {
 		return nil, Timestamp{}, err
 	}
+	at, err = k.momentIn(ctx, id, parts, span, heard)
+	return parts, at, err
+}
+
+// momentIn finds a moment for reading a span in partitions.
+func (k *Keyspace) momentIn(ctx context.Context, id keys.KeyspaceID, parts []*route.Partition,
+	span keys.Span, heard func(keys.NodeID, *kvpb.Timestamp)) (at Timestamp, err error) {
+	s := k.client.sender
 	ranged := parts[0].Descriptor.PrefixLength == keys.KeyspacePrefixLength
 	if ranged && len(parts) > maxAsked {
-		at, err = k.client.lateMoment(ctx)
-		return parts, at, err
+		return k.client.lateMoment(ctx)
 	}
 	inner, done := ctx, context.CancelFunc(noCancel)
 	if ranged && anyLed(parts) {
@@ -114,7 +121,7 @@ func (k *Keyspace) moment(ctx context.Context, id keys.KeyspaceID, span keys.Spa
 	if err != nil && inner != ctx && inner.Err() != nil && ctx.Err() == nil {
 		at, err = k.client.lateMoment(ctx)
 	}
-	return parts, hlc.Max(at, s.Session()), err
+	return hlc.Max(at, s.Session()), err
 }
 
 // anyLed says that a node is known to lead one of the partitions.

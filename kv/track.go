@@ -20,9 +20,11 @@ type track struct {
 	hashed   bool
 	// hash is the number; 0 in a range keyspace.
 	hash uint32
-	// near is set if any replica may answer.
-	near    *nearRead
-	reverse bool
+	// near is set if any replica may answer; admitted is then how a leader has admitted the pages of
+	// one partition.
+	near     *nearRead
+	admitted route.Admitted
+	reverse  bool
 	// rest is what has not been read yet; over says that nothing is left.
 	rest keys.Span
 	over bool
@@ -102,7 +104,8 @@ func (t *track) scanPage(ctx context.Context, snap *snapshot, keysOnly bool,
 				scan.Context = snap.context(p, l)
 			}
 		})
-	answer, err := t.near.do(ctx, t.keyspace.client.sender, call, snap.moment())
+	answer, err := t.near.do(ctx, t.keyspace.client.sender, call,
+		part{at: snap.moment(), admitted: &t.admitted})
 	if err != nil {
 		return page{}, err
 	}
@@ -140,7 +143,8 @@ func (t *track) countPage(ctx context.Context,
 				command.Context = snap.context(p, l)
 			}
 		})
-	answer, err := t.near.do(ctx, t.keyspace.client.sender, call, snap.moment())
+	answer, err := t.near.do(ctx, t.keyspace.client.sender, call,
+		part{at: snap.moment(), admitted: &t.admitted})
 	if err != nil {
 		return 0, Timestamp{}, nil, err
 	}

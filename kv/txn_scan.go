@@ -193,7 +193,7 @@ func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
 	shape := s.rest // which take changes
 	one := &scan{keyspace: s.keyspace, id: s.route.ID, hashed: s.route.Hashed(), q: &shape, total: 1,
-		yield: func(p Pair, _ error) bool { return s.take(p) }}
+		near: s.reading.near, yield: func(p Pair, _ error) bool { return s.take(p) }}
 	defer one.fetching.Wait()
 	defer cancel()
 	bounded, done := s.reading.client.bound(ctx)

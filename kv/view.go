@@ -42,13 +42,15 @@ type Snapshot struct {
 //
 // With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the snapshot is one of the recent past,
 // of which the option says how old it may be, and the nearest replicas answer. The first read finds
-// its moment: one that is closed for all that this read touches. f runs once.
+// its moment: one that is closed for all that this read touches. f runs once. With
+// LinearizableFollower it is a snapshot of the present, as without options, and the nearest replicas
+// answer.
 func (c *Client) View(ctx context.Context, f func(s *Snapshot) error, options ...ViewOption) error {
 	const op = "view"
 	if f == nil {
 		return invalid(op, "", nil, "there is no function to run")
 	}
-	first, bad := viewOptions(options)
+	first, linearizable, bad := viewOptions(options)
 	if bad != "" {
 		return invalid(op, "", nil, "%s", bad)
 	}
@@ -58,10 +60,14 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error, options ..
 		s := &Snapshot{reading: reading{client: c}, attempt: 1, anyReplica: true, first: first}
 		return interrupted(ctx, op, 1, nil, s.run(f))
 	}
+	var near *nearRead
+	if linearizable {
+		near = followerRead
+	}
 	var before error
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
-		s := &Snapshot{reading: reading{client: c}, attempt: attempt}
+		s := &Snapshot{reading: reading{client: c, near: near}, attempt: attempt}
 		if attempt > 1 && c.lateIsDue(ctx, attempt, began) {
 			if err := s.beginLate(ctx); err != nil {
 				return gaveUp(op, attempt-1, before, err)

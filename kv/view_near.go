@@ -8,16 +8,20 @@ import "time"
 // the past: everything is read exactly at that moment, by replicas that have closed it, or by the
 // leader. So nothing in it is uncertain, and it never runs again.
 
-// viewOptions is the option of such a View's first read; nil if there is none.
-func viewOptions(options []ViewOption) (first *FreshnessOption, bad string) {
+// viewOptions is the option of such a View's first read; nil if there is none, or the View is
+// linearizable, of the present.
+func viewOptions(options []ViewOption) (first *FreshnessOption, linearizable bool, bad string) {
 	if len(options) == 0 {
-		return nil, ""
+		return nil, false, ""
 	}
 	var q query
 	for _, o := range options {
 		o.view(&q)
 	}
-	return &FreshnessOption{func(to *query) { to.fresh = q.fresh }}, q.check()
+	if q.fresh.linearizable {
+		return nil, true, q.check()
+	}
+	return &FreshnessOption{func(to *query) { to.fresh = q.fresh }}, false, q.check()
 }
 
 // exactOption is an option of any read.

@@ -12,9 +12,9 @@ import (
 
 // freshFlags say that any replica may answer a read, and how old what it reads may be.
 type freshFlags struct {
-	nearest, any bool
-	staleness    time.Duration
-	given        func(flag string) bool
+	nearest, any, linearizable bool
+	staleness                  time.Duration
+	given                      func(flag string) bool
 	// read is what the read has told.
 	read kv.ReadInfo
 }
@@ -28,11 +28,18 @@ func (f *freshFlags) register(a *app, cmd *cobra.Command) {
 		"let the nearest replica answer that is no older than that, such as 5s")
 	flags.BoolVar(&f.any, "any-staleness", false,
 		"let the nearest replica answer, however old what it has is")
+	const linearizable = "linearizable-follower"
+	flags.BoolVar(&f.linearizable, linearizable, false,
+		"let the nearest replica answer, with the latest; the leader is asked first")
 	a.localityFlag(cmd)
+	for _, other := range []string{"nearest", "staleness", "any-staleness"} {
+		cmd.MarkFlagsMutuallyExclusive(linearizable, other)
+	}
 	cmd.MarkFlagsMutuallyExclusive("staleness", "any-staleness")
 	if flags.Lookup("at") != nil {
 		cmd.MarkFlagsMutuallyExclusive("at", "staleness")
 		cmd.MarkFlagsMutuallyExclusive("at", "any-staleness")
+		cmd.MarkFlagsMutuallyExclusive("at", linearizable)
 	}
 	f.given = flags.Changed
 }
@@ -45,7 +52,7 @@ func (a *app) localityFlag(cmd *cobra.Command) {
 
 // used says that any replica may answer.
 func (f *freshFlags) used() bool {
-	return f.nearest || f.any || f.bounded()
+	return f.nearest || f.any || f.linearizable || f.bounded()
 }
 
 // bounded says that --staleness was given.
@@ -71,6 +78,9 @@ func (f *freshFlags) options() (options []freshOption, err error) {
 func (f *freshFlags) choice() (options []freshOption, err error) {
 	if f.nearest {
 		options = append(options, kv.Nearest())
+	}
+	if f.linearizable {
+		options = append(options, kv.LinearizableFollower())
 	}
 	if f.any {
 		options = append(options, kv.AnyStaleness())

@@ -44,12 +44,14 @@ func TestReadsAtReplicas(t *testing.T) {
 	if got.out != b.ok("scan", "fresh", "--output", "tsv") || !strings.Contains(got.err, "read at ") {
 		t.Errorf("%+v", got)
 	}
-	for _, flag := range []string{"--nearest", "--any-staleness"} {
+	for _, flag := range []string{"--nearest", "--any-staleness", "--linearizable-follower"} {
 		b.ok("count", "fresh", flag)
 		b.ok("scan", "fresh", flag, "--locality", "region=eu,zone=a")
 	}
 	b.fails(exit.Usage, "above 0", "get", "fresh", "apple", "--staleness", "0s")
 	b.fails(exit.Usage, "exclude each other", "get", "fresh", "apple", "--staleness", "1s", "--at", "-5s")
+	b.fails(exit.Usage, "exclude each other", "scan", "fresh", "--nearest",
+		"--linearizable-follower")
 	b.fails(exit.Usage, "region and zone", "get", "fresh", "apple", "--nearest", "--locality", "rack=1")
 }
 

@@ -203,8 +203,9 @@ func (c *ServerConfig) ensureDefaults() error {
 func (c *ServerConfig) has(role string) bool { return slices.Contains(c.Roles, role) }
 
 // clock makes a hybrid clock that leaves the jumps of the physical one out: that of the data node,
-// or of the core's member. On the time that the latter shows nothing depends, but it has no lease
-// if it has jumped, since then the machine may have been suspended.
+// or of the core's member. On the time that the latter shows nothing depends (placement/server goes
+// by what the nodes' clocks show), but it has no lease if it has jumped, since then the machine may
+// have been suspended.
 func (c *ServerConfig) clock() *hlc.Clock {
 	return hlc.NewClock(hlc.NewSteady(c.Physical, c.awake, c.MaxOffset), c.bound())
 }

@@ -71,6 +71,19 @@ var partitionAlerts = []Alert{
 			keep up with the log.`,
 	},
 	{
+		Name: "TidemarkChangeFeedsLag",
+		Expr: `
+			histogram_quantile(1, sum by (job, instance, server, le)
+			  (rate(tidemark_replica_changes_lag_seconds_bucket[5m]))) > 30`,
+		For:      10 * time.Minute,
+		Severity: Warning,
+		Summary: "Change feeds hear from {{ $labels.instance }} only of what was written " +
+			"{{ $value | humanizeDuration }} ago, or earlier.",
+		Description: `At least one partition there is held up: by locks of a transaction that is not
+			decided, or because what its replica has is old. The whole feed's progress waits for it, and
+			so do consumers of changes.`,
+	},
+	{
 		Name: "TidemarkSnapshotsFail",
 		Expr: `
 			sum by (job, instance, server) (increase(tidemark_rpc_failed_snapshots_total[15m])) > 3

@@ -21,6 +21,10 @@ var partitions = Dashboard{
 				{`sum by (instance, server) ` +
 					`(rate(tidemark_replica_reads_not_closed_total[$__rate_interval]))`, perServer},
 			}},
+			{Title: "Reads admitted for other replicas", Unit: "ops", Queries: []Query{
+				{`sum by (instance, server) ` +
+					`(rate(tidemark_replica_reads_admitted_total[$__rate_interval]))`, perServer},
+			}},
 			{Title: "Versions told to change feeds", Unit: "ops", Queries: []Query{
 				{`sum by (instance, server) (rate(tidemark_replica_changes_total[$__rate_interval]))`,
 					perServer},

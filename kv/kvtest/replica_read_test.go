@@ -103,6 +103,88 @@ func TestReplicaReads(t *testing.T) {
 	})
 }
 
+// Against real servers, a linearisable read by a replica that does not lead sees what was
+// acknowledged just before, whoever leads and however often, and that replica has answered.
+func TestLinearizableFollowerReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx := t.Context()
+		c := zoned(t)
+		writer := c.Client(t)
+		clients := []*kv.Client{c.Client(t, kv.Locality("eu", "0")), c.Client(t, kv.Locality("eu", "1")),
+			c.Client(t, kv.Locality("eu", "2"))}
+		for name, layout := range map[string]kv.KeyspaceOption{"hash": kv.Hash(4),
+			"range": kv.Range([]byte("k3"), []byte("k6"))} {
+			theirs := create(t, writer, name, layout)
+			all := make([][]byte, 9)
+			for i := range all {
+				all[i] = fmt.Appendf(nil, "k%d", i)
+			}
+			answered := make(map[uint64]int)
+			for round := range 20 {
+				want := fmt.Sprint(round)
+				_, err := writer.Update(ctx, func(tx *kv.Txn) error {
+					for _, key := range all {
+						if err := tx.Put(theirs, key, []byte(want)); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				check := func(what string, p kv.Pair, err error) {
+					t.Helper()
+					if err != nil || string(p.Value) != want {
+						t.Fatalf("%s, %s: %s is %q, want %q: %v", name, what, p.Key, p.Value, want, err)
+					}
+				}
+				for _, client := range clients {
+					ks, option := client.Keyspace(name), kv.LinearizableFollower()
+					var info kv.ReadInfo
+					p, err := ks.Get(ctx, all[round%9], option, kv.ReadAt(&info))
+					check("get", p, err)
+					answered[info.Node]++
+					pairs, err := ks.BatchGet(ctx, all, option)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, p := range pairs {
+						check("batch get", p, nil)
+					}
+					rows := 0
+					for p, err := range ks.Scan(ctx, option) {
+						check("scan", p, err)
+						rows++
+					}
+					if n, err := ks.Count(ctx, option); err != nil || n != 9 || rows != 9 {
+						t.Fatalf("counted %d, %v; scanned %d", n, err, rows)
+					}
+					if err := client.View(ctx, func(s *kv.Snapshot) error {
+						p, err := s.Get(ctx, ks, all[0])
+						check("view", p, err)
+						for p, err := range s.Scan(ctx, ks) {
+							check("scan of a view", p, err)
+						}
+						return nil
+					}, option); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			// Each client is answered by the server in its zone, but for what is locked or behind.
+			for id, n := range answered {
+				if n < 15 {
+					t.Errorf("%s: server %d has answered %d of 20 reads of its zone: %v", name, id, n, answered)
+				}
+			}
+			if len(answered) != 3 {
+				t.Errorf("%s: %v", name, answered)
+			}
+		}
+	})
+}
+
 // A server that is cut off from the others answers what may be of any age, and says how old it is.
 func TestCutOffReplicaAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package planner decides where replicas go, and who leads. It is pure and deterministic: what it
+// Package planner decides where replicas go, and which leads. It is pure and deterministic: what it
 // is given goes in, a plan and its reasons come out, and the same input gives the same plan, in
 // whatever order nodes and partitions are listed. It knows nothing of the core, of clocks or of
 // messages, so that it can be run on a thousand imaginary nodes.

@@ -17,7 +17,7 @@ func (s *State) correctLeader(f finding) (Operator, outcome) {
 		c.lead, c.rejected = s.bestLeader(p, p.leader)
 	}
 	if c.lead == noNode {
-		// Nobody to hand over to. If the replica goes as well, a new one can take over.
+		// No replica to hand over to. If the replica goes as well, a new one can take over.
 		x := s.inspect(p)
 		if f = (finding{partition: f.partition, urgency: urgeNothing, at: none}); x.settled {
 			s.checkPlace(p, &x, &f)

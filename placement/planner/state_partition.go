@@ -205,7 +205,7 @@ func (s *State) effectiveLeader(p *partition) uint16 {
 }
 
 // leaderOf is the node that leads, if it answers. Otherwise another leads or will, and there is
-// nobody to hand over or to send a snapshot.
+// no node to hand over or to send a snapshot.
 func (s *State) leaderOf(p *partition) uint16 {
 	if p.leader != noNode && s.nodes[p.leader].cond.is(live) {
 		return p.leader

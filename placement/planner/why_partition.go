@@ -39,9 +39,9 @@ type ReplicaWhy struct {
 	Rejected *Alternative `json:",omitempty"`
 }
 
-// LeaderWhy is who leads and who should.
+// LeaderWhy is the node that leads and the one that should.
 type LeaderWhy struct {
-	// Leader leads, Wanted should; 0 if not known or no one in particular.
+	// Leader leads, Wanted should; 0 if not known or none in particular.
 	Leader, Wanted keys.NodeID
 	Text           string
 }

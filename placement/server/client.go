@@ -146,7 +146,7 @@ func (c *Client) Leader() string {
 	return c.mu.leader
 }
 
-// target is whom to ask next.
+// target is the member to ask next.
 func (c *Client) target() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

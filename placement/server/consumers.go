@@ -51,6 +51,9 @@ func (c storedConsumer) behind(now time.Time) time.Duration {
 	return max(0, now.Sub(c.position().Time()))
 }
 
+// tooFarBehind says whether a consumer is behind a moment by more than its keep.
+func (c storedConsumer) tooFarBehind(now time.Time) bool { return c.behind(now) > c.keep() }
+
 // decodeConsumer reads a record together with its key.
 func decodeConsumer(kv *storepb.KeyValue) (storedConsumer, error) {
 	c := storedConsumer{&clusterpb.Consumer{}, kv.ModRevision}
@@ -144,9 +147,10 @@ func (s *Server) setConsumer(
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	now := time.Now()
+	now := s.times()
 	if c.Consumer != nil && r.OnlyNew {
-		return &clusterpb.SetConsumerResponse{Consumer: c.shown(ks.Name, now), Existed: true}, nil
+		return &clusterpb.SetConsumerResponse{Consumer: c.shown(ks.Name, now.likely()), Existed: true},
+			nil
 	}
 	begins := c.Consumer == nil || r.Reset_
 	var others []storedConsumer
@@ -159,7 +163,7 @@ func (s *Server) setConsumer(
 	if c.Consumer == nil {
 		c.Consumer = &clusterpb.Consumer{KeyspaceId: ks.Id, Name: r.Name,
 			KeepMillis:    uint64(keys.DefaultConsumerKeep.Milliseconds()),
-			CreatedUnixMs: now.UnixMilli()}
+			CreatedUnixMs: now.wall.UnixMilli()}
 	}
 	if err := c.move(r, len(others), now, s.config.MaxClockAhead); err != nil {
 		return nil, err
@@ -178,12 +182,12 @@ func (s *Server) setConsumer(
 		conditions = append(conditions, &storepb.Compare{Key: start, RangeEnd: end,
 			Target: storepb.Compare_CREATE, Relation: storepb.Compare_LESS,
 			Number: int64(v.Revision) + 1})
-		protected := s.protection(ks, lowestOf(append(others, c)), now)
+		protected := s.protection(ks, lowestOf(append(others, c)), now.latest())
 		// A position that needs protection is written with the keyspace's record, also if that stays as it
 		// is: then the leader, which may be about to raise what is protected without having seen this
 		// consumer, does not.
 		if protected != rpc.FromClusterTimestamp(ks.Protected) ||
-			!s.protection(ks, c.position(), now).IsZero() {
+			!s.protection(ks, c.position(), now.latest()).IsZero() {
 			ks.Protected = rpc.ToClusterTimestamp(protected)
 			ops = append(ops, store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)))
 		}
@@ -200,7 +204,7 @@ func (s *Server) setConsumer(
 			"position", c.position(), "keep", c.keep(), "of", keys.DescribeSpan(consumerSpan(c.Span)))
 		s.consumers.poke()
 	}
-	return &clusterpb.SetConsumerResponse{Consumer: c.shown(ks.Name, now)}, nil
+	return &clusterpb.SetConsumerResponse{Consumer: c.shown(ks.Name, now.likely())}, nil
 }
 
 // GetConsumer reads one consumer. Only the leader answers.
@@ -225,7 +229,8 @@ func (s *Server) GetConsumer(
 	if c.Consumer == nil {
 		return &clusterpb.GetConsumerResponse{}, nil
 	}
-	return &clusterpb.GetConsumerResponse{Consumer: c.shown(ks.Name, time.Now())}, nil
+	now := s.times().likely()
+	return &clusterpb.GetConsumerResponse{Consumer: c.shown(ks.Name, now)}, nil
 }
 
 // ListConsumers lists a page of the consumers of a keyspace, or of all. Only the leader answers.
@@ -260,7 +265,7 @@ func (s *Server) ListConsumers(
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	now := time.Now()
+	now := s.times().likely()
 	names := map[keys.KeyspaceID]string{}
 	for _, kv := range page.Kvs {
 		c, err := decodeConsumer(kv)

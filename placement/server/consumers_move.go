@@ -15,7 +15,7 @@ import (
 // move changes a consumer as it is asked for, beside others of its keyspace. One of revision 0 is
 // new.
 func (c storedConsumer) move(
-	r *clusterpb.SetConsumerRequest, others int, now time.Time, ahead time.Duration,
+	r *clusterpb.SetConsumerRequest, others int, now times, ahead time.Duration,
 ) error {
 	refuse := func(code codes.Code, format string, args ...any) error {
 		return status.Errorf(code, "consumer %s: "+format,
@@ -29,9 +29,9 @@ func (c storedConsumer) move(
 	case fresh && others >= MaxConsumers:
 		return refuse(codes.ResourceExhausted, "keyspace %s has %d consumers, and may have no more; "+
 			"`tidemark consumers delete` removes one", r.Keyspace, others)
-	case to.Wall > now.Add(ahead).UnixNano():
-		return refuse(codes.InvalidArgument,
-			"its position %s is in the future: the core's clock shows %s", to, hlc.FromTime(now))
+	case to.Wall > now.latest().Add(ahead).UnixNano():
+		return refuse(codes.InvalidArgument, "its position %s is in the future: the core's clock "+
+			"shows %s", to, hlc.FromTime(now.latest()))
 	case r.Span != nil && !fresh && !r.Reset_ && !consumerSpan(c.Span).Equal(consumerSpan(r.Span)):
 		return refuse(codes.FailedPrecondition, "it is of %s, and not of %s; use another name, or delete "+
 			"it or reset it, and read everything anew", keys.DescribeSpan(consumerSpan(c.Span)),
@@ -46,10 +46,13 @@ func (c storedConsumer) move(
 		return refuse(codes.FailedPrecondition, "its position is %s already, and %s lies before it; "+
 			"another process may use the same name; a reset moves it back", c.position(), to)
 	}
+	// That a consumer goes on is not refused for its position: whether it is dropped is found in peace
+	// (protect).
+	asks := fresh || r.Reset_ || r.KeepMillis != 0 && r.KeepMillis < c.KeepMillis
 	if r.KeepMillis != 0 {
 		c.KeepMillis = r.KeepMillis
 	}
-	if to.Wall < now.Add(-c.keep()).UnixNano() {
+	if asks && to.Wall < now.likely().Add(-c.keep()).UnixNano() {
 		return refuse(codes.OutOfRange, "its position %s is older than %s, for which history is kept "+
 			"for it; begin at a later one, or have it kept for longer, up to %s", to, c.keep(),
 			keys.MaxConsumerKeep)
@@ -57,7 +60,7 @@ func (c storedConsumer) move(
 	if r.Span != nil {
 		c.Span = r.Span
 	}
-	c.Position, c.UpdatedUnixMs, c.TooOld = rpc.ToClusterTimestamp(to), now.UnixMilli(), false
+	c.Position, c.UpdatedUnixMs, c.TooOld = rpc.ToClusterTimestamp(to), now.wall.UnixMilli(), false
 	return nil
 }
 

@@ -34,6 +34,10 @@ type consumers struct {
 	poked chan struct{}
 	// total is how many consumers the cluster had at the last look, and those made since.
 	total atomic.Int64
+	// proven is what the last look has found of the time.
+	proven atomic.Pointer[provenTime]
+	// overdue is of its goroutine.
+	overdue overdue
 }
 
 func (c *consumers) init() { c.poked = make(chan struct{}, 1) }
@@ -113,12 +117,15 @@ func (s *Server) protection(
 	return lowest
 }
 
-// protect looks at all consumers: it drops those that are beyond their keep, and has the lowest
-// positions of the others protected.
+// protect looks at all consumers: it drops those that are beyond their keep, and have been for a
+// while, and has the lowest positions of the others protected.
 func (s *Server) protect(ctx context.Context) error {
 	v, err := s.view(ctx)
 	if err != nil {
 		return err
+	}
+	if err := s.proveTime(v); err != nil {
+		return s.toStatus(err)
 	}
 	keyspaces, err := loadKeyspaces(v)
 	if err != nil {
@@ -138,7 +145,9 @@ func (s *Server) protect(ctx context.Context) error {
 		total++
 	}
 	s.consumers.total.Store(total)
-	now := time.Now()
+	now := s.times()
+	l, _ := s.store.Leadership()
+	late := s.consumers.overdue.look(l.Term, s.config.Monotonic())
 	var lags []consumerLag
 	var errs []error
 	for _, ks := range keyspaces {
@@ -147,7 +156,8 @@ func (s *Server) protect(ctx context.Context) error {
 			continue
 		}
 		for _, c := range all {
-			if c.TooOld || c.behind(now) <= c.keep() {
+			if c.TooOld || !c.tooFarBehind(now.proven) ||
+				late.since(consumerKey(ks.id(), c.Name)) < min(c.keep(), dropAfter) {
 				continue
 			}
 			if err := s.dropConsumer(ctx, ks, c); err != nil {
@@ -155,8 +165,8 @@ func (s *Server) protect(ctx context.Context) error {
 					keys.Pretty([]byte(c.Name)), ks.Name, err))
 			}
 		}
-		lags = append(lags, lagOf(ks.Name, all, now))
-		protected := s.protection(ks, lowestOf(all), now)
+		lags = append(lags, lagOf(ks.Name, all, now.likely()))
+		protected := s.protection(ks, lowestOf(all), now.latest())
 		if protected == rpc.FromClusterTimestamp(ks.Protected) {
 			continue
 		}
@@ -167,6 +177,7 @@ func (s *Server) protect(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("keyspace %s: %w", ks.Name, err))
 		}
 	}
+	late.done()
 	s.metrics.showConsumers(lags)
 	return errors.Join(errs...)
 }

@@ -136,9 +136,9 @@ func TestConsumersBeyondTheirKeep(t *testing.T) {
 		if used := c.shows(0)["consumer_keep_used_ratio k"]; used < 0.66 || used > 0.7 {
 			t.Errorf("%f of a keep is used", used)
 		}
-		time.Sleep(19 * time.Minute) // virtual
+		time.Sleep(19*time.Minute + dropAfter) // virtual
 		if x := c.get("short"); x.GetTooOld() {
-			t.Fatalf("within its keep it is %v", x)
+			t.Fatalf("beyond its keep for less than %s it is %v", dropAfter, x)
 		}
 		c.await("it is too old", func() bool { return c.get("short").GetTooOld() })
 		c.awaitProtected(long)

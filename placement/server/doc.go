@@ -56,7 +56,8 @@
 // leader looks at all of them every protectInterval, and writes the lowest position into the
 // keyspace's record as soon as the GC window is about to pass it (consumers_protect.go): nodes hear
 // of it with the table. A consumer that is made or reset is protected in the transaction that records
-// it. One that is beyond its keep is marked, and its record stays.
+// it. One that stays beyond its keep is marked, and its record stays; how that is known is in
+// consumers_time.go.
 //
 // # Members of the core
 //

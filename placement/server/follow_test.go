@@ -93,7 +93,7 @@ func TestFollowManyReports(t *testing.T) {
 			}
 		}
 		s.soft.heartbeat(c.members[0].termNow(), &clusterpb.HeartbeatRequest{Node: nodes[0],
-			Reports: reports}, 1<<20)
+			Reports: reports}, 1<<20, 0)
 		due, err := s.toFollow()
 		if err != nil || len(due) != all-1 {
 			t.Fatalf("%d are due, %v", len(due), err)

@@ -37,14 +37,18 @@ type core struct {
 	network *memnet.Network
 	dialers []*rpc.Dialer
 
-	mu       sync.Mutex
-	term     uint64
-	leader   *member
-	index    uint64 // of the last entry
-	members  []*member
-	proposed int
-	crashAt  int  // 0: never
-	applied  bool // the proposal at which the leader falls is applied
+	mu     sync.Mutex
+	term   uint64
+	leader *member
+	// jumped is by how much the clock of each member is wrong, by its id, and by how much those of the
+	// nodes are, by the number they are registered with; a node that distrusts its clock says so.
+	jumped, jumpedNodes map[int]time.Duration
+	distrusting         map[int]bool
+	index               uint64 // of the last entry
+	members             []*member
+	proposed            int
+	crashAt             int  // 0: never
+	applied             bool // the proposal at which the leader falls is applied
 
 	// holds: the proposals that it says true of are not made until release.
 	holds func(data []byte) bool
@@ -83,7 +87,9 @@ func newCore(t testing.TB, members int, change func(*store.Config)) *core {
 func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 	change func(*store.Config)) *core {
 	c := &core{t: t, term: 1, network: memnet.New(), silent: map[uint64]bool{},
-		lagging: map[uint64]bool{}, hellos: map[string]*clusterpb.BootstrapHello{}}
+		lagging: map[uint64]bool{}, hellos: map[string]*clusterpb.BootstrapHello{},
+		jumped: map[int]time.Duration{}, jumpedNodes: map[int]time.Duration{},
+		distrusting: map[int]bool{}}
 	var list []*clusterpb.CoreMember
 	for i := range members {
 		list = append(list, &clusterpb.CoreMember{Address: fmt.Sprintf("core%d:1", i+1),
@@ -112,7 +118,7 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 				t.Fatal(err)
 			}
 			m.server, err = New(Config{Store: m.store, Cluster: testCluster, Members: list,
-				Group: m, Hello: c.hello, Wake: c.wake,
+				Group: m, Hello: c.hello, Wake: c.wake, Physical: m,
 				Logger: logger.With("member", m.address)})
 			if err != nil {
 				t.Fatal(err)
@@ -125,6 +131,30 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 		m.serve()
 	}
 	return c
+}
+
+// Now is the clock of a member.
+func (m *member) Now() int64 {
+	m.core.mu.Lock()
+	defer m.core.mu.Unlock()
+	return time.Now().Add(m.core.jumped[int(m.id)]).UnixNano()
+}
+
+// jump has the clock of a member or of a node be wrong from now on.
+func (c *core) jump(clocks map[int]time.Duration, which int, by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clocks[which] = by
+}
+
+// nodeClock is what the node of a number says that its clock shows.
+func (c *core) nodeClock(n int) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.distrusting[n] {
+		return 0
+	}
+	return uint64(time.Now().Add(c.jumpedNodes[n]).UnixNano())
 }
 
 func (m *member) serve() {
@@ -404,7 +434,8 @@ func (c *core) register(client *Client, n int, locality string) (id uint64, stop
 	beating.Go(func() {
 		for ctx.Err() == nil {
 			if _, err := client.Heartbeat(ctx, &clusterpb.HeartbeatRequest{Cluster: testCluster,
-				Node: r.Node, Server: uint64(1000 + n)}); err != nil && ctx.Err() == nil {
+				Node: r.Node, Server: uint64(1000 + n),
+				Stats: &clusterpb.NodeStats{ClockUnixNanos: c.nodeClock(n)}}); err != nil && ctx.Err() == nil {
 				c.t.Errorf("heartbeat of node %d: %v", n, err)
 			}
 			select {

@@ -53,7 +53,7 @@ func (s *Server) Heartbeat(
 		s.poke()
 	}
 	s.metrics.heartbeats.Inc()
-	wantFull, news := s.soft.heartbeat(l.Term, h, s.config.MaxPartitions)
+	wantFull, news := s.soft.heartbeat(l.Term, h, s.config.MaxPartitions, s.config.Monotonic())
 	if news {
 		s.poke()
 	}

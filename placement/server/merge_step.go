@@ -28,7 +28,7 @@ type sides struct {
 }
 
 // A merge goes by the rule of all operators: what is next follows from the two descriptors and from
-// who leads.
+// the nodes that lead them.
 //
 //	the right one is gone           it is done: the table drops it as the left one becomes wider
 //	the left one is reported wider  wait for that

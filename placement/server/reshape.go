@@ -25,7 +25,7 @@ import (
 //
 // INVARIANT: a partition leaves the table, but for a drop, only if it was consumed: another one of
 // a higher generation has the key at which it begins. A key at which a partition begins changes
-// hands by a merge only, and the generation of whoever has a key only grows.
+// hands by a merge only, and the generation of the partition that has a key only grows.
 
 // reshaped is a report of another span: what is to be written if it can be true, the partition as
 // the table has it, and what was said.

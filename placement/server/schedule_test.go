@@ -492,7 +492,7 @@ func TestLongReasonsAreCut(t *testing.T) {
 	s.init()
 	s.heartbeat(1, &clusterpb.HeartbeatRequest{Node: 1, Full: true,
 		Reports: []*clusterpb.PartitionReport{{Partition: 7, Term: 1, Generation: 1, Membership: 1,
-			WaitsFor: strings.Repeat("é", 5000)}}}, 10)
+			WaitsFor: strings.Repeat("é", 5000)}}}, 10, 0)
 	if _, waits := s.progress(7); len(waits) > maxTextBytes || !utf8.ValidString(waits) {
 		t.Errorf("%d bytes are kept", len(waits))
 	}

@@ -52,6 +52,10 @@ type Config struct {
 	// MaxClockAhead is how far the timestamps of one server can be ahead of another's clock
 	// (hlc.Clock.MaxAhead): positions of consumers are no further. Default 500 ms.
 	MaxClockAhead time.Duration
+	// Physical and Monotonic are the clocks by which it is found how far consumers are behind
+	// (consumers_time.go). Default: the system's.
+	Physical  hlc.Physical
+	Monotonic hlc.Monotonic
 	// MaxKeyspaces and MaxPartitions bound what the cluster has. Defaults 10,000 and 1,000,000.
 	MaxKeyspaces, MaxPartitions int
 	// MaxConsumers bounds the consumers of all keyspaces, as of what the leader has seen lately.
@@ -83,6 +87,12 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.MaxClockAhead <= 0 {
 		c.MaxClockAhead = 2 * hlc.DefaultMaxOffset
+	}
+	if c.Physical == nil {
+		c.Physical = hlc.System()
+	}
+	if c.Monotonic == nil {
+		c.Monotonic = hlc.SystemMonotonic()
 	}
 	if c.MaxKeyspaces <= 0 {
 		c.MaxKeyspaces = 10_000

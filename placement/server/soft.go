@@ -48,6 +48,9 @@ type softNode struct {
 	led      map[keys.PartitionID]struct{}
 	// broken are the partitions of which the node's replica is.
 	broken []uint64
+	// ahead is how far the node's clock is ahead of this process's monotonic clock, at least; nil: the
+	// node does not trust its clock, or has not told of it.
+	ahead *int64
 }
 
 func (s *soft) init() {
@@ -103,8 +106,11 @@ func (s *soft) unleadLocked(id keys.NodeID, n *softNode) {
 }
 
 // heartbeat takes a heartbeat in, and says whether the node should send everything, and whether it
-// brought descriptors that may be newer than the table's. room bounds the partitions.
-func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (wantFull, news bool) {
+// brought descriptors that may be newer than the table's. room bounds the partitions; now is the
+// monotonic clock.
+func (s *soft) heartbeat(
+	term uint64, h *clusterpb.HeartbeatRequest, room int, now int64,
+) (wantFull, news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -120,7 +126,7 @@ func (s *soft) heartbeat(term uint64, h *clusterpb.HeartbeatRequest, room int) (
 		s.mu.nodes[id] = n
 	}
 	if h.Stats != nil {
-		n.stats = h.Stats
+		n.stats, n.ahead = h.Stats, aheadOf(h.Stats.ClockUnixNanos, now)
 		s.breaksLocked(id, n, h.Stats.Broken)
 	}
 	if h.Full {

@@ -87,6 +87,9 @@ type Group struct {
 	appended uint64
 	// reads is how many read requests Raft has not answered, on a leader.
 	reads int
+	// told is up to where followers are to be told what is committed: as far as it was when a read
+	// index was asked for last.
+	told uint64
 	// tell: the next Output tells of the leadership.
 	tell          bool
 	plausible     plausible
@@ -327,6 +330,7 @@ func (g *Group) ReadIndex(request []byte) {
 	g.Wake()
 	g.sleep.idle = 0
 	g.reads++
+	g.told = max(g.told, g.node.BasicStatus().GetCommit())
 	g.node.ReadIndex(request)
 }
 

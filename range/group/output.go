@@ -195,7 +195,8 @@ func (g *Group) commitWithChange(m *raftpb.Message) {
 // onlyCommit says whether a message tells a follower of a new commit index and nothing else. It is
 // not sent: the follower learns of it with the next entries, or with the next heartbeat. Without it an
 // entry costs half as many messages, and hardly a request waits for it: where followers are to answer
-// reads from what they have just applied, the leader asks for a read index, which tells them.
+// reads from what they have just applied, the leader asks for a read index, which tells them. One
+// that has not acknowledged all of it by then is told when it has.
 //
 // A message without entries has another use: it asks a follower that has not acknowledged all it
 // was sent whether something was lost. Raft asks so when the follower answers a heartbeat, and then
@@ -205,11 +206,12 @@ func (g *Group) onlyCommit(m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgApp || len(m.Entries) > 0 {
 		return false
 	}
+	tells := m.GetCommit() <= g.told
 	needless := false
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
 		if id == m.GetTo() {
-			needless = p.State == stateReplicate && (p.Match >= m.GetIndex() ||
-				!g.heartbeatAnswered)
+			needless = p.State == stateReplicate && (p.Match >= m.GetIndex() && !tells ||
+				p.Match < m.GetIndex() && !g.heartbeatAnswered)
 		}
 	})
 	return needless

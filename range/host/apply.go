@@ -290,7 +290,7 @@ func (g *Group) applyTogether(entries []group.Entry) (now *group.Configuration, 
 	return now, nil
 }
 
-// appended is the context of an append: whom to answer.
+// appended is the context of an append: what the group sends when it is done.
 type appended struct {
 	group     *Group
 	responses []*raftpb.Message

@@ -67,6 +67,15 @@ func (n *Node) clockTrusted() bool {
 	return state == clockhealth.Trusted
 }
 
+// trustedClock is what the clock shows, for the core; 0 while it is not trusted.
+func (n *Node) trustedClock() uint64 {
+	wall, trusted := n.config.Clock.PhysicalReading()
+	if !trusted || !n.clockTrusted() {
+		return 0
+	}
+	return uint64(max(0, wall))
+}
+
 // startServing has the leaders serve that were elected while the clock was not believed.
 func (n *Node) startServing() {
 	for _, h := range n.replicas.all() {

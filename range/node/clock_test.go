@@ -35,3 +35,31 @@ func TestReplicasHearOfTheRightTime(t *testing.T) {
 		}
 	})
 }
+
+// What a node tells the core of its clock is what that shows, and nothing while it is not trusted.
+func TestTheCoreHearsOfTrustedClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wall := &shifted{}
+		c := newCluster(t, 3, func(config *Config) {
+			if config.ID == 1 {
+				config.Clock = hlc.NewClock(hlc.NewSteady(wall, hlc.SystemMonotonic(), 0), nil)
+			}
+		})
+		c.createHash(2, 3)
+		told := func() int64 {
+			c.core.mu.Lock()
+			defer c.core.mu.Unlock()
+			return int64(c.core.stats[1].GetClockUnixNanos())
+		}
+		c.await("the core hears of the clock", time.Minute, func() bool {
+			at := time.Now().Add(-10 * time.Second).UnixNano()
+			return told() > at && told() <= time.Now().UnixNano()
+		})
+		wall.shift(time.Hour)
+		c.await("the core hears nothing of a clock that has jumped", time.Minute,
+			func() bool { return told() == 0 })
+		wall.shift(0)
+		c.await("the core hears of the clock again", time.Minute,
+			func() bool { return told() != 0 && told() <= time.Now().UnixNano() })
+	})
+}

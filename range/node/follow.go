@@ -157,7 +157,7 @@ func (f *follower) replaced() error {
 	return nil
 }
 
-// publish shows a table to everybody, and keeps it on disk.
+// publish makes a table the current one, and keeps it on disk.
 func (f *follower) publish(old, next *Table, whole bool) {
 	n := f.node
 	delta := diff(old, next)
@@ -198,9 +198,11 @@ func withoutState(u *clusterpb.TableUpdate, old *Table) *clusterpb.TableUpdate {
 	}
 }
 
+// bareNode is what is worth keeping of a node: all but what changes while nothing happens to it. A
+// field is kept unless it is named here, since a node that restarts is not told it again: the core
+// goes on after the revision of what is on the disk.
 func bareNode(n *clusterpb.Node) *clusterpb.Node {
-	return &clusterpb.Node{
-		Id: n.Id, Address: n.Address, HttpAddress: n.HttpAddress, Locality: n.Locality,
-		Version: n.Version, StartedUnix: n.StartedUnix,
-	}
+	bare := proto.CloneOf(n)
+	bare.Alive, bare.Stats, bare.AliveSinceUnixMs, bare.SilentSinceUnixMs = false, nil, 0, 0
+	return bare
 }

@@ -155,6 +155,7 @@ func (n *Node) stats() *clusterpb.NodeStats {
 		Broken:          failed[:min(len(failed), maxBroken)],
 		ProcessorsMicro: uint64(runtime.GOMAXPROCS(0)) * 1_000_000,
 		LoadMicro:       n.processLoad.micro(),
+		ClockUnixNanos:  n.trustedClock(),
 	}
 }
 

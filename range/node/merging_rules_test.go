@@ -40,7 +40,7 @@ func newMergeTest(t *testing.T, nodes int) *mergeTest {
 	return s
 }
 
-// give has the core give one order to whoever leads a partition.
+// give has the core give one order to the leader of a partition.
 func (s *mergeTest) give(id uint64, order func(*clusterpb.Partition) *clusterpb.Order) {
 	s.c.core.mu.Lock()
 	defer s.c.core.mu.Unlock()

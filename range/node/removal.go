@@ -94,8 +94,8 @@ func (n *Node) remove(ctx context.Context, gone []*hosted) (postponed []*hosted,
 	return postponed, n.destroy(ctx, gone)
 }
 
-// retire closes replicas that are to be removed. From here on they answer nothing, and vote for
-// nobody.
+// retire closes replicas that are to be removed. From here on they answer nothing, and cast no
+// vote.
 func (n *Node) retire(gone []*hosted) {
 	for _, h := range gone {
 		if h.removed.Swap(true) {

@@ -203,7 +203,7 @@ func TestConcurrentClients(t *testing.T) {
 	}
 }
 
-// knowledge is the newest version of each key that anybody was told of.
+// knowledge is the newest version of each key that any client was told of.
 type knowledge struct {
 	sync.Mutex
 	versions map[string]hlc.Timestamp

@@ -1,11 +1,12 @@
 package replica
 
 import (
-	"bytes"
 	"fmt"
+	"iter"
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/tree"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -16,8 +17,12 @@ import (
 // A snapshot may claim what other replicas have, if its partition has consumed theirs: it takes
 // their place when it is installed.
 type spanTable struct {
-	mu      sync.Mutex
-	owned   map[keys.PartitionID]*clusterpb.Partition
+	mu    sync.Mutex
+	owned map[keys.PartitionID]*clusterpb.Partition
+	// byStart are the owned ones that do not overlap, by the start of their spans; others are in odd.
+	// There are few of these, and not for long: what is left over, or has yet to split.
+	byStart tree.Tree[string, *clusterpb.Partition]
+	odd     map[keys.PartitionID]*clusterpb.Partition
 	claimed map[*spanClaim]struct{}
 }
 
@@ -37,8 +42,70 @@ func (t *spanTable) own(d *clusterpb.Partition) {
 func (t *spanTable) ownLocked(d *clusterpb.Partition) {
 	if t.owned == nil {
 		t.owned = make(map[keys.PartitionID]*clusterpb.Partition)
+		t.byStart = tree.NewOrdered[string, *clusterpb.Partition]()
+		t.odd = make(map[keys.PartitionID]*clusterpb.Partition)
 	}
-	t.owned[keys.PartitionID(d.GetId())] = d
+	id := keys.PartitionID(d.GetId())
+	t.disownLocked(id)
+	t.owned[id] = d
+	for range t.inOrderLocked(keys.PartitionSpan(d)) {
+		t.odd[id] = d
+		return
+	}
+	e := t.byStart.Edit()
+	e.Set(string(d.Start), d)
+	t.byStart = e.Tree()
+}
+
+// disownLocked forgets what a partition has.
+func (t *spanTable) disownLocked(id keys.PartitionID) {
+	d := t.owned[id]
+	if d == nil {
+		return
+	}
+	delete(t.owned, id)
+	if _, odd := t.odd[id]; odd {
+		delete(t.odd, id)
+		return
+	}
+	e := t.byStart.Edit()
+	e.Delete(string(d.Start))
+	t.byStart = e.Tree()
+}
+
+// inOrderLocked iterates over those of byStart that have a part of a span.
+func (t *spanTable) inOrderLocked(span keys.Span) iter.Seq[*clusterpb.Partition] {
+	return func(yield func(*clusterpb.Partition) bool) {
+		if t.byStart.Len() == 0 {
+			return
+		}
+		start := string(span.Start)
+		if before, ok := t.byStart.Below(start); ok &&
+			keys.PartitionSpan(before).Overlaps(span) && !yield(before) {
+			return
+		}
+		for at, d := range t.byStart.From(start) {
+			if len(span.End) != 0 && at >= string(span.End) || !yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// overlapsLocked iterates over the descriptors of all partitions that have a part of a span.
+func (t *spanTable) overlapsLocked(span keys.Span) iter.Seq[*clusterpb.Partition] {
+	return func(yield func(*clusterpb.Partition) bool) {
+		for d := range t.inOrderLocked(span) {
+			if !yield(d) {
+				return
+			}
+		}
+		for _, d := range t.odd {
+			if keys.PartitionSpan(d).Overlaps(span) && !yield(d) {
+				return
+			}
+		}
+	}
 }
 
 // split notes that a part of a partition's span is another one's.
@@ -54,7 +121,7 @@ func (t *spanTable) merge(left *clusterpb.Partition, others ...*clusterpb.Partit
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, d := range others {
-		delete(t.owned, keys.PartitionID(d.GetId()))
+		t.disownLocked(keys.PartitionID(d.GetId()))
 	}
 	t.ownLocked(left)
 }
@@ -63,7 +130,7 @@ func (t *spanTable) merge(left *clusterpb.Partition, others ...*clusterpb.Partit
 func (t *spanTable) release(id keys.PartitionID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.owned, id)
+	t.disownLocked(id)
 }
 
 // overlapping is another partition that has, or claims, a part of a span of internal keys, and was
@@ -77,8 +144,8 @@ func (t *spanTable) overlapping(id keys.PartitionID, span keys.Span,
 
 func (t *spanTable) overlappingLocked(id keys.PartitionID, span keys.Span,
 	d *clusterpb.Partition) keys.PartitionID {
-	for other, has := range t.owned {
-		if other != id && keys.PartitionSpan(has).Overlaps(span) && (d == nil || !keys.Consumes(d, has)) {
+	for has := range t.overlapsLocked(span) {
+		if other := keys.PartitionID(has.Id); other != id && (d == nil || !keys.Consumes(d, has)) {
 			return other
 		}
 	}
@@ -94,9 +161,8 @@ func (t *spanTable) overlappingLocked(id keys.PartitionID, span keys.Span,
 func (t *spanTable) consumed(d *clusterpb.Partition) (all []*clusterpb.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, has := range t.owned {
-		if has.Id != d.Id && keys.PartitionSpan(has).Overlaps(keys.PartitionSpan(d)) &&
-			keys.Consumes(d, has) {
+	for has := range t.overlapsLocked(keys.PartitionSpan(d)) {
+		if has.Id != d.Id && keys.Consumes(d, has) {
 			all = append(all, has)
 		}
 	}
@@ -152,9 +218,12 @@ func (n *Node) Overlapping(id keys.PartitionID, span keys.Span) keys.PartitionID
 func (n *Node) LeftHere(of *clusterpb.Partition) (all []*clusterpb.Partition) {
 	n.spans.mu.Lock()
 	defer n.spans.mu.Unlock()
-	for _, d := range n.spans.owned {
-		if d.Keyspace == of.GetKeyspace() && d.Hash == of.GetHash() &&
-			bytes.Compare(d.Start, of.GetStart()) < 0 {
+	before := keys.Span{Start: keys.PartitionPrefix(of), End: of.GetStart()}
+	if before.Empty() {
+		return nil
+	}
+	for d := range n.spans.overlapsLocked(before) {
+		if d.Keyspace == of.GetKeyspace() && d.Hash == of.GetHash() {
 			all = append(all, d)
 		}
 	}

@@ -48,7 +48,7 @@ const (
 	modelPatience = 700 * time.Millisecond
 )
 
-// waitingWorld is a replica that leads, and everybody around it.
+// waitingWorld is a replica that leads, and the clients and coordinators around it.
 type waitingWorld struct {
 	t *testing.T
 	c *testCluster

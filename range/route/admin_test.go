@@ -51,7 +51,7 @@ func TestShortCallsAreAnswered(t *testing.T) {
 			lanes: []*sharedLane{{dialer: dialer}}, done: make(chan struct{}),
 		}
 		s.table.Store(&Table{changed: make(chan struct{})})
-		s.server.Store(&followed{address: "silent:1", since: time.Now()})
+		s.server.Store(&followed{address: "silent:1"})
 		for n := range 2 {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -81,6 +81,8 @@ type Answer struct {
 	// of its keys that have a value, in their order. They alias the message that brought them.
 	Shared bool
 	Rows   []rpc.Row
+	// Admitted is by which a replica has answered that need not lead (DoFollower).
+	Admitted *Admitted
 }
 
 // errNoPartition means that the table has a hole.

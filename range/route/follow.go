@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -28,6 +29,8 @@ const (
 	// tableTimeout is how long a server may take for the next part of a table that it has begun to
 	// send.
 	tableTimeout = 5 * time.Second
+	// wholeTableTimeout is how long it may take for all of it.
+	wholeTableTimeout = 2 * time.Minute
 	// candidates is how many servers are asked at once.
 	candidates = 8
 )
@@ -35,8 +38,9 @@ const (
 // followed is the table stream in use.
 type followed struct {
 	address string
-	since   time.Time
 	cancel  context.CancelFunc
+	// complete is when it had sent a whole table; nil: it has not.
+	complete atomic.Pointer[time.Time]
 }
 
 // leaveServer ends the table stream if it comes from this address.
@@ -46,10 +50,16 @@ func (s *Sender) leaveServer(address string) {
 	}
 }
 
-// ReloadTable asks for a fresh table, unless the current stream was opened a moment ago. It does
-// not wait.
+// ReloadTable asks for a fresh table, unless one is on its way, or has come a moment ago. It does not
+// wait.
 func (s *Sender) ReloadTable() {
-	if f := s.server.Load(); f != nil && time.Since(f.since) > reloadInterval {
+	f := s.server.Load()
+	if f == nil {
+		return
+	}
+	// INVARIANT: a table that is on its way is never given up for a fresh one: a large one may take
+	// longer than callers take to ask again. One that does not come is ended by tableTimeout.
+	if at := f.complete.Load(); at != nil && time.Since(*at) > reloadInterval {
 		f.cancel()
 	}
 }
@@ -297,7 +307,8 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	s.server.Store(&followed{address: address, since: time.Now(), cancel: cancel})
+	f := &followed{address: address, cancel: cancel}
+	s.server.Store(f)
 	defer s.server.Store(nil)
 	// A stream may be silent for as long as nothing changes, but not before the table is complete.
 	overdue := time.AfterFunc(tableTimeout, cancel)
@@ -310,7 +321,7 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 	if err == nil {
 		defer stream.asking.Wait() // runs after the next
 		defer cancel()
-		complete, err = s.readTable(address, stream, overdue)
+		complete, err = s.readTable(f, stream, overdue)
 	}
 	if !errors.Is(err, errNoFollow) {
 		return complete, err
@@ -319,20 +330,27 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return s.readTable(address, wholeStream{whole}, overdue)
+	return s.readTable(f, wholeStream{whole}, overdue)
 }
 
 // readTable reads a stream to its end.
-func (s *Sender) readTable(address string, stream tableStream,
+func (s *Sender) readTable(f *followed, stream tableStream,
 	overdue *time.Timer) (complete bool, err error) {
-	staged := newContents()
+	staged, begun := newContents(), time.Now()
 	for {
 		u, err := stream.Recv()
 		if err != nil {
 			return complete, err
 		}
+		if u.Reset_ && complete {
+			begun = time.Now()
+		}
 		if u.Reset_ {
 			staged, complete = newContents(), false
+			f.complete.Store(nil)
+		}
+		if !complete && time.Since(begun) > wholeTableTimeout {
+			return false, fmt.Errorf("it has sent parts of a table for %s, and not all", wholeTableTimeout)
 		}
 		if !complete {
 			overdue.Reset(tableTimeout)
@@ -348,7 +366,7 @@ func (s *Sender) readTable(address string, stream tableStream,
 		}
 		if bad := staged.apply(u, &changes{}); bad != nil {
 			s.log.Warn("a server sent a descriptor that makes no sense; it is ignored",
-				"server", address, "error", bad)
+				"server", f.address, "error", bad)
 		}
 		for _, l := range u.Leaders {
 			staged.leaders[l.Partition] = l
@@ -356,6 +374,10 @@ func (s *Sender) readTable(address string, stream tableStream,
 		complete = complete || u.Complete
 		if complete {
 			overdue.Stop()
+			if f.complete.Load() == nil {
+				now := time.Now()
+				f.complete.Store(&now)
+			}
 			if s.replace(staged) {
 				staged = nil
 			}

@@ -349,7 +349,8 @@ func neighbours(shown tree.Tree[place, *Partition], p *Partition) (before, after
 }
 
 // joint is 1 if b begins where a ends, or, without a, where the keyspace begins. The last partition
-// of a hash number ends where the next number begins.
+// of a hash number ends where the next number begins: there is no key between, but the internal keys
+// need not be equal (the number 0x00ff ends at 0x01, and 0x0100 begins at that).
 func joint(a, b *Partition) int {
 	switch {
 	case b == nil:
@@ -359,7 +360,8 @@ func joint(a, b *Partition) int {
 			return 0
 		}
 		return 1
-	case bytes.Equal(a.end(), b.start()):
+	case bytes.Equal(a.end(), b.start()),
+		len(a.Span.End) == 0 && len(b.Span.Start) == 0 && a.Hash+1 == b.Hash:
 		return 1
 	}
 	return 0

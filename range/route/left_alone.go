@@ -34,8 +34,8 @@ type replica struct {
 	// closed is what was closed there at the moment heard; zero: that is not known.
 	closed hlc.Timestamp
 	heard  time.Time
-	// until is how long it is left alone whatever is asked.
-	until time.Time
+	// until is how long it is left alone whatever is asked; behind, by linearisable reads.
+	until, behind time.Time
 }
 
 // of finds what is known of a node, or makes it, in the place of the oldest.
@@ -77,6 +77,14 @@ func (r *replicas) lags(n *node, closed hlc.Timestamp, now time.Time) {
 	}
 }
 
+// isBehind notes that a replica lacks what a leader has written just now.
+func (r *replicas) isBehind(n *node, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.ofLocked(n)
+	x.heard, x.behind = now, now.Add(leftAloneFor)
+}
+
 // refuses notes that a replica refused for another reason.
 func (r *replicas) refuses(n *node, now time.Time) {
 	r.mu.Lock()
@@ -94,7 +102,8 @@ func (r *replicas) leaves(n *node, near *Near, now time.Time) bool {
 		if x.node != n {
 			continue
 		}
-		if now.Before(x.until) {
+		if now.Before(x.until) ||
+			(near.Freshness == FreshLinearizable && now.Before(x.behind)) {
 			return true
 		}
 		passed := now.Sub(x.heard)

@@ -39,12 +39,15 @@ const (
 	FreshExact
 	// FreshFeed is of a change feed, at whatever is closed above what the feed has.
 	FreshFeed
+	// FreshLinearizable is at the timestamp at which the leader has admitted it (follower.go).
+	FreshLinearizable
 	freshnesses
 )
 
 // String is the label of the metrics.
 func (f Freshness) String() string {
-	return [...]string{"any", "nearest", "bounded", "session", "exact", "feed"}[f]
+	return [...]string{"any", "nearest", "bounded", "session", "exact", "feed",
+		"linearizable"}[f]
 }
 
 // Near says what a read wants that any replica may answer.
@@ -58,9 +61,9 @@ type Near struct {
 	// locks in the way, unless it is known already that a nearer one would have had to wait for
 	// longer. The others do not wait.
 	Wait time.Duration
-	// Spread chooses among replicas that are equally near: reads that have the same one go to the
-	// same replica of a partition. 0: they are spread evenly.
-	Spread uint64
+	// Stay: of replicas that are equally near it goes to the one that other such reads of the
+	// partition go to, whatever the load.
+	Stay bool
 }
 
 // need is the timestamp that has to be closed; zero: none in particular.
@@ -145,7 +148,7 @@ func (w *nearCall) replicas(ctx context.Context) (answer Answer, err error, over
 			}
 			w.at, w.tried = p, w.few[:0]
 		}
-		n, leftAlone := s.nearest(p, w.near, w.tried, w.sequence)
+		n, leftAlone := s.nearest(p, w.near, w.tried)
 		if n == nil {
 			if leftAlone {
 				s.metrics.near.redirected(redirectLeftAlone)
@@ -186,7 +189,9 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 	w.byLeader = false
 	l := &leader{node: n, incarnation: n.incarnation.Load()}
 	began := time.Now()
+	n.owed.Add(1)
 	response, err := n.lanes[w.lane].do(ctx, r)
+	n.owed.Add(-1)
 	now := time.Now()
 	if err != nil {
 		w.sender.metrics.near.redirected(redirectBroken)
@@ -207,7 +212,7 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 		}
 	}
 	if response.GetGet() != nil && wait == 0 {
-		n.latency.observe(now.Sub(began))
+		n.latency.observe(now.Sub(began), now)
 	}
 	w.sender.session.observeResult(response)
 	w.sender.seen.observeSeen(response)
@@ -215,13 +220,13 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *node,
 }
 
 // refusedNear decides what follows a replica's refusal.
-func (w *nearCall) refusedNear(p *Partition, l *leader, e *kvpb.Error,
+func (a *attempt) refusedNear(p *Partition, l *leader, e *kvpb.Error,
 	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 	now time.Time) (Answer, error, *Backoff) {
-	near, known := w.sender.metrics.near, &p.hint.replicas
+	near, known := a.sender.metrics.near, &p.hint.replicas
 	switch e.Code {
 	case kvpb.ErrorCode_NOT_CLOSED:
-		w.noteAnswer(e, p.ID, l.node.id)
+		a.noteAnswer(e, p.ID, l.node.id)
 		if e.Conflict != nil {
 			near.redirected(redirectLocked) // that is about a key, and not about the replica
 			return Answer{}, nil, &atOnce
@@ -230,11 +235,11 @@ func (w *nearCall) refusedNear(p *Partition, l *leader, e *kvpb.Error,
 		known.lags(l.node, rpc.FromTimestamp(e.Timestamp), now)
 		return Answer{}, nil, &atOnce
 	case kvpb.ErrorCode_REPLICA_DAMAGED:
-		w.noteAnswer(e, p.ID, l.node.id)
-		if w.damaged == nil {
-			w.damaged = make(map[*node]string)
+		a.noteAnswer(e, p.ID, l.node.id)
+		if a.damaged == nil {
+			a.damaged = make(map[*node]string)
 		}
-		w.damaged[l.node] = e.Message
+		a.damaged[l.node] = e.Message
 		near.redirected(redirectUnhealthy)
 		known.refuses(l.node, now)
 		return Answer{}, nil, &atOnce
@@ -250,7 +255,7 @@ func (w *nearCall) refusedNear(p *Partition, l *leader, e *kvpb.Error,
 		near.redirected(redirectUnhealthy)
 		known.refuses(l.node, now)
 	}
-	return w.refused(p, l, true, e)
+	return a.refused(p, l, true, e)
 }
 
 // leader makes one attempt at the leader, as any read does.

@@ -25,6 +25,7 @@ type redirect uint8
 const (
 	redirectNotClosed redirect = iota
 	redirectLocked
+	redirectUncertain
 	redirectEpoch
 	redirectOverloaded
 	redirectUnhealthy
@@ -35,8 +36,8 @@ const (
 )
 
 func (r redirect) String() string {
-	return [...]string{"not-closed", "locked", "stale-epoch", "overloaded", "unhealthy", "connection",
-		"left-alone"}[r]
+	return [...]string{"not-closed", "locked", "uncertain", "stale-epoch", "overloaded", "unhealthy",
+		"connection", "left-alone"}[r]
 }
 
 // nearMetrics count the reads that any replica may answer.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -15,18 +14,13 @@ import (
 // Which replica is the nearest.
 //
 // One in the sender's zone is nearer than one in its region, and that is nearer than all others.
-// Where that is equal, the smoothed latency counts. It is measured with small reads, and with a ping
-// of each node that may be chosen, once a second as long as there are such reads. A latency counts
-// as it was last shown until it has changed by a tenth, so that the choice does not flap; and
-// replicas whose latencies are as good as equal share the reads.
+// Where that is equal, the latency counts (latency.go). It is measured with small reads, and with a
+// ping of each node that may be chosen, once a second as long as there are such reads. Replicas whose
+// latencies are as good as equal share the reads evenly, in the way of load_shares.go.
 
 const (
-	// latencyWeight is how much of the smoothed latency is the newest one: 1/8.
-	latencyWeight = 8
-	// latencyStep is by which part a latency has to change to count: 1/10. So much longer than the
-	// shortest one is as good as equal, too.
-	latencyStep = 10
-	// latencySlack is as good as equal, however short the latencies are.
+	// latencySlack is how much longer than the shortest latency is as good as equal, beside a tenth of
+	// it (latencyStep).
 	latencySlack = 500 * time.Microsecond
 	// pingTicks of the watchdog lie between two pings.
 	pingTicks = 5
@@ -56,39 +50,10 @@ func (s *Sender) distanceTo(l *clusterpb.Locality) distance {
 	return elsewhere
 }
 
-// latency is a node's smoothed latency.
-type latency struct {
-	mu       sync.Mutex
-	smoothed time.Duration
-	// shown is what counts; 0: it is not known.
-	shown atomic.Int64
-}
-
-// observe takes in how long an answer took.
-func (l *latency) observe(d time.Duration) {
-	d = max(d, 1)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	shown := time.Duration(l.shown.Load())
-	if shown == 0 {
-		l.smoothed = d
-		l.shown.Store(int64(d))
-		return
-	}
-	l.smoothed += (d - l.smoothed) / latencyWeight
-	if apart := (l.smoothed - shown).Abs(); apart > shown/latencyStep {
-		l.shown.Store(int64(l.smoothed))
-	}
-}
-
-// known is the latency that counts; 0: it is not known.
-func (l *latency) known() time.Duration { return time.Duration(l.shown.Load()) }
-
 // nearest chooses the replica that a read is to ask next; nil: there is none that was not tried, is
 // trusted, and is likely to be able to answer. leftAlone says that one was left out because of what
 // is known of it.
-func (s *Sender) nearest(p *Partition, near *Near, tried []*node,
-	sequence uint64) (chosen *node, leftAlone bool) {
+func (s *Sender) nearest(p *Partition, near *Near, tried []*node) (chosen *node, leftAlone bool) {
 	var few [8]*node
 	all, now, tick := few[:0], time.Now(), s.ticks.Load()+1
 	for _, n := range p.voters {
@@ -121,19 +86,7 @@ func (s *Sender) nearest(p *Partition, near *Near, tried []*node,
 			return n.latency.known() > longest // one that is not known yet is about to be
 		})
 	}
-	spread := near.Spread
-	if spread == 0 {
-		spread = sequence
-	}
-	return all[mixed(spread^mixed(uint64(p.ID)))%uint64(len(all))], leftAlone
-}
-
-// mixed spreads numbers evenly (SplitMix64).
-func mixed(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
+	return s.share(p, all, near.Stay), leftAlone
 }
 
 // pingWanted pings the nodes that reads have looked at since the last time.
@@ -165,7 +118,7 @@ func (n *node) measure(ctx context.Context) (time.Duration, error) {
 	if err != nil && !errors.Is(err, errNoTime) {
 		return 0, err
 	}
-	n.latency.observe(took)
+	n.latency.observe(took, time.Now())
 	return took, nil
 }
 
@@ -176,7 +129,8 @@ type NodeLatency struct {
 	Info *clusterpb.Node
 	// SameZone and SameRegion say whether it is where the sender is.
 	SameZone, SameRegion bool
-	// Latency is the smoothed one; 0 if it is not known. Err is why the node did not answer.
+	// Latency is the shortest one of the last seconds; 0 if it is not known. Err is why the node did
+	// not answer.
 	Latency time.Duration
 	Err     error
 }

@@ -36,6 +36,8 @@ type node struct {
 	latency  latency
 	wanted   atomic.Uint32
 	pinging  atomic.Bool
+	// owed is how many answers it owes to reads that may go to any replica.
+	owed atomic.Int64
 
 	mu struct {
 		sync.Mutex

@@ -65,6 +65,8 @@ type Sender struct {
 	maxClockOffset atomic.Int64
 	sequence       atomic.Uint64
 	ticks          atomic.Uint32 // of the watchdog
+	// beginning is where the replicas that share the reads of partitions go around from.
+	beginning uint64
 
 	// server is the address whose table stream is being followed, and leave ends that stream.
 	server atomic.Pointer[followed]
@@ -117,6 +119,7 @@ func New(cfg Config) (*Sender, error) {
 		}
 		s.lanes = append(s.lanes, lane)
 	}
+	s.beginning = cfg.Random() % 1024
 	s.reach.changed = make(chan struct{})
 	s.wants.init()
 	s.mu.contents = newContents()

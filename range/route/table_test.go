@@ -118,6 +118,38 @@ func TestHashLookUp(t *testing.T) {
 	}
 }
 
+// A keyspace of more hash numbers than a byte counts is complete if none of them is missing, and not
+// otherwise.
+func TestManyHashNumbersAreComplete(t *testing.T) {
+	const numbers = 600
+	var all []*Partition
+	for h := range uint32(numbers) {
+		start := keys.HashPrefix(1, uint16(h))
+		all = append(all, &Partition{ID: keys.PartitionID(h + 1), Hash: h,
+			Descriptor: &clusterpb.Partition{Id: uint64(h + 1), Hash: h, Start: start,
+				End: keys.PrefixEnd(start), PrefixLength: keys.HashPrefixLength}})
+	}
+	info := &clusterpb.Keyspace{Id: 1, Partitioning: clusterpb.Partitioning_HASH, HashPartitions: numbers}
+	if !keyspaceOf(info, all).Complete() {
+		t.Fatal("it is not complete")
+	}
+	l := newLayout()
+	for _, p := range slices.Backward(all) { // one by one
+		if l.keyspace(1, info, true).Complete() {
+			t.Fatalf("it is complete without partition %d", p.ID)
+		}
+		l.change([]*Partition{p}, nil)
+	}
+	if !l.keyspace(1, info, true).Complete() {
+		t.Error("it is not complete when the last one has come")
+	}
+	for _, missing := range []int{0, 1, 254, 255, 256, 257, numbers - 1} {
+		if keyspaceOf(info, slices.Delete(slices.Clone(all), missing, missing+1)).Complete() {
+			t.Errorf("it is complete without hash number %d", missing)
+		}
+	}
+}
+
 // Of descriptors that overlap, the later generation stays, in whatever order they came.
 func TestArrange(t *testing.T) {
 	make := func(id, generation uint64, start, end string) *Partition {

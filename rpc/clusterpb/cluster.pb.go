@@ -523,7 +523,7 @@ func (x *Replica) GetRole() ReplicaRole {
 	return ReplicaRole_VOTER
 }
 
-// Leader is who leads a partition, as far as the sender knows. A hint, but for its term.
+// Leader is the node that leads a partition, as far as the sender knows. A hint, but for its term.
 type Leader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -1216,9 +1216,12 @@ type NodeStats struct {
 	ProcessorsMicro uint64 `protobuf:"varint,8,opt,name=processors_micro,json=processorsMicro,proto3" json:"processors_micro,omitempty"`
 	LoadMicro       uint64 `protobuf:"varint,9,opt,name=load_micro,json=loadMicro,proto3" json:"load_micro,omitempty"`
 	// Partitions of which the replica here is damaged or failed, some of them.
-	Broken        []uint64 `protobuf:"varint,10,rep,packed,name=broken,proto3" json:"broken,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Broken []uint64 `protobuf:"varint,10,rep,packed,name=broken,proto3" json:"broken,omitempty"`
+	// What the node's clock shows, in nanoseconds since the Unix epoch; 0 while the node does not
+	// trust that clock.
+	ClockUnixNanos uint64 `protobuf:"fixed64,11,opt,name=clock_unix_nanos,json=clockUnixNanos,proto3" json:"clock_unix_nanos,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *NodeStats) Reset() {
@@ -1319,6 +1322,13 @@ func (x *NodeStats) GetBroken() []uint64 {
 		return x.Broken
 	}
 	return nil
+}
+
+func (x *NodeStats) GetClockUnixNanos() uint64 {
+	if x != nil {
+		return x.ClockUnixNanos
+	}
+	return 0
 }
 
 type StatusRequest struct {
@@ -4015,7 +4025,7 @@ type HeartbeatResponse struct {
 	// What is to be done to partitions that the node leads. One that the node does not know how to carry
 	// out any more, or has carried out, it leaves alone.
 	Orders []*Order `protobuf:"bytes,3,rep,name=orders,proto3" json:"orders,omitempty"`
-	// Who makes up the core.
+	// The members of the core.
 	Core          *CoreMembers `protobuf:"bytes,4,opt,name=core,proto3" json:"core,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5939,7 +5949,7 @@ func (x *Order) GetConsume() *Partition {
 	return nil
 }
 
-// CoreHint is an error detail: who leads the core.
+// CoreHint is an error detail: which member leads the core.
 type CoreHint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Leader        string                 `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
@@ -7023,7 +7033,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	" \x01(\x03R\x10aliveSinceUnixMs\x12/\n" +
 	"\x14silent_since_unix_ms\x18\r \x01(\x03R\x11silentSinceUnixMs\x12\x1c\n" +
 	"\tdisplaced\x18\v \x01(\bR\tdisplaced\x12\x12\n" +
-	"\x04tags\x18\f \x03(\tR\x04tags\"\xe2\x02\n" +
+	"\x04tags\x18\f \x03(\tR\x04tags\"\x8c\x03\n" +
 	"\tNodeStats\x12\x1a\n" +
 	"\breplicas\x18\x01 \x01(\x04R\breplicas\x12\x18\n" +
 	"\aleaders\x18\x02 \x01(\x04R\aleaders\x12&\n" +
@@ -7036,7 +7046,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\n" +
 	"load_micro\x18\t \x01(\x04R\tloadMicro\x12\x16\n" +
 	"\x06broken\x18\n" +
-	" \x03(\x04R\x06broken\"\x0f\n" +
+	" \x03(\x04R\x06broken\x12(\n" +
+	"\x10clock_unix_nanos\x18\v \x01(\x06R\x0eclockUnixNanos\"\x0f\n" +
 	"\rStatusRequest\"\xd3\x03\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +

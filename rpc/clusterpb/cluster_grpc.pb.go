@@ -1145,8 +1145,8 @@ type CoreClient interface {
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
 	// Announce tells of a server that is a member of the core, or offers itself as one, and where it is.
 	Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceResponse, error)
-	// Inform tells a server who makes up the core. Any server takes it: those of a data node that has lost sight of a
-	// core whose members have moved.
+	// Inform tells a server which members the core has. Any server takes it: those of a data node
+	// that has lost sight of a core whose members have moved.
 	Inform(ctx context.Context, in *CoreMembers, opts ...grpc.CallOption) (*InformResponse, error)
 	// Wake tells a node that there are orders for it: it sends its next heartbeat soon. Any server takes it. It is a
 	// hint: without it the orders come with the next heartbeat.
@@ -1243,8 +1243,8 @@ type CoreServer interface {
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
 	// Announce tells of a server that is a member of the core, or offers itself as one, and where it is.
 	Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error)
-	// Inform tells a server who makes up the core. Any server takes it: those of a data node that has lost sight of a
-	// core whose members have moved.
+	// Inform tells a server which members the core has. Any server takes it: those of a data node
+	// that has lost sight of a core whose members have moved.
 	Inform(context.Context, *CoreMembers) (*InformResponse, error)
 	// Wake tells a node that there are orders for it: it sends its next heartbeat soon. Any server takes it. It is a
 	// hint: without it the orders come with the next heartbeat.

@@ -840,6 +840,12 @@ func (m *NodeStats) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.ClockUnixNanos != 0 {
+		i -= 8
+		binary.LittleEndian.PutUint64(dAtA[i:], uint64(m.ClockUnixNanos))
+		i--
+		dAtA[i] = 0x59
+	}
 	if len(m.Broken) > 0 {
 		var pksize2 int
 		for _, num := range m.Broken {
@@ -6305,6 +6311,9 @@ func (m *NodeStats) SizeVT() (n int) {
 		}
 		n += 1 + protohelpers.SizeOfVarint(uint64(l)) + l
 	}
+	if m.ClockUnixNanos != 0 {
+		n += 9
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -10732,6 +10741,16 @@ func (m *NodeStats) UnmarshalVT(dAtA []byte) error {
 			} else {
 				return fmt.Errorf("proto: wrong wireType = %d for field Broken", wireType)
 			}
+		case 11:
+			if wireType != 1 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ClockUnixNanos", wireType)
+			}
+			m.ClockUnixNanos = 0
+			if (iNdEx + 8) > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.ClockUnixNanos = uint64(binary.LittleEndian.Uint64(dAtA[iNdEx:]))
+			iNdEx += 8
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

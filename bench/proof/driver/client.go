@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -11,7 +12,15 @@ import (
 type Client struct {
 	sdk     *kv.Client
 	reports reports
+	ways    *ways
 }
+
+// ways has every second read of the latest state go by the nearest replica: whatever a workload
+// checks, it checks of both ways to read.
+type ways struct{ reads atomic.Uint32 }
+
+// another says that the next read goes by the nearest replica.
+func (w *ways) another() bool { return w.reads.Add(1)%2 == 0 }
 
 // Connect opens a client for a workload, which the caller ends with hangUp.
 func (r *Run) Connect(ctx context.Context, workload string) (client *Client, hangUp func() error,
@@ -27,18 +36,17 @@ func (r *Run) Connect(ctx context.Context, workload string) (client *Client, han
 // Client makes the client of a workload out of one of the SDK. retries is what the SDK's was given
 // as metrics; nil: attempts of single requests are not counted.
 func (r *Run) Client(sdk *kv.Client, retries *Retries, workload string) *Client {
-	return &Client{sdk, reports{r, workload, retries}}
+	return &Client{sdk, reports{r, workload, retries}, new(ways)}
 }
 
 // For is the same client on behalf of another workload.
 func (c *Client) For(workload string) *Client {
-	return &Client{c.sdk, reports{c.reports.run, workload, c.reports.retries}}
+	return &Client{c.sdk, reports{c.reports.run, workload, c.reports.retries}, c.ways}
 }
 
 // Keyspace is kv.Client.Keyspace.
 func (c *Client) Keyspace(name string) *Keyspace {
-	return &Keyspace{c.sdk.Keyspace(name),
-		c.reports}
+	return &Keyspace{c.sdk.Keyspace(name), c.reports, c.ways}
 }
 
 // Timestamp is kv.Client.Timestamp.
@@ -70,10 +78,14 @@ func (c *Client) Update(ctx context.Context, kind string, f func(*kv.Txn) error,
 func (c *Client) View(ctx context.Context, kind string, f func(*kv.Snapshot) error) error {
 	report := c.reports.begin(ctx, kind)
 	attempts := 0
+	var options []kv.ViewOption
+	if c.ways.another() {
+		options = append(options, kv.LinearizableFollower())
+	}
 	err := c.sdk.View(ctx, func(view *kv.Snapshot) error {
 		attempts++
 		return f(view)
-	})
+	}, options...)
 	report.endAfter(attempts, err)
 	return err
 }

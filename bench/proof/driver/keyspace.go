@@ -12,6 +12,15 @@ import (
 type Keyspace struct {
 	sdk     *kv.Keyspace
 	reports reports
+	ways    *ways
+}
+
+// latest are the options of a read of the latest state.
+func (k *Keyspace) latest() (options []kv.GetOption) {
+	if k.ways.another() {
+		options = append(options, kv.LinearizableFollower())
+	}
+	return options
 }
 
 // SDK is the keyspace for the methods of kv.Txn and kv.Snapshot: in Update and View it is the whole
@@ -21,7 +30,7 @@ func (k *Keyspace) SDK() *kv.Keyspace { return k.sdk }
 // Get reads a key. Absence is an answer like another.
 func (k *Keyspace) Get(ctx context.Context, key []byte) (kv.Pair, error) {
 	report := k.reports.begin(ctx, "get")
-	pair, err := k.sdk.Get(ctx, key)
+	pair, err := k.sdk.Get(ctx, key, k.latest()...)
 	report.end(err)
 	return pair, err
 }
@@ -37,7 +46,7 @@ func (k *Keyspace) GetAt(ctx context.Context, key []byte, at kv.Timestamp) (kv.P
 // BatchGet reads keys.
 func (k *Keyspace) BatchGet(ctx context.Context, keys [][]byte) ([]kv.Pair, error) {
 	report := k.reports.begin(ctx, "batch-get")
-	pairs, err := k.sdk.BatchGet(ctx, keys)
+	pairs, err := k.sdk.BatchGet(ctx, keys, k.latest()...)
 	report.end(err)
 	return pairs, err
 }
@@ -88,6 +97,9 @@ func (k *Keyspace) BatchPut(ctx context.Context, pairs []kv.Pair) (kv.Timestamp,
 
 // Scan reads the present.
 func (k *Keyspace) Scan(ctx context.Context, options ...kv.ScanOption) iter.Seq2[kv.Pair, error] {
+	if k.ways.another() {
+		options = append(options[:len(options):len(options)], kv.LinearizableFollower())
+	}
 	return k.scan(ctx, "scan", options)
 }
 
@@ -121,6 +133,9 @@ func (k *Keyspace) scan(ctx context.Context, kind string,
 // Count counts keys.
 func (k *Keyspace) Count(ctx context.Context, options ...kv.CountOption) (uint64, error) {
 	report := k.reports.begin(ctx, "count")
+	if k.ways.another() {
+		options = append(options[:len(options):len(options)], kv.LinearizableFollower())
+	}
 	n, err := k.sdk.Count(ctx, options...)
 	report.end(err)
 	return n, err

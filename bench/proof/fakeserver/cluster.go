@@ -245,6 +245,9 @@ func (c *Cluster) Led(node uint64) (all []*Partition) {
 func (c *Cluster) Lead(p *Partition, node uint64, told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, n := range c.Nodes {
+		n.closedLocked(p) // all have heard of what the leader has closed
+	}
 	p.Leader = node
 	if node == 0 {
 		return

@@ -29,6 +29,8 @@ type Node struct {
 	// does not lead; Closed, if it is not nil, says what is closed there.
 	Lag    time.Duration
 	Closed func(p *Partition) hlc.Timestamp
+	// Behind is how long after its leader the node has applied what is written.
+	Behind time.Duration
 	// Hangs: it accepts requests and answers none.
 	Hangs bool
 	// As, if it is not 0, is the node that it says it is.
@@ -198,6 +200,9 @@ func (n *Node) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 		return c.staleLocked(p)
 	}
 	if r.ReplicaRead != nil && p.Leader != n.ID {
+		if r.ReplicaRead.Admission != nil {
+			return n.admittedReadLocked(p, r)
+		}
 		return n.replicaReadLocked(p, r)
 	}
 	// A write without a term asks which node leads.
@@ -222,6 +227,9 @@ func (n *Node) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	}
 	if r.ReplicaRead != nil && answer.Error == nil {
 		answer.ReadAt = readTold(answer)
+	}
+	if r.Admit && answer.Error == nil {
+		return n.admission(answer)
 	}
 	return answer
 }

@@ -34,7 +34,7 @@ func (s *Store) read(p *Partition, clock *Clock, r *kvpb.Request) *kvpb.Response
 	switch c := r.Command.(type) {
 	case *kvpb.Request_Get:
 		response := q.get(c.Get)
-		if r.ReplicaRead != nil && response.Error == nil {
+		if (r.ReplicaRead != nil || r.Admit) && response.Error == nil {
 			response.ReadAt = rpc.ToTimestamp(q.told)
 		}
 		return response

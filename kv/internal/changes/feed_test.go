@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,12 +187,12 @@ func runFeed(t *testing.T, seed uint64) {
 		}
 	}
 	span := keys.Span{Start: []byte("b"), End: []byte("k")}
-	var last int64
+	var last atomic.Int64
 	go func() {
 		s.happen(20 * time.Second)
 		s.mu.Lock()
 		s.closed += 10
-		last = s.closed
+		last.Store(s.closed)
 		s.mu.Unlock()
 	}()
 	newest, slow := map[string]hlc.Timestamp{}, rand.New(rand.NewPCG(seed, 2))
@@ -205,7 +206,7 @@ func runFeed(t *testing.T, seed uint64) {
 					t.Errorf("progress of %s after %s", e.Progress, told)
 				}
 				told = e.Progress
-				return last == 0 || told.Wall < last
+				return last.Load() == 0 || told.Wall < last.Load()
 			}
 			came++
 			key, at := string(e.Change.Key), rpc.FromTimestamp(e.Change.Version)

@@ -1953,7 +1953,8 @@ func (x *SessionRecord) GetKept() []uint64 {
 	return nil
 }
 
-// Members are who makes up the core. Which of them vote is the configuration of its Raft group.
+// Members are the servers that make up the core. Which of them vote is the configuration of its
+// Raft group.
 type Members struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Counts the changes; that of the members with which the core was founded is 0.

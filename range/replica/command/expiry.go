@@ -14,8 +14,8 @@ import (
 // timestamp (AtLeast).
 //
 // INVARIANT: a request that is answered by what was read, and writes nothing, has looked as of a
-// timestamp that is above all that was read of the key, by anyone. So what a client has seen to have
-// expired is not found live by a later compare-and-swap, whichever clocks the two went by.
+// timestamp that is above all that was read of the key, by any request. So what a client has seen
+// to have expired is not found live by a later compare-and-swap, whichever clocks the two went by.
 //
 // The statistics know nothing of this. A value counts until it is replaced or collected.
 

@@ -1,0 +1,185 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// manyLooks is time for the leader to drop what it is going to drop.
+const manyLooks = dropAfter + 5*protectInterval
+
+// TestLeadersClockDropsNoConsumer: the clock of the core's leader jumps, forward or back, and stays
+// wrong; consumers are what they were, and move on. Then the clock of a node, of two, does the
+// same: only a majority of the nodes shows what time it is.
+func TestLeadersClockDropsNoConsumer(t *testing.T) {
+	withConsumers(t, func(t *testing.T, c consumed) {
+		for n := 2; n <= 3; n++ {
+			_, stop := c.register(c.client, n, "")
+			defer stop()
+		}
+		short := at("short", ago(30*time.Minute))
+		short.KeepMillis = 3600 * 1000
+		c.set(short)
+		c.set(at("long", ago(40*time.Minute)))
+		long := rpc.FromClusterTimestamp(c.get("long").Position)
+		c.awaitProtected(long)
+		stays := func(why string) {
+			t.Helper()
+			time.Sleep(manyLooks) // virtual
+			for _, name := range []string{"short", "long"} {
+				if x := c.get(name); x.TooOld || x.LagMillis > 2*3600*1000 {
+					t.Fatalf("%s, and consumer %s is %v", why, name, x)
+				}
+			}
+			if p := c.protected(); p != long {
+				t.Fatalf("%s, and %s is protected, want %s", why, p, long)
+			}
+			next := at("short", ago(30*time.Minute))
+			next.KeepMillis = short.KeepMillis
+			c.set(next)
+		}
+		for _, by := range []time.Duration{200 * 24 * time.Hour, -200 * 24 * time.Hour} {
+			c.jump(c.jumped, 1, by)
+			stays("the leader's clock has jumped by " + by.String())
+		}
+		c.jump(c.jumped, 1, 200*24*time.Hour)
+		c.jump(c.jumpedNodes, 1, 200*24*time.Hour)
+		stays("that of a node has jumped too")
+		c.mu.Lock()
+		c.distrusting[2], c.distrusting[1] = true, true
+		c.mu.Unlock()
+		c.jump(c.jumped, 1, 0)
+		stays("two of three nodes do not trust their clocks")
+	})
+}
+
+// TestConsumersOutliveAnOutage: after an outage that was longer than the keep, by the clocks of
+// all, consumers have time to go on; those that do not use it are dropped.
+func TestConsumersOutliveAnOutage(t *testing.T) {
+	withConsumers(t, func(t *testing.T, c consumed) {
+		c.set(at("a", ago(20*time.Hour)))
+		c.set(at("gone", ago(20*time.Hour)))
+		c.elect(nil)
+		time.Sleep(5 * time.Hour) // virtual
+		c.elect(c.members[1])
+		time.Sleep(dropAfter - time.Minute) // virtual
+		// It has come on a little, and is still beyond its keep.
+		next := ago(24*time.Hour + 30*time.Minute)
+		if x := c.set(at("a", next)); x.TooOld {
+			t.Fatalf("after an outage it is %v", x)
+		}
+		if p := c.protected(); p.IsZero() || next.Less(p) {
+			t.Fatalf("%s is protected", p)
+		}
+		c.set(at("a", ago(time.Minute)))
+		c.await("the other one is dropped", func() bool { return c.get("gone").TooOld })
+		if x := c.get("a"); x.TooOld {
+			t.Fatalf("it is %v", x)
+		}
+	})
+}
+
+// TestConsumerOfANewLeader: a consumer that is beyond its keep is dropped also if the leader
+// changes now and then; each leader looks for itself.
+func TestConsumerOfANewLeader(t *testing.T) {
+	withConsumers(t, func(t *testing.T, c consumed) {
+		c.set(at("a", ago(24*time.Hour-time.Minute)))
+		time.Sleep(dropAfter) // virtual
+		c.elect(c.members[1])
+		time.Sleep(dropAfter - time.Minute) // virtual
+		if x := c.get("a"); x.TooOld {
+			t.Fatalf("the next leader has not seen it for long enough: %v", x)
+		}
+		c.await("it is dropped", func() bool { return c.get("a").TooOld })
+		if _, err := c.client.SetConsumer(t.Context(), at("a", ago(0))); status.Code(err) !=
+			codes.OutOfRange {
+			t.Errorf("it goes on: %v", err)
+		}
+	})
+}
+
+// TestTimesOfLooks: looks that are far apart, or of different leaderships, do not add up.
+func TestTimesOfLooks(t *testing.T) {
+	var o overdue
+	see := func(term uint64, at time.Duration, beyond bool) (since time.Duration) {
+		l := o.look(term, int64(at))
+		if beyond {
+			since = l.since([]byte("a"))
+		}
+		l.done()
+		return since
+	}
+	for _, x := range []struct {
+		term   uint64
+		at     time.Duration
+		beyond bool
+		want   time.Duration
+	}{
+		{1, 0, true, 0},
+		{1, 10 * time.Second, true, 10 * time.Second},
+		{1, 10*time.Second + lookGap, true, 10*time.Second + lookGap},
+		{1, 11*time.Second + 2*lookGap, true, 0},
+		{1, 12*time.Second + 2*lookGap, true, time.Second},
+		{2, 13*time.Second + 2*lookGap, true, 0},
+		{2, 14*time.Second + 2*lookGap, false, 0},
+		{2, 15*time.Second + 2*lookGap, true, 0},
+	} {
+		if since := see(x.term, x.at, x.beyond); since != x.want {
+			t.Errorf("at %s of term %d: %s, want %s", x.at, x.term, since, x.want)
+		}
+	}
+}
+
+// TestMajorityOfClocks: the time is what a majority of the nodes that are alive shows, at least.
+func TestMajorityOfClocks(t *testing.T) {
+	const unknown = -1
+	for name, x := range map[string]struct {
+		clocks []int64 // of nodes that are alive; 0: not told or not trusted
+		want   int64
+	}{
+		"none":                  {nil, unknown},
+		"one":                   {[]int64{5}, 5},
+		"one, not trusted":      {[]int64{0}, unknown},
+		"two":                   {[]int64{5, 9}, 5},
+		"one of two":            {[]int64{5, 0}, unknown},
+		"three":                 {[]int64{9, 5, 7}, 7},
+		"two of three":          {[]int64{9, 0, 7}, 7},
+		"one ahead, one behind": {[]int64{1 << 60, 5, 1}, 5},
+		"four":                  {[]int64{4, 3, 2, 1}, 2},
+	} {
+		var s soft
+		s.init()
+		alive := map[uint64]bool{}
+		for i, clock := range x.clocks {
+			id := uint64(i + 1)
+			alive[id] = true
+			s.heartbeat(1, clockHeartbeat(id, uint64(clock)), 10, 0)
+		}
+		s.heartbeat(1, clockHeartbeat(100, 1<<61), 10, 0) // one that is not alive
+		ahead, ok := s.clocks(1, alive)
+		if ok != (x.want != unknown) || ok && ahead != x.want {
+			t.Errorf("%s: %d, %v", name, ahead, ok)
+		}
+		if _, ok := s.clocks(2, alive); ok {
+			t.Errorf("%s: what was told to another leader counts", name)
+		}
+	}
+	if now := (times{wall: time.Unix(9, 0)}); now.likely() != now.wall || now.latest() != now.wall {
+		t.Errorf("without proof it is %s, at most %s", now.likely(), now.latest())
+	}
+	if hostile := aheadOf(1<<63, 0); hostile != nil {
+		t.Errorf("a clock beyond all times is %s ahead", hlc.Timestamp{Wall: *hostile})
+	}
+}
+
+func clockHeartbeat(node, clock uint64) *clusterpb.HeartbeatRequest {
+	return &clusterpb.HeartbeatRequest{Node: node,
+		Stats: &clusterpb.NodeStats{ClockUnixNanos: clock}}
+}
