@@ -182,12 +182,12 @@ func (s *Server) setConsumer(
 		conditions = append(conditions, &storepb.Compare{Key: start, RangeEnd: end,
 			Target: storepb.Compare_CREATE, Relation: storepb.Compare_LESS,
 			Number: int64(v.Revision) + 1})
-		protected := s.protection(ks, lowestOf(append(others, c)), now.latest())
+		protected := s.protection(ks, lowestOf(append(others, c)), now)
 		// A position that needs protection is written with the keyspace's record, also if that stays as it
 		// is: then the leader, which may be about to raise what is protected without having seen this
 		// consumer, does not.
 		if protected != rpc.FromClusterTimestamp(ks.Protected) ||
-			!s.protection(ks, c.position(), now.latest()).IsZero() {
+			!s.protection(ks, c.position(), now).IsZero() {
 			ks.Protected = rpc.ToClusterTimestamp(protected)
 			ops = append(ops, store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)))
 		}

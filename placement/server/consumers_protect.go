@@ -104,14 +104,23 @@ func lowestOf(all []storedConsumer) (lowest hlc.Timestamp) {
 // protection is what is to be protected in a keyspace whose consumers have come to lowest; zero:
 // nothing has to be, for the GC window keeps it, and goes on to until there has been time to protect
 // it.
-func (s *Server) protection(
-	ks storedKeyspace, lowest hlc.Timestamp, now time.Time,
-) hlc.Timestamp {
+//
+// INVARIANT: without a proven time, nothing that is protected is given up. What the GC window keeps
+// is known only with one: the clock of the leader alone may be behind, and what nodes collect
+// because of it is lost.
+func (s *Server) protection(ks storedKeyspace, lowest hlc.Timestamp, now times) hlc.Timestamp {
+	if now.proven.IsZero() {
+		known := rpc.FromClusterTimestamp(ks.Protected)
+		if lowest.IsZero() || !known.IsZero() && known.Less(lowest) {
+			return known
+		}
+		return lowest
+	}
 	window := s.config.DefaultGCWindow
 	if ks.GcWindowSeconds != 0 {
 		window = time.Duration(min(ks.GcWindowSeconds, maxGCWindow)) * time.Second
 	}
-	if window >= shortWindow && !lowest.Less(hlc.FromTime(now.Add(-window/2))) {
+	if window >= shortWindow && !lowest.Less(hlc.FromTime(now.latest().Add(-window/2))) {
 		return hlc.Timestamp{}
 	}
 	return lowest
@@ -166,7 +175,7 @@ func (s *Server) protect(ctx context.Context) error {
 			}
 		}
 		lags = append(lags, lagOf(ks.Name, all, now.likely()))
-		protected := s.protection(ks, lowestOf(all), now.latest())
+		protected := s.protection(ks, lowestOf(all), now)
 		if protected == rpc.FromClusterTimestamp(ks.Protected) {
 			continue
 		}

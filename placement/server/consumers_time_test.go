@@ -60,6 +60,59 @@ func TestLeadersClockDropsNoConsumer(t *testing.T) {
 	})
 }
 
+// TestClockBehindGivesUpNoProtection: the clock of a new leader is behind by hours, and for a while
+// no majority of the nodes proves the time. What is protected stays, and is lowered for a consumer
+// that begins; it follows the consumers again once the time is proven.
+func TestClockBehindGivesUpNoProtection(t *testing.T) {
+	withConsumers(t, func(t *testing.T, c consumed) {
+		for n := 2; n <= 3; n++ {
+			_, stop := c.register(c.client, n, "")
+			defer stop()
+		}
+		stays := func(want hlc.Timestamp, why string) {
+			t.Helper()
+			for range 300 {
+				if p := c.protected(); p != want {
+					t.Fatalf("%s, and %s is protected, want %s", why, p, want)
+				}
+				time.Sleep(100 * time.Millisecond) // virtual
+			}
+		}
+		distrust := func(distrusted bool) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for n := 1; n <= 3; n++ {
+				c.distrusting[n] = distrusted
+			}
+		}
+		c.set(at("a", ago(2*time.Hour)))
+		a := rpc.FromClusterTimestamp(c.get("a").Position)
+		c.awaitProtected(a)
+		c.jump(c.jumped, 2, -20*time.Hour)
+		c.elect(c.members[1])
+		stays(a, "a leader's clock is behind")
+
+		distrust(true)
+		c.jump(c.jumped, 1, -20*time.Hour)
+		c.elect(c.members[0])
+		stays(a, "no node trusts its clock")
+		next := ago(90 * time.Minute)
+		b := ago(20*time.Hour + 15*time.Minute) // within the window by the leader's clock
+		c.set(at("b", b))
+		stays(b, "a consumer has begun")
+		if _, err := c.client.DeleteConsumer(t.Context(),
+			&clusterpb.DeleteConsumerRequest{Keyspace: "k", Name: "b"}); err != nil {
+			t.Fatal(err)
+		}
+		stays(b, "it is deleted, and no node trusts its clock")
+
+		distrust(false)
+		c.awaitProtected(a)
+		c.set(at("a", next))
+		c.awaitProtected(next)
+	})
+}
+
 // TestConsumersOutliveAnOutage: after an outage that was longer than the keep, by the clocks of
 // all, consumers have time to go on; those that do not use it are dropped.
 func TestConsumersOutliveAnOutage(t *testing.T) {
