@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -144,9 +143,11 @@ func (k *Keyspace) batchGet(ctx context.Context, id keys.KeyspaceID, userKeys []
 func (k *Keyspace) momentOfGroups(ctx context.Context, id keys.KeyspaceID,
 	groups []*group) (Timestamp, error) {
 	var parts []*route.Partition
+	seen := make(map[*route.Partition]bool, len(groups))
 	first, last := groups[0].keys[0], groups[0].keys[0]
 	for _, g := range groups {
-		if !slices.Contains(parts, g.partition) {
+		if !seen[g.partition] {
+			seen[g.partition] = true
 			parts = append(parts, g.partition)
 		}
 		for _, key := range g.keys {

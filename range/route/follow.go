@@ -29,6 +29,8 @@ const (
 	// tableTimeout is how long a server may take for the next part of a table that it has begun to
 	// send.
 	tableTimeout = 5 * time.Second
+	// wholeTableTimeout is how long it may take for all of it.
+	wholeTableTimeout = 2 * time.Minute
 	// candidates is how many servers are asked at once.
 	candidates = 8
 )
@@ -334,15 +336,21 @@ func (s *Sender) followServer(address string) (complete bool, err error) {
 // readTable reads a stream to its end.
 func (s *Sender) readTable(f *followed, stream tableStream,
 	overdue *time.Timer) (complete bool, err error) {
-	staged := newContents()
+	staged, begun := newContents(), time.Now()
 	for {
 		u, err := stream.Recv()
 		if err != nil {
 			return complete, err
 		}
+		if u.Reset_ && complete {
+			begun = time.Now()
+		}
 		if u.Reset_ {
 			staged, complete = newContents(), false
 			f.complete.Store(nil)
+		}
+		if !complete && time.Since(begun) > wholeTableTimeout {
+			return false, fmt.Errorf("it has sent parts of a table for %s, and not all", wholeTableTimeout)
 		}
 		if !complete {
 			overdue.Reset(tableTimeout)

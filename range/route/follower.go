@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -28,8 +27,13 @@ import (
 // that covers all that the request reads, and its answer counts only if it is of the admission's
 // timestamp.
 
-// followerWait is how long a replica waits until it has applied what an admission asks for.
-const followerWait = 100 * time.Millisecond
+const (
+	// followerWait is how long a replica waits until it has applied what an admission asks for.
+	followerWait = 100 * time.Millisecond
+	// followerPatience is how long its answer is waited for, until the leader is asked. Of the time
+	// that the caller has left it is half at most.
+	followerPatience = 2 * time.Second
+)
 
 // errOtherMoment: a replica did what it should not.
 var errOtherMoment = errors.New("the node read at another timestamp than the leader had admitted")
@@ -41,15 +45,16 @@ type Admitted struct {
 	By  Leader
 	Now *kvpb.Timestamp
 
-	partition  keys.PartitionID
-	generation uint64
-	admission  *kvpb.Admission
+	// partition is as it was shown then.
+	partition *Partition
+	admission *kvpb.Admission
 }
 
 // holds says that the admission is one for a read at a timestamp in a partition.
 func (m *Admitted) holds(p *Partition, at hlc.Timestamp) bool {
-	return m.admission != nil && m.partition == p.ID && m.generation == p.Generation &&
-		rpc.FromTimestamp(m.admission.At) == at
+	// INVARIANT: the partition as it is shown: by another part of it, or another generation, the read
+	// may be of more than was admitted.
+	return m.admission != nil && m.partition == p && rpc.FromTimestamp(m.admission.At) == at
 }
 
 // Follower says how a linearisable read goes to the nearest replica.
@@ -114,7 +119,7 @@ func (w *followerCall) answer(ctx context.Context, f *Follower) (Answer, error) 
 			return answer, err
 		}
 		*admitted = Admitted{By: Leader{Node: answer.Node, Term: answer.Term}, admission: answer.Admission,
-			partition: answer.Partition.ID, generation: answer.Partition.Generation}
+			partition: answer.Partition}
 		if !answer.ClockUntrusted {
 			admitted.Now = answer.Now
 		}
@@ -174,19 +179,28 @@ func (w *followerCall) admit(ctx context.Context) (Answer, error) {
 // answer.
 func (w *followerCall) ask(ctx context.Context, p *Partition, n *node,
 	admitted *Admitted) (answer Answer, err error, over bool) {
-	r := w.call.Request
+	r, patience := w.call.Request, followerPatience
+	if w.hasDeadline {
+		patience = min(patience, time.Until(w.deadline)/2)
+	}
 	r.ReplicaRead = &kvpb.ReplicaRead{Admission: admitted.admission,
-		WaitMicros: uint32(followerWait.Microseconds())}
+		WaitMicros: uint32(max(0, min(followerWait, patience/2).Microseconds()))}
 	defer func() { r.ReplicaRead = nil }()
 	w.address(r, p, 0)
+	r.TimeoutMicros = min(r.TimeoutMicros, uint64(max(1, patience.Microseconds())))
+	inner, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	l := &leader{node: n, incarnation: n.incarnation.Load()}
 	n.owed.Add(1)
-	response, err := n.lanes[w.lane].do(ctx, r)
+	response, err := n.lanes[w.lane].do(inner, r)
 	n.owed.Add(-1)
 	known, now := &p.hint.replicas, time.Now()
 	if err != nil {
 		w.sender.metrics.near.redirected(redirectBroken)
 		known.refuses(n, now)
+		if inner.Err() != nil && ctx.Err() == nil {
+			return Answer{}, nil, false
+		}
 		_, err, again := w.unanswered(ctx, p, l, err)
 		return Answer{}, err, again == nil
 	}
@@ -218,6 +232,9 @@ func (w *followerCall) refusedFollower(p *Partition, l *leader, e *kvpb.Error, n
 		p.hint.replicas.isBehind(l.node, now)
 	case e.Code == kvpb.ErrorCode_UNCERTAIN: // that is about a key, and not about the replica
 		near.redirected(redirectUncertain)
+	case e.Code == kvpb.ErrorCode_INVALID_ARGUMENT, e.Code == kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
+		e.Code == kvpb.ErrorCode_TIMESTAMP_IN_FUTURE: // so are these about the request
+		near.redirected(redirectUnhealthy)
 	default:
 		_, _, _ = w.refusedNear(p, l, e, now)
 		return

@@ -25,10 +25,11 @@ const (
 // So a shorter way counts at once, and a longer one after two windows at most. A latency counts as it
 // was last shown until it has changed by a tenth, so that the choice does not flap.
 type latency struct {
-	// quick is below what an answer has to be to count before the window ends, which is at ends, in
-	// nanoseconds since 1970: most answers need no lock.
-	quick, ends atomic.Int64
-	mu          sync.Mutex
+	// quick is below what an answer has to be to count within the window that began: most answers need
+	// no lock.
+	quick atomic.Int64
+	began atomic.Pointer[time.Time]
+	mu    sync.Mutex
 	// current and last are the shortest ones of this window and of the one before; 0: none.
 	current, last time.Duration
 	// shown is what counts; 0: it is not known.
@@ -38,19 +39,18 @@ type latency struct {
 // observe takes in how long an answer took that came now.
 func (l *latency) observe(took time.Duration, now time.Time) {
 	took = max(took, 1)
-	at := now.UnixNano()
-	if int64(took) >= l.quick.Load() && at < l.ends.Load() {
+	if int64(took) >= l.quick.Load() && within(l.began.Load(), now) {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch over := at - l.ends.Load(); {
-	case over >= int64(latencyWindow):
-		l.last, l.current = 0, 0 // there was none in the window before this one
-		l.ends.Store(at + int64(latencyWindow))
-	case over >= 0:
-		l.last, l.current = l.current, 0
-		l.ends.Store(at + int64(latencyWindow))
+	if began := l.began.Load(); !within(began, now) {
+		l.last = l.current
+		if began == nil || now.Sub(*began) >= 2*latencyWindow {
+			l.last = 0 // there was none in the window before this one
+		}
+		l.current = 0
+		l.began.Store(&now)
 	}
 	if l.current == 0 || took < l.current {
 		l.current = took
@@ -64,6 +64,15 @@ func (l *latency) observe(took time.Duration, now time.Time) {
 	if shown == 0 || (shortest-shown).Abs() > shown/latencyStep {
 		l.shown.Store(int64(shortest))
 	}
+}
+
+// within says that a window that began is not over. If the clock was set back it is.
+func within(began *time.Time, now time.Time) bool {
+	if began == nil {
+		return false
+	}
+	passed := now.Sub(*began)
+	return passed >= 0 && passed < latencyWindow
 }
 
 // known is the latency that counts; 0: it is not known.

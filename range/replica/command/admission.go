@@ -13,7 +13,8 @@ func (c *Command) CheckAdmission(q *kvpb.Request, asked *Reading) *Problem {
 	case !q.GetAdmit() && by == nil:
 		return nil
 	case !c.Admissible:
-		return Invalid("a request of the kind %s cannot be admitted: only reads of keys and spans can", c.Name)
+		return Invalid("a request of the kind %s cannot be admitted: only reads of keys and spans can",
+			c.Name)
 	case q.GetAdmit() && q.GetReplicaRead() != nil:
 		return Invalid("a read is admitted by a leader, or answered by any replica, and not both")
 	case len(asked.Context.GetTransaction()) > 0 || asked.Context.GetLeadership() != nil:
