@@ -138,11 +138,11 @@ func TestFollowerThatRefuses(t *testing.T) {
 		// comesBack: it is asked by the next read already.
 		comesBack bool
 	}{
-		"unhealthy":     {fault: refuse(kvpb.ErrorCode_NODE_UNHEALTHY), reason: "unhealthy"},
-		"older server":  {fault: refuse(kvpb.ErrorCode_NOT_LEADER), reason: "unhealthy"},
-		"damaged":       {fault: refuse(kvpb.ErrorCode_REPLICA_DAMAGED), reason: "unhealthy"},
-		"overloaded":    {fault: refuse(kvpb.ErrorCode_OVERLOADED), reason: "overloaded"},
-		"not there":     {fault: refuse(kvpb.ErrorCode_PARTITION_NOT_FOUND), reason: "stale-epoch"},
+		"unhealthy":    {fault: refuse(kvpb.ErrorCode_NODE_UNHEALTHY), reason: "unhealthy"},
+		"older server": {fault: refuse(kvpb.ErrorCode_NOT_LEADER), reason: "unhealthy"},
+		"damaged":      {fault: refuse(kvpb.ErrorCode_REPLICA_DAMAGED), reason: "unhealthy"},
+		"overloaded":   {fault: refuse(kvpb.ErrorCode_OVERLOADED), reason: "overloaded"},
+		"not there":    {fault: refuse(kvpb.ErrorCode_PARTITION_NOT_FOUND), reason: "stale-epoch"},
 		"invalid there": {fault: refuse(kvpb.ErrorCode_INVALID_ARGUMENT), reason: "unhealthy",
 			comesBack: true},
 		"uncertain": {fault: refuse(kvpb.ErrorCode_UNCERTAIN), reason: "uncertain",
