@@ -12,9 +12,9 @@ import (
 // A feed with a name: where it begins is the position that is recorded for the name, and that moves
 // on as the feed does. A progress counts as taken when the loop asks for what comes after it.
 //
-// The position is recorded beside the loop, now and then, and when the loop ends: a core that cannot
-// be reached holds up no feed, and what is recorded is only ever too low. What ends the loop does not
-// end a record that is under way: its position may be the last one.
+// The position is recorded beside the loop, now and then, and when the loop ends: a core that
+// cannot be reached holds up no feed, and what is recorded is only ever too low. What ends the loop
+// does not end a record that is under way: its position may be the last one.
 
 // consumerEvery is the least time between two records of a position.
 const consumerEvery = 5 * time.Second
@@ -96,8 +96,8 @@ func (k *Keyspace) beginConsumer(ctx context.Context, q *changesQuery) (isNew bo
 	return isNew, nil
 }
 
-// consume begins to record positions, until stop. The context is that of the loop. end is called with
-// an error after which the feed is to end.
+// consume begins to record positions, until stop. The context is that of the loop. end is called
+// with an error after which the feed is to end.
 func (k *Keyspace) consume(ctx context.Context, q *changesQuery, failed func(error),
 	end func(error)) *consumed {
 	name, span := q.consumer, q.span

@@ -34,8 +34,8 @@ func (r *recorder) set(ctx context.Context, at Timestamp) error {
 	return nil
 }
 
-// loop takes progress, a second apart, and ends by itself. It returns how long the end took, and with
-// what the feed was ended.
+// loop takes progress, a second apart, and ends by itself. It returns how long the end took, and
+// with what the feed was ended.
 func (r *recorder) loop(t *testing.T, progress ...int64) (ending time.Duration, ended error) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -81,7 +81,8 @@ func TestTheEndOfALoopLeavesItsRecord(t *testing.T) {
 	})
 }
 
-// A last position that could not be recorded is tried again, for as long as the end of a loop waits.
+// A last position that could not be recorded is tried again, for as long as the end of a loop
+// waits.
 func TestTheLastRecordIsTriedAgain(t *testing.T) {
 	passing := errors.New("the core has no leader")
 	synctest.Test(t, func(t *testing.T) {

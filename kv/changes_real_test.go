@@ -498,8 +498,8 @@ func TestChangesOfAConsumer(t *testing.T) {
 	}, kv.GCWindow(time.Minute))
 }
 
-// TestConsumerIsOfItsKeys: a feed of other keys than those that a consumer was made with is refused,
-// and takes nothing of it.
+// TestConsumerIsOfItsKeys: a feed of other keys than those that a consumer was made with is
+// refused, and takes nothing of it.
 func TestConsumerIsOfItsKeys(t *testing.T) {
 	changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
 		ks *kv.Keyspace) {
@@ -553,8 +553,8 @@ func TestConsumerIsOfItsKeys(t *testing.T) {
 	}, kv.Hash(2))
 }
 
-// TestOneOfTwoMakesAConsumer: of loops that make a consumer at the same time one does, and the others
-// go on from where it begins: none moves it to its own.
+// TestOneOfTwoMakesAConsumer: of loops that make a consumer at the same time one does, and the
+// others go on from where it begins: none moves it to its own.
 func TestOneOfTwoMakesAConsumer(t *testing.T) {
 	changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
 		ks *kv.Keyspace) {

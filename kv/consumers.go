@@ -27,8 +27,8 @@ var _ = [1]struct{}{}[(MinHistory-keys.MinConsumerKeep)|(MaxHistory-keys.MaxCons
 // keyspace's GC window says.
 type ConsumerInfo struct {
 	Keyspace, Name string
-	// From and To are the keys that it is of: those at or above From and below To. An empty To: up to
-	// the last one.
+	// From and To are the keys that it is of: those at or above From and below To. An empty To: up
+	// to the last one.
 	From, To []byte
 	// Position: everything at or below it has been taken.
 	Position Timestamp

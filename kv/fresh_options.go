@@ -17,8 +17,8 @@ const NearestStaleness = 10 * time.Second
 //
 // The replica in the client's zone is asked (Locality), else one in its region, else the one that
 // answers fastest; of those that are equally near each partition has one. One that cannot answer,
-// because it lags behind, has just started, does not answer, or a transaction's lock is in the way, is
-// passed over, and the leader answers at last.
+// because it lags behind, has just started, does not answer, or a transaction's lock is in the way,
+// is passed over, and the leader answers at last.
 type FreshnessOption struct{ apply func(*query) }
 
 func (o FreshnessOption) get(q *query)   { o.apply(q) }
@@ -85,8 +85,8 @@ func ReadYourWrites() FreshnessOption {
 // small question first, so such a read takes no less time than one of the leader, needs it as much,
 // and spares it reading, and the way to it what is read. A read by pages asks it once.
 //
-// If the leader is the nearest replica it answers itself; it also does if the replica lags behind by
-// more than a tenth of a second.
+// If the leader is the nearest replica it answers itself; it also does if the replica lags behind
+// by more than a tenth of a second.
 func LinearizableFollower() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.linearizable = true }}
 }

@@ -14,15 +14,15 @@ import (
 // Reads that any replica may answer.
 //
 // A read of one partition is one request: the replica reads at what is closed there, and says when
-// that is. One of several partitions is of one moment: each partition is asked what is closed for the
-// span (a read of one row, at a timestamp below all locks in the span), and the lowest of that is
-// read everywhere, exactly. The requests to a partition stay at one replica, so that the one
-// answers that was asked. One that has not closed the moment waits for it, and the leader answers at
-// last: an exact moment in the past it always can.
+// that is. One of several partitions is of one moment: each partition is asked what is closed for
+// the span (a read of one row, at a timestamp below all locks in the span), and the lowest of that
+// is read everywhere, exactly. The requests to a partition stay at one replica, so that the one
+// answers that was asked. One that has not closed the moment waits for it, and the leader answers
+// at last: an exact moment in the past it always can.
 //
-// A linearisable read finds its moment as a read without options does, from leaders. Then each request
-// is admitted by the leader and answered by the nearest replica (route.Sender.DoFollower); one for
-// the pages of a track.
+// A linearisable read finds its moment as a read without options does, from leaders. Then each
+// request is admitted by the leader and answered by the nearest replica (route.Sender.DoFollower);
+// one for the pages of a track.
 //
 // How old that is. What was acknowledged before a moment lies at or below any node's clock at that
 // moment plus twice the maximum clock offset (snapshot.go, "The latest possible moment"). So the

@@ -387,8 +387,8 @@ func TestErrorsOfReplicaReads(t *testing.T) {
 	})
 }
 
-// Linearisable reads of all kinds, in all layouts, come from replicas that do not lead, and see what
-// was written just before; leaders are asked for admissions and moments only.
+// Linearisable reads of all kinds, in all layouts, come from replicas that do not lead, and see
+// what was written just before; leaders are asked for admissions and moments only.
 func TestLinearizableFollower(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()

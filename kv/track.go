@@ -20,8 +20,8 @@ type track struct {
 	hashed   bool
 	// hash is the number; 0 in a range keyspace.
 	hash uint32
-	// near is set if any replica may answer; admitted is then how a leader has admitted the pages of
-	// one partition.
+	// near is set if any replica may answer; admitted is then how a leader has admitted the pages
+	// of one partition.
 	near     *nearRead
 	admitted route.Admitted
 	reverse  bool

@@ -40,11 +40,11 @@ type Snapshot struct {
 // offset, after which f does not run again, whatever others write. If f returns an error, View
 // returns it as it is.
 //
-// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the snapshot is one of the recent past,
-// of which the option says how old it may be, and the nearest replicas answer. The first read finds
-// its moment: one that is closed for all that this read touches. f runs once. With
-// LinearizableFollower it is a snapshot of the present, as without options, and the nearest replicas
-// answer.
+// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the snapshot is one of the recent
+// past, of which the option says how old it may be, and the nearest replicas answer. The first read
+// finds its moment: one that is closed for all that this read touches. f runs once. With
+// LinearizableFollower it is a snapshot of the present, as without options, and the nearest
+// replicas answer.
 func (c *Client) View(ctx context.Context, f func(s *Snapshot) error, options ...ViewOption) error {
 	const op = "view"
 	if f == nil {

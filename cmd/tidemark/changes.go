@@ -154,17 +154,18 @@ type changesPrinter struct {
 	out      io.Writer
 	format   output.Format
 	progress bool
-	// until is where it ends; zero: nowhere. headed: there is a head already. live: lines are to be seen at once.
-	// now: the first progress says where the feed begins.
+	// until is where it ends; zero: nowhere. headed: there is a head already. live: lines are to be
+	// seen at once. now: the first progress says where the feed begins.
 	until             kv.Timestamp
 	headed, live, now bool
-	// mark is called at each progress, when all up to there is printed; and before anything is, with
-	// where the feed begins: then whatever is printed has a position.
+	// mark is called at each progress, when all up to there is printed; and before anything is,
+	// with where the feed begins: then whatever is printed has a position.
 	mark func(kv.Timestamp) error
 
 	line  []byte
 	count uint64
-	// complete: everything at or below it is printed. It begins where the feed does, if that is known.
+	// complete: everything at or below it is printed. It begins where the feed does, if that is
+	// known.
 	// INVARIANT: it is not raised above until, for what lies there has been left out.
 	complete kv.Timestamp
 }

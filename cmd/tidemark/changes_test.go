@@ -133,8 +133,8 @@ func TestChangesConsumer(t *testing.T) {
 	b.fails(exit.Usage, "follow", "changes", "consumed", "--consumer", "indexer", "--follow", "f")
 }
 
-// What is written while a command with --until ends is shown by the next one: it lies behind the end,
-// and not behind the position that is kept.
+// What is written while a command with --until ends is shown by the next one: it lies behind the
+// end, and not behind the position that is kept.
 func TestChangesUntilLeavesTheRest(t *testing.T) {
 	b := cluster(t)
 	b.ok("keyspace", "create", "until", "--partitions", "hash:2")

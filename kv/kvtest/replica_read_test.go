@@ -104,7 +104,8 @@ func TestReplicaReads(t *testing.T) {
 }
 
 // Against real servers, a linearisable read by a replica that does not lead sees what was
-// acknowledged just before, whoever leads and however often, and that replica has answered.
+// acknowledged just before, whichever server leads and however often, and that replica has
+// answered.
 func TestLinearizableFollowerReads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ctx := t.Context()

@@ -46,8 +46,8 @@ func (c storedConsumer) move(
 		return refuse(codes.FailedPrecondition, "its position is %s already, and %s lies before it; "+
 			"another process may use the same name; a reset moves it back", c.position(), to)
 	}
-	// That a consumer goes on is not refused for its position: whether it is dropped is found in peace
-	// (protect).
+	// That a consumer goes on is not refused for its position: whether it is dropped is found in
+	// peace (protect).
 	asks := fresh || r.Reset_ || r.KeepMillis != 0 && r.KeepMillis < c.KeepMillis
 	if r.KeepMillis != 0 {
 		c.KeepMillis = r.KeepMillis

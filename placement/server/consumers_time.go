@@ -23,11 +23,11 @@ import (
 //     consumers time to go on.
 
 const (
-	// dropAfter is for how long a consumer is seen beyond its keep until it is dropped: as long as its
-	// keep, and no longer than this.
+	// dropAfter is for how long a consumer is seen beyond its keep until it is dropped: as long as
+	// its keep, and no longer than this.
 	dropAfter = 10 * time.Minute
-	// lookGap is how far two looks are apart at most for a consumer to count as behind in between: two
-	// that take long.
+	// lookGap is how far two looks are apart at most for a consumer to count as behind in between:
+	// two that take long.
 	lookGap = 2 * (protectInterval + protectTimeout)
 )
 

@@ -40,8 +40,9 @@ type core struct {
 	mu     sync.Mutex
 	term   uint64
 	leader *member
-	// jumped is by how much the clock of each member is wrong, by its id, and by how much those of the
-	// nodes are, by the number they are registered with; a node that distrusts its clock says so.
+	// jumped is by how much the clock of each member is wrong, by its id, and by how much those of
+	// the nodes are, by the number they are registered with; a node that distrusts its clock says
+	// so.
 	jumped, jumpedNodes map[int]time.Duration
 	distrusting         map[int]bool
 	index               uint64 // of the last entry

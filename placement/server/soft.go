@@ -48,8 +48,8 @@ type softNode struct {
 	led      map[keys.PartitionID]struct{}
 	// broken are the partitions of which the node's replica is.
 	broken []uint64
-	// ahead is how far the node's clock is ahead of this process's monotonic clock, at least; nil: the
-	// node does not trust its clock, or has not told of it.
+	// ahead is how far the node's clock is ahead of this process's monotonic clock, at least; nil:
+	// the node does not trust its clock, or has not told of it.
 	ahead *int64
 }
 

@@ -193,10 +193,10 @@ func (g *Group) commitWithChange(m *raftpb.Message) {
 }
 
 // onlyCommit says whether a message tells a follower of a new commit index and nothing else. It is
-// not sent: the follower learns of it with the next entries, or with the next heartbeat. Without it an
-// entry costs half as many messages, and hardly a request waits for it: where followers are to answer
-// reads from what they have just applied, the leader asks for a read index, which tells them. One
-// that has not acknowledged all of it by then is told when it has.
+// not sent: the follower learns of it with the next entries, or with the next heartbeat. Without it
+// an entry costs half as many messages, and hardly a request waits for it: where followers are to
+// answer reads from what they have just applied, the leader asks for a read index, which tells
+// them. One that has not acknowledged all of it by then is told when it has.
 //
 // A message without entries has another use: it asks a follower that has not acknowledged all it
 // was sent whether something was lost. Raft asks so when the follower answers a heartbeat, and then

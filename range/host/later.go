@@ -10,10 +10,10 @@ import (
 )
 
 // A data node's followers apply later (Config.FollowersApplyAfter). Hardly a request waits for what
-// they apply: of reads from what is just committed they answer those that a leader has admitted, and
-// these wait for so much longer. A follower learns of a commit with the
-// entries that come next, so if it applied at once, it would do so while a client waits for those.
-// Applied a little later, the entries of several messages are one batch of the state database.
+// they apply: of reads from what is just committed they answer those that a leader has admitted,
+// and these wait for so much longer. A follower learns of a commit with the entries that come next,
+// so if it applied at once, it would do so while a client waits for those. Applied a little later,
+// the entries of several messages are one batch of the state database.
 //
 // Leaders apply at once, and so does a replica that comes to lead: the first entry of its
 // leadership is behind what it has left for later. What requests wait for on followers too is not

@@ -10,7 +10,8 @@ import (
 const (
 	// MaxConsumerName is how many bytes the name of a consumer of changes has at most.
 	MaxConsumerName = 256
-	// MaxConsumerBound is how many bytes the first key of a consumer's span has at most, and the end.
+	// MaxConsumerBound is how many bytes the first key of a consumer's span has at most, and the
+	// end.
 	MaxConsumerBound = 1 << 10
 	// MinConsumerKeep and MaxConsumerKeep bound for how long history is kept for a consumer,
 	// DefaultConsumerKeep is how long if nothing is said.

@@ -24,8 +24,8 @@ func (c *cluster) admitted(p *clusterpb.Partition, key string) *kvpb.Admission {
 }
 
 // A replica that does not lead hears of what is committed when a read is admitted, and not with the
-// next heartbeat, of a group that was busy, has been idle, is about to sleep, or sleeps: a read that
-// was admitted after the acknowledgement waits for a few milliseconds at most.
+// next heartbeat, of a group that was busy, has been idle, is about to sleep, or sleeps: a read
+// that was admitted after the acknowledgement waits for a few milliseconds at most.
 func TestFollowersReadByAdmissionAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sleepAfter = 20 * time.Millisecond

@@ -51,8 +51,8 @@ type merging struct {
 	node      *Node
 	wakeWatch chan struct{} // capacity 1
 	wakeBury  chan struct{} // capacity 1
-	// burying has room for one goroutine that closes replicas or removes logs. It is held while others
-	// sleep.
+	// burying has room for one goroutine that closes replicas or removes logs. It is held while
+	// others sleep.
 	burying chan struct{}
 	mu      struct {
 		sync.Mutex

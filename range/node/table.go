@@ -22,8 +22,8 @@ type Table struct {
 	Revision uint64
 	// Complete says that everything that existed at Revision is in it.
 	Complete bool
-	// outdated says that it was read from the disk in another format, and may lack what the core has
-	// told: the core has to send all anew. See cacheFormat.
+	// outdated says that it was read from the disk in another format, and may lack what the core
+	// has told: the core has to send all anew. See cacheFormat.
 	outdated bool
 
 	nodes      tree.Tree[uint64, *clusterpb.Node]

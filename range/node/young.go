@@ -13,9 +13,10 @@ import (
 // The replica of a child beside the parent's leader asks for votes as soon as it is born, and again
 // until it leads: the others are born when they hear that the split is committed.
 //
-// Clients hear of the child from this node, and ask here first which node leads it. They are answered when
-// a leader is known, which is a few milliseconds later. If they heard that there is none, they would
-// ask the other nodes in vain, and wait for longer than that before they asked again.
+// Clients hear of the child from this node, and ask here first which node leads it. They are
+// answered when a leader is known, which is a few milliseconds later. If they heard that there is
+// none, they would ask the other nodes in vain, and wait for longer than that before they asked
+// again.
 
 const (
 	// youngPeriod is the time between two tries to lead, youngTries how many there are. After that it
@@ -63,9 +64,9 @@ func (y *young) add(h *hosted) {
 
 // ask holds a request until a leader is known; it returns false if it is not to be held.
 //
-// INVARIANT: what is held names no term. So no replica executes it if it is a write: its sender only
-// wants to know which node leads. An attempt that could run later than its sender thinks would be an error
-// (see future_reads.go).
+// INVARIANT: what is held names no term. So no replica executes it if it is a write: its sender
+// only wants to know which node leads. An attempt that could run later than its sender thinks would
+// be an error (see future_reads.go).
 func (y *young) ask(h *hosted, pending replica.Pending) bool {
 	if pending.Request.Term != 0 {
 		return false

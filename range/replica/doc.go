@@ -23,8 +23,8 @@
 //
 // A read takes its timestamp from the clock, then proves leadership (the lease, or a read index),
 // then notes itself in the timestamp cache and looks what is in flight, and only then reads the
-// engine. See read.go for why in this order. Other replicas read what is closed (closed_read.go), and
-// what a leader has admitted as a read of its own (admission.go).
+// engine. See read.go for why in this order. Other replicas read what is closed (closed_read.go),
+// and what a leader has admitted as a read of its own (admission.go).
 //
 // What meets a lock of a transaction, to write or to read, waits in package concurrency, which says
 // what to ask the transaction's coordinator, and what goes on when.

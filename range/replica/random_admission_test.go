@@ -46,7 +46,7 @@ func (h *history) sendRead(t *rapid.T, m *member, client int, q *kvpb.Request,
 	})
 }
 
-// follow has a replica read what was admitted, whoever leads by now; it may do so again.
+// follow has a replica read what was admitted, whichever replica leads by now; it may do so again.
 func (h *history) follow(t *rapid.T) {
 	if len(h.admitted) == 0 {
 		t.Skip("none")

@@ -18,16 +18,16 @@ func (r *Replica) placeLocked(rd *read) *pendingEntry {
 	rd.limit, rd.expiries = hlc.Timestamp{}, hlc.Timestamp{}
 	switch {
 	case rd.latest():
-		// A version whose expiry an earlier leader's reads have been above, by a faster clock, may be
-		// known to have expired. This one's reads are below what its clock shows.
+		// A version whose expiry an earlier leader's reads have been above, by a faster clock, may
+		// be known to have expired. This one's reads are below what its clock shows.
 		rd.expiries = r.servedBeforeLocked()
 	case !rd.uncertainUntil.IsZero():
 		earlier := hlc.Max(rd.observed, hlc.Max(r.mu.leadership.low, r.mu.foreign))
 		rd.limit = hlc.Min(rd.uncertainUntil, earlier)
 		rd.expiries = rd.limit
 	}
-	// INVARIANT: also for a moment, which may be taken for one of the partition as it will be: by then
-	// another leader may have written at a later time.
+	// INVARIANT: also for a moment, which may be taken for one of the partition as it will be: by
+	// then another leader may have written at a later time.
 	if rd.unplaced = r.mu.holding != nil; rd.unplaced {
 		return r.mu.holding
 	}

@@ -419,7 +419,7 @@ func (s *scenario) auto(out *strings.Builder, run func(context.Context, *Replica
 //	with any-replica [fresh=T] [wait=MS]: any replica may answer, at T or later
 //	with admit=NAME: the leader admits it for another replica
 //	with by=NAME [wait=MS]: any replica may answer, by the admission that was the answer to that; or
-//	  admission=T index=N [unsure=T], by one that nobody has given
+//	  admission=T index=N [unsure=T], by one that no leader has given
 //
 // what writes values takes ttl=MS, or ttl=never; and for each: client=N seq=N term=N generation=N session=T timeout=MICROS arrived=-MS. Timestamps
 // are milliseconds since the epoch. Without seq the sequence is the number of the request.

@@ -19,8 +19,8 @@ import (
 type spanTable struct {
 	mu    sync.Mutex
 	owned map[keys.PartitionID]*clusterpb.Partition
-	// byStart are the owned ones that do not overlap, by the start of their spans; others are in odd.
-	// There are few of these, and not for long: what is left over, or has yet to split.
+	// byStart are the owned ones that do not overlap, by the start of their spans; others are in
+	// odd. There are few of these, and not for long: what is left over, or has yet to split.
 	byStart tree.Tree[string, *clusterpb.Partition]
 	odd     map[keys.PartitionID]*clusterpb.Partition
 	claimed map[*spanClaim]struct{}

@@ -50,8 +50,8 @@ func (s *Sender) leaveServer(address string) {
 	}
 }
 
-// ReloadTable asks for a fresh table, unless one is on its way, or has come a moment ago. It does not
-// wait.
+// ReloadTable asks for a fresh table, unless one is on its way, or has come a moment ago. It does
+// not wait.
 func (s *Sender) ReloadTable() {
 	f := s.server.Load()
 	if f == nil {

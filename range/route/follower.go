@@ -12,10 +12,10 @@ import (
 
 // Linearisable reads whose data comes from the nearest replica.
 //
-// DoFollower asks the leader to admit the read (Request.admit): the leader takes it in as one of its
-// own, and answers with a timestamp and an index of the log instead of data. Then the nearest replica
-// reads at that timestamp, once it has applied that index. So what travels far is small, and what is
-// read by the leader nothing.
+// DoFollower asks the leader to admit the read (Request.admit): the leader takes it in as one of
+// its own, and answers with a timestamp and an index of the log instead of data. Then the nearest
+// replica reads at that timestamp, once it has applied that index. So what travels far is small,
+// and what is read by the leader nothing.
 //
 // The sender asks the leader, and not the replica on its behalf: that is one way to the leader and
 // one to the replica either way, and all that the sender knows of leaders, and does to find them,
@@ -23,9 +23,9 @@ import (
 //
 // One replica is asked. If it refuses, lags behind, or does not answer, the leader reads.
 //
-// INVARIANT: a replica is sent a request only with an admission of the same partition and generation
-// that covers all that the request reads, and its answer counts only if it is of the admission's
-// timestamp.
+// INVARIANT: a replica is sent a request only with an admission of the same partition and
+// generation that covers all that the request reads, and its answer counts only if it is of the
+// admission's timestamp.
 
 const (
 	// followerWait is how long a replica waits until it has applied what an admission asks for.
@@ -41,7 +41,8 @@ var errOtherMoment = errors.New("the node read at another timestamp than the lea
 // Admitted is a read that a leader has taken in: what it reads does not change any more at its
 // timestamp. The zero Admitted is none.
 type Admitted struct {
-	// By is the leader that has taken it in, and Now what its clock showed; nil if that is not known.
+	// By is the leader that has taken it in, and Now what its clock showed; nil if that is not
+	// known.
 	By  Leader
 	Now *kvpb.Timestamp
 
@@ -52,8 +53,8 @@ type Admitted struct {
 
 // holds says that the admission is one for a read at a timestamp in a partition.
 func (m *Admitted) holds(p *Partition, at hlc.Timestamp) bool {
-	// INVARIANT: the partition as it is shown: by another part of it, or another generation, the read
-	// may be of more than was admitted.
+	// INVARIANT: the partition as it is shown: by another part of it, or another generation, the
+	// read may be of more than was admitted.
 	return m.admission != nil && m.partition == p && rpc.FromTimestamp(m.admission.At) == at
 }
 

@@ -186,8 +186,8 @@ func TestFollowerThatRefuses(t *testing.T) {
 	}
 }
 
-// A replica that is behind waits until it has applied what was admitted, and if that takes too long,
-// the leader answers. Reads that may be older still go to it.
+// A replica that is behind waits until it has applied what was admitted, and if that takes too
+// long, the leader answers. Reads that may be older still go to it.
 func TestFollowerThatIsBehind(t *testing.T) {
 	in(t, func(t *testing.T, s *steps) {
 		s.put("green")

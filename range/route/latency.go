@@ -14,19 +14,20 @@ const (
 	latencyStep = 10
 )
 
-// latency is how far away a node is: the shortest time in which it has answered in the last seconds.
+// latency is how far away a node is: the shortest time in which it has answered in the last
+// seconds.
 //
-// The shortest one is that of the way, and of what a node needs for the least that it does. The mean
-// would be mostly that of queues, of this process too, which come and go: replicas that are equally
-// far would seem not to be, and the one that seems nearest would get all reads, until it is the one
-// with the longest queue. (BBR estimates the way by the same means: Cardwell et al., "BBR:
+// The shortest one is that of the way, and of what a node needs for the least that it does. The
+// mean would be mostly that of queues, of this process too, which come and go: replicas that are
+// equally far would seem not to be, and the one that seems nearest would get all reads, until it is
+// the one with the longest queue. (BBR estimates the way by the same means: Cardwell et al., "BBR:
 // Congestion-Based Congestion Control", 2016.)
 //
-// So a shorter way counts at once, and a longer one after two windows at most. A latency counts as it
-// was last shown until it has changed by a tenth, so that the choice does not flap.
+// So a shorter way counts at once, and a longer one after two windows at most. A latency counts as
+// it was last shown until it has changed by a tenth, so that the choice does not flap.
 type latency struct {
-	// quick is below what an answer has to be to count within the window that began: most answers need
-	// no lock.
+	// quick is below what an answer has to be to count within the window that began: most answers
+	// need no lock.
 	quick atomic.Int64
 	began atomic.Pointer[time.Time]
 	mu    sync.Mutex

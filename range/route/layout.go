@@ -349,8 +349,8 @@ func neighbours(shown tree.Tree[place, *Partition], p *Partition) (before, after
 }
 
 // joint is 1 if b begins where a ends, or, without a, where the keyspace begins. The last partition
-// of a hash number ends where the next number begins: there is no key between, but the internal keys
-// need not be equal (the number 0x00ff ends at 0x01, and 0x0100 begins at that).
+// of a hash number ends where the next number begins: there is no key between, but the internal
+// keys need not be equal (the number 0x00ff ends at 0x01, and 0x0100 begins at that).
 func joint(a, b *Partition) int {
 	switch {
 	case b == nil:

@@ -10,17 +10,17 @@ import (
 // Each partition has its replica for this sender: they go around by the partitions' ids, which are
 // consecutive when a keyspace is made, from a random beginning, so the reads of one sender are
 // spread over the nodes, and those of a partition by many senders over its replicas. They go around
-// by the sum of an id's digits, and not by the id: partitions are placed by going around, too. A replica that
-// is asked about the same partitions again finds them in its caches, and an answer is seldom older
-// than the one before.
+// by the sum of an id's digits, and not by the id: partitions are placed by going around, too. A
+// replica that is asked about the same partitions again finds them in its caches, and an answer is
+// seldom older than the one before.
 //
-// A sender that reads mostly one partition would have one node do all of it. So a node that owes far
-// more answers than the others do is passed over, and the one that owes the fewest is asked: that is
-// consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2016).
+// A sender that reads mostly one partition would have one node do all of it. So a node that owes
+// far more answers than the others do is passed over, and the one that owes the fewest is asked:
+// that is consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2016).
 
 const (
-	// moreThanFair is how many more answers than its fair share a node may owe: a fourth, and fewMore
-	// for what is chance.
+	// moreThanFair is how many more answers than its fair share a node may owe: a fourth, and
+	// fewMore for what is chance.
 	moreThanFair = 4
 	fewMore      = 4
 )

@@ -15,12 +15,12 @@ import (
 //
 // One in the sender's zone is nearer than one in its region, and that is nearer than all others.
 // Where that is equal, the latency counts (latency.go). It is measured with small reads, and with a
-// ping of each node that may be chosen, once a second as long as there are such reads. Replicas whose
-// latencies are as good as equal share the reads evenly, in the way of load_shares.go.
+// ping of each node that may be chosen, once a second as long as there are such reads. Replicas
+// whose latencies are as good as equal share the reads evenly, in the way of load_shares.go.
 
 const (
-	// latencySlack is how much longer than the shortest latency is as good as equal, beside a tenth of
-	// it (latencyStep).
+	// latencySlack is how much longer than the shortest latency is as good as equal, beside a tenth
+	// of it (latencyStep).
 	latencySlack = 500 * time.Microsecond
 	// pingTicks of the watchdog lie between two pings.
 	pingTicks = 5
@@ -129,8 +129,8 @@ type NodeLatency struct {
 	Info *clusterpb.Node
 	// SameZone and SameRegion say whether it is where the sender is.
 	SameZone, SameRegion bool
-	// Latency is the shortest one of the last seconds; 0 if it is not known. Err is why the node did
-	// not answer.
+	// Latency is the shortest one of the last seconds; 0 if it is not known. Err is why the node
+	// did not answer.
 	Latency time.Duration
 	Err     error
 }

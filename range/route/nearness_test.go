@@ -78,8 +78,8 @@ func equallyFar(count int) (nodes []*node, all []*Partition) {
 	return nodes, all
 }
 
-// Replicas that are equally far share the reads evenly, whatever queues there are before some of them;
-// each partition has its own.
+// Replicas that are equally far share the reads evenly, whatever queues there are before some of
+// them; each partition has its own.
 func TestEquallyFarReplicasShareReads(t *testing.T) {
 	nodes, all := equallyFar(24)
 	s, now := &Sender{beginning: 7}, time.Now()

@@ -101,8 +101,8 @@ func (s *Sender) updateAddressesLocked() {
 	}
 }
 
-// addressOf is where a node is reached; "" if it is not known. Another node is by now where a node was
-// whose directory is lost, or that has left the cluster.
+// addressOf is where a node is reached; "" if it is not known. Another node is by now where a node
+// was whose directory is lost, or that has left the cluster.
 //
 // INVARIANT: one node at a time is asked at an address. Streams to another one there would have the
 // numbers of the same client, and each would fence off the ones before (rpc, streams).

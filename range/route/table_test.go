@@ -118,8 +118,8 @@ func TestHashLookUp(t *testing.T) {
 	}
 }
 
-// A keyspace of more hash numbers than a byte counts is complete if none of them is missing, and not
-// otherwise.
+// A keyspace of more hash numbers than a byte counts is complete if none of them is missing, and
+// not otherwise.
 func TestManyHashNumbersAreComplete(t *testing.T) {
 	const numbers = 600
 	var all []*Partition

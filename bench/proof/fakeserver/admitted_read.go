@@ -10,7 +10,8 @@ import (
 )
 
 // Reads that a leader admits, and another replica answers. The index of the log is the time in
-// nanoseconds at which the leader has admitted: a replica has applied what is older than its Behind.
+// nanoseconds at which the leader has admitted: a replica has applied what is older than its
+// Behind.
 
 // admission is what a leader answers that has read, and is only to admit.
 func (n *Node) admission(read *kvpb.Response) *kvpb.Response {

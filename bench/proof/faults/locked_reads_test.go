@@ -63,9 +63,9 @@ type readsOf struct {
 }
 
 // TestReadsUnderLocks reads at replicas that may lag while transactions, one in a hundred of which
-// touches contended keys, run at a steady rate. It counts the reads that were answered by the replica
-// that was asked first, and says what the longest wait for a lock can have been: half of the reads
-// are of contended keys.
+// touches contended keys, run at a steady rate. It counts the reads that were answered by the
+// replica that was asked first, and says what the longest wait for a lock can have been: half of
+// the reads are of contended keys.
 //
 // The transactions lock what they read as writers do, so the waits of reads that the servers count
 // are those of the measured reads.

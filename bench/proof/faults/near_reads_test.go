@@ -32,8 +32,8 @@ var (
 		"what the median of nearest reads may be in zone a, compared with leader reads")
 )
 
-// nearLeast is the shortest turn whose figures are judged: processor time is told in hundredths of a
-// second.
+// nearLeast is the shortest turn whose figures are judged: processor time is told in hundredths of
+// a second.
 const nearLeast = 4 * time.Second
 
 // readKind is a kind of read that is measured.
@@ -244,9 +244,9 @@ func (e *environment) leadersOf(keyspace string) {
 	e.result("the servers lead %s partitions", strings.Join(each, ", "))
 }
 
-// TestNearReadsInZones has three servers in the zones a, b and c and the clients in zone a, with 500
-// µs there and back between zones: the median of gets that any replica may answer is compared with
-// that of gets that leaders answer. Every way goes through a proxy, also that within the zone.
+// TestNearReadsInZones has three servers in the zones a, b and c and the clients in zone a, with
+// 500 µs there and back between zones: the median of gets that any replica may answer is compared
+// with that of gets that leaders answer. Every way goes through a proxy, also that within the zone.
 func TestNearReadsInZones(t *testing.T) {
 	network, err := links.NewProxies(3)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm waits for short times, exactly, by a timer of the kernel's. The zero alarm is ready; it is of
-// one goroutine.
+// alarm waits for short times, exactly, by a timer of the kernel's. The zero alarm is ready; it is
+// of one goroutine.
 type alarm struct {
 	fd   int
 	file *os.File

@@ -37,11 +37,11 @@ type File struct {
 	last Position
 }
 
-// Open opens a file, or makes it, and cuts off what is behind its position. It returns the position;
-// ok is false if there is none: then the file is empty, and the first Mark makes one. Mark where the
-// feed begins before the first Write, or a crash may leave a file that holds something and has no
-// position: that is refused, and so is a file with the position of another feed, and one that another
-// process follows into.
+// Open opens a file, or makes it, and cuts off what is behind its position. It returns the
+// position; ok is false if there is none: then the file is empty, and the first Mark makes one.
+// Mark where the feed begins before the first Write, or a crash may leave a file that holds
+// something and has no position: that is refused, and so is a file with the position of another
+// feed, and one that another process follows into.
 func Open(path, keyspace, of string) (f *File, at Position, ok bool, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
