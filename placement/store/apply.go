@@ -67,7 +67,7 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	}
 	for _, e := range entries {
 		if e.Index != a.index+1 {
-			return fmt.Errorf("entry %d of the core's log follows entry %d", e.Index, a.index)
+			return fmt.Errorf("entry %d of the log of %s follows entry %d", e.Index, s.config.Name, a.index)
 		}
 		a.index = e.Index
 		if len(e.Data) == 0 {
@@ -75,7 +75,7 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		}
 		command, format, err := decodeCommand(e.Data)
 		if err != nil {
-			return fmt.Errorf("entry %d of the core's log: %w", e.Index, err)
+			return fmt.Errorf("entry %d of the log of %s: %w", e.Index, s.config.Name, err)
 		}
 		a.format, a.unheard = format, command.Origin != s.origin && command.Session == 0
 		a.change = e.Change
@@ -84,7 +84,7 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 			err = errors.Join(err, errors.New("it changes the configuration, and says no members"))
 		}
 		if err != nil {
-			return fmt.Errorf("apply entry %d of the core's log: %w", e.Index, err)
+			return fmt.Errorf("apply entry %d of the log of %s: %w", e.Index, s.config.Name, err)
 		}
 		s.metrics.applied(command, result)
 		if command.Origin == s.origin {
@@ -92,11 +92,11 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		}
 	}
 	last := entries[len(entries)-1]
-	if err := batch.Set(appliedKey, encodeApplied(last.Index, last.Term), nil); err != nil {
+	if err := batch.Set(s.layout.applied, encodeApplied(last.Index, last.Term), nil); err != nil {
 		return err
 	}
 	if err := s.config.State.Commit(batch); err != nil {
-		return fmt.Errorf("commit entries up to %d of the core's log: %w", last.Index, err)
+		return fmt.Errorf("commit entries up to %d of the log of %s: %w", last.Index, s.config.Name, err)
 	}
 	s.machine.index, s.machine.term = last.Index, last.Term
 	if a.members != nil {
@@ -121,7 +121,7 @@ func (s *Store) publish(a *application, term uint64) {
 
 // read runs f on the state as the entries so far have made it.
 func (a *application) read(f func(*reader) error) error {
-	r, err := newReader(a.batch)
+	r, err := newReader(a.store.layout, a.batch)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (a *application) saveMeta() error {
 	if err != nil {
 		return err
 	}
-	return a.batch.Set(metaKey, value, nil)
+	return a.batch.Set(a.store.layout.meta, value, nil)
 }
 
 // refuse fills in why a command has no effect.

@@ -42,7 +42,7 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := verify(t.Context(), discardPairs{}, snap.Index(), snap.Term(),
+		if err := s.layout.verify(t.Context(), discardPairs{}, snap.Index(), snap.Term(),
 			&snapshotReader{r: &data}); err != nil {
 			t.Fatal(err)
 		}

@@ -37,9 +37,9 @@ func (a *application) compact(c uint64, result *storepb.Result) error {
 			return err
 		}
 		defer it.Close()
-		versions := &reader{it: it, meta: r.meta}
-		end := eventKey(c+1, 0)
-		for ok := r.seek(tableKey(tableEvent), end); ok; ok = r.next(end) {
+		versions := &reader{layout: r.layout, it: it, meta: r.meta}
+		end := r.event(c+1, 0)
+		for ok := r.seek(r.table(tableEvent), end); ok; ok = r.next(end) {
 			revision, _, err := decodeEventKey(r.it.Key())
 			if err != nil {
 				return err

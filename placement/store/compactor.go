@@ -39,8 +39,8 @@ func (s *Store) compactionStep(to uint64) (step uint64, err error) {
 	err = s.read(func(r *reader) error {
 		step = to
 		first := r.meta.Compacted + 1
-		end, n := eventKey(to+1, 0), 0
-		for ok := r.seek(eventKey(first, 0), end); ok; ok = r.next(end) {
+		end, n := r.event(to+1, 0), 0
+		for ok := r.seek(r.event(first, 0), end); ok; ok = r.next(end) {
 			revision, _, err := decodeEventKey(r.it.Key())
 			if err != nil {
 				return err

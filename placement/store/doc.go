@@ -16,8 +16,9 @@
 //	                              ├──► watchHub: the newest events, in memory, for all watchers
 //	                              └──► lessor: which leases exist
 //
-// Everything lives in the span keys.LocalSpan(keys.CorePartition) of the state database; layout.go
-// has the tables.
+// Everything lives in the span keys.LocalSpan(Config.Partition) of the state database, so that one
+// database can have several stores, each with its own group, revisions and leases. layout.go has
+// the tables.
 //
 // # Members
 //

@@ -278,7 +278,7 @@ func get(t fataler, s *Store, key string) string {
 func (m *member) dump() []string {
 	m.core.t.Helper()
 	it, err := m.state.NewIter(
-		&pebble.IterOptions{LowerBound: storeSpan.Start, UpperBound: storeSpan.End})
+		&pebble.IterOptions{LowerBound: m.store.layout.span.Start, UpperBound: m.store.layout.span.End})
 	if err != nil {
 		m.core.t.Fatal(err)
 	}

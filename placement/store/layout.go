@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// The tables, each a letter after the local prefix of the core's partition. (The applied index is
+// The tables, each a letter after the local prefix of the store's partition. (The applied index is
 // the local key "applied".)
 const (
 	tableEvent    = 'e' // revision, number within it -> the key that was written or deleted
@@ -31,20 +31,29 @@ const (
 	initialRevision = 1
 )
 
-var (
-	storeSpan  = keys.LocalSpan(keys.CorePartition)
-	appliedKey = keys.LocalKey(keys.CorePartition, keys.SuffixApplied)
-	metaKey    = tableKey(tableMeta)
-	membersKey = tableKey(tableMembers)
-)
+// layout makes the engine keys of one store: they begin with the local prefix of its partition.
+type layout struct {
+	span                   keys.Span
+	applied, meta, members []byte
+}
 
-// tableKey is an unversioned engine key.
-func tableKey(table byte, parts ...[]byte) []byte {
+func newLayout(partition keys.PartitionID) *layout {
+	l := &layout{span: keys.LocalSpan(partition),
+		applied: keys.LocalKey(partition, keys.SuffixApplied)}
+	l.meta, l.members = l.table(tableMeta), l.table(tableMembers)
+	return l
+}
+
+// prefix is what all keys of the store begin with.
+func (l *layout) prefix() []byte { return l.applied[:localPrefixLength:localPrefixLength] }
+
+// table is an unversioned engine key.
+func (l *layout) table(table byte, parts ...[]byte) []byte {
 	size := localPrefixLength + 2
 	for _, p := range parts {
 		size += len(p)
 	}
-	key := append(make([]byte, 0, size+versionSuffix), appliedKey[:localPrefixLength]...)
+	key := append(make([]byte, 0, size+versionSuffix), l.applied[:localPrefixLength]...)
 	key = append(key, table)
 	for _, p := range parts {
 		key = append(key, p...)
@@ -52,18 +61,18 @@ func tableKey(table byte, parts ...[]byte) []byte {
 	return append(key, noVersion)
 }
 
-// tableEnd is the engine key at which a table ends.
-func tableEnd(table byte) []byte { return tableKey(table + 1) }
+// end is the engine key at which a table ends.
+func (l *layout) end(table byte) []byte { return l.table(table + 1) }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// versionKey is the engine key of the version of a key that a revision wrote. Versions sort newest
+// version is the engine key of the version of a key that a revision wrote. Versions sort newest
 // first.
-func versionKey(key []byte, revision uint64) []byte {
-	return append(binary.BigEndian.AppendUint64(tableKey(tableVersion, key), revision), versionSuffix)
+func (l *layout) version(key []byte, revision uint64) []byte {
+	return append(binary.BigEndian.AppendUint64(l.table(tableVersion, key), revision), versionSuffix)
 }
 
-// decodeVersionKey is the reverse of versionKey. The key aliases the argument.
+// decodeVersionKey is the reverse of layout.version. The key aliases the argument.
 func decodeVersionKey(stateKey []byte) (key []byte, revision uint64, err error) {
 	const head = localPrefixLength + 1
 	n := len(stateKey)
@@ -77,9 +86,9 @@ func decodeVersionKey(stateKey []byte) (key []byte, revision uint64, err error) 
 	return stateKey[head:end:end], binary.BigEndian.Uint64(stateKey[end+1:]), nil
 }
 
-// eventKey is the engine key of the nth event of a revision.
-func eventKey(revision uint64, n uint32) []byte {
-	return tableKey(tableEvent, binary.BigEndian.AppendUint32(number(revision), n))
+// event is the engine key of the nth event of a revision.
+func (l *layout) event(revision uint64, n uint32) []byte {
+	return l.table(tableEvent, binary.BigEndian.AppendUint32(number(revision), n))
 }
 
 func decodeEventKey(stateKey []byte) (revision uint64, n uint32, err error) {

@@ -11,10 +11,10 @@ import (
 // maxLeaseMillis keeps terms within what a time.Duration can count.
 const maxLeaseMillis = uint64((1<<63 - 1) / time.Millisecond)
 
-func leaseKey(id int64) []byte { return tableKey(tableLease, number(uint64(id))) }
+func (l *layout) lease(id int64) []byte { return l.table(tableLease, number(uint64(id))) }
 
-func attachedKey(lease int64, key []byte) []byte {
-	return tableKey(tableAttached, number(uint64(lease)), key)
+func (l *layout) attached(lease int64, key []byte) []byte {
+	return l.table(tableAttached, number(uint64(lease)), key)
 }
 
 func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error {
@@ -24,7 +24,7 @@ func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error
 	}
 	var exists bool
 	err := a.read(func(r *reader) (err error) {
-		_, exists, err = r.get(leaseKey(g.Id))
+		_, exists, err = r.get(r.lease(g.Id))
 		return err
 	})
 	if err != nil {
@@ -36,7 +36,7 @@ func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error
 	}
 	result.Lease, result.TtlMillis = g.Id, g.TtlMillis
 	a.leases = append(a.leases, leaseChange{g.Id, g.TtlMillis})
-	return a.set(leaseKey(g.Id), &storepb.LeaseRecord{TtlMillis: g.TtlMillis})
+	return a.set(a.store.layout.lease(g.Id), &storepb.LeaseRecord{TtlMillis: g.TtlMillis})
 }
 
 // revoke ends a lease and deletes its keys, all at one revision.
@@ -44,7 +44,7 @@ func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 	w := &writer{application: a, revision: a.meta.Revision + 1}
 	var exists bool
 	err := a.read(func(r *reader) (err error) {
-		if _, exists, err = r.get(leaseKey(l.GetId())); err != nil || !exists {
+		if _, exists, err = r.get(r.lease(l.GetId())); err != nil || !exists {
 			return err
 		}
 		keys, err := attachedKeys(r, l.Id)
@@ -72,7 +72,7 @@ func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 		refuse(result, storepb.Code_LEASE_NOT_FOUND, "lease %d", l.GetId())
 		return nil
 	}
-	if err := a.batch.Delete(leaseKey(l.Id), nil); err != nil {
+	if err := a.batch.Delete(a.store.layout.lease(l.Id), nil); err != nil {
 		return err
 	}
 	result.Lease = l.Id
@@ -83,8 +83,8 @@ func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 // attachedKeys lists the keys of a lease, in order.
 func attachedKeys(r *reader, lease int64) ([][]byte, error) {
 	var found [][]byte
-	start := tableKey(tableAttached, number(uint64(lease)))
-	end := tableKey(tableAttached, number(uint64(lease)+1))
+	start := r.table(tableAttached, number(uint64(lease)))
+	end := r.table(tableAttached, number(uint64(lease)+1))
 	for ok := r.seek(start, end); ok; ok = r.next(end) {
 		_, key, err := decodeNumberKey(r.it.Key())
 		if err != nil {
@@ -98,8 +98,8 @@ func attachedKeys(r *reader, lease int64) ([][]byte, error) {
 // loadAttached counts the keys of all leases.
 func loadAttached(r *reader) (map[int64]int, error) {
 	attached := map[int64]int{}
-	end := tableEnd(tableAttached)
-	for ok := r.seek(tableKey(tableAttached), end); ok; ok = r.next(end) {
+	end := r.end(tableAttached)
+	for ok := r.seek(r.table(tableAttached), end); ok; ok = r.next(end) {
 		id, _, err := decodeNumberKey(r.it.Key())
 		if err != nil {
 			return nil, err
@@ -112,8 +112,8 @@ func loadAttached(r *reader) (map[int64]int, error) {
 // loadLeases reads all leases and their terms.
 func loadLeases(r *reader) ([]leaseChange, error) {
 	var leases []leaseChange
-	end := tableEnd(tableLease)
-	for ok := r.seek(tableKey(tableLease), end); ok; ok = r.next(end) {
+	end := r.end(tableLease)
+	for ok := r.seek(r.table(tableLease), end); ok; ok = r.next(end) {
 		id, _, err := decodeNumberKey(r.it.Key())
 		if err != nil {
 			return nil, err

@@ -71,7 +71,7 @@ func (s *Store) founding() *storepb.Members {
 
 // members reads the record; nil if there is none.
 func (r *reader) members() (*storepb.Members, error) {
-	value, ok, err := r.get(membersKey)
+	value, ok, err := r.get(r.layout.members)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (a *application) changeMembers(c *storepb.ChangeMembers, result *storepb.Re
 		return nil
 	}
 	a.members = c.Next
-	return a.set(membersKey, c.Next)
+	return a.set(a.store.layout.members, c.Next)
 }
 
 // checkMembers refuses to propose what would be refused, or would end with this leader outside.

@@ -21,17 +21,18 @@ type source interface {
 // snapshot that is installed meanwhile, and the meta record is read through the same iterator. It
 // is for one goroutine, and holds on to memtables and files: it is closed soon.
 type reader struct {
+	*layout
 	it   *pebble.Iterator
 	meta *storepb.MetaRecord
 }
 
-func newReader(s source) (*reader, error) {
-	it, err := s.NewIter(&pebble.IterOptions{LowerBound: storeSpan.Start, UpperBound: storeSpan.End})
+func newReader(l *layout, s source) (*reader, error) {
+	it, err := s.NewIter(&pebble.IterOptions{LowerBound: l.span.Start, UpperBound: l.span.End})
 	if err != nil {
 		return nil, fmt.Errorf("read the core's store: %w", err)
 	}
-	r := &reader{it: it, meta: &storepb.MetaRecord{Revision: initialRevision}}
-	value, ok, err := r.get(metaKey)
+	r := &reader{layout: l, it: it, meta: &storepb.MetaRecord{Revision: initialRevision}}
+	value, ok, err := r.get(l.meta)
 	if err == nil && ok {
 		r.meta = &storepb.MetaRecord{}
 		if err = r.meta.UnmarshalVT(value); err == nil &&
@@ -72,7 +73,7 @@ func (r *reader) get(key []byte) (value []byte, ok bool, err error) {
 // applied is the index and the term of the last entry of the state that is read; 0 if there was
 // none.
 func (r *reader) applied() (index, term uint64, err error) {
-	value, ok, err := r.get(appliedKey)
+	value, ok, err := r.get(r.layout.applied)
 	if err != nil || !ok {
 		return 0, 0, err
 	}
@@ -91,7 +92,7 @@ func (r *reader) at(key []byte, revision uint64) (*storepb.KeyValue, error) {
 
 // version is like at, but tells a deletion from nothing: a key-value with version 0.
 func (r *reader) version(key []byte, revision uint64) (*storepb.KeyValue, error) {
-	if !r.it.SeekGE(versionKey(key, revision)) {
+	if !r.it.SeekGE(r.layout.version(key, revision)) {
 		return nil, r.it.Error()
 	}
 	found, at, err := decodeVersionKey(r.it.Key())
@@ -127,14 +128,14 @@ func (r *reader) scan(
 	if span.Empty() {
 		return nil
 	}
-	for ok := r.it.SeekGE(tableKey(tableVersion, span.Start)); ok; {
+	for ok := r.it.SeekGE(r.table(tableVersion, span.Start)); ok; {
 		key, at, err := decodeVersionKey(r.it.Key())
 		if err != nil || (len(span.End) > 0 && bytes.Compare(key, span.End) >= 0) {
 			break // the next table, or the end of the span
 		}
 		if at > revision {
 			// Usually few versions are newer; SeekGE to a near key is cheap.
-			ok = r.it.SeekGE(versionKey(key, revision))
+			ok = r.it.SeekGE(r.layout.version(key, revision))
 			continue
 		}
 		kv, err := r.decode(key, at)
@@ -216,10 +217,10 @@ func (r *reader) changes(from position, visit func(*Event, position) bool) error
 	if err != nil {
 		return fmt.Errorf("read the core's events: %w", err)
 	}
-	versions := &reader{it: it, meta: r.meta}
+	versions := &reader{layout: r.layout, it: it, meta: r.meta}
 	defer versions.close()
-	end := tableEnd(tableEvent)
-	for ok := r.seek(eventKey(from.revision, from.number), end); ok; ok = r.next(end) {
+	end := r.end(tableEvent)
+	for ok := r.seek(r.event(from.revision, from.number), end); ok; ok = r.next(end) {
 		revision, n, err := decodeEventKey(r.it.Key())
 		if err != nil {
 			return err

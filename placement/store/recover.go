@@ -32,7 +32,7 @@ func (s *Store) Recover(next *storepb.Members) error {
 	if err := resultError(result); err != nil {
 		return fmt.Errorf("forgetting the history: %w", err)
 	}
-	if err := a.set(membersKey, next); err != nil {
+	if err := a.set(s.layout.members, next); err != nil {
 		return err
 	}
 	if err := s.config.State.Commit(batch); err != nil {

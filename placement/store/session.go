@@ -21,9 +21,9 @@ const (
 // session is what memory has of a session; the answers themselves are in the database only.
 type session struct{ record *storepb.SessionRecord }
 
-func sessionKey(id uint64) []byte { return tableKey(tableSession, number(id)) }
-func answerKey(id, sequence uint64) []byte {
-	return tableKey(tableAnswer, number(id), number(sequence))
+func (l *layout) session(id uint64) []byte { return l.table(tableSession, number(id)) }
+func (l *layout) answer(id, sequence uint64) []byte {
+	return l.table(tableAnswer, number(id), number(sequence))
 }
 
 // once evaluates a command, unless its session shows that that was done before.
@@ -49,15 +49,15 @@ func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		return kept, a.set(sessionKey(c.Session), r)
+		return kept, a.set(a.store.layout.session(c.Session), r)
 	case c.Sequence <= r.Forgotten:
 		refuse(result, storepb.Code_SESSION_FORGOTTEN, "command %d of session %d was acknowledged",
 			c.Sequence, c.Session)
-		return result, a.set(sessionKey(c.Session), r)
+		return result, a.set(a.store.layout.session(c.Session), r)
 	case len(r.Kept) >= maxKept:
 		refuse(result, storepb.Code_SESSION_FULL,
 			"session %d has %d commands that are not acknowledged", c.Session, maxKept)
-		return result, a.set(sessionKey(c.Session), r)
+		return result, a.set(a.store.layout.session(c.Session), r)
 	}
 	result, err := a.execute(c)
 	if err != nil {
@@ -72,10 +72,10 @@ func (a *application) once(c *storepb.Command) (*storepb.Result, error) {
 			keep.Txn = &storepb.TxnResult{Succeeded: result.Txn.Succeeded}
 		}
 	}
-	if err := a.set(answerKey(c.Session, c.Sequence), keep); err != nil {
+	if err := a.set(a.store.layout.answer(c.Session, c.Sequence), keep); err != nil {
 		return nil, err
 	}
-	return result, a.set(sessionKey(c.Session), r)
+	return result, a.set(a.store.layout.session(c.Session), r)
 }
 
 // forget drops the answers up to a sequence.
@@ -85,7 +85,7 @@ func (a *application) forget(id uint64, r *storepb.SessionRecord, upTo uint64) e
 		n++
 	}
 	for _, sequence := range r.Kept[:n] {
-		if err := a.batch.Delete(answerKey(id, sequence), nil); err != nil {
+		if err := a.batch.Delete(a.store.layout.answer(id, sequence), nil); err != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (a *application) forget(id uint64, r *storepb.SessionRecord, upTo uint64) e
 func (a *application) answer(id, sequence uint64) (*storepb.Result, error) {
 	result := &storepb.Result{}
 	err := a.read(func(r *reader) error {
-		value, ok, err := r.get(answerKey(id, sequence))
+		value, ok, err := r.get(r.answer(id, sequence))
 		if err == nil && !ok {
 			err = fmt.Errorf("the answer of command %d of session %d is missing", sequence, id)
 		}
@@ -128,7 +128,7 @@ func (a *application) openSession(result *storepb.Result) error {
 	result.Session = a.index
 	s := &session{&storepb.SessionRecord{Used: a.index}}
 	sessions[a.index] = s
-	return a.set(sessionKey(a.index), s.record)
+	return a.set(a.store.layout.session(a.index), s.record)
 }
 
 func (a *application) closeSession(id uint64) error {
@@ -138,18 +138,18 @@ func (a *application) closeSession(id uint64) error {
 	}
 	delete(a.store.machine.sessions, id)
 	for _, sequence := range s.record.Kept {
-		if err := a.batch.Delete(answerKey(id, sequence), nil); err != nil {
+		if err := a.batch.Delete(a.store.layout.answer(id, sequence), nil); err != nil {
 			return err
 		}
 	}
-	return a.batch.Delete(sessionKey(id), nil)
+	return a.batch.Delete(a.store.layout.session(id), nil)
 }
 
 // loadSessions reads the session table at the start, and after a snapshot was installed.
 func loadSessions(r *reader) (map[uint64]*session, error) {
 	sessions := map[uint64]*session{}
-	end := tableEnd(tableSession)
-	for ok := r.seek(tableKey(tableSession), end); ok; ok = r.next(end) {
+	end := r.end(tableSession)
+	for ok := r.seek(r.table(tableSession), end); ok; ok = r.next(end) {
 		id, _, err := decodeNumberKey(r.it.Key())
 		if err != nil {
 			return nil, err

@@ -265,7 +265,7 @@ func (s *Store) StageSnapshot(
 	}
 	defer w.Abort()
 	in := &snapshotReader{r: r, members: s.founding()}
-	if err := verify(ctx, w, index, term, in); err != nil {
+	if err := s.layout.verify(ctx, w, index, term, in); err != nil {
 		return nil, err
 	}
 	path, err := w.Finish()
@@ -280,7 +280,7 @@ type pairWriter interface{ Set(key, value []byte) error }
 
 var _ pairWriter = (*engine.TableWriter)(nil)
 
-func verify(ctx context.Context, w pairWriter, index, term uint64, in *snapshotReader) error {
+func (l *layout) verify(ctx context.Context, w pairWriter, index, term uint64, in *snapshotReader) error {
 	gotIndex, gotTerm, err := in.header()
 	if err != nil {
 		return err
@@ -289,7 +289,7 @@ func verify(ctx context.Context, w pairWriter, index, term uint64, in *snapshotR
 		return fmt.Errorf("%w: it is of index %d at term %d, announced was index %d at term %d",
 			ErrSnapshot, gotIndex, gotTerm, index, term)
 	}
-	prefix := appliedKey[:localPrefixLength]
+	prefix := l.prefix()
 	hasApplied := false
 	for {
 		key, value, err := in.next()
@@ -300,13 +300,13 @@ func verify(ctx context.Context, w pairWriter, index, term uint64, in *snapshotR
 			return err
 		}
 		full := append(bytes.Clone(prefix), key...)
-		if err := verifyPair(full, value, in.last); err != nil {
+		if err := l.verifyPair(full, value, in.last); err != nil {
 			return err
 		}
-		if bytes.Equal(full, appliedKey) {
+		if bytes.Equal(full, l.applied) {
 			hasApplied = bytes.Equal(value, encodeApplied(index, term))
 		}
-		if bytes.Equal(full, membersKey) {
+		if bytes.Equal(full, l.members) {
 			if in.members, err = decodeMembers(value); err != nil {
 				return fmt.Errorf("%w: %w", ErrSnapshot, err)
 			}
@@ -326,7 +326,7 @@ func verify(ctx context.Context, w pairWriter, index, term uint64, in *snapshotR
 }
 
 // verifyPair checks that a pair is one that this package writes, and that it comes after the last.
-func verifyPair(key, value, last []byte) (err error) {
+func (l *layout) verifyPair(key, value, last []byte) (err error) {
 	if len(key) < localPrefixLength+2 {
 		return fmt.Errorf("%w: a key is too short", ErrSnapshot)
 	}
@@ -342,7 +342,7 @@ func verifyPair(key, value, last []byte) (err error) {
 		_, _, err = decodeEventKey(key)
 	case table == tableMeta:
 		record = &storepb.MetaRecord{}
-	case bytes.Equal(key, membersKey):
+	case bytes.Equal(key, l.members):
 		record = &storepb.Members{}
 	case table == tableLease:
 		_, _, err = decodeNumberKey(key)
@@ -355,7 +355,7 @@ func verifyPair(key, value, last []byte) (err error) {
 	case table == tableAnswer:
 		_, _, err = decodeNumberKey(key)
 		record = &storepb.Result{}
-	case !bytes.Equal(key, appliedKey):
+	case !bytes.Equal(key, l.applied):
 		err = fmt.Errorf("table %q is not known to this version", table)
 	}
 	if err == nil && record != nil {
@@ -373,7 +373,7 @@ func verifyPair(key, value, last []byte) (err error) {
 // Install implements group.Staged.
 func (p *staged) Install() error {
 	s := p.store
-	if err := s.config.State.IngestAndExcise(context.Background(), p.paths, storeSpan); err != nil {
+	if err := s.config.State.IngestAndExcise(context.Background(), p.paths, s.layout.span); err != nil {
 		return err
 	}
 	if err := s.load(); err != nil {

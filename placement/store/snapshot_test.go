@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // fill makes a state with something in every table.
@@ -145,7 +146,7 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(data, index, term)
 	f.Cleanup(c.close)
 	f.Fuzz(func(t *testing.T, data []byte, index, term uint64) {
-		_ = verify(context.Background(), discardPairs{}, index, term,
+		_ = newLayout(keys.CorePartition).verify(context.Background(), discardPairs{}, index, term,
 			&snapshotReader{r: bytes.NewReader(data)})
 		in := &snapshotReader{r: bytes.NewReader(data), blocks: 1, content: data}
 		for {
@@ -208,12 +209,13 @@ func FuzzApply(f *testing.F) {
 }
 
 func FuzzLayout(f *testing.F) {
-	f.Add(versionKey([]byte("a"), 7))
-	f.Add(eventKey(3, 4))
-	f.Add(leaseKey(5))
+	l := newLayout(keys.CorePartition)
+	f.Add(l.version([]byte("a"), 7))
+	f.Add(l.event(3, 4))
+	f.Add(l.lease(5))
 	f.Fuzz(func(t *testing.T, key []byte) {
 		if k, revision, err := decodeVersionKey(key); err == nil &&
-			!bytes.Equal(versionKey(k, revision)[localPrefixLength:], key[localPrefixLength:]) {
+			!bytes.Equal(l.version(k, revision)[localPrefixLength:], key[localPrefixLength:]) {
 			t.Fatalf("%x is not the key of %x at %d", key, k, revision)
 		}
 		_, _, _ = decodeEventKey(key)

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // Group is what the store needs of its Raft group; host.Group has it.
@@ -37,8 +37,14 @@ type Group interface {
 
 // Config is what a Store is made of. State must be set.
 type Config struct {
-	// State is the core's state database. The store has it to itself, and does not close it.
+	// State is the core's state database. The store has the local span of its partition to itself,
+	// and does not close the database.
 	State *engine.State
+	// Partition is the store's Raft group, and says where in the database the store is. Default
+	// keys.CorePartition.
+	Partition keys.PartitionID
+	// Name is what errors and logs call the store. Default "the core's store".
+	Name string
 	// Group can be given later, with SetGroup.
 	Group Group
 	// Founding are the members with which the core was founded. They count until the state has a
@@ -63,14 +69,20 @@ type Config struct {
 }
 
 func (c *Config) ensureDefaults() error {
+	if c.Partition == 0 {
+		c.Partition = keys.CorePartition
+	}
+	if c.Name == "" {
+		c.Name = "the core's store"
+	}
 	if c.State == nil || c.Random == nil {
-		return errors.New("open the core's store: State and Random must be set")
+		return fmt.Errorf("open %s: State and Random must be set", c.Name)
 	}
 	if c.History == 0 {
 		c.History = 10_000
 	}
 	if c.History > math.MaxInt64 {
-		return fmt.Errorf("open the core's store: a history of %d revisions is too long", c.History)
+		return fmt.Errorf("open %s: a history of %d revisions is too long", c.Name, c.History)
 	}
 	if c.MaxPending <= 0 {
 		c.MaxPending = 1024
@@ -94,6 +106,7 @@ func (c *Config) ensureDefaults() error {
 // methods may be called from any goroutine.
 type Store struct {
 	config Config
+	layout *layout
 	// origin names this process in its commands.
 	origin  uint64
 	metrics *metrics
@@ -140,10 +153,11 @@ func New(config Config) (*Store, error) {
 	}
 	var origin [8]byte
 	if _, err := io.ReadFull(config.Random, origin[:]); err != nil {
-		return nil, fmt.Errorf("open the core's store: random source: %w", err)
+		return nil, fmt.Errorf("open %s: random source: %w", config.Name, err)
 	}
 	s := &Store{
 		config: config,
+		layout: newLayout(config.Partition),
 		origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
 		lessor: newLessor(config.Monotonic),
 		wake:   make(chan struct{}, 1),
@@ -154,12 +168,12 @@ func New(config Config) (*Store, error) {
 	s.mu.pending = map[uint64]*pending{}
 	s.mu.changed = make(chan struct{})
 	if err := s.load(); err != nil {
-		return nil, fmt.Errorf("open the core's store: %w", err)
+		return nil, fmt.Errorf("open %s: %w", config.Name, err)
 	}
 	s.hub = newWatchHub(s.Revision())
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
-		return nil, fmt.Errorf("open the core's store: %w", err)
+		return nil, fmt.Errorf("open %s: %w", config.Name, err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.running.Go(s.keep)
@@ -241,7 +255,7 @@ func (s *Store) open(from source) (*reader, error) {
 	}
 	s.mu.readers.Add(1)
 	s.mu.Unlock()
-	r, err := newReader(from)
+	r, err := newReader(s.layout, from)
 	if err != nil {
 		s.mu.readers.Done()
 	}
@@ -250,14 +264,14 @@ func (s *Store) open(from source) (*reader, error) {
 
 func (s *Store) done(r *reader) {
 	if err := r.close(); err != nil {
-		s.config.Logger.Error("reading the core's store", "error", err)
+		s.config.Logger.Error("reading "+s.config.Name, "error", err)
 	}
 	s.mu.readers.Done()
 }
 
 // DurableApplied implements group.StateMachine.
 func (s *Store) DurableApplied() (uint64, error) {
-	value, ok, err := s.config.State.DurableGet(appliedKey)
+	value, ok, err := s.config.State.DurableGet(s.layout.applied)
 	if err != nil || !ok {
 		return 0, err
 	}

@@ -142,7 +142,7 @@ func check(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool, result *stor
 		case *storepb.Op_Put:
 			p := op.Put
 			if p.Lease != 0 {
-				_, ok, err := r.get(leaseKey(p.Lease))
+				_, ok, err := r.get(r.lease(p.Lease))
 				if err != nil {
 					return err
 				}
@@ -265,7 +265,7 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 		if previous.GetLease() != record.Lease {
 			w.attached[record.Lease]++
 		}
-		if err := w.batch.Set(attachedKey(record.Lease, p.Key), nil, nil); err != nil {
+		if err := w.batch.Set(w.store.layout.attached(record.Lease, p.Key), nil, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -300,7 +300,7 @@ func (w *writer) delete(kv *storepb.KeyValue) error {
 // detach takes a key from its lease.
 func (w *writer) detach(kv *storepb.KeyValue) error {
 	w.attached[kv.Lease]--
-	return w.batch.Delete(attachedKey(kv.Lease, kv.Key), nil)
+	return w.batch.Delete(w.store.layout.attached(kv.Lease, kv.Key), nil)
 }
 
 // write adds a version and its event. It copies nothing that it keeps: commands and key-values are
@@ -308,10 +308,10 @@ func (w *writer) detach(kv *storepb.KeyValue) error {
 func (w *writer) write(
 	key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue,
 ) error {
-	if err := w.set(versionKey(key, w.revision), record); err != nil {
+	if err := w.set(w.store.layout.version(key, w.revision), record); err != nil {
 		return err
 	}
-	if err := w.batch.Set(eventKey(w.revision, w.written), key, nil); err != nil {
+	if err := w.batch.Set(w.store.layout.event(w.revision, w.written), key, nil); err != nil {
 		return err
 	}
 	w.written++
