@@ -196,14 +196,15 @@ func (g *Group) commitWithChange(m *raftpb.Message) {
 // not sent: the follower learns of it with the next entries, or with the next heartbeat. Without it
 // an entry costs half as many messages, and hardly a request waits for it: where followers are to
 // answer reads from what they have just applied, the leader asks for a read index, which tells
-// them. One that has not acknowledged all of it by then is told when it has.
+// them. One that has not acknowledged all of it by then is told when it has. Config.TellCommits has
+// it sent.
 //
 // A message without entries has another use: it asks a follower that has not acknowledged all it
 // was sent whether something was lost. Raft asks so when the follower answers a heartbeat, and then
 // the message is sent. At any other time a follower that is being sent entries as they come (the
 // one of two that is slower, whenever the other has made the quorum) has an answer on its way.
 func (g *Group) onlyCommit(m *raftpb.Message) bool {
-	if m.GetType() != raftpb.MsgApp || len(m.Entries) > 0 {
+	if m.GetType() != raftpb.MsgApp || len(m.Entries) > 0 || g.config.TellCommits {
 		return false
 	}
 	tells := m.GetCommit() <= g.told
