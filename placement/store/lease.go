@@ -18,7 +18,8 @@ func (l *layout) attached(lease int64, key []byte) []byte {
 }
 
 func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error {
-	if g.GetId() <= 0 || g.GetTtlMillis() == 0 || g.GetTtlMillis() > maxLeaseMillis {
+	if g.GetId() == 0 || g.GetId() < 0 && a.format < optionsFormat ||
+		g.GetTtlMillis() == 0 || g.GetTtlMillis() > maxLeaseMillis {
 		refuse(result, storepb.Code_INVALID, "lease %d for %d ms", g.GetId(), g.GetTtlMillis())
 		return nil
 	}
@@ -84,7 +85,10 @@ func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 func attachedKeys(r *reader, lease int64) ([][]byte, error) {
 	var found [][]byte
 	start := r.table(tableAttached, number(uint64(lease)))
-	end := r.table(tableAttached, number(uint64(lease)+1))
+	end := r.end(tableAttached)
+	if next := uint64(lease) + 1; next > 0 {
+		end = r.table(tableAttached, number(next))
+	}
 	for ok := r.seek(start, end); ok; ok = r.next(end) {
 		_, key, err := decodeNumberKey(r.it.Key())
 		if err != nil {

@@ -268,6 +268,110 @@ func (Compare_Target) EnumDescriptor() ([]byte, []int) {
 	return file_store_storepb_store_proto_rawDescGZIP(), []int{2, 1}
 }
 
+type Range_SortOrder int32
+
+const (
+	Range_NONE    Range_SortOrder = 0
+	Range_ASCEND  Range_SortOrder = 1
+	Range_DESCEND Range_SortOrder = 2
+)
+
+// Enum value maps for Range_SortOrder.
+var (
+	Range_SortOrder_name = map[int32]string{
+		0: "NONE",
+		1: "ASCEND",
+		2: "DESCEND",
+	}
+	Range_SortOrder_value = map[string]int32{
+		"NONE":    0,
+		"ASCEND":  1,
+		"DESCEND": 2,
+	}
+)
+
+func (x Range_SortOrder) Enum() *Range_SortOrder {
+	p := new(Range_SortOrder)
+	*p = x
+	return p
+}
+
+func (x Range_SortOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Range_SortOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_store_storepb_store_proto_enumTypes[4].Descriptor()
+}
+
+func (Range_SortOrder) Type() protoreflect.EnumType {
+	return &file_store_storepb_store_proto_enumTypes[4]
+}
+
+func (x Range_SortOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Range_SortOrder.Descriptor instead.
+func (Range_SortOrder) EnumDescriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4, 0}
+}
+
+type Range_SortTarget int32
+
+const (
+	Range_KEY     Range_SortTarget = 0
+	Range_VERSION Range_SortTarget = 1
+	Range_CREATE  Range_SortTarget = 2
+	Range_MOD     Range_SortTarget = 3
+	Range_VALUE   Range_SortTarget = 4
+)
+
+// Enum value maps for Range_SortTarget.
+var (
+	Range_SortTarget_name = map[int32]string{
+		0: "KEY",
+		1: "VERSION",
+		2: "CREATE",
+		3: "MOD",
+		4: "VALUE",
+	}
+	Range_SortTarget_value = map[string]int32{
+		"KEY":     0,
+		"VERSION": 1,
+		"CREATE":  2,
+		"MOD":     3,
+		"VALUE":   4,
+	}
+)
+
+func (x Range_SortTarget) Enum() *Range_SortTarget {
+	p := new(Range_SortTarget)
+	*p = x
+	return p
+}
+
+func (x Range_SortTarget) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Range_SortTarget) Descriptor() protoreflect.EnumDescriptor {
+	return file_store_storepb_store_proto_enumTypes[5].Descriptor()
+}
+
+func (Range_SortTarget) Type() protoreflect.EnumType {
+	return &file_store_storepb_store_proto_enumTypes[5]
+}
+
+func (x Range_SortTarget) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Range_SortTarget.Descriptor instead.
+func (Range_SortTarget) EnumDescriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4, 1}
+}
+
 // Command is one entry of the core's log.
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -742,7 +846,7 @@ type Range struct {
 	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Empty: the one key. One zero byte: all keys from `key` on. Otherwise [key, range_end).
 	RangeEnd []byte `protobuf:"bytes,2,opt,name=range_end,json=rangeEnd,proto3" json:"range_end,omitempty"`
-	// 0: the newest.
+	// 0: the newest. One that is negative as a signed number is refused as etcd does it.
 	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	// 0: no limit.
 	Limit    uint64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -750,9 +854,19 @@ type Range struct {
 	// How many there are, without the pairs.
 	CountOnly bool `protobuf:"varint,6,opt,name=count_only,json=countOnly,proto3" json:"count_only,omitempty"`
 	// Count all keys of the range even if the limit ends the answer sooner.
-	Count         bool `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Count bool `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
+	// The order of the pairs. Pairs that are equal in the target stay in the order of their keys. With
+	// a target other than KEY and no order, the pairs that the limit leaves are ordered, ascending.
+	SortOrder  Range_SortOrder  `protobuf:"varint,8,opt,name=sort_order,json=sortOrder,proto3,enum=tidemark.store.v1.Range_SortOrder" json:"sort_order,omitempty"`
+	SortTarget Range_SortTarget `protobuf:"varint,9,opt,name=sort_target,json=sortTarget,proto3,enum=tidemark.store.v1.Range_SortTarget" json:"sort_target,omitempty"`
+	// Only pairs with these revisions are answered, and those at the limits are; 0 is no limit. The
+	// count is that of all keys of the range nevertheless.
+	MinModRevision    int64 `protobuf:"varint,10,opt,name=min_mod_revision,json=minModRevision,proto3" json:"min_mod_revision,omitempty"`
+	MaxModRevision    int64 `protobuf:"varint,11,opt,name=max_mod_revision,json=maxModRevision,proto3" json:"max_mod_revision,omitempty"`
+	MinCreateRevision int64 `protobuf:"varint,12,opt,name=min_create_revision,json=minCreateRevision,proto3" json:"min_create_revision,omitempty"`
+	MaxCreateRevision int64 `protobuf:"varint,13,opt,name=max_create_revision,json=maxCreateRevision,proto3" json:"max_create_revision,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Range) Reset() {
@@ -832,6 +946,48 @@ func (x *Range) GetCount() bool {
 		return x.Count
 	}
 	return false
+}
+
+func (x *Range) GetSortOrder() Range_SortOrder {
+	if x != nil {
+		return x.SortOrder
+	}
+	return Range_NONE
+}
+
+func (x *Range) GetSortTarget() Range_SortTarget {
+	if x != nil {
+		return x.SortTarget
+	}
+	return Range_KEY
+}
+
+func (x *Range) GetMinModRevision() int64 {
+	if x != nil {
+		return x.MinModRevision
+	}
+	return 0
+}
+
+func (x *Range) GetMaxModRevision() int64 {
+	if x != nil {
+		return x.MaxModRevision
+	}
+	return 0
+}
+
+func (x *Range) GetMinCreateRevision() int64 {
+	if x != nil {
+		return x.MinCreateRevision
+	}
+	return 0
+}
+
+func (x *Range) GetMaxCreateRevision() int64 {
+	if x != nil {
+		return x.MaxCreateRevision
+	}
+	return 0
 }
 
 type Put struct {
@@ -2199,7 +2355,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x03put\x18\x02 \x01(\v2\x16.tidemark.store.v1.PutH\x00R\x03put\x12C\n" +
 	"\fdelete_range\x18\x03 \x01(\v2\x1e.tidemark.store.v1.DeleteRangeH\x00R\vdeleteRange\x12*\n" +
 	"\x03txn\x18\x04 \x01(\v2\x16.tidemark.store.v1.TxnH\x00R\x03txnB\x04\n" +
-	"\x02op\"\xba\x01\n" +
+	"\x02op\"\xeb\x04\n" +
 	"\x05Range\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1b\n" +
 	"\trange_end\x18\x02 \x01(\fR\brangeEnd\x12\x1a\n" +
@@ -2208,7 +2364,29 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tkeys_only\x18\x05 \x01(\bR\bkeysOnly\x12\x1d\n" +
 	"\n" +
 	"count_only\x18\x06 \x01(\bR\tcountOnly\x12\x14\n" +
-	"\x05count\x18\a \x01(\bR\x05count\"\xa5\x01\n" +
+	"\x05count\x18\a \x01(\bR\x05count\x12A\n" +
+	"\n" +
+	"sort_order\x18\b \x01(\x0e2\".tidemark.store.v1.Range.SortOrderR\tsortOrder\x12D\n" +
+	"\vsort_target\x18\t \x01(\x0e2#.tidemark.store.v1.Range.SortTargetR\n" +
+	"sortTarget\x12(\n" +
+	"\x10min_mod_revision\x18\n" +
+	" \x01(\x03R\x0eminModRevision\x12(\n" +
+	"\x10max_mod_revision\x18\v \x01(\x03R\x0emaxModRevision\x12.\n" +
+	"\x13min_create_revision\x18\f \x01(\x03R\x11minCreateRevision\x12.\n" +
+	"\x13max_create_revision\x18\r \x01(\x03R\x11maxCreateRevision\".\n" +
+	"\tSortOrder\x12\b\n" +
+	"\x04NONE\x10\x00\x12\n" +
+	"\n" +
+	"\x06ASCEND\x10\x01\x12\v\n" +
+	"\aDESCEND\x10\x02\"B\n" +
+	"\n" +
+	"SortTarget\x12\a\n" +
+	"\x03KEY\x10\x00\x12\v\n" +
+	"\aVERSION\x10\x01\x12\n" +
+	"\n" +
+	"\x06CREATE\x10\x02\x12\a\n" +
+	"\x03MOD\x10\x03\x12\t\n" +
+	"\x05VALUE\x10\x04\"\xa5\x01\n" +
 	"\x03Put\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x14\n" +
@@ -2332,76 +2510,80 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_store_storepb_store_proto_goTypes = []any{
 	(Code)(0),                 // 0: tidemark.store.v1.Code
 	(MemberRole)(0),           // 1: tidemark.store.v1.MemberRole
 	(Compare_Relation)(0),     // 2: tidemark.store.v1.Compare.Relation
 	(Compare_Target)(0),       // 3: tidemark.store.v1.Compare.Target
-	(*Command)(nil),           // 4: tidemark.store.v1.Command
-	(*Txn)(nil),               // 5: tidemark.store.v1.Txn
-	(*Compare)(nil),           // 6: tidemark.store.v1.Compare
-	(*Op)(nil),                // 7: tidemark.store.v1.Op
-	(*Range)(nil),             // 8: tidemark.store.v1.Range
-	(*Put)(nil),               // 9: tidemark.store.v1.Put
-	(*DeleteRange)(nil),       // 10: tidemark.store.v1.DeleteRange
-	(*Compact)(nil),           // 11: tidemark.store.v1.Compact
-	(*LeaseGrant)(nil),        // 12: tidemark.store.v1.LeaseGrant
-	(*LeaseRevoke)(nil),       // 13: tidemark.store.v1.LeaseRevoke
-	(*SessionOpen)(nil),       // 14: tidemark.store.v1.SessionOpen
-	(*SessionClose)(nil),      // 15: tidemark.store.v1.SessionClose
-	(*KeyValue)(nil),          // 16: tidemark.store.v1.KeyValue
-	(*Result)(nil),            // 17: tidemark.store.v1.Result
-	(*TxnResult)(nil),         // 18: tidemark.store.v1.TxnResult
-	(*OpResult)(nil),          // 19: tidemark.store.v1.OpResult
-	(*RangeResult)(nil),       // 20: tidemark.store.v1.RangeResult
-	(*PutResult)(nil),         // 21: tidemark.store.v1.PutResult
-	(*DeleteRangeResult)(nil), // 22: tidemark.store.v1.DeleteRangeResult
-	(*VersionRecord)(nil),     // 23: tidemark.store.v1.VersionRecord
-	(*MetaRecord)(nil),        // 24: tidemark.store.v1.MetaRecord
-	(*LeaseRecord)(nil),       // 25: tidemark.store.v1.LeaseRecord
-	(*SessionRecord)(nil),     // 26: tidemark.store.v1.SessionRecord
-	(*Members)(nil),           // 27: tidemark.store.v1.Members
-	(*Member)(nil),            // 28: tidemark.store.v1.Member
-	(*ChangeMembers)(nil),     // 29: tidemark.store.v1.ChangeMembers
+	(Range_SortOrder)(0),      // 4: tidemark.store.v1.Range.SortOrder
+	(Range_SortTarget)(0),     // 5: tidemark.store.v1.Range.SortTarget
+	(*Command)(nil),           // 6: tidemark.store.v1.Command
+	(*Txn)(nil),               // 7: tidemark.store.v1.Txn
+	(*Compare)(nil),           // 8: tidemark.store.v1.Compare
+	(*Op)(nil),                // 9: tidemark.store.v1.Op
+	(*Range)(nil),             // 10: tidemark.store.v1.Range
+	(*Put)(nil),               // 11: tidemark.store.v1.Put
+	(*DeleteRange)(nil),       // 12: tidemark.store.v1.DeleteRange
+	(*Compact)(nil),           // 13: tidemark.store.v1.Compact
+	(*LeaseGrant)(nil),        // 14: tidemark.store.v1.LeaseGrant
+	(*LeaseRevoke)(nil),       // 15: tidemark.store.v1.LeaseRevoke
+	(*SessionOpen)(nil),       // 16: tidemark.store.v1.SessionOpen
+	(*SessionClose)(nil),      // 17: tidemark.store.v1.SessionClose
+	(*KeyValue)(nil),          // 18: tidemark.store.v1.KeyValue
+	(*Result)(nil),            // 19: tidemark.store.v1.Result
+	(*TxnResult)(nil),         // 20: tidemark.store.v1.TxnResult
+	(*OpResult)(nil),          // 21: tidemark.store.v1.OpResult
+	(*RangeResult)(nil),       // 22: tidemark.store.v1.RangeResult
+	(*PutResult)(nil),         // 23: tidemark.store.v1.PutResult
+	(*DeleteRangeResult)(nil), // 24: tidemark.store.v1.DeleteRangeResult
+	(*VersionRecord)(nil),     // 25: tidemark.store.v1.VersionRecord
+	(*MetaRecord)(nil),        // 26: tidemark.store.v1.MetaRecord
+	(*LeaseRecord)(nil),       // 27: tidemark.store.v1.LeaseRecord
+	(*SessionRecord)(nil),     // 28: tidemark.store.v1.SessionRecord
+	(*Members)(nil),           // 29: tidemark.store.v1.Members
+	(*Member)(nil),            // 30: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),     // 31: tidemark.store.v1.ChangeMembers
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
-	5,  // 0: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
-	11, // 1: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
-	12, // 2: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
-	13, // 3: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
-	14, // 4: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
-	15, // 5: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	29, // 6: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
-	6,  // 7: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
-	7,  // 8: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
-	7,  // 9: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
+	7,  // 0: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
+	13, // 1: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
+	14, // 2: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
+	15, // 3: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
+	16, // 4: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
+	17, // 5: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
+	31, // 6: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	8,  // 7: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
+	9,  // 8: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
+	9,  // 9: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
 	3,  // 10: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
 	2,  // 11: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
-	8,  // 12: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
-	9,  // 13: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
-	10, // 14: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
-	5,  // 15: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
-	0,  // 16: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
-	18, // 17: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
-	19, // 18: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
-	20, // 19: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
-	21, // 20: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
-	22, // 21: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
-	18, // 22: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
-	16, // 23: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
-	16, // 24: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
-	16, // 25: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	28, // 26: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
-	28, // 27: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
-	1,  // 28: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
-	27, // 29: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	10, // 12: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
+	11, // 13: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
+	12, // 14: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
+	7,  // 15: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
+	4,  // 16: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
+	5,  // 17: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
+	0,  // 18: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
+	20, // 19: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
+	21, // 20: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
+	22, // 21: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
+	23, // 22: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
+	24, // 23: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
+	20, // 24: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
+	18, // 25: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
+	18, // 26: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
+	18, // 27: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
+	30, // 28: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	30, // 29: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 30: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	29, // 31: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -2435,7 +2617,7 @@ func file_store_storepb_store_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      6,
 			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
