@@ -102,8 +102,8 @@ func (s *Store) HashAll(ctx context.Context) (sum uint32, revision uint64, err e
 	return sum, revision, err
 }
 
-// Progress is the index and the term of the last entry of the log that this member has applied.
-func (s *Store) Progress() (index, term uint64, err error) {
+// AppliedEntry is the index and the term of the last entry of the log that this member has applied.
+func (s *Store) AppliedEntry() (index, term uint64, err error) {
 	err = s.read(func(r *reader) error {
 		index, term, err = r.applied()
 		return err
@@ -114,10 +114,10 @@ func (s *Store) Progress() (index, term uint64, err error) {
 // Size is about how many bytes the store takes on this member's disk. What is in memory yet, and
 // in the log, is not counted.
 func (s *Store) Size() (uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.closed {
-		return 0, ErrClosed
-	}
-	return 0, nil
+	var size uint64
+	err := s.read(func(*reader) (err error) { // so that the database stays open
+		size, err = s.config.State.DiskUsage(s.layout.span)
+		return err
+	})
+	return size, err
 }

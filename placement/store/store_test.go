@@ -75,7 +75,7 @@ func TestRefusals(t *testing.T) {
 		"no key":          {writes(Put(nil, nil)), ErrInvalid},
 		"nothing":         {&storepb.Command{}, ErrInvalid},
 		"no operation":    {writes(&storepb.Op{}), ErrInvalid},
-		"large key":       {writes(Put(make([]byte, 9000), nil)), ErrTooLarge},
+		"large key":       {writes(Put(big, nil)), ErrTooLarge},
 		"large value":     {writes(Put([]byte("k"), big)), ErrTooLarge},
 		"many operations": {writes(many...), ErrTooLarge},
 		"deep":            {&storepb.Command{Op: &storepb.Command_Txn{Txn: nested}}, ErrInvalid},

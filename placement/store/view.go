@@ -56,22 +56,17 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 }
 
 // ReadTxn does a transaction that writes nothing, and nor do those nested in it, without the log and
-// on one state of this member, whose revision is that of the result. Unless stale is set, the state
-// contains everything that was acknowledged anywhere before the call, and the errors are those of
-// Read; a stale one may lag behind by any time. ErrTooLarge says that the answer would have more
-// than MaxAnswerBytes; the other errors are those of Execute.
-func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn, stale bool) (*storepb.Result, error) {
+// on one state of this member, whose revision is that of the result. If Read returned before, that
+// state has everything that was acknowledged anywhere before Read was called; otherwise it may lag
+// behind by any time. ErrTooLarge says that the answer would have more than MaxAnswerBytes, an error
+// of ctx that it ended while the state was read; the other errors are those of Do.
+func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, error) {
 	command := &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
 	if err := validateCommand(command); err != nil {
 		return nil, err
 	}
 	if !ReadOnly(t) {
 		return nil, fmt.Errorf("%w: a transaction that writes cannot be done by reading", ErrInvalid)
-	}
-	if !stale {
-		if err := s.confirm(ctx); err != nil {
-			return nil, err
-		}
 	}
 	result := &storepb.Result{}
 	err := s.read(func(r *reader) error {
