@@ -70,6 +70,7 @@ var may = []struct {
 
 	{"bench", nil},
 	{"bench/proof/process", nil},
+	{"bench/proof/reference", []string{"bench/proof/process"}},
 	{"bench/proof/calm", []string{"kv"}},
 	// Mistakes to build in on purpose. It knows the product as text only.
 	{"bench/proof/planted/...", []string{"bench/proof/planted"}},
