@@ -53,6 +53,7 @@ var may = []struct {
 
 	// The core stands on the same Raft machinery as a replica does, and knows nothing of replicas,
 	// nodes and clients.
+	{"placement/etcdapi", []string{"range/keys", "placement/store/..."}},
 	{"placement/planner", []string{"rpc/...", "range/keys", "placement/planner"}},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
