@@ -46,7 +46,7 @@ func newLone(t testing.TB) *lone {
 		t.Fatal(err)
 	}
 	if m.Store, err = store.New(store.Config{State: m.state, Group: m, Random: rand.Reader,
-		Partition: 2}); err != nil {
+		Partition: 2, History: 1 << 40}); err != nil {
 		t.Fatal(err)
 	}
 	m.setLeads(t, true)

@@ -45,7 +45,28 @@ func toCompare(c *pb.Compare) *storepb.Compare {
 	case pb.Compare_VALUE:
 		to.Value = c.GetValue()
 	}
-	return to
+	return likeEtcd(to)
+}
+
+// likeEtcd gives comparisons that make no sense the sense that they have in etcd: to it, everything
+// is equal in an unknown target, and an unknown relation always holds, but between the value of a
+// key that does not exist and another.
+func likeEtcd(c *storepb.Compare) *storepb.Compare {
+	_, target := storepb.Compare_Target_name[int32(c.Target)]
+	_, relation := storepb.Compare_Relation_name[int32(c.Relation)]
+	if target && relation {
+		return c
+	}
+	// A version is above -1 always, and above 0 if the key exists.
+	instead := &storepb.Compare{Key: c.Key, RangeEnd: c.RangeEnd, Target: storepb.Compare_VERSION,
+		Relation: storepb.Compare_GREATER, Number: -1}
+	switch {
+	case relation && c.Relation != storepb.Compare_EQUAL:
+		instead.Relation = storepb.Compare_LESS
+	case c.Target == storepb.Compare_VALUE:
+		instead.Number = 0
+	}
+	return instead
 }
 
 func toTxn(r *pb.TxnRequest) *storepb.Txn {
