@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,13 +148,13 @@ func (m *lone) Leases() (ids []int64) {
 // alone is a cluster of one member that cannot be changed.
 type alone struct {
 	address string
-	learner bool
+	learner atomic.Bool
 }
 
 func (a *alone) ClusterID() uint64              { return 0xc1 }
 func (a *alone) MemberID() uint64               { return 0xe1 }
 func (a *alone) MemberOf(keys.ReplicaID) uint64 { return 0xe1 }
-func (a *alone) Learner() bool                  { return a.learner }
+func (a *alone) Learner() bool                  { return a.learner.Load() }
 
 func (a *alone) Members(context.Context) ([]Member, error) {
 	return []Member{{ID: 0xe1, Name: "m1", PeerURLs: []string{"http://127.0.0.1:2380"},
