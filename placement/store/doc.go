@@ -61,6 +61,9 @@
 // the answers. Sessions are opened by a command and never invented, so that one that was evicted is
 // refused and not taken for a new one.
 //
+// Execute takes commands at any member, and finds out by the log what became of one whose leader is
+// gone, without a session (execute.go).
+//
 // # Locks
 //
 // Store.mu, watchHub.mu and lessor.mu are leaves: none is held while another is taken, and none is

@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -294,4 +297,57 @@ func (s *Store) expire(id int64) {
 	}
 	s.metrics.expired.Inc()
 	s.config.Logger.Info("lease ran out", "lease", id)
+}
+
+// Renew is KeepAlive on any member. It waits for a leader until ctx ends.
+func (s *Store) Renew(ctx context.Context, id int64) (term time.Duration, err error) {
+	err = s.atLeader(ctx, func(l Leadership) error {
+		if l.IsLeader {
+			term, err = s.KeepAlive(ctx, id)
+		} else {
+			term, err = s.config.Peers.Renew(ctx, l.Leader, id)
+		}
+		return err
+	})
+	return term, err
+}
+
+// TimeToLive is Lease on any member: what is left the leader says. It waits for one until ctx ends.
+func (s *Store) TimeToLive(ctx context.Context, id int64) (info LeaseInfo, err error) {
+	err = s.atLeader(ctx, func(l Leadership) error {
+		if err := s.confirm(ctx); err != nil {
+			return err
+		}
+		if info, err = s.Lease(id); err != nil || l.IsLeader {
+			return err
+		}
+		info.Left, err = s.config.Peers.TimeToLive(ctx, l.Leader, id)
+		return err
+	})
+	return info, err
+}
+
+// atLeader asks the leader, and asks again as long as that cannot be reached, or is none any more.
+func (s *Store) atLeader(ctx context.Context, ask func(Leadership) error) error {
+	for {
+		l, _ := s.Leadership()
+		err := error(&NotLeaderError{Leader: l.Leader, Term: l.Term})
+		if l.Serving || l.Leader != 0 && !l.IsLeader && s.config.Peers != nil {
+			err = ask(l)
+		}
+		if err == nil || errors.Is(err, ErrLeaseNotFound) || errors.Is(err, ErrClosed) ||
+			s.config.Peers == nil {
+			return err
+		}
+		if waitErr := s.leadershipAfter(ctx, indexAgain); waitErr != nil {
+			return fmt.Errorf("%w: %w", waitErr, err)
+		}
+	}
+}
+
+// Leases lists the leases that exist as far as this member knows, by ascending id.
+func (s *Store) Leases() []int64 {
+	s.lessor.mu.Lock()
+	defer s.lessor.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.lessor.mu.leases))
 }

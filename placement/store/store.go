@@ -33,6 +33,9 @@ type Group interface {
 	// Lease says whether this replica leads, at which term, and that no other can lead at this
 	// moment.
 	Lease() (term uint64, ok bool)
+	// Committed is up to where this replica knows the log to be committed, at least as far as it is
+	// applied. A leader knows it before any other member does.
+	Committed() uint64
 }
 
 // Config is what a Store is made of. State must be set.
@@ -47,6 +50,9 @@ type Config struct {
 	Name string
 	// Group can be given later, with SetGroup.
 	Group Group
+	// Peers reaches the other members, for commands and reads that come in at a member that does not
+	// lead. nil: only the leader takes them.
+	Peers Peers
 	// Founding are the members with which the core was founded. They count until the state has a
 	// record of members. nil for a member that was added later, and is filled by a snapshot.
 	Founding *storepb.Members
@@ -117,6 +123,8 @@ type Store struct {
 	revision, compacted atomic.Uint64
 	// members are as of what is applied. They are not changed.
 	members atomic.Pointer[storepb.Members]
+	// index is that of the newest entry that is applied and visible.
+	index atomic.Uint64
 	// requests numbers the commands of this process.
 	requests atomic.Uint64
 
@@ -125,6 +133,7 @@ type Store struct {
 	wake    chan struct{} // for keep
 	long    chan struct{} // for the compactor
 	room    *room         // for commands whose outcome is open
+	indexes readIndexes
 	running sync.WaitGroup
 
 	mu struct {
@@ -132,8 +141,11 @@ type Store struct {
 		group       Group
 		leadership  group.Leadership
 		appliedTerm uint64
-		pending     map[uint64]*pending
-		closed      bool
+		pending     map[commandID]*pending
+		forwarded   forwarded
+		// reaching wait for an entry to be applied.
+		reaching []reaching
+		closed   bool
 		// changed is closed when the leadership does, and replaced.
 		changed chan struct{}
 		// readers counts the open iterators, which have to be gone before the database is closed.
@@ -165,7 +177,7 @@ func New(config Config) (*Store, error) {
 		room:   newRoom(int64(config.MaxPending), config.MaxPendingBytes),
 	}
 	s.mu.group = config.Group
-	s.mu.pending = map[uint64]*pending{}
+	s.mu.pending = map[commandID]*pending{}
 	s.mu.changed = make(chan struct{})
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
@@ -210,6 +222,7 @@ func (s *Store) load() error {
 		s.lessor.replace(leases, attached)
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
+		s.index.Store(s.machine.index)
 		return nil
 	})
 }
@@ -236,8 +249,10 @@ func (s *Store) Close() {
 	}
 	s.mu.closed = true
 	lost := s.takePendingLocked(func(*pending) bool { return true })
+	waiting := s.reachedLocked(math.MaxUint64)
 	s.notifyLocked()
 	s.mu.Unlock()
+	wakeReaching(waiting)
 	s.lose(lost)
 	s.cancel()
 	s.hub.close()

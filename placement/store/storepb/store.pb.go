@@ -45,6 +45,11 @@ const (
 	Code_TOO_LARGE         Code = 11
 	// The members are not those that the command was made for.
 	Code_MEMBERS_CHANGED Code = 12
+	// Of a command that another member was to propose. These two are never stored. Nothing was
+	// proposed, because too much waits there already:
+	Code_OVERLOADED Code = 13
+	// It was proposed before, in the same term, and has been applied there:
+	Code_PROPOSED_BEFORE Code = 14
 )
 
 // Enum value maps for Code.
@@ -63,6 +68,8 @@ var (
 		10: "SESSION_FULL",
 		11: "TOO_LARGE",
 		12: "MEMBERS_CHANGED",
+		13: "OVERLOADED",
+		14: "PROPOSED_BEFORE",
 	}
 	Code_value = map[string]int32{
 		"OK":                0,
@@ -78,6 +85,8 @@ var (
 		"SESSION_FULL":      10,
 		"TOO_LARGE":         11,
 		"MEMBERS_CHANGED":   12,
+		"OVERLOADED":        13,
+		"PROPOSED_BEFORE":   14,
 	}
 )
 
@@ -375,7 +384,8 @@ func (Range_SortTarget) EnumDescriptor() ([]byte, []int) {
 // Command is one entry of the core's log.
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the answer goes: only the process that proposed the command looks at these.
+	// Which process made the command, and how it calls it: only that process, and the leader that
+	// proposes the command for it, look at these.
 	Origin  uint64 `protobuf:"fixed64,1,opt,name=origin,proto3" json:"origin,omitempty"`
 	Request uint64 `protobuf:"varint,2,opt,name=request,proto3" json:"request,omitempty"`
 	// The session, if the command is to be applied once however often it is proposed; 0 is none.
@@ -383,6 +393,7 @@ type Command struct {
 	// Numbered by the client from 1 on, within its session.
 	Sequence uint64 `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The client has the answers of all sequences up to this one, and will not ask for them again.
+	// Without a session: the process knows what became of all requests up to this one.
 	Acknowledged uint64 `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// Types that are valid to be assigned to Op:
 	//
@@ -2475,7 +2486,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\x0e2\x1d.tidemark.store.v1.MemberRoleR\x04role\"Y\n" +
 	"\rChangeMembers\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\xee\x01\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\x93\x02\n" +
 	"\x04Code\x12\x06\n" +
 	"\x02OK\x10\x00\x12\r\n" +
 	"\tCOMPACTED\x10\x01\x12\x13\n" +
@@ -2490,7 +2501,10 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\fSESSION_FULL\x10\n" +
 	"\x12\r\n" +
 	"\tTOO_LARGE\x10\v\x12\x13\n" +
-	"\x0fMEMBERS_CHANGED\x10\f*@\n" +
+	"\x0fMEMBERS_CHANGED\x10\f\x12\x0e\n" +
+	"\n" +
+	"OVERLOADED\x10\r\x12\x13\n" +
+	"\x0fPROPOSED_BEFORE\x10\x0e*@\n" +
 	"\n" +
 	"MemberRole\x12\t\n" +
 	"\x05VOTER\x10\x00\x12\v\n" +
