@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
-	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -30,16 +28,15 @@ type lone struct {
 	*store.Store
 	state *engine.State
 
-	mu     sync.Mutex
-	term   uint64
-	index  uint64
-	leads  bool
-	leases map[int64]bool
+	mu    sync.Mutex
+	term  uint64
+	index uint64
+	leads bool
 }
 
 func newLone(t testing.TB) *lone {
 	t.Helper()
-	m := &lone{leases: map[int64]bool{}}
+	m := &lone{}
 	var err error
 	m.state, err = engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state", CacheBytes: 8 << 20,
 		MemTableBytes: 4 << 20})
@@ -104,45 +101,16 @@ func (m *lone) ReadIndex(done func(error)) {
 	done(nil)
 }
 
+func (m *lone) Committed() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.index
+}
+
 func (m *lone) Lease() (uint64, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.term, m.leads
-}
-
-// The rest of Store, as far as one member needs it.
-
-func (m *lone) Execute(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
-	result, err := m.Store.Do(ctx, c)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch op := c.Op.(type) {
-	case *storepb.Command_LeaseGrant:
-		if err == nil {
-			m.leases[op.LeaseGrant.Id] = true
-		}
-	case *storepb.Command_LeaseRevoke:
-		delete(m.leases, op.LeaseRevoke.Id)
-	}
-	return result, err
-}
-
-func (m *lone) Renew(ctx context.Context, id int64) (time.Duration, error) {
-	return m.Store.KeepAlive(ctx, id)
-}
-
-func (m *lone) TimeToLive(_ context.Context, id int64) (store.LeaseInfo, error) {
-	return m.Store.Lease(id)
-}
-
-func (m *lone) Leases() (ids []int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id := range m.leases {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // alone is a cluster of one member that cannot be changed.
