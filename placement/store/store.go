@@ -47,8 +47,9 @@ type Config struct {
 	Name string
 	// Group can be given later, with SetGroup.
 	Group Group
-	// Founding are the members with which the core was founded. They count until the state has a
-	// record of members. nil for a member that was added later, and is filled by a snapshot.
+	// Founding are the members with which the store was founded. They count until the state has a
+	// record of members, whose version is higher than theirs. nil for a member that was added later,
+	// and is filled by a snapshot.
 	Founding *storepb.Members
 
 	// History is how many revisions the leader keeps when it compacts. Default 10,000.
