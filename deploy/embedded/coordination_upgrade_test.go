@@ -3,12 +3,15 @@ package embedded
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
@@ -17,7 +20,7 @@ import (
 type upgraded struct {
 	t       *testing.T
 	network *memnet.Network
-	disks   []vfs.FS
+	disks   []*vfs.MemFS
 	running []*Server
 }
 
@@ -88,16 +91,8 @@ func TestUpgradeFoundsCoordination(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprint(members), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := &upgraded{t: t, network: memnet.New(), running: make([]*Server, members)}
-				u.network.SetDefaultLatency(200 * time.Microsecond)
-				for range members {
-					u.disks = append(u.disks, vfs.NewMem())
-				}
-				defer func() {
-					for i := range u.running {
-						u.stop(i)
-					}
-				}()
+				u := newUpgraded(t, members)
+				defer u.close()
 				for i := range members {
 					u.start(i, true)
 				}
@@ -114,13 +109,7 @@ func TestUpgradeFoundsCoordination(t *testing.T) {
 					}
 				}
 				u.await("it is founded", func() bool { return u.open() == members })
-				leader := (*Server)(nil)
-				u.await("it has a leader", func() bool {
-					return u.any(func(s *Server) bool { leader = s; return s.LeadsCoordination() })
-				})
-				if err := leader.PutCoordination(t.Context(), []byte("k"), []byte("v")); err != nil {
-					t.Fatal(err)
-				}
+				u.put("k", "v")
 				if members == 1 {
 					return
 				}
@@ -137,4 +126,145 @@ func TestUpgradeFoundsCoordination(t *testing.T) {
 			})
 		})
 	}
+}
+
+// newUpgraded makes a core of some members, none of which runs.
+func newUpgraded(t *testing.T, members int) *upgraded {
+	u := &upgraded{t: t, network: memnet.New(), running: make([]*Server, members)}
+	u.network.SetDefaultLatency(200 * time.Microsecond)
+	for range members {
+		u.disks = append(u.disks, vfs.NewCrashableMem())
+	}
+	return u
+}
+
+// close stops all members.
+func (u *upgraded) close() {
+	for i := range u.running {
+		u.stop(i)
+	}
+}
+
+// put writes a key of the coordination store.
+func (u *upgraded) put(key, value string) {
+	u.t.Helper()
+	u.await("a key is written to the coordination store", func() bool {
+		return u.any(func(s *Server) bool {
+			return s.LeadsCoordination() &&
+				s.PutCoordination(u.t.Context(), []byte(key), []byte(value)) == nil
+		})
+	})
+}
+
+// recover has the core go on from a stopped member, as the only one.
+func (u *upgraded) recover(i int) *CoreRecovery {
+	u.t.Helper()
+	number := uint64(7)
+	plan, err := PlanCoreRecovery(u.disks[i], "dir", func() uint64 { number++; return number })
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	if _, err := ApplyCoreRecovery(u.disks[i], "dir", plan); err != nil {
+		u.t.Fatal(err)
+	}
+	if done, err := ApplyCoreRecovery(u.disks[i], "dir", plan); err != nil || !done {
+		u.t.Fatalf("for the second time: %v, %v", done, err)
+	}
+	return plan
+}
+
+// recoverUnderCrashes takes the power at each write of a recovery: given once more, the plan comes to
+// its end. The disk stays as it was.
+func (u *upgraded) recoverUnderCrashes(i int) {
+	u.t.Helper()
+	plan, err := PlanCoreRecovery(u.disks[i], "dir", func() uint64 { return 5 })
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	for at := int64(1); ; at++ {
+		var writes atomic.Int64
+		var crashed *vfs.MemFS
+		mem := u.disks[i].CrashClone(vfs.CrashCloneCfg{})
+		fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) == at {
+				crashed = mem.CrashClone(vfs.CrashCloneCfg{})
+			}
+			return nil
+		}))
+		if _, err := ApplyCoreRecovery(fs, "dir", plan); err != nil {
+			u.t.Fatal(err)
+		}
+		if crashed == nil {
+			return
+		}
+		for n := range 2 {
+			done, err := ApplyCoreRecovery(crashed, "dir", plan)
+			if err != nil || n == 1 && !done {
+				u.t.Fatalf("after a crash at write %d, the %d. time: %v, %v", at, n+1, done, err)
+			}
+		}
+	}
+}
+
+// TestRecoveryWithoutCoordination: a member of an older version, of which the core goes on, has no
+// coordination store, and founds one with itself when it is upgraded.
+func TestRecoveryWithoutCoordination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpgraded(t, 3)
+		defer u.close()
+		for i := range 3 {
+			u.start(i, true)
+		}
+		u.await("the core is formed", func() bool { return u.any((*Server).LeadsCore) })
+		time.Sleep(5 * time.Second) // virtual
+		u.close()
+		if plan := u.recover(1); plan.Coordination != nil {
+			t.Errorf("it has a coordination store: %+v", plan)
+		}
+		u.start(1, false)
+		u.put("k", "v")
+		version, members := u.running[1].CoordinationMembers()
+		if len(members) != 1 || members[0] <= 3 || version == 0 {
+			t.Errorf("members %v of version %d", members, version)
+		}
+	})
+}
+
+// TestRecoveryOfAnUnopenedCoordination: the member that the core goes on from knows that the
+// coordination store was founded, and has not opened it yet. It begins empty, and is not waited for
+// in vain.
+func TestRecoveryOfAnUnopenedCoordination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpgraded(t, 3)
+		defer u.close()
+		for i := range 3 {
+			u.start(i, true)
+		}
+		u.await("the core is formed", func() bool { return u.any((*Server).LeadsCore) })
+		u.close()
+		u.start(0, false)
+		u.start(1, false)
+		u.put("k", "lost")
+		u.start(2, true)
+		u.await("the last one knows the founding", func() bool {
+			s := u.running[2]
+			s.parts.Lock()
+			defer s.parts.Unlock()
+			if s.parts.core == nil {
+				return false
+			}
+			founding, err := server.CoordinationFounding(s.parts.core.store)
+			return err == nil && founding != nil
+		})
+		u.close()
+		u.recoverUnderCrashes(2)
+		if plan := u.recover(2); plan.Coordination != nil {
+			t.Errorf("it has something of the coordination store: %+v", plan)
+		}
+		u.start(2, false)
+		u.put("l", "v")
+		if value, err := u.running[2].GetCoordination([]byte("k")); err != nil || value != nil {
+			t.Errorf("a key that only the others had: %q, %v", value, err)
+		}
+	})
 }

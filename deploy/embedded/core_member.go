@@ -87,7 +87,7 @@ func (s *Server) openBootstrap() (err error) {
 		// A directory that belongs to a cluster does not form another one.
 		Server: uint64(id.Server), Late: id.Cluster != 0,
 		Coordination: !s.config.withoutCoordination,
-		Peers: bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Heard: s.members.hear,
+		Peers:        bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Heard: s.members.hear,
 		Random: randomReader(s.config.Random), Logger: s.config.Logger,
 	})
 	return err
