@@ -53,8 +53,9 @@ type Config struct {
 	// Peers reaches the other members, for commands and reads that come in at a member that does not
 	// lead. nil: only the leader takes them.
 	Peers Peers
-	// Founding are the members with which the core was founded. They count until the state has a
-	// record of members. nil for a member that was added later, and is filled by a snapshot.
+	// Founding are the members with which the store was founded. They count until the state has a
+	// record of members, whose version is higher than theirs. nil for a member that was added later,
+	// and is filled by a snapshot.
 	Founding *storepb.Members
 
 	// History is how many revisions the leader keeps when it compacts. Default 10,000.
