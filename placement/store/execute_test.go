@@ -137,6 +137,7 @@ func TestExecuteElsewhere(t *testing.T) {
 			c.members[1].catchUp()
 		}
 	}
+	l.fault = nil
 	if kv, err := c.members[0].store.Stale().Get([]byte("b")); err != nil || kv.GetVersion() != 1 {
 		t.Fatalf("%v, %v", kv, err)
 	}
