@@ -127,6 +127,7 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 		return err
 	}
 	p.coordination.store.Store(opened)
+	p.server.OpenCoordination(server.Coordination{Store: opened, Group: g})
 	g.Wake()
 	return nil
 }

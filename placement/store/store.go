@@ -116,8 +116,7 @@ type Store struct {
 	machine machine
 
 	revision, compacted atomic.Uint64
-	// members are as of what is applied. They are not changed.
-	members atomic.Pointer[storepb.Members]
+	members             currentMembers
 	// requests numbers the commands of this process.
 	requests atomic.Uint64
 
@@ -207,7 +206,7 @@ func (s *Store) load() error {
 		if members == nil {
 			members = s.founding()
 		}
-		s.members.Store(members)
+		s.members.replace(members)
 		s.lessor.replace(leases, attached)
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)

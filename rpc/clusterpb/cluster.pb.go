@@ -6304,8 +6304,10 @@ type AnnounceResponse struct {
 	// Which member it is; 0: it is none.
 	Replica uint64 `protobuf:"varint,2,opt,name=replica,proto3" json:"replica,omitempty"`
 	// It was one, and is none any more.
-	Removed       bool         `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
-	Members       *CoreMembers `protobuf:"bytes,4,opt,name=members,proto3" json:"members,omitempty"`
+	Removed bool         `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
+	Members *CoreMembers `protobuf:"bytes,4,opt,name=members,proto3" json:"members,omitempty"`
+	// It was one, and the coordination store has it still: it goes on there, and does not lead.
+	Leaving       bool `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6366,6 +6368,13 @@ func (x *AnnounceResponse) GetMembers() *CoreMembers {
 		return x.Members
 	}
 	return nil
+}
+
+func (x *AnnounceResponse) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
 }
 
 type InformResponse struct {
@@ -7479,12 +7488,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\x06R\x06server\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\tR\aversion\"\x9c\x01\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\"\xb6\x01\n" +
 	"\x10AnnounceResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\x04R\areplica\x12\x18\n" +
 	"\aremoved\x18\x03 \x01(\bR\aremoved\x12:\n" +
-	"\amembers\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\"\x10\n" +
+	"\amembers\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\x12\x18\n" +
+	"\aleaving\x18\x05 \x01(\bR\aleaving\"\x10\n" +
 	"\x0eInformResponse\";\n" +
 	"\vWakeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
