@@ -405,6 +405,8 @@ func (m *member) ReadIndex(done func(error)) {
 	done(nil)
 }
 
+func (m *member) Committed() uint64 { return m.Applied() }
+
 func (m *member) Lease() (uint64, bool) {
 	m.core.mu.Lock()
 	defer m.core.mu.Unlock()

@@ -99,6 +99,8 @@ func (m *metrics) applied(c *storepb.Command, r *storepb.Result) {
 		kind = "lease_grant"
 	case *storepb.Command_LeaseRevoke:
 		kind = "lease_revoke"
+	case *storepb.Command_LeaseCheckpoint:
+		kind = "lease_checkpoint"
 	case *storepb.Command_SessionOpen, *storepb.Command_SessionClose:
 		kind = "session"
 	case *storepb.Command_ChangeMembers:

@@ -24,13 +24,16 @@ type Output struct {
 	Reads []raft.ReadState
 	// Leadership is set when it changed.
 	Leadership *Leadership
+	// Committed is up to where the log is known to be committed, if that has moved; else 0. It is
+	// known here before Messages tell others.
+	Committed uint64
 }
 
 // Ready takes what the group wants done; false when there is nothing. now is the host's monotonic
 // clock, read before the heartbeats in the output are sent.
 func (g *Group) Ready(now int64, out *Output) bool {
 	out.Messages, out.Snapshots, out.Reads = out.Messages[:0], out.Snapshots[:0], out.Reads[:0]
-	out.Append, out.Apply, out.Leadership = nil, nil, nil
+	out.Append, out.Apply, out.Leadership, out.Committed = nil, nil, nil, 0
 	g.now = now
 	g.considerVotes(now)
 	if len(g.sleep.quiesce) > 0 {
@@ -45,6 +48,9 @@ func (g *Group) Ready(now int64, out *Output) bool {
 		return len(out.Messages) > 0 || told
 	}
 	rd := g.node.Ready()
+	if rd.HardState != nil {
+		out.Committed = rd.HardState.GetCommit()
+	}
 	g.observe(rd, out)
 	g.lease.credit(g.isLeader, g.term, now)
 	for _, m := range rd.Messages {
