@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -23,9 +24,16 @@ func (c *core) found(leader int) *core {
 	c.second = &core{t: c.t, term: 1, silent: map[uint64]bool{}, lagging: map[uint64]bool{}}
 	for _, first := range c.members {
 		m := &member{core: c.second, id: first.id, state: first.state}
+		d := rpc.NewDialer(rpc.DialerConfig{Dial: c.network.Dialer(fmt.Sprintf("core%d", first.id))})
+		c.dialers = append(c.dialers, d)
+		peers := &CoordinationPeers{Cluster: testCluster, Conn: d.Conn,
+			Resolve: func(id uint64) (string, bool) {
+				x := memberByReplica(first.store.Members(), id)
+				return x.GetAddress(), x != nil
+			}}
 		var err error
 		if m.store, err = store.New(store.Config{State: m.state, Group: m, Random: rand.Reader,
-			Partition: keys.CoordinationPartition, Founding: c.founding()}); err != nil {
+			Partition: keys.CoordinationPartition, Founding: c.founding(), Peers: peers}); err != nil {
 			c.t.Fatal(err)
 		}
 		c.second.members = append(c.second.members, m)

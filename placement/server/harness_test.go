@@ -174,6 +174,8 @@ func (m *member) serve() {
 	}
 	m.grpc = rpc.NewServer(rpc.ServerConfig{})
 	clusterpb.RegisterCoreServer(m.grpc, m.server)
+	clusterpb.RegisterCoordinationServer(m.grpc,
+		NewCoordinationService(func() *Server { return m.server }))
 	clusterpb.RegisterClusterServer(m.grpc, NewClusterService(ClusterConfig{
 		Core: func() *Server { return m.server }, Client: m.core.client(m.address),
 		Status: func() *clusterpb.StatusResponse {
