@@ -129,8 +129,7 @@ type Store struct {
 	machine machine
 
 	revision, compacted atomic.Uint64
-	// members are as of what is applied. They are not changed.
-	members atomic.Pointer[storepb.Members]
+	members             currentMembers
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -226,7 +225,7 @@ func (s *Store) load() error {
 		if members == nil {
 			members = s.founding()
 		}
-		s.members.Store(members)
+		s.members.replace(members)
 		s.lessor.replace(leases, attached)
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
