@@ -153,7 +153,9 @@ func (b *both) ask(request proto.Message) (proto.Message, error) {
 	return want, wantErr
 }
 
-func (b *both) compare(request, want proto.Message, wantErr error, got proto.Message, gotErr error) {
+func (b *both) compare(
+	request, want proto.Message, wantErr error, got proto.Message, gotErr error,
+) {
 	b.t.Helper()
 	w, g := status.Convert(wantErr), status.Convert(gotErr)
 	if w.Code() != g.Code() || w.Message() != g.Message() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
-	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -30,19 +28,17 @@ type lone struct {
 	*store.Store
 	state *engine.State
 
-	mu     sync.Mutex
-	term   uint64
-	index  uint64
-	leads  bool
-	leases map[int64]bool
+	mu          sync.Mutex
+	term, index uint64
+	leads       bool
 }
 
 func newLone(t testing.TB) *lone {
 	t.Helper()
-	m := &lone{leases: map[int64]bool{}}
+	m := &lone{}
 	var err error
-	m.state, err = engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state", CacheBytes: 8 << 20,
-		MemTableBytes: 4 << 20})
+	m.state, err = engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state",
+		CacheBytes: 8 << 20, MemTableBytes: 4 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,39 +106,10 @@ func (m *lone) Lease() (uint64, bool) {
 	return m.term, m.leads
 }
 
-// The rest of Store, as far as one member needs it.
-
-func (m *lone) Execute(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
-	result, err := m.Store.Do(ctx, c)
+func (m *lone) Committed() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch op := c.Op.(type) {
-	case *storepb.Command_LeaseGrant:
-		if err == nil {
-			m.leases[op.LeaseGrant.Id] = true
-		}
-	case *storepb.Command_LeaseRevoke:
-		delete(m.leases, op.LeaseRevoke.Id)
-	}
-	return result, err
-}
-
-func (m *lone) Renew(ctx context.Context, id int64) (time.Duration, error) {
-	return m.Store.KeepAlive(ctx, id)
-}
-
-func (m *lone) TimeToLive(_ context.Context, id int64) (store.LeaseInfo, error) {
-	return m.Store.Lease(id)
-}
-
-func (m *lone) Leases() (ids []int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id := range m.leases {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
+	return m.index
 }
 
 // alone is a cluster of one member that cannot be changed.
@@ -171,8 +138,11 @@ func (a *alone) Update(context.Context, uint64, []string) ([]Member, error) {
 	return nil, errUnsupportedHere
 }
 
-func (a *alone) Promote(context.Context, uint64) ([]Member, error) { return nil, errUnsupportedHere }
-func (a *alone) MoveLeader(context.Context, uint64) error          { return errUnsupportedHere }
+func (a *alone) Promote(context.Context, uint64) ([]Member, error) {
+	return nil, errUnsupportedHere
+}
+
+func (a *alone) MoveLeader(context.Context, uint64) error { return errUnsupportedHere }
 
 // served is the API on a port, and a client of it.
 type served struct {

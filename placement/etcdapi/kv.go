@@ -33,7 +33,8 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	return response, nil
 }
 
-// readRange reads what this member has. The revision of the answer is the newest, whatever was read.
+// readRange reads what this member has. The revision of the answer is the newest, whatever was
+// read.
 func (s *kvServer) readRange(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	q := toRange(r)
 	if r.Revision < 0 {

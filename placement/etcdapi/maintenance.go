@@ -34,15 +34,12 @@ func (s *maintenanceServer) Alarm(
 func (s *maintenanceServer) Status(
 	ctx context.Context, _ *pb.StatusRequest,
 ) (*pb.StatusResponse, error) {
-	index, _, err := s.Store.AppliedEntry()
-	if err != nil {
-		return nil, s.toGRPC(ctx, err)
-	}
 	size, err := s.Store.Size()
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
 	}
 	l, _ := s.Store.Leadership()
+	index := s.Store.AppliedIndex()
 	response := &pb.StatusResponse{
 		Header: s.header(0), Version: s.Version, StorageVersion: s.minorVersion() + ".0",
 		DbSize: int64(size), DbSizeInUse: int64(size), DbSizeQuota: math.MaxInt64, // there is none
@@ -112,8 +109,8 @@ func (s *maintenanceServer) MoveLeader(
 
 var versionForm = regexp.MustCompile(`^v?\d+\.\d+(\.\d+)?$`)
 
-// Downgrade implements etcdserverpb.MaintenanceServer. The version is that of the API; there is none
-// below it to go to.
+// Downgrade implements etcdserverpb.MaintenanceServer. The version is that of the API; there is
+// none below it to go to.
 func (s *maintenanceServer) Downgrade(
 	_ context.Context, r *pb.DowngradeRequest,
 ) (*pb.DowngradeResponse, error) {
