@@ -21,11 +21,7 @@ import (
 
 // endpoint is a server of the etcd API, reached with nothing between: a client library would hide
 // fields and retry.
-type endpoint struct {
-	connection *grpc.ClientConn
-	// chosen are the lease ids that the server chose, in the order in which it was asked.
-	chosen []int64
-}
+type endpoint struct{ connection *grpc.ClientConn }
 
 func connect(t testing.TB, address string) *endpoint {
 	t.Helper()
@@ -127,11 +123,11 @@ func (e *endpoint) keepAlive(
 
 // both is a real etcd and ours, which are asked the same.
 type both struct {
-	t           testing.TB
-	etcd, ours  *endpoint
-	revision    int64
-	compacted   int64
-	done, wrong int
+	t          testing.TB
+	etcd, ours *endpoint
+	// revision and compacted are the store's, and done is how many requests were made.
+	revision, compacted int64
+	done                int
 }
 
 func newBoth(t testing.TB) *both {
