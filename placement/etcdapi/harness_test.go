@@ -28,9 +28,10 @@ type lone struct {
 	*store.Store
 	state *engine.State
 
-	mu          sync.Mutex
-	term, index uint64
-	leads       bool
+	mu    sync.Mutex
+	term  uint64
+	index uint64
+	leads bool
 }
 
 func newLone(t testing.TB) *lone {
@@ -43,7 +44,7 @@ func newLone(t testing.TB) *lone {
 		t.Fatal(err)
 	}
 	if m.Store, err = store.New(store.Config{State: m.state, Group: m, Random: rand.Reader,
-		Partition: 2, History: 1 << 40}); err != nil {
+		Partition: keys.CoordinationPartition, History: 1 << 40}); err != nil {
 		t.Fatal(err)
 	}
 	m.setLeads(t, true)
@@ -100,16 +101,16 @@ func (m *lone) ReadIndex(done func(error)) {
 	done(nil)
 }
 
-func (m *lone) Lease() (uint64, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.term, m.leads
-}
-
 func (m *lone) Committed() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.index
+}
+
+func (m *lone) Lease() (uint64, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.term, m.leads
 }
 
 // alone is a cluster of one member that cannot be changed.

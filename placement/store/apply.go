@@ -43,10 +43,12 @@ type answer struct {
 	result *storepb.Result
 }
 
-// leaseChange tells the lessor; a ttl of 0 means that the lease is gone.
+// leaseChange tells the lessor what a lease is now; a ttl of 0 means that it is gone. leftMillis is
+// that of its last checkpoint. checkpoint: nothing else has changed.
 type leaseChange struct {
-	id        int64
-	ttlMillis uint64
+	id                    int64
+	ttlMillis, leftMillis uint64
+	checkpoint            bool
 }
 
 // Applied implements group.StateMachine.
@@ -141,6 +143,8 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		err = a.grant(op.LeaseGrant, result)
 	case *storepb.Command_LeaseRevoke:
 		err = a.revoke(op.LeaseRevoke, result)
+	case *storepb.Command_LeaseCheckpoint:
+		err = a.checkpoint(op.LeaseCheckpoint)
 	case *storepb.Command_SessionOpen:
 		err = a.openSession(result)
 	case *storepb.Command_SessionClose:

@@ -25,7 +25,10 @@ const (
 	// leases whose id is negative, which the formats before it refuse.
 	optionsFormat = 4
 
-	newestFormat = optionsFormat
+	// checkpointFormat is for checkpoints of leases.
+	checkpointFormat = 5
+
+	newestFormat = checkpointFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
@@ -115,6 +118,8 @@ func formatOf(c *storepb.Command) byte {
 		}
 	case *storepb.Command_ChangeMembers:
 		return membersFormat
+	case *storepb.Command_LeaseCheckpoint:
+		return checkpointFormat
 	}
 	return commandFormat
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -53,8 +54,9 @@ type Config struct {
 	// Peers reaches the other members, for commands and reads that come in at a member that does not
 	// lead. nil: only the leader takes them.
 	Peers Peers
-	// Founding are the members with which the core was founded. They count until the state has a
-	// record of members. nil for a member that was added later, and is filled by a snapshot.
+	// Founding are the members with which the store was founded. They count until the state has a
+	// record of members, whose version is higher than theirs. nil for a member that was added later,
+	// and is filled by a snapshot.
 	Founding *storepb.Members
 
 	// History is how many revisions the leader keeps when it compacts. Default 10,000.
@@ -63,6 +65,9 @@ type Config struct {
 	// Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader have without a quorum.
 	MaxPending      int
 	MaxPendingBytes int64
+	// CheckpointAfter is how much of a lease's term passes before the leader notes in the log how much
+	// is left, so that the next leader does not begin anew. Default 5 min.
+	CheckpointAfter time.Duration
 	// MaxWatchers bounds the watchers. Default 10,000.
 	MaxWatchers int
 
@@ -95,6 +100,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.MaxPendingBytes <= 0 {
 		c.MaxPendingBytes = 64 << 20
+	}
+	if c.CheckpointAfter <= 0 {
+		c.CheckpointAfter = 5 * time.Minute
 	}
 	if c.MaxWatchers <= 0 {
 		c.MaxWatchers = 10_000
@@ -171,7 +179,7 @@ func New(config Config) (*Store, error) {
 		config: config,
 		layout: newLayout(config.Partition),
 		origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
-		lessor: newLessor(config.Monotonic),
+		lessor: newLessor(config.Monotonic, config.CheckpointAfter),
 		wake:   make(chan struct{}, 1),
 		long:   make(chan struct{}, 1),
 		room:   newRoom(int64(config.MaxPending), config.MaxPendingBytes),

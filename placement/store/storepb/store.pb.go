@@ -404,6 +404,7 @@ type Command struct {
 	//	*Command_SessionOpen
 	//	*Command_SessionClose
 	//	*Command_ChangeMembers
+	//	*Command_LeaseCheckpoint
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -544,6 +545,15 @@ func (x *Command) GetChangeMembers() *ChangeMembers {
 	return nil
 }
 
+func (x *Command) GetLeaseCheckpoint() *LeaseCheckpoint {
+	if x != nil {
+		if x, ok := x.Op.(*Command_LeaseCheckpoint); ok {
+			return x.LeaseCheckpoint
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -576,6 +586,10 @@ type Command_ChangeMembers struct {
 	ChangeMembers *ChangeMembers `protobuf:"bytes,12,opt,name=change_members,json=changeMembers,proto3,oneof"`
 }
 
+type Command_LeaseCheckpoint struct {
+	LeaseCheckpoint *LeaseCheckpoint `protobuf:"bytes,13,opt,name=lease_checkpoint,json=leaseCheckpoint,proto3,oneof"`
+}
+
 func (*Command_Txn) isCommand_Op() {}
 
 func (*Command_Compact) isCommand_Op() {}
@@ -589,6 +603,8 @@ func (*Command_SessionOpen) isCommand_Op() {}
 func (*Command_SessionClose) isCommand_Op() {}
 
 func (*Command_ChangeMembers) isCommand_Op() {}
+
+func (*Command_LeaseCheckpoint) isCommand_Op() {}
 
 // Txn does `success` if all comparisons hold and `failure` otherwise, at one revision.
 type Txn struct {
@@ -1294,6 +1310,52 @@ func (x *LeaseRevoke) GetExpired() bool {
 	return false
 }
 
+// LeaseCheckpoint says of leases how long they had left. A lease of its list that is not there any
+// more is passed over.
+type LeaseCheckpoint struct {
+	state         protoimpl.MessageState   `protogen:"open.v1"`
+	Leases        []*LeaseCheckpoint_Lease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseCheckpoint) Reset() {
+	*x = LeaseCheckpoint{}
+	mi := &file_store_storepb_store_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseCheckpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseCheckpoint) ProtoMessage() {}
+
+func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseCheckpoint.ProtoReflect.Descriptor instead.
+func (*LeaseCheckpoint) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *LeaseCheckpoint) GetLeases() []*LeaseCheckpoint_Lease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
 type SessionOpen struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1302,7 +1364,7 @@ type SessionOpen struct {
 
 func (x *SessionOpen) Reset() {
 	*x = SessionOpen{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1376,7 @@ func (x *SessionOpen) String() string {
 func (*SessionOpen) ProtoMessage() {}
 
 func (x *SessionOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1389,7 @@ func (x *SessionOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpen.ProtoReflect.Descriptor instead.
 func (*SessionOpen) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 type SessionClose struct {
@@ -1338,7 +1400,7 @@ type SessionClose struct {
 
 func (x *SessionClose) Reset() {
 	*x = SessionClose{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1412,7 @@ func (x *SessionClose) String() string {
 func (*SessionClose) ProtoMessage() {}
 
 func (x *SessionClose) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1425,7 @@ func (x *SessionClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
 func (*SessionClose) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 type KeyValue struct {
@@ -1380,7 +1442,7 @@ type KeyValue struct {
 
 func (x *KeyValue) Reset() {
 	*x = KeyValue{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1454,7 @@ func (x *KeyValue) String() string {
 func (*KeyValue) ProtoMessage() {}
 
 func (x *KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1467,7 @@ func (x *KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyValue.ProtoReflect.Descriptor instead.
 func (*KeyValue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KeyValue) GetKey() []byte {
@@ -1470,7 +1532,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1544,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1557,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -1571,7 +1633,7 @@ type TxnResult struct {
 
 func (x *TxnResult) Reset() {
 	*x = TxnResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1645,7 @@ func (x *TxnResult) String() string {
 func (*TxnResult) ProtoMessage() {}
 
 func (x *TxnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1658,7 @@ func (x *TxnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnResult.ProtoReflect.Descriptor instead.
 func (*TxnResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TxnResult) GetSucceeded() bool {
@@ -1628,7 +1690,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1702,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1715,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OpResult) GetOp() isOpResult_Op {
@@ -1738,7 +1800,7 @@ type RangeResult struct {
 
 func (x *RangeResult) Reset() {
 	*x = RangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1812,7 @@ func (x *RangeResult) String() string {
 func (*RangeResult) ProtoMessage() {}
 
 func (x *RangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1825,7 @@ func (x *RangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeResult.ProtoReflect.Descriptor instead.
 func (*RangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RangeResult) GetKvs() []*KeyValue {
@@ -1796,7 +1858,7 @@ type PutResult struct {
 
 func (x *PutResult) Reset() {
 	*x = PutResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1870,7 @@ func (x *PutResult) String() string {
 func (*PutResult) ProtoMessage() {}
 
 func (x *PutResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1883,7 @@ func (x *PutResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResult.ProtoReflect.Descriptor instead.
 func (*PutResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PutResult) GetPrevious() *KeyValue {
@@ -1841,7 +1903,7 @@ type DeleteRangeResult struct {
 
 func (x *DeleteRangeResult) Reset() {
 	*x = DeleteRangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1915,7 @@ func (x *DeleteRangeResult) String() string {
 func (*DeleteRangeResult) ProtoMessage() {}
 
 func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1928,7 @@ func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResult.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeleteRangeResult) GetDeleted() uint64 {
@@ -1897,7 +1959,7 @@ type VersionRecord struct {
 
 func (x *VersionRecord) Reset() {
 	*x = VersionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +1971,7 @@ func (x *VersionRecord) String() string {
 func (*VersionRecord) ProtoMessage() {}
 
 func (x *VersionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +1984,7 @@ func (x *VersionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRecord.ProtoReflect.Descriptor instead.
 func (*VersionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *VersionRecord) GetTombstone() bool {
@@ -1971,7 +2033,7 @@ type MetaRecord struct {
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2045,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2058,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MetaRecord) GetRevision() uint64 {
@@ -2014,15 +2076,17 @@ func (x *MetaRecord) GetCompacted() uint64 {
 }
 
 type LeaseRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TtlMillis     uint64                 `protobuf:"varint,1,opt,name=ttl_millis,json=ttlMillis,proto3" json:"ttl_millis,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	TtlMillis uint64                 `protobuf:"varint,1,opt,name=ttl_millis,json=ttlMillis,proto3" json:"ttl_millis,omitempty"`
+	// How long it had left by the last checkpoint; 0: none since it was granted or renewed.
+	LeftMillis    uint64 `protobuf:"varint,2,opt,name=left_millis,json=leftMillis,proto3" json:"left_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2098,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,12 +2111,19 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseRecord) GetTtlMillis() uint64 {
 	if x != nil {
 		return x.TtlMillis
+	}
+	return 0
+}
+
+func (x *LeaseRecord) GetLeftMillis() uint64 {
+	if x != nil {
+		return x.LeftMillis
 	}
 	return 0
 }
@@ -2071,7 +2142,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2154,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2167,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SessionRecord) GetForgotten() uint64 {
@@ -2138,7 +2209,7 @@ type Members struct {
 
 func (x *Members) Reset() {
 	*x = Members{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2221,7 @@ func (x *Members) String() string {
 func (*Members) ProtoMessage() {}
 
 func (x *Members) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2234,7 @@ func (x *Members) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Members.ProtoReflect.Descriptor instead.
 func (*Members) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Members) GetVersion() uint64 {
@@ -2207,7 +2278,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2290,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2303,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Member) GetReplica() uint64 {
@@ -2275,7 +2346,7 @@ type ChangeMembers struct {
 
 func (x *ChangeMembers) Reset() {
 	*x = ChangeMembers{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2358,7 @@ func (x *ChangeMembers) String() string {
 func (*ChangeMembers) ProtoMessage() {}
 
 func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2371,7 @@ func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembers.ProtoReflect.Descriptor instead.
 func (*ChangeMembers) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ChangeMembers) GetVersion() uint64 {
@@ -2317,11 +2388,64 @@ func (x *ChangeMembers) GetNext() *Members {
 	return nil
 }
 
+type LeaseCheckpoint_Lease struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// 0: its full term.
+	LeftMillis    uint64 `protobuf:"varint,2,opt,name=left_millis,json=leftMillis,proto3" json:"left_millis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseCheckpoint_Lease) Reset() {
+	*x = LeaseCheckpoint_Lease{}
+	mi := &file_store_storepb_store_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseCheckpoint_Lease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseCheckpoint_Lease) ProtoMessage() {}
+
+func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseCheckpoint_Lease.ProtoReflect.Descriptor instead.
+func (*LeaseCheckpoint_Lease) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10, 0}
+}
+
+func (x *LeaseCheckpoint_Lease) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *LeaseCheckpoint_Lease) GetLeftMillis() uint64 {
+	if x != nil {
+		return x.LeftMillis
+	}
+	return 0
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xde\x04\n" +
+	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xaf\x05\n" +
 	"\aCommand\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\x04R\arequest\x12\x18\n" +
@@ -2336,7 +2460,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\fsession_open\x18\n" +
 	" \x01(\v2\x1e.tidemark.store.v1.SessionOpenH\x00R\vsessionOpen\x12F\n" +
 	"\rsession_close\x18\v \x01(\v2\x1f.tidemark.store.v1.SessionCloseH\x00R\fsessionClose\x12I\n" +
-	"\x0echange_members\x18\f \x01(\v2 .tidemark.store.v1.ChangeMembersH\x00R\rchangeMembersB\x04\n" +
+	"\x0echange_members\x18\f \x01(\v2 .tidemark.store.v1.ChangeMembersH\x00R\rchangeMembers\x12O\n" +
+	"\x10lease_checkpoint\x18\r \x01(\v2\".tidemark.store.v1.LeaseCheckpointH\x00R\x0fleaseCheckpointB\x04\n" +
 	"\x02op\"\x9d\x01\n" +
 	"\x03Txn\x124\n" +
 	"\acompare\x18\x01 \x03(\v2\x1a.tidemark.store.v1.CompareR\acompare\x12/\n" +
@@ -2418,7 +2543,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"ttl_millis\x18\x02 \x01(\x04R\tttlMillis\"7\n" +
 	"\vLeaseRevoke\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x18\n" +
-	"\aexpired\x18\x02 \x01(\bR\aexpired\"\r\n" +
+	"\aexpired\x18\x02 \x01(\bR\aexpired\"\x8d\x01\n" +
+	"\x0fLeaseCheckpoint\x12@\n" +
+	"\x06leases\x18\x01 \x03(\v2(.tidemark.store.v1.LeaseCheckpoint.LeaseR\x06leases\x1a8\n" +
+	"\x05Lease\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1f\n" +
+	"\vleft_millis\x18\x02 \x01(\x04R\n" +
+	"leftMillis\"\r\n" +
 	"\vSessionOpen\"\x0e\n" +
 	"\fSessionClose\"\xae\x01\n" +
 	"\bKeyValue\x12\x10\n" +
@@ -2466,10 +2597,12 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"MetaRecord\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
-	"\tcompacted\x18\x02 \x01(\x04R\tcompacted\",\n" +
+	"\tcompacted\x18\x02 \x01(\x04R\tcompacted\"M\n" +
 	"\vLeaseRecord\x12\x1d\n" +
 	"\n" +
-	"ttl_millis\x18\x01 \x01(\x04R\tttlMillis\"U\n" +
+	"ttl_millis\x18\x01 \x01(\x04R\tttlMillis\x12\x1f\n" +
+	"\vleft_millis\x18\x02 \x01(\x04R\n" +
+	"leftMillis\"U\n" +
 	"\rSessionRecord\x12\x1c\n" +
 	"\tforgotten\x18\x01 \x01(\x04R\tforgotten\x12\x12\n" +
 	"\x04used\x18\x02 \x01(\x04R\x04used\x12\x12\n" +
@@ -2525,79 +2658,83 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 }
 
 var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_store_storepb_store_proto_goTypes = []any{
-	(Code)(0),                 // 0: tidemark.store.v1.Code
-	(MemberRole)(0),           // 1: tidemark.store.v1.MemberRole
-	(Compare_Relation)(0),     // 2: tidemark.store.v1.Compare.Relation
-	(Compare_Target)(0),       // 3: tidemark.store.v1.Compare.Target
-	(Range_SortOrder)(0),      // 4: tidemark.store.v1.Range.SortOrder
-	(Range_SortTarget)(0),     // 5: tidemark.store.v1.Range.SortTarget
-	(*Command)(nil),           // 6: tidemark.store.v1.Command
-	(*Txn)(nil),               // 7: tidemark.store.v1.Txn
-	(*Compare)(nil),           // 8: tidemark.store.v1.Compare
-	(*Op)(nil),                // 9: tidemark.store.v1.Op
-	(*Range)(nil),             // 10: tidemark.store.v1.Range
-	(*Put)(nil),               // 11: tidemark.store.v1.Put
-	(*DeleteRange)(nil),       // 12: tidemark.store.v1.DeleteRange
-	(*Compact)(nil),           // 13: tidemark.store.v1.Compact
-	(*LeaseGrant)(nil),        // 14: tidemark.store.v1.LeaseGrant
-	(*LeaseRevoke)(nil),       // 15: tidemark.store.v1.LeaseRevoke
-	(*SessionOpen)(nil),       // 16: tidemark.store.v1.SessionOpen
-	(*SessionClose)(nil),      // 17: tidemark.store.v1.SessionClose
-	(*KeyValue)(nil),          // 18: tidemark.store.v1.KeyValue
-	(*Result)(nil),            // 19: tidemark.store.v1.Result
-	(*TxnResult)(nil),         // 20: tidemark.store.v1.TxnResult
-	(*OpResult)(nil),          // 21: tidemark.store.v1.OpResult
-	(*RangeResult)(nil),       // 22: tidemark.store.v1.RangeResult
-	(*PutResult)(nil),         // 23: tidemark.store.v1.PutResult
-	(*DeleteRangeResult)(nil), // 24: tidemark.store.v1.DeleteRangeResult
-	(*VersionRecord)(nil),     // 25: tidemark.store.v1.VersionRecord
-	(*MetaRecord)(nil),        // 26: tidemark.store.v1.MetaRecord
-	(*LeaseRecord)(nil),       // 27: tidemark.store.v1.LeaseRecord
-	(*SessionRecord)(nil),     // 28: tidemark.store.v1.SessionRecord
-	(*Members)(nil),           // 29: tidemark.store.v1.Members
-	(*Member)(nil),            // 30: tidemark.store.v1.Member
-	(*ChangeMembers)(nil),     // 31: tidemark.store.v1.ChangeMembers
+	(Code)(0),                     // 0: tidemark.store.v1.Code
+	(MemberRole)(0),               // 1: tidemark.store.v1.MemberRole
+	(Compare_Relation)(0),         // 2: tidemark.store.v1.Compare.Relation
+	(Compare_Target)(0),           // 3: tidemark.store.v1.Compare.Target
+	(Range_SortOrder)(0),          // 4: tidemark.store.v1.Range.SortOrder
+	(Range_SortTarget)(0),         // 5: tidemark.store.v1.Range.SortTarget
+	(*Command)(nil),               // 6: tidemark.store.v1.Command
+	(*Txn)(nil),                   // 7: tidemark.store.v1.Txn
+	(*Compare)(nil),               // 8: tidemark.store.v1.Compare
+	(*Op)(nil),                    // 9: tidemark.store.v1.Op
+	(*Range)(nil),                 // 10: tidemark.store.v1.Range
+	(*Put)(nil),                   // 11: tidemark.store.v1.Put
+	(*DeleteRange)(nil),           // 12: tidemark.store.v1.DeleteRange
+	(*Compact)(nil),               // 13: tidemark.store.v1.Compact
+	(*LeaseGrant)(nil),            // 14: tidemark.store.v1.LeaseGrant
+	(*LeaseRevoke)(nil),           // 15: tidemark.store.v1.LeaseRevoke
+	(*LeaseCheckpoint)(nil),       // 16: tidemark.store.v1.LeaseCheckpoint
+	(*SessionOpen)(nil),           // 17: tidemark.store.v1.SessionOpen
+	(*SessionClose)(nil),          // 18: tidemark.store.v1.SessionClose
+	(*KeyValue)(nil),              // 19: tidemark.store.v1.KeyValue
+	(*Result)(nil),                // 20: tidemark.store.v1.Result
+	(*TxnResult)(nil),             // 21: tidemark.store.v1.TxnResult
+	(*OpResult)(nil),              // 22: tidemark.store.v1.OpResult
+	(*RangeResult)(nil),           // 23: tidemark.store.v1.RangeResult
+	(*PutResult)(nil),             // 24: tidemark.store.v1.PutResult
+	(*DeleteRangeResult)(nil),     // 25: tidemark.store.v1.DeleteRangeResult
+	(*VersionRecord)(nil),         // 26: tidemark.store.v1.VersionRecord
+	(*MetaRecord)(nil),            // 27: tidemark.store.v1.MetaRecord
+	(*LeaseRecord)(nil),           // 28: tidemark.store.v1.LeaseRecord
+	(*SessionRecord)(nil),         // 29: tidemark.store.v1.SessionRecord
+	(*Members)(nil),               // 30: tidemark.store.v1.Members
+	(*Member)(nil),                // 31: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),         // 32: tidemark.store.v1.ChangeMembers
+	(*LeaseCheckpoint_Lease)(nil), // 33: tidemark.store.v1.LeaseCheckpoint.Lease
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	7,  // 0: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
 	13, // 1: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
 	14, // 2: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
 	15, // 3: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
-	16, // 4: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
-	17, // 5: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	31, // 6: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
-	8,  // 7: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
-	9,  // 8: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
-	9,  // 9: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
-	3,  // 10: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
-	2,  // 11: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
-	10, // 12: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
-	11, // 13: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
-	12, // 14: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
-	7,  // 15: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
-	4,  // 16: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
-	5,  // 17: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
-	0,  // 18: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
-	20, // 19: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
-	21, // 20: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
-	22, // 21: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
-	23, // 22: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
-	24, // 23: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
-	20, // 24: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
-	18, // 25: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
-	18, // 26: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
-	18, // 27: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	30, // 28: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
-	30, // 29: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
-	1,  // 30: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
-	29, // 31: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	17, // 4: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
+	18, // 5: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
+	32, // 6: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	16, // 7: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
+	8,  // 8: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
+	9,  // 9: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
+	9,  // 10: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
+	3,  // 11: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
+	2,  // 12: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
+	10, // 13: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
+	11, // 14: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
+	12, // 15: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
+	7,  // 16: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
+	4,  // 17: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
+	5,  // 18: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
+	33, // 19: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
+	0,  // 20: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
+	21, // 21: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
+	22, // 22: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
+	23, // 23: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
+	24, // 24: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
+	25, // 25: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
+	21, // 26: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
+	19, // 27: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
+	19, // 28: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
+	19, // 29: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
+	31, // 30: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	31, // 31: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 32: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	30, // 33: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -2613,6 +2750,7 @@ func file_store_storepb_store_proto_init() {
 		(*Command_SessionOpen)(nil),
 		(*Command_SessionClose)(nil),
 		(*Command_ChangeMembers)(nil),
+		(*Command_LeaseCheckpoint)(nil),
 	}
 	file_store_storepb_store_proto_msgTypes[3].OneofWrappers = []any{
 		(*Op_Range)(nil),
@@ -2620,7 +2758,7 @@ func file_store_storepb_store_proto_init() {
 		(*Op_DeleteRange)(nil),
 		(*Op_Txn)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[15].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[16].OneofWrappers = []any{
 		(*OpResult_Range)(nil),
 		(*OpResult_Put)(nil),
 		(*OpResult_DeleteRange)(nil),
@@ -2632,7 +2770,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   26,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
