@@ -27,8 +27,9 @@
 //   - A stream of a range that names a target of order and no order is in the order of the keys.
 //   - Sums of the history are of this database's own making, and none is kept of a revision that
 //     was compacted.
-//   - What one command may read or delete is bounded (store.MaxTouched), and so is what a reading
-//     may answer with (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
+//   - What one command may read or delete is bounded (store.MaxTouched), and so are how many
+//     operations it has in all (store.MaxOperations) and what a reading may answer with
+//     (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
 //
 // # Goroutines
 //
