@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"testing"
@@ -128,12 +129,14 @@ type both struct {
 	// revision and compacted are the store's, and done is how many requests were made.
 	revision, compacted int64
 	done                int
+	// answers counts the answers and the errors, by the kind of request.
+	answers map[string]int
 }
 
 func newBoth(t testing.TB) *both {
 	etcd := reference.Test(t, reference.Options{Args: []string{"--unsafe-no-fsync"}})
 	return &both{t: t, etcd: connect(t, etcd.Endpoints()[0]), ours: connect(t, serve(t, nil).address),
-		revision: 1}
+		revision: 1, answers: map[string]int{}}
 }
 
 // ask asks both, and fails the test if the answers differ.
@@ -144,6 +147,7 @@ func (b *both) ask(request proto.Message) (proto.Message, error) {
 	want, wantErr := b.etcd.call(ctx, request)
 	got, gotErr := b.ours.call(ctx, request)
 	b.done++
+	b.answers[fmt.Sprintf("%T %v", request, status.Code(wantErr))]++
 	b.compare(request, want, wantErr, got, gotErr)
 	b.follow(request, want, wantErr)
 	return want, wantErr

@@ -27,7 +27,8 @@ func TestLikeEtcd(t *testing.T) {
 	for revision := max(1, b.compacted); revision <= b.revision; revision++ {
 		b.ask(&pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: revision})
 	}
-	t.Logf("seed %d: %d requests, revisions %d to %d", *likeEtcdSeed, b.done, b.compacted, b.revision)
+	t.Logf("seed %d: %d requests, revisions %d to %d, answers: %v", *likeEtcdSeed, b.done,
+		b.compacted, b.revision, b.answers)
 }
 
 func putOp(key string, value string) *pb.RequestOp {
