@@ -34,6 +34,7 @@ type Store interface {
 	Size() (uint64, error)
 	Hash(ctx context.Context, revision uint64) (store.Hash, error)
 	HashAll(context.Context) (sum uint32, revision uint64, err error)
+	Export() (*store.Export, error)
 }
 
 // Cluster is what the services need of the cluster around the store. Its methods may be called from
@@ -102,6 +103,9 @@ type Config struct {
 	// MinLease is the shortest term of a lease; one for which less is asked gets that. It is a
 	// multiple of a second. Default 2 s, as in etcd with its default election timeout.
 	MinLease time.Duration
+	// TemporaryDirectory is where a snapshot is written before it is sent, one at a time. It needs
+	// room for the whole history. Default: that of the operating system.
+	TemporaryDirectory string
 	// Version is the etcd version that clients are told, "major.minor.patch". Default
 	// DefaultVersion.
 	Version string

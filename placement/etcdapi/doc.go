@@ -25,6 +25,7 @@
 //   - Compaction at revision 0 does nothing, however often it is asked for before the first
 //     compaction.
 //   - A stream of a range that names a target of order and no order is in the order of the keys.
+//   - A snapshot (etcdfile) has no members, users and roles, and its size is not the database's.
 //   - Sums of the history are of this database's own making, and none is kept of a revision that
 //     was compacted.
 //   - What one command may read or delete is bounded (store.MaxTouched), and so are how many

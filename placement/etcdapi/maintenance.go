@@ -2,7 +2,6 @@ package etcdapi
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"regexp"
 	"strings"
@@ -16,6 +15,8 @@ import (
 type maintenanceServer struct {
 	pb.UnimplementedMaintenanceServer
 	*backend
+	// snapshots has room for as many as are written at a time.
+	snapshots chan struct{}
 }
 
 // Alarm implements etcdserverpb.MaintenanceServer. There are no alarms: nothing here runs out of a
@@ -123,11 +124,4 @@ func (s *maintenanceServer) Downgrade(
 		return nil, rpctypes.ErrGRPCWrongDowngradeVersionFormat
 	}
 	return nil, rpctypes.ErrGRPCInvalidDowngradeTargetVersion
-}
-
-// Snapshot implements etcdserverpb.MaintenanceServer.
-func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, _ pb.Maintenance_SnapshotServer) error {
-	return status.Error(codes.Unimplemented, fmt.Sprintf(
-		"etcdserver: there is no snapshot in etcd's format; read the keys at revision %d instead",
-		s.Store.Revision()))
 }

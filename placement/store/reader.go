@@ -253,6 +253,21 @@ func (r *reader) checkRevision(revision uint64) (uint64, error) {
 // changes visits the events from a position on, in order, each with the position behind it, until
 // visit says false.
 func (r *reader) changes(from position, visit func(*Event, position) bool) error {
+	return r.events(from, func(kv *storepb.KeyValue, n uint32, versions *reader) (bool, error) {
+		event, revision := &Event{KV: kv}, kv.ModRevision
+		var err error
+		if event.Previous, err = versions.at(kv.Key, revision-1); err != nil {
+			return false, err
+		}
+		return visit(event, position{revision, n + 1}), nil
+	})
+}
+
+// events visits the changes from a position on, in order, each with its number within its revision,
+// until visit says false. versions reads the same state.
+func (r *reader) events(
+	from position, visit func(kv *storepb.KeyValue, n uint32, versions *reader) (bool, error),
+) error {
 	if from.revision < r.meta.Compacted {
 		return &CompactedError{Revision: r.meta.Compacted}
 	}
@@ -281,12 +296,8 @@ func (r *reader) changes(from position, visit func(*Event, position) bool) error
 			return fmt.Errorf("the core's store has an event of key %s at revision %d and no "+
 				"such version", keys.Pretty(key), revision)
 		}
-		event := &Event{KV: kv}
-		if event.Previous, err = versions.at(kv.Key, revision-1); err != nil {
+		if more, err := visit(kv, n, versions); err != nil || !more {
 			return err
-		}
-		if !visit(event, position{revision, n + 1}) {
-			return nil
 		}
 	}
 	return r.it.Error()
