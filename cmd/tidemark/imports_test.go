@@ -53,7 +53,8 @@ var may = []struct {
 
 	// The core stands on the same Raft machinery as a replica does, and knows nothing of replicas,
 	// nodes and clients.
-	{"placement/etcdapi", []string{"range/keys", "placement/store/..."}},
+	{"placement/etcdapi/...",
+		[]string{"range/keys", "placement/store/...", "placement/etcdapi/..."}},
 	{"placement/planner", []string{"rpc/...", "range/keys", "placement/planner"}},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 

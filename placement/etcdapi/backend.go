@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"context"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
@@ -26,7 +27,7 @@ func (b *backend) fill(h *pb.ResponseHeader) *pb.ResponseHeader {
 	return h
 }
 
-// inLog is how large a request is in etcd's log, which is what etcd's limit is for.
+// checkSize refuses a request that is too large in etcd's log, which is what etcd's limit is for.
 func (b *backend) checkSize(r *pb.InternalRaftRequest) error {
 	r.Header = &pb.RequestHeader{ID: 1 << 63}
 	if proto.Size(r) > b.MaxRequestBytes {
@@ -37,7 +38,13 @@ func (b *backend) checkSize(r *pb.InternalRaftRequest) error {
 
 // execute does a command and waits for it, for a limited time.
 func (b *backend) execute(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
-	limited, cancel := context.WithTimeout(ctx, b.RequestTimeout)
+	return b.executeWithin(ctx, b.RequestTimeout, c)
+}
+
+func (b *backend) executeWithin(
+	ctx context.Context, limit time.Duration, c *storepb.Command,
+) (*storepb.Result, error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	result, err := b.Store.Execute(limited, c)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"testing"
@@ -21,11 +22,7 @@ import (
 
 // endpoint is a server of the etcd API, reached with nothing between: a client library would hide
 // fields and retry.
-type endpoint struct {
-	connection *grpc.ClientConn
-	// chosen are the lease ids that the server chose, in the order in which it was asked.
-	chosen []int64
-}
+type endpoint struct{ connection *grpc.ClientConn }
 
 func connect(t testing.TB, address string) *endpoint {
 	t.Helper()
@@ -127,17 +124,19 @@ func (e *endpoint) keepAlive(
 
 // both is a real etcd and ours, which are asked the same.
 type both struct {
-	t           testing.TB
-	etcd, ours  *endpoint
-	revision    int64
-	compacted   int64
-	done, wrong int
+	t          testing.TB
+	etcd, ours *endpoint
+	// revision and compacted are the store's, and done is how many requests were made.
+	revision, compacted int64
+	done                int
+	// answers counts the answers and the errors, by the kind of request.
+	answers map[string]int
 }
 
 func newBoth(t testing.TB) *both {
 	etcd := reference.Test(t, reference.Options{Args: []string{"--unsafe-no-fsync"}})
 	return &both{t: t, etcd: connect(t, etcd.Endpoints()[0]), ours: connect(t, serve(t, nil).address),
-		revision: 1}
+		revision: 1, answers: map[string]int{}}
 }
 
 // ask asks both, and fails the test if the answers differ.
@@ -148,12 +147,15 @@ func (b *both) ask(request proto.Message) (proto.Message, error) {
 	want, wantErr := b.etcd.call(ctx, request)
 	got, gotErr := b.ours.call(ctx, request)
 	b.done++
+	b.answers[fmt.Sprintf("%T %v", request, status.Code(wantErr))]++
 	b.compare(request, want, wantErr, got, gotErr)
 	b.follow(request, want, wantErr)
 	return want, wantErr
 }
 
-func (b *both) compare(request, want proto.Message, wantErr error, got proto.Message, gotErr error) {
+func (b *both) compare(
+	request, want proto.Message, wantErr error, got proto.Message, gotErr error,
+) {
 	b.t.Helper()
 	w, g := status.Convert(wantErr), status.Convert(gotErr)
 	if w.Code() != g.Code() || w.Message() != g.Message() {

@@ -38,7 +38,8 @@ func TestClient(t *testing.T) {
 		t.Fatalf("txn: %v, %v", txn, err)
 	}
 	deleted, err := s.Delete(ctx, "a", clientv3.WithPrefix(), clientv3.WithPrevKV())
-	if err != nil || deleted.Deleted != 1 || len(deleted.PrevKvs) != 1 || deleted.Header.Revision != 5 {
+	if err != nil || deleted.Deleted != 1 || len(deleted.PrevKvs) != 1 ||
+		deleted.Header.Revision != 5 {
 		t.Fatalf("delete: %v, %v", deleted, err)
 	}
 	if _, err := s.Compact(ctx, 4, clientv3.WithCompactPhysical()); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // Store is what the services need of the store; *store.Store has it. Its errors are the store's.
 type Store interface {
-	// Execute does a command, at most once, on any member.
+	// Execute does a command, at most once, on any member. It waits for a leader.
 	Execute(context.Context, *storepb.Command) (*storepb.Result, error)
 	// Renew gives a lease its full term, and TimeToLive describes one, on any member.
 	Renew(ctx context.Context, lease int64) (time.Duration, error)
@@ -21,7 +21,8 @@ type Store interface {
 	// Leases are the leases that exist, as far as this member knows.
 	Leases() []int64
 
-	// Read returns once this member has everything that was acknowledged before the call.
+	// Read waits for a leader, and returns once this member has everything that was acknowledged
+	// before the call.
 	Read(context.Context) (*store.View, error)
 	// ReadTxn does a transaction that writes nothing on what this member has.
 	ReadTxn(context.Context, *storepb.Txn) (*storepb.Result, error)
@@ -29,10 +30,11 @@ type Store interface {
 	Compacted() uint64
 
 	Leadership() (store.Leadership, <-chan struct{})
-	AppliedEntry() (index, term uint64, err error)
+	AppliedIndex() uint64
 	Size() (uint64, error)
 	Hash(ctx context.Context, revision uint64) (store.Hash, error)
 	HashAll(context.Context) (sum uint32, revision uint64, err error)
+	Export() (*store.Export, error)
 }
 
 // Cluster is what the services need of the cluster around the store. Its methods may be called from
@@ -101,6 +103,9 @@ type Config struct {
 	// MinLease is the shortest term of a lease; one for which less is asked gets that. It is a
 	// multiple of a second. Default 2 s, as in etcd with its default election timeout.
 	MinLease time.Duration
+	// TemporaryDirectory is where a snapshot is written before it is sent, one at a time. It needs
+	// room for the whole history. Default: that of the operating system.
+	TemporaryDirectory string
 	// Version is the etcd version that clients are told, "major.minor.patch". Default
 	// DefaultVersion.
 	Version string

@@ -1,16 +1,16 @@
-// Package etcdapi serves the etcd v3 API from a store: KV, Lease, Cluster, Maintenance and Health, in
-// etcd's own protocol buffers, so that clients of etcd work unchanged. It translates and does
+// Package etcdapi serves the etcd v3 API from a store: KV, Lease, Cluster, Maintenance and Health,
+// in etcd's own protocol buffers, so that clients of etcd work unchanged. It translates and does
 // nothing else. Whatever a client can tell apart is as in etcd 3.6: fields, revisions of headers,
 // error codes and their texts.
 //
 // # How a call goes
 //
-// Register hands the services to a gRPC server. Each call first passes the guard (guard.go), which is
-// what etcd has as interceptors: the client's API version, its demand for a leader, and what a
+// Register hands the services to a gRPC server. Each call first passes the guard (guard.go), which
+// is what etcd has as interceptors: the client's API version, its demand for a leader, and what a
 // learner does not answer. Requests are checked before anything is done for them (check.go),
 // translated to a command (translate.go), executed by the Store, and its result is translated back.
-// Any member answers: reads that write nothing are done on this member, after it has made sure that
-// it is up to date unless they are serializable; commands go through Store.Execute, which forwards
+// Any member answers: what writes nothing is read on this member, after it has made sure that it is
+// up to date unless the request is serializable; commands go through Store.Execute, which forwards
 // them.
 //
 // # Where it differs from etcd
@@ -24,10 +24,13 @@
 //     the keys are ordered by value.
 //   - Compaction at revision 0 does nothing, however often it is asked for before the first
 //     compaction.
-//   - What one command may read or delete is bounded (store.MaxTouched), and so is what a reading
-//     may answer with (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
-//   - A put that keeps the value or the lease of its key, inside a transaction, is done with those
-//     that the key had before the transaction; nothing else in it can change them.
+//   - A stream of a range that names a target of order and no order is in the order of the keys.
+//   - A snapshot (etcdfile) has no members, users and roles, and its size is not the database's.
+//   - Sums of the history are of this database's own making, and none is kept of a revision that
+//     was compacted.
+//   - What one command may read or delete is bounded (store.MaxTouched), and so are how many
+//     operations it has in all (store.MaxOperations) and what a reading may answer with
+//     (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
 //
 // # Goroutines
 //

@@ -17,8 +17,8 @@ import (
 // guard refuses calls for what they come with, before a service sees them.
 type guard struct{ *backend }
 
-// registrar registers services whose methods are called behind the guard. The server that they share
-// may have other services, so the guard is none of its interceptors.
+// registrar registers services whose methods are called behind the guard. The server that they
+// share may have other services, so the guard is none of its interceptors.
 type registrar struct {
 	grpc.ServiceRegistrar
 	guard *guard

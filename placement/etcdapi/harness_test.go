@@ -38,13 +38,13 @@ func newLone(t testing.TB) *lone {
 	t.Helper()
 	m := &lone{}
 	var err error
-	m.state, err = engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state", CacheBytes: 8 << 20,
-		MemTableBytes: 4 << 20})
+	m.state, err = engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state",
+		CacheBytes: 8 << 20, MemTableBytes: 4 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if m.Store, err = store.New(store.Config{State: m.state, Group: m, Random: rand.Reader,
-		Partition: 2, History: 1 << 40}); err != nil {
+		Partition: keys.CoordinationPartition, History: 1 << 40}); err != nil {
 		t.Fatal(err)
 	}
 	m.setLeads(t, true)
@@ -139,8 +139,11 @@ func (a *alone) Update(context.Context, uint64, []string) ([]Member, error) {
 	return nil, errUnsupportedHere
 }
 
-func (a *alone) Promote(context.Context, uint64) ([]Member, error) { return nil, errUnsupportedHere }
-func (a *alone) MoveLeader(context.Context, uint64) error          { return errUnsupportedHere }
+func (a *alone) Promote(context.Context, uint64) ([]Member, error) {
+	return nil, errUnsupportedHere
+}
+
+func (a *alone) MoveLeader(context.Context, uint64) error { return errUnsupportedHere }
 
 // served is the API on a port, and a client of it.
 type served struct {

@@ -33,7 +33,8 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	return response, nil
 }
 
-// readRange reads what this member has. The revision of the answer is the newest, whatever was read.
+// readRange reads what this member has. The revision of the answer is the newest, whatever was
+// read.
 func (s *kvServer) readRange(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	q := toRange(r)
 	if r.Revision < 0 {
@@ -127,6 +128,11 @@ func serializable(r *pb.TxnRequest) bool {
 	return true
 }
 
+// compactionTimeouts is how many times longer than other requests a compaction may take: of a long
+// history it is done in many steps. One that is given up has been done in part, and goes on from
+// there when it is asked for again.
+const compactionTimeouts = 10
+
 // Compact implements etcdserverpb.KVServer. A compaction is done when it is answered, so that it is
 // always what etcd calls a physical one.
 func (s *kvServer) Compact(
@@ -138,7 +144,8 @@ func (s *kvServer) Compact(
 	case r.Revision == 0:
 		return &pb.CompactionResponse{Header: s.header(0)}, nil
 	}
-	result, err := s.execute(ctx, store.Compact(uint64(r.Revision)))
+	result, err := s.executeWithin(ctx, compactionTimeouts*s.RequestTimeout,
+		store.Compact(uint64(r.Revision)))
 	if err != nil {
 		return nil, err
 	}

@@ -74,8 +74,8 @@ func (s *leaseServer) LeaseRevoke(
 	return &pb.LeaseRevokeResponse{Header: s.header(result.Revision)}, nil
 }
 
-// LeaseTimeToLive implements etcdserverpb.LeaseServer. Of a lease that does not exist the time left is
-// -1.
+// LeaseTimeToLive implements etcdserverpb.LeaseServer. Of a lease that does not exist the time left
+// is -1.
 func (s *leaseServer) LeaseTimeToLive(
 	ctx context.Context, r *pb.LeaseTimeToLiveRequest,
 ) (*pb.LeaseTimeToLiveResponse, error) {
@@ -109,8 +109,8 @@ func (s *leaseServer) LeaseLeases(
 
 type renewals = grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
 
-// LeaseKeepAlive implements etcdserverpb.LeaseServer. Of a lease that does not exist, the renewed term
-// is 0.
+// LeaseKeepAlive implements etcdserverpb.LeaseServer. Of a lease that does not exist, the renewed
+// term is 0.
 func (s *leaseServer) LeaseKeepAlive(stream renewals) error {
 	ctx := stream.Context()
 	done := make(chan error, 1)

@@ -27,7 +27,8 @@ func TestLikeEtcd(t *testing.T) {
 	for revision := max(1, b.compacted); revision <= b.revision; revision++ {
 		b.ask(&pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: revision})
 	}
-	t.Logf("seed %d: %d requests, revisions %d to %d", *likeEtcdSeed, b.done, b.compacted, b.revision)
+	t.Logf("seed %d: %d requests, revisions %d to %d, answers: %v", *likeEtcdSeed, b.done,
+		b.compacted, b.revision, b.answers)
 }
 
 func putOp(key string, value string) *pb.RequestOp {
@@ -93,7 +94,8 @@ func TestLikeEtcdAtLimits(t *testing.T) {
 		&pb.TxnRequest{Success: []*pb.RequestOp{{}}}, &pb.TxnRequest{Compare: []*pb.Compare{{}}},
 		&pb.TxnRequest{Failure: []*pb.RequestOp{txnOp(nil, []*pb.RequestOp{{}})}},
 		&pb.CompactionRequest{Revision: -1}, &pb.CompactionRequest{Revision: 99},
-		&pb.RangeRequest{Key: []byte("a"), Revision: 99}, &pb.RangeRequest{Key: []byte("a"), Revision: -9},
+		&pb.RangeRequest{Key: []byte("a"), Revision: 99},
+		&pb.RangeRequest{Key: []byte("a"), Revision: -9},
 		&streamed{&pb.RangeRequest{Key: []byte("a"), Revision: 99}}, &streamed{&pb.RangeRequest{}},
 		&pb.RangeRequest{Key: []byte("a"), SortOrder: 9},
 		&streamed{&pb.RangeRequest{Key: []byte("a"), SortOrder: pb.RangeRequest_DESCEND}},
@@ -126,8 +128,10 @@ func TestLikeEtcdAtLimits(t *testing.T) {
 		&pb.TxnRequest{Success: []*pb.RequestOp{deleteOp("k", ""), putOp("k", "")}},
 		&pb.TxnRequest{Success: []*pb.RequestOp{deleteOp("a", "k"), putOp("k", "")}},
 		&pb.TxnRequest{Success: []*pb.RequestOp{deleteOp("k", ""), deleteOp("a", "z")}},
-		&pb.TxnRequest{Success: []*pb.RequestOp{putOp("k", "")}, Failure: []*pb.RequestOp{putOp("k", "")}},
-		&pb.TxnRequest{Success: []*pb.RequestOp{putOp("k", ""), txnOp([]*pb.RequestOp{putOp("k", "")}, nil)}},
+		&pb.TxnRequest{Success: []*pb.RequestOp{putOp("k", "")},
+			Failure: []*pb.RequestOp{putOp("k", "")}},
+		&pb.TxnRequest{Success: []*pb.RequestOp{putOp("k", ""),
+			txnOp([]*pb.RequestOp{putOp("k", "")}, nil)}},
 		&pb.TxnRequest{Success: []*pb.RequestOp{txnOp([]*pb.RequestOp{deleteOp("k", "")}, nil),
 			putOp("k", "")}},
 		&pb.TxnRequest{Success: []*pb.RequestOp{txnOp(nil, []*pb.RequestOp{deleteOp("a", "z")}),
@@ -168,8 +172,9 @@ func TestLikeEtcdManyKeys(t *testing.T) {
 		for order := range pb.RangeRequest_SortOrder(3) {
 			for _, limit := range []int64{0, 1, 37, 399, 400, 401} {
 				for _, most := range []int64{0, 200} {
-					r := &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l"), Limit: limit, SortOrder: order,
-						SortTarget: target, MaxModRevision: most, Serializable: limit%2 == 0}
+					r := &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l"), Limit: limit,
+						SortOrder: order, SortTarget: target, MaxModRevision: most,
+						Serializable: limit%2 == 0}
 					b.ask(r)
 					if order == 0 && target == pb.RangeRequest_KEY {
 						b.ask(&streamed{r})

@@ -2,7 +2,6 @@ package etcdapi
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"regexp"
 	"strings"
@@ -16,6 +15,8 @@ import (
 type maintenanceServer struct {
 	pb.UnimplementedMaintenanceServer
 	*backend
+	// snapshots has room for as many as are written at a time.
+	snapshots chan struct{}
 }
 
 // Alarm implements etcdserverpb.MaintenanceServer. There are no alarms: nothing here runs out of a
@@ -34,15 +35,12 @@ func (s *maintenanceServer) Alarm(
 func (s *maintenanceServer) Status(
 	ctx context.Context, _ *pb.StatusRequest,
 ) (*pb.StatusResponse, error) {
-	index, _, err := s.Store.AppliedEntry()
-	if err != nil {
-		return nil, s.toGRPC(ctx, err)
-	}
 	size, err := s.Store.Size()
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
 	}
 	l, _ := s.Store.Leadership()
+	index := s.Store.AppliedIndex()
 	response := &pb.StatusResponse{
 		Header: s.header(0), Version: s.Version, StorageVersion: s.minorVersion() + ".0",
 		DbSize: int64(size), DbSizeInUse: int64(size), DbSizeQuota: math.MaxInt64, // there is none
@@ -112,8 +110,8 @@ func (s *maintenanceServer) MoveLeader(
 
 var versionForm = regexp.MustCompile(`^v?\d+\.\d+(\.\d+)?$`)
 
-// Downgrade implements etcdserverpb.MaintenanceServer. The version is that of the API; there is none
-// below it to go to.
+// Downgrade implements etcdserverpb.MaintenanceServer. The version is that of the API; there is
+// none below it to go to.
 func (s *maintenanceServer) Downgrade(
 	_ context.Context, r *pb.DowngradeRequest,
 ) (*pb.DowngradeResponse, error) {
@@ -126,11 +124,4 @@ func (s *maintenanceServer) Downgrade(
 		return nil, rpctypes.ErrGRPCWrongDowngradeVersionFormat
 	}
 	return nil, rpctypes.ErrGRPCInvalidDowngradeTargetVersion
-}
-
-// Snapshot implements etcdserverpb.MaintenanceServer.
-func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, _ pb.Maintenance_SnapshotServer) error {
-	return status.Error(codes.Unimplemented, fmt.Sprintf(
-		"etcdserver: there is no snapshot in etcd's format; read the keys at revision %d instead",
-		s.Store.Revision()))
 }

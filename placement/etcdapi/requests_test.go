@@ -131,8 +131,8 @@ func (q *requests) compareKey() *pb.Compare {
 	return c
 }
 
-// txn makes a transaction that puts only keys of those given, and returns those that it does not. It
-// deletes only keys at or above from. So it does not write a key twice.
+// txn makes a transaction that puts only keys of those given, and returns those that it does not.
+// It deletes only keys at or above from. So it does not write a key twice.
 func (q *requests) txn(depth int, puts []string, from string) (*pb.TxnRequest, []string) {
 	r := &pb.TxnRequest{}
 	for range q.IntN(3) {

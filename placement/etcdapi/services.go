@@ -36,7 +36,7 @@ func New(config Config) (*Services, error) {
 		KV:          &kvServer{backend: b},
 		Lease:       &leaseServer{backend: b},
 		Cluster:     &clusterServer{backend: b},
-		Maintenance: &maintenanceServer{backend: b},
+		Maintenance: &maintenanceServer{backend: b, snapshots: make(chan struct{}, 1)},
 		Auth:        &authServer{backend: b},
 		Health:      healthy,
 		guard:       &guard{backend: b},

@@ -14,7 +14,8 @@ func toRange(r *pb.RangeRequest) *storepb.Range {
 	return &storepb.Range{
 		Key: r.Key, RangeEnd: r.RangeEnd, Revision: uint64(r.Revision), Limit: uint64(max(r.Limit, 0)),
 		KeysOnly: r.KeysOnly, CountOnly: r.CountOnly, Count: true,
-		SortOrder: storepb.Range_SortOrder(r.SortOrder), SortTarget: storepb.Range_SortTarget(r.SortTarget),
+		SortOrder:      storepb.Range_SortOrder(r.SortOrder),
+		SortTarget:     storepb.Range_SortTarget(r.SortTarget),
 		MinModRevision: r.MinModRevision, MaxModRevision: r.MaxModRevision,
 		MinCreateRevision: r.MinCreateRevision, MaxCreateRevision: r.MaxCreateRevision,
 	}

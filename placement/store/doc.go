@@ -33,10 +33,18 @@
 // compacts by itself, so that the latest Config.History revisions are kept, in steps of about
 // compactEvents events.
 //
+// # Ranges
+//
+// A range is answered as etcd answers it, in order, filtered and counted (range.go); pairs that are
+// equal in what they are ordered by stay in the order of their keys, on every member. Transactions
+// that write nothing are read from one state of a member, without the log (ReadTxn).
+//
 // # Bounds
 //
 // What one command may touch and answer is bounded when it is proposed (weigh.go); Apply refuses
-// nothing for its size, so that members of different versions come to the same. Commands whose
+// nothing for its size, so that members of different versions come to the same. What is read
+// without the log may touch any number of keys and answer with MaxAnswerBytes (range.go). A key may
+// be as large as a command. Commands whose
 // outcome is open take room, in number and bytes, until it is known (room.go).
 //
 // # Leases

@@ -102,14 +102,8 @@ func (s *Store) HashAll(ctx context.Context) (sum uint32, revision uint64, err e
 	return sum, revision, err
 }
 
-// AppliedEntry is the index and the term of the last entry of the log that this member has applied.
-func (s *Store) AppliedEntry() (index, term uint64, err error) {
-	err = s.read(func(r *reader) error {
-		index, term, err = r.applied()
-		return err
-	})
-	return index, term, err
-}
+// AppliedIndex is that of the last entry of the log that this member has applied.
+func (s *Store) AppliedIndex() uint64 { return s.index.Load() }
 
 // Size is about how many bytes the store takes on this member's disk. What is in memory yet, and
 // in the log, is not counted.

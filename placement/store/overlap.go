@@ -67,7 +67,9 @@ func writesOf(ops []*storepb.Op) (writeSet, error) {
 // in the order of the keys, so that it takes long for no list of operations.
 func overlapOf(puts []ownedKey, deletes []ownedSpan) (writeSet, error) {
 	slices.SortStableFunc(puts, func(a, b ownedKey) int { return bytes.Compare(a.key, b.key) })
-	slices.SortStableFunc(deletes, func(a, b ownedSpan) int { return bytes.Compare(a.Start, b.Start) })
+	slices.SortStableFunc(deletes, func(a, b ownedSpan) int {
+		return bytes.Compare(a.Start, b.Start)
+	})
 	var all writeSet
 	// Of the spans that have begun, first ends last, and second ends last of those of other owners.
 	var first, second *ownedSpan

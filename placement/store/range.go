@@ -90,10 +90,15 @@ func (s *selection) wants(kv *storepb.KeyValue) bool {
 		within(kv.CreateRevision, s.q.MinCreateRevision, s.q.MaxCreateRevision)
 }
 
-// values says whether the value of the next pair is needed.
-func (s *selection) values() bool {
-	byValue := s.q.SortTarget == storepb.Range_VALUE
-	return !s.q.CountOnly && !s.full() && (!s.q.KeysOnly || byValue)
+// need is how much is needed of the next pair.
+func (s *selection) need() part {
+	switch {
+	case s.q.CountOnly || s.full() && s.more:
+		return mereKey
+	case s.full() || s.q.KeysOnly && s.q.SortTarget != storepb.Range_VALUE:
+		return withoutValue
+	}
+	return wholePair
 }
 
 // full: no pair that comes later can be in the answer.
@@ -101,7 +106,7 @@ func (s *selection) full() bool { return uint64(len(s.pairs)) >= s.keep }
 
 // add takes a pair of the range, in the order of the keys.
 func (s *selection) add(kv *storepb.KeyValue) error {
-	if s.q.CountOnly || !s.wants(kv) {
+	if s.q.CountOnly || s.full() && s.more || !s.wants(kv) {
 		return nil
 	}
 	if s.full() {
@@ -184,7 +189,7 @@ func (r *reader) rangeAt(
 			return nil, err
 		}
 	} else {
-		err := r.walk(rangeSpan(q.Key, q.RangeEnd), revision, s.values,
+		err := r.walk(rangeSpan(q.Key, q.RangeEnd), revision, s.need,
 			func(kv *storepb.KeyValue) (bool, error) {
 				if err := s.add(kv); err != nil || s.more && s.full() && !q.Count {
 					return false, err

@@ -109,7 +109,8 @@ func TestRangeOptions(t *testing.T) {
 				SortOrder:      storepb.Range_SortOrder(rapid.IntRange(0, 2).Draw(t, "order")),
 				SortTarget:     storepb.Range_SortTarget(rapid.IntRange(0, 4).Draw(t, "target")),
 				MinModRevision: bound.Draw(t, "min mod"), MaxModRevision: bound.Draw(t, "max mod"),
-				MinCreateRevision: bound.Draw(t, "min create"), MaxCreateRevision: bound.Draw(t, "max create"),
+				MinCreateRevision: bound.Draw(t, "min create"),
+				MaxCreateRevision: bound.Draw(t, "max create"),
 			}
 			if q.Revision == 1 {
 				q.Revision = 0
@@ -181,7 +182,8 @@ func TestLargeReads(t *testing.T) {
 	if _, err := s.ReadTxn(ended, all); !errors.Is(err, context.Canceled) {
 		t.Errorf("read of a caller that is gone: %v", err)
 	}
-	if _, err := s.ReadTxn(t.Context(), writes(Put([]byte("k"), nil)).GetTxn()); !errors.Is(err, ErrInvalid) {
+	_, err = s.ReadTxn(t.Context(), writes(Put([]byte("k"), nil)).GetTxn())
+	if !errors.Is(err, ErrInvalid) {
 		t.Errorf("a put as a reading: %v", err)
 	}
 	err = s.read(func(r *reader) error {

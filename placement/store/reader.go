@@ -107,30 +107,51 @@ func (r *reader) version(key []byte, revision uint64) (*storepb.KeyValue, error)
 
 // decode reads the version on which the iterator stands. The key is copied.
 func (r *reader) decode(key []byte, revision uint64) (*storepb.KeyValue, error) {
-	return r.decodeParts(key, revision, true)
+	kv, err := r.decodeParts(key, revision, wholePair)
+	if kv == nil && err == nil {
+		kv = &storepb.KeyValue{Key: bytes.Clone(key), ModRevision: revision}
+	}
+	return kv, err
 }
 
-// decodeParts is decode, if need be without the value, which may be large.
-func (r *reader) decodeParts(key []byte, revision uint64, value bool) (*storepb.KeyValue, error) {
+// part is how much of a pair is needed.
+type part int
+
+const (
+	// mereKey is for counting: what is returned is shared, and empty but for a version.
+	mereKey part = iota
+	// withoutValue is all but the value, which may be large.
+	withoutValue
+	wholePair
+)
+
+var counted = &storepb.KeyValue{Version: 1}
+
+// decodeParts is decode for what is needed of a pair; nil if it is a deletion.
+func (r *reader) decodeParts(
+	key []byte, revision uint64, need part,
+) (*storepb.KeyValue, error) {
 	data, err := r.it.ValueAndErr()
 	if err != nil {
 		return nil, err
 	}
 	var record storepb.VersionRecord
-	if value {
+	if need == wholePair {
 		err = record.UnmarshalVT(data)
 	} else {
 		err = decodeHead(data, &record)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("version %d of key %s is malformed: %w", revision, keys.Pretty(key), err)
+	case record.Tombstone || record.Version == 0:
+		return nil, nil
+	case need == mereKey:
+		return counted, nil
 	}
-	kv := &storepb.KeyValue{Key: bytes.Clone(key), ModRevision: revision}
-	if !record.Tombstone {
-		kv.CreateRevision, kv.Version, kv.Value, kv.Lease = record.CreateRevision, record.Version,
-			record.Value, record.Lease
-	}
-	return kv, nil
+	return &storepb.KeyValue{Key: bytes.Clone(key), ModRevision: revision,
+		CreateRevision: record.CreateRevision, Version: record.Version, Value: record.Value,
+		Lease: record.Lease}, nil
 }
 
 // decodeHead decodes all of a VersionRecord but the value.
@@ -171,15 +192,15 @@ func decodeHead(data []byte, record *storepb.VersionRecord) error {
 func (r *reader) scan(
 	span keys.Span, revision uint64, visit func(*storepb.KeyValue) (bool, error),
 ) error {
-	return r.walk(span, revision, func() bool { return true }, visit)
+	return r.walk(span, revision, func() part { return wholePair }, visit)
 }
 
 // interruptEvery is after how many keys a walk looks whether it is to go on.
 const interruptEvery = 256
 
-// walk is scan for those that do not need all values: values is asked before each key.
+// walk is scan for those that do not need all of all pairs: need is asked before each.
 func (r *reader) walk(
-	span keys.Span, revision uint64, values func() bool,
+	span keys.Span, revision uint64, need func() part,
 	visit func(*storepb.KeyValue) (bool, error),
 ) error {
 	if span.Empty() {
@@ -201,11 +222,11 @@ func (r *reader) walk(
 			ok = r.it.SeekGE(r.layout.version(key, revision))
 			continue
 		}
-		kv, err := r.decodeParts(key, at, values())
+		kv, err := r.decodeParts(key, at, need())
 		if err != nil {
 			return err
 		}
-		if kv.Version > 0 {
+		if kv != nil {
 			if more, err := visit(kv); err != nil || !more {
 				return err
 			}
@@ -232,6 +253,21 @@ func (r *reader) checkRevision(revision uint64) (uint64, error) {
 // changes visits the events from a position on, in order, each with the position behind it, until
 // visit says false.
 func (r *reader) changes(from position, visit func(*Event, position) bool) error {
+	return r.events(from, func(kv *storepb.KeyValue, n uint32, versions *reader) (bool, error) {
+		event, revision := &Event{KV: kv}, kv.ModRevision
+		var err error
+		if event.Previous, err = versions.at(kv.Key, revision-1); err != nil {
+			return false, err
+		}
+		return visit(event, position{revision, n + 1}), nil
+	})
+}
+
+// events visits the changes from a position on, in order, each with its number within its revision,
+// until visit says false. versions reads the same state.
+func (r *reader) events(
+	from position, visit func(kv *storepb.KeyValue, n uint32, versions *reader) (bool, error),
+) error {
 	if from.revision < r.meta.Compacted {
 		return &CompactedError{Revision: r.meta.Compacted}
 	}
@@ -260,12 +296,8 @@ func (r *reader) changes(from position, visit func(*Event, position) bool) error
 			return fmt.Errorf("the core's store has an event of key %s at revision %d and no "+
 				"such version", keys.Pretty(key), revision)
 		}
-		event := &Event{KV: kv}
-		if event.Previous, err = versions.at(kv.Key, revision-1); err != nil {
+		if more, err := visit(kv, n, versions); err != nil || !more {
 			return err
-		}
-		if !visit(event, position{revision, n + 1}) {
-			return nil
 		}
 	}
 	return r.it.Error()

@@ -55,11 +55,11 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 	return result, err
 }
 
-// ReadTxn does a transaction that writes nothing, and nor do those nested in it, without the log and
-// on one state of this member, whose revision is that of the result. If Read returned before, that
-// state has everything that was acknowledged anywhere before Read was called; otherwise it may lag
-// behind by any time. ErrTooLarge says that the answer would have more than MaxAnswerBytes, an error
-// of ctx that it ended while the state was read; the other errors are those of Do.
+// ReadTxn does a transaction that writes nothing, and nor do those nested in it, without the log
+// and on one state of this member, whose revision is that of the result. If Read returned before,
+// that state has everything that was acknowledged anywhere before Read was called; otherwise it may
+// lag behind by any time. ErrTooLarge says that the answer would have more than MaxAnswerBytes, an
+// error of ctx that it ended while the state was read; the other errors are those of Do.
 func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, error) {
 	command := &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
 	if err := validateCommand(command); err != nil {

@@ -1,0 +1,114 @@
+package etcdapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/reference"
+)
+
+// An etcd that is restored from a snapshot answers as the server that it was taken from: all of the
+// history, the leases and their keys, and what is written from then on.
+func TestSnapshotIsEtcds(t *testing.T) {
+	temporary := t.TempDir()
+	s := serve(t, func(c *Config) { c.TemporaryDirectory = temporary })
+	ours := connect(t, s.address)
+	// The history is made by the requests that are compared with etcd elsewhere.
+	b := &both{t: t, ours: ours, revision: 1, answers: map[string]int{}}
+	q := &requests{Rand: rand.New(rand.NewPCG(7, 7)), b: b}
+	ask := func(n int) {
+		for range n {
+			request := q.next()
+			answer, err := ours.call(t.Context(), request)
+			b.follow(request, answer, err)
+		}
+	}
+	ask(800)
+	// A compaction that leaves versions from below it, several of one revision among them.
+	for i := range 40 {
+		request := &pb.TxnRequest{Success: []*pb.RequestOp{putOp(testKeys[i%11], fmt.Sprint(i)),
+			putOp(testKeys[(i+1)%11], ""), putOp(fmt.Sprint("once", i), "")}}
+		answer, err := ours.call(t.Context(), request)
+		b.follow(request, answer, err)
+	}
+	compaction := &pb.CompactionRequest{Revision: b.revision - 15}
+	answer, err := ours.call(t.Context(), compaction)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.follow(compaction, answer, nil)
+	ask(100)
+
+	dir := t.TempDir()
+	path := filepath.Join(dir, "snapshot.db")
+	if err := saveSnapshot(t.Context(), s, path); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+	programs, err := reference.Install(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var status struct{ Revision int64 }
+	out := run(t, programs.Etcdutl, "snapshot", "status", path, "--write-out", "json")
+	if err := json.Unmarshal(out, &status); err != nil || status.Revision != b.revision {
+		t.Errorf("etcdutl says %s, want revision %d, %v", out, b.revision, err)
+	}
+	run(t, programs.Etcdutl, "snapshot", "restore", path, "--data-dir", filepath.Join(dir, "m1"),
+		"--name", "m1", "--initial-cluster", "m1=http://127.0.0.1:1",
+		"--initial-advertise-peer-urls", "http://127.0.0.1:1")
+	etcd := reference.Test(t, reference.Options{Dir: dir, Args: []string{"--unsafe-no-fsync"}})
+	b.etcd = connect(t, etcd.Endpoints()[0])
+
+	for revision := b.compacted - 1; revision <= b.revision+1; revision++ {
+		b.ask(&pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: revision})
+	}
+	b.ask(&pb.LeaseLeasesRequest{})
+	for _, lease := range testLeases {
+		b.ask(&pb.LeaseKeepAliveRequest{ID: lease}) // from now on they run out at the same time
+		b.ask(&pb.LeaseTimeToLiveRequest{ID: lease, Keys: true})
+	}
+	for range 500 {
+		b.ask(q.next())
+	}
+}
+
+func saveSnapshot(ctx context.Context, s *served, path string) (err error) {
+	r, err := s.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, r)
+	return errors.Join(err, file.Close())
+}
+
+func run(t *testing.T, program string, args ...string) []byte {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, args...)
+	out, err := command.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		t.Fatalf("%s %v: %v", program, args, err)
+	}
+	return out
+}
