@@ -126,6 +126,9 @@ type Store struct {
 	long    chan struct{} // for the compactor
 	room    *room         // for commands whose outcome is open
 	running sync.WaitGroup
+	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile would
+	// see neither what was there nor what comes. It is never waited for with another lock held.
+	installing sync.RWMutex
 
 	mu struct {
 		sync.Mutex
@@ -255,7 +258,9 @@ func (s *Store) open(from source) (*reader, error) {
 	}
 	s.mu.readers.Add(1)
 	s.mu.Unlock()
+	s.installing.RLock()
 	r, err := newReader(s.layout, from)
+	s.installing.RUnlock()
 	if err != nil {
 		s.mu.readers.Done()
 	}
