@@ -57,8 +57,11 @@ type Config struct {
 	// Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader have without a quorum.
 	MaxPending      int
 	MaxPendingBytes int64
-	// MaxWatchers bounds the watchers. Default 10,000.
+	// MaxWatchers bounds the watches of all streams together; Watch is a stream with one. One that
+	// nothing happens to takes some 140 bytes, and 130 for each distinct span. Default 10,000.
 	MaxWatchers int
+	// watch is for tests; nil: usualWatchLimits.
+	watch *watchLimits
 
 	// Monotonic counts leases down. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
@@ -126,8 +129,8 @@ type Store struct {
 	long    chan struct{} // for the compactor
 	room    *room         // for commands whose outcome is open
 	running sync.WaitGroup
-	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile would
-	// see neither what was there nor what comes. It is never waited for with another lock held.
+	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile sees
+	// neither what was there nor what comes. It is never waited for with another lock held.
 	installing sync.RWMutex
 
 	mu struct {
@@ -173,7 +176,7 @@ func New(config Config) (*Store, error) {
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
 	}
-	s.hub = newWatchHub(s.Revision())
+	s.hub = newWatchHub(s, s.Revision())
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
@@ -181,6 +184,8 @@ func New(config Config) (*Store, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.running.Go(s.keep)
 	s.running.Go(s.compactor)
+	s.running.Go(func() { s.hub.distribute(s.ctx) })
+	s.running.Go(func() { s.hub.catchUp(s.ctx) })
 	return s, nil
 }
 

@@ -42,7 +42,8 @@ func (n *node[V]) check(t *rapid.T) {
 
 // Whatever spans come and go, a key is in the entries that a look at all of them finds.
 func TestIndexAgainstList(t *testing.T) {
-	some := []string{"", "\x00", "a", "a\x00", "a\x00\x00", "ab", "b", "b\xff", "c", "\xff", "\xff\xff"}
+	some := []string{"", "\x00", "a", "a\x00", "a\x00\x00", "ab", "b", "b\xff", "c", "\xff",
+		"\xff\xff"}
 	rapid.Check(t, func(t *rapid.T) {
 		x := New[int]()
 		naive := map[string]keys.Span{}
