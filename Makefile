@@ -9,7 +9,7 @@ TOOL     := $(GO) tool -modfile=.ci/tools.mod
 .DEFAULT_GOAL := help
 .PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
 .PHONY: sim sim-soak sim-shrink planted hostile generate check-generated clean helm-check monitoring
-.PHONY: monitoring-check monitoring-demo man deb check-deploy
+.PHONY: monitoring-check monitoring-demo man deb check-deploy reference
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -21,11 +21,14 @@ build: ## compile bin/tidemark, one static binary
 demo: build ## run a cluster of three nodes in one process (DEMO_FLAGS="--dir D ...")
 	$(BIN) demo $(DEMO_FLAGS)
 
-test: ## run all tests
+test: reference ## run all tests
 	$(GO) test -timeout 15m ./...
 
-race: ## run all tests under the race detector (needs a C compiler)
+race: reference ## run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 40m ./...
+
+reference: ## build the etcd that tests compare with, once, into the user's cache directory
+	@$(GO) run ./bench/proof/reference/install >/dev/null
 
 lint: check-generated ## check formatting, generated code and imports, vet and staticcheck
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \

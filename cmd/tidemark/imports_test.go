@@ -53,6 +53,7 @@ var may = []struct {
 
 	// The core stands on the same Raft machinery as a replica does, and knows nothing of replicas,
 	// nodes and clients.
+	{"placement/etcdapi", []string{"range/keys", "placement/store/..."}},
 	{"placement/planner", []string{"rpc/...", "range/keys", "placement/planner"}},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
@@ -70,6 +71,7 @@ var may = []struct {
 
 	{"bench", nil},
 	{"bench/proof/process", nil},
+	{"bench/proof/reference", []string{"bench/proof/process"}},
 	{"bench/proof/calm", []string{"kv"}},
 	// Mistakes to build in on purpose. It knows the product as text only.
 	{"bench/proof/planted/...", []string{"bench/proof/planted"}},

@@ -18,7 +18,8 @@ func (a *app) recoverCoreCommand() *cobra.Command {
 		Short: "Have the core go on from one member",
 		Long: `Have the consistent core go on from one of its members, when a majority of them is lost for good.
 Keyspaces that were created or dropped shortly before, and changes of replicas, may be unknown to
-it.
+it; and so may what was written to the coordination store, locks and leases included: clients that
+hold locks have to be stopped first, unless what they lock checks fencing numbers.
 
 Keep the lost members switched off from now on: a majority of them that comes back would be a second
 core. If several members are left, take the one of which "plan" shows the highest term, and of these
@@ -50,15 +51,20 @@ func (a *app) recoverCorePlanCommand() *cobra.Command {
 			if err := writeJSON(to, plan); err != nil {
 				return err
 			}
-			list := a.list(output.Column{Name: "members"}, output.Column{Name: "term", Number: true},
+			list := a.list(output.Column{Name: "store"}, output.Column{Name: "members"},
+				output.Column{Name: "term", Number: true},
 				output.Column{Name: "last entry", Number: true}, output.Column{Name: "acknowledged changes"})
-			lack := "are all there"
-			if plan.MayLack {
-				lack = "may be missing"
+			members := strings.Join(plan.Members, " ")
+			list.Row("placement", members, plan.LastTerm, plan.LastIndex, whatMayLack(&plan.StoreRecovery))
+			if r := plan.Coordination; r != nil {
+				list.Row("coordination", members, r.LastTerm, r.LastIndex, whatMayLack(r))
 			}
-			list.Row(strings.Join(plan.Members, " "), plan.LastTerm, plan.LastIndex, lack)
 			if err := list.Flush(); err != nil {
 				return err
+			}
+			if plan.Coordination == nil {
+				a.say("This member has nothing of the coordination store. If other members had one, all of it " +
+					"is lost, and it begins empty.")
 			}
 			a.say("The other members are given up for good: keep them switched off, for a majority of them " +
 				"would be a second core.")
@@ -69,6 +75,17 @@ func (a *app) recoverCorePlanCommand() *cobra.Command {
 	cmd.Flags().StringVar(&dir, "dir", "", "the data directory of the stopped server")
 	cmd.Flags().StringVar(&to, "to", "", "the file to write the plan to; it must not be there")
 	return a.printing(cmd)
+}
+
+// whatMayLack says what is there of the changes that were acknowledged.
+func whatMayLack(r *embedded.StoreRecovery) string {
+	switch {
+	case r.Empty:
+		return "are all missing"
+	case r.MayLack:
+		return "may be missing"
+	}
+	return "are all there"
 }
 
 func (a *app) recoverCoreApplyCommand() *cobra.Command {

@@ -124,6 +124,9 @@ type ServerConfig struct {
 	awake hlc.Monotonic
 	// anyRole: no roles were given.
 	anyRole bool
+	// withoutCoordination is for tests: the server's member of the core knows of no coordination
+	// store, as that of an older version.
+	withoutCoordination bool
 }
 
 func (c *ServerConfig) ensureDefaults() error {

@@ -86,7 +86,8 @@ func (s *Server) openBootstrap() (err error) {
 		Disk: s.bootstrapDisk(), Self: s.config.Advertise, Core: s.config.Core,
 		// A directory that belongs to a cluster does not form another one.
 		Server: uint64(id.Server), Late: id.Cluster != 0,
-		Peers: bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Heard: s.members.hear,
+		Coordination: !s.config.withoutCoordination,
+		Peers:        bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Heard: s.members.hear,
 		Random: randomReader(s.config.Random), Logger: s.config.Logger,
 	})
 	return err

@@ -32,6 +32,8 @@ type corePart struct {
 	transport *rpc.PeerTransport
 	store     *store.Store
 	server    *server.Server
+	// coordination is the second store of the core's members.
+	coordination coordinationPart
 }
 
 // startCore starts this server's member of the core.
@@ -69,7 +71,8 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	}
 	p.store, err = store.New(store.Config{
 		State: p.databases.state, Founding: founding, Random: randomReader(s.config.Random),
-		Monotonic: s.config.Monotonic, Logger: s.config.Logger, Registerer: registerer,
+		Monotonic: s.config.Monotonic, Logger: s.config.Logger,
+		Registerer: ofStore(registerer, "placement"),
 	})
 	if err != nil {
 		return nil, err
@@ -77,7 +80,8 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	p.host, err = host.New(host.Config{
 		Self: uint64(self), Log: p.databases.log, Clock: s.config.clock(), BelievesClock: true,
 		Tick: s.config.Tick, ElectionTicks: s.config.ElectionTicks,
-		SleepAfter: -1, Shards: 1, ApplyWorkers: 1, Logger: s.config.Logger, Registerer: registerer,
+		// Each of the two groups can have an apply worker of its own.
+		SleepAfter: -1, Shards: 1, ApplyWorkers: 2, Logger: s.config.Logger, Registerer: registerer,
 		Random:    s.config.Random,
 		Monotonic: s.config.Monotonic,
 		OnFailed: func(_ keys.PartitionID, err error) {
@@ -97,18 +101,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		Resolve: resolve, Dialer: s.dialer, Handler: p.host,
 		Logger: s.config.Logger, Registry: prom.Registry(registerer),
 	})
-	known, err := p.host.Log().Identities()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.host.Log().Create(identity); err != nil {
-		return nil, err
-	}
-	g, err := p.host.Open(host.GroupConfig{Identity: identity, New: len(known) == 0,
-		Open: func(g *host.Group) (group.StateMachine, error) {
-			p.store.SetGroup(g)
-			return p.store, nil
-		}})
+	g, err := p.open(host.GroupConfig{Identity: identity}, p.store)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +109,8 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	g.Wake()
 	p.server, err = server.New(server.Config{
 		Store: p.store, Cluster: m.Cluster, Members: m.Known, Group: g, Hello: s.helloTo,
-		Inform: s.informOf, Wake: s.wakeNode,
+		Coordination: !s.config.withoutCoordination,
+		Inform:       s.informOf, Wake: s.wakeNode,
 		Silent: p.host.PeerDown, Planner: s.config.Planner, MaxClockAhead: s.config.clock().MaxAhead(),
 		Physical: s.config.Physical, Monotonic: s.config.Monotonic,
 		Logger: s.config.Logger, Registerer: registerer,
@@ -125,11 +119,37 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		return nil, err
 	}
 	s.rpc.ServePeers(p.transport)
+	if err := s.startCoordination(p, self, registerer); err != nil {
+		return nil, err
+	}
 	return p, nil
+}
+
+// open opens a member of a group, and makes its log if there is none.
+func (p *corePart) open(c host.GroupConfig, s *store.Store) (*host.Group, error) {
+	_, known, err := p.host.Log().Identity(c.Identity.Group)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.host.Log().Create(c.Identity); err != nil {
+		return nil, err
+	}
+	c.New = !known
+	c.Open = func(g *host.Group) (group.StateMachine, error) {
+		s.SetGroup(g)
+		return s, nil
+	}
+	return p.host.Open(c)
+}
+
+// ofStore tells the metrics of the core's two stores apart.
+func ofStore(r prometheus.Registerer, name string) prometheus.Registerer {
+	return prometheus.WrapRegistererWith(prometheus.Labels{"store": name}, r)
 }
 
 // close stops what was started; nothing must call it any more.
 func (p *corePart) close() error {
+	p.coordination.endWait()
 	if p.server != nil {
 		p.server.Close()
 	}
@@ -142,6 +162,7 @@ func (p *corePart) close() error {
 	if p.store != nil {
 		p.store.Close()
 	}
+	p.coordination.close()
 	if p.databases != nil {
 		return p.databases.close()
 	}

@@ -6,21 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
-	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/node/recovery"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
@@ -39,13 +35,24 @@ type CoreRecovery struct {
 	Members []string `json:"members"`
 	// Version is what the record of members gets.
 	Version uint64 `json:"version"`
+	// StoreRecovery is of placement's store.
+	StoreRecovery
+	// Coordination is of the coordination store; nil: this member has nothing of one. If there is
+	// one, all of it is lost.
+	Coordination *StoreRecovery `json:"coordination,omitempty"`
+	Digest       string         `json:"digest"`
+	Checksum     string         `json:"checksum"`
+}
+
+// StoreRecovery is what a member has of one of the core's stores.
+type StoreRecovery struct {
 	// LastIndex and LastTerm are of the last entry of its log.
 	LastIndex uint64 `json:"last_index"`
 	LastTerm  uint64 `json:"last_term"`
 	// MayLack says that changes may be missing that were acknowledged.
-	MayLack  bool   `json:"may_lack"`
-	Digest   string `json:"digest"`
-	Checksum string `json:"checksum"`
+	MayLack bool `json:"may_lack"`
+	// Empty says that the member was not filled yet: it has nothing.
+	Empty bool `json:"empty,omitempty"`
 }
 
 // ErrCorePlan is wrapped by errors that say that a plan is not for what is there.
@@ -71,88 +78,6 @@ func (p *CoreRecovery) Check() error {
 	return nil
 }
 
-// stoppedCore is the core's member of a server that does not run.
-type stoppedCore struct {
-	directory *directory
-	dbs       *databases
-	log       *raftlog.Log
-	identity  raftlog.Identity
-	state     *bootstrappb.State
-	store     *store.Store
-	group     *raftlog.Group
-	member    *bootstrap.Membership
-}
-
-// withCore opens it and calls a function.
-func withCore(d *directory, do func(*stoppedCore) error) (err error) {
-	id := d.identity()
-	if !d.hasDatabase(RoleCore, "log") || id.Cluster == 0 {
-		return fmt.Errorf("%w: %s has no member of the core, or its log is gone", ErrDirectory, d.path)
-	}
-	c := &stoppedCore{directory: d}
-	disk := bootstrap.FileDisk{FS: d.fs, Dir: d.sub(RoleCore)}
-	if c.state, err = disk.Load(); err != nil {
-		return err
-	}
-	if c.member = bootstrap.MembershipOf(c.state); c.member == nil {
-		return fmt.Errorf("%w: the server of %s is no member of the core", ErrDirectory, d.path)
-	}
-	leaving := make(chan struct{})
-	close(leaving)
-	config := &ServerConfig{Dir: d.path, Logger: slog.New(slog.DiscardHandler), FS: d.fs,
-		Roles: []string{RoleCore}}
-	if c.dbs, err = openDatabases(config, d, RoleCore, coreMemTableBytes, nil, prometheus.NewRegistry(),
-		func(error) {}, leaving); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.dbs.close()) }()
-	if c.log, err = raftlog.Open(c.dbs.log,
-		raftlog.Options{OnAppended: func([]*raftlog.Append, error) {}}); err != nil {
-		return err
-	}
-	defer c.log.Close()
-	all, err := c.log.Identities()
-	if err != nil {
-		return err
-	}
-	at := slices.IndexFunc(all, func(x raftlog.Identity) bool { return x.Group == coreGroup && !x.Removed })
-	if at < 0 {
-		return fmt.Errorf("%w: the log of %s has no member of the core", ErrDirectory, d.path)
-	}
-	c.identity = all[at]
-	var founding *storepb.Members
-	if c.member.Founding != nil {
-		founding = server.StoredMembers(c.member.Founding)
-	}
-	if c.store, err = store.New(store.Config{State: c.dbs.state, Founding: founding,
-		Random: randomReader(func() uint64 { return uint64(id.Server) })}); err != nil {
-		return err
-	}
-	defer c.store.Close()
-	index, term := c.store.Applied()
-	if c.group, err = c.log.OpenGroup(c.identity, func() raftlog.Applied {
-		return raftlog.Applied{Index: index, Term: term}
-	}); err != nil {
-		return err
-	}
-	defer c.log.CloseGroup(c.group)
-	return do(c)
-}
-
-// ends is the last entry of the log, and a digest of what a plan counts on.
-func (c *stoppedCore) ends() (index, term, hardTerm uint64, digest string, err error) {
-	hard, _, err := c.group.InitialState()
-	if err == nil {
-		index, err = c.group.LastIndex()
-	}
-	if err == nil {
-		term, err = c.group.Term(index)
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %d %d", c.identity.Replica, index, term,
-		hard.GetTerm(), hard.GetVote()))
-	return index, term, max(hard.GetTerm(), term), hex.EncodeToString(sum[:8]), err
-}
-
 // PlanCoreRecovery plans how the core goes on from the member of a server that does not run. It
 // changes nothing.
 func PlanCoreRecovery(fs vfs.FS, path string, random func() uint64) (p *CoreRecovery, err error) {
@@ -170,41 +95,60 @@ func PlanCoreRecovery(fs vfs.FS, path string, random func() uint64) (p *CoreReco
 		return nil, err
 	}
 	err = withCore(d, func(c *stoppedCore) error {
-		id := d.identity()
-		members := c.store.Members()
-		p = &CoreRecovery{Format: recovery.Format, ID: hexID(random()).String(),
-			Created: time.Now().UTC().Format(time.RFC3339), Cluster: id.Cluster.String(),
-			Server: id.Server.String(), Member: uint64(c.identity.Replica),
-			Version: members.GetVersion() + recovery.MembershipStep}
-		p.Replica = max(members.GetNextReplica(), p.Member+1)
-		for _, m := range members.GetMembers() {
-			p.Members = append(p.Members, m.Address)
-			p.Replica = max(p.Replica, m.Replica+1)
-		}
-		p.Replica += recovery.MembershipStep
-		self := func(r keys.ReplicaID) bool { return uint64(r) == p.Member }
-		configuration := store.ConfigurationOf(members)
-		if configuration.Role(keys.ReplicaID(p.Member)) == 0 {
-			return fmt.Errorf("%w: the server of %s is no member of the core that it knows, or was never "+
-				"filled", ErrDirectory, path)
-		}
-		if configuration.Quorum(self) {
-			return fmt.Errorf("%w: this member decides alone", ErrNothingToRecover)
-		}
-		p.MayLack = configuration.Quorum(func(r keys.ReplicaID) bool { return !self(r) })
-		var err error
-		if p.LastIndex, p.LastTerm, _, p.Digest, err = c.ends(); err != nil {
-			return err
-		}
-		applied, _ := c.store.Applied()
-		err = birth.EachEntry(c.group, applied, p.LastIndex, func(e group.Entry) error {
-			p.MayLack = p.MayLack || e.Change
-			return nil
-		})
-		p.Checksum = p.sum()
+		p, err = c.plan(random)
 		return err
 	})
 	return p, err
+}
+
+// plan plans how the core goes on from this member.
+func (c *stoppedCore) plan(random func() uint64) (*CoreRecovery, error) {
+	id := c.directory.identity()
+	p := &CoreRecovery{Format: recovery.Format, ID: hexID(random()).String(),
+		Created: time.Now().UTC().Format(time.RFC3339), Cluster: id.Cluster.String(),
+		Server: id.Server.String(), Member: uint64(c.core.identity.Replica)}
+	self := func(r keys.ReplicaID) bool { return uint64(r) == p.Member }
+	p.Replica = p.Member + 1
+	alone := true
+	for _, part := range c.parts() {
+		members := part.store.Members()
+		p.Version = max(p.Version, members.GetVersion())
+		p.Replica = max(p.Replica, members.GetNextReplica())
+		for _, m := range members.GetMembers() {
+			p.Replica = max(p.Replica, m.Replica+1)
+		}
+		configuration := store.ConfigurationOf(members)
+		alone = alone && configuration.Quorum(self)
+	}
+	p.Version += recovery.MembershipStep
+	p.Replica += recovery.MembershipStep
+	for _, m := range c.core.store.Members().GetMembers() {
+		p.Members = append(p.Members, m.Address)
+	}
+	configuration := store.ConfigurationOf(c.core.store.Members())
+	if configuration.Role(keys.ReplicaID(p.Member)) == 0 {
+		return nil, fmt.Errorf("%w: the server of %s is no member of the core that it knows, or was never "+
+			"filled", ErrDirectory, c.directory.path)
+	}
+	if alone {
+		return nil, fmt.Errorf("%w: this member decides alone", ErrNothingToRecover)
+	}
+	var err error
+	if p.StoreRecovery, err = c.core.recovery(self); err != nil {
+		return nil, err
+	}
+	if c.coordination != nil {
+		r, err := c.coordination.recovery(self)
+		if err != nil {
+			return nil, err
+		}
+		p.Coordination = &r
+	}
+	if p.Digest, err = c.digest(); err != nil {
+		return nil, err
+	}
+	p.Checksum = p.sum()
+	return p, nil
 }
 
 // ApplyCoreRecovery makes the member of a server that does not run the only one of the core. It can
@@ -237,7 +181,7 @@ func ApplyCoreRecovery(fs vfs.FS, path string, plan *CoreRecovery) (done bool, e
 	}
 	err = withCore(d, func(c *stoppedCore) error {
 		if !started {
-			_, _, _, digest, err := c.ends()
+			digest, err := c.digest()
 			if err != nil {
 				return err
 			}
@@ -245,7 +189,7 @@ func ApplyCoreRecovery(fs vfs.FS, path string, plan *CoreRecovery) (done bool, e
 				return fmt.Errorf("%w: the server has run since it was made; make it anew", ErrCorePlan)
 			}
 			begun := recoveryRecord{Plan: plan.ID, Time: time.Now().UTC(), Core: true}
-			if plan.MayLack {
+			if plan.MayLack || plan.Coordination == nil || plan.Coordination.MayLack {
 				begun.MayLack = 1
 			}
 			records.Begun = &begun
@@ -262,50 +206,65 @@ func ApplyCoreRecovery(fs vfs.FS, path string, plan *CoreRecovery) (done bool, e
 	return false, d.writeRecoveries(records)
 }
 
-// recover does what is not done yet: the state, then the log, then which member this server is.
+// recover does what is not done yet: the states, then the logs, then which member this server is.
 func (c *stoppedCore) recover(plan *CoreRecovery) error {
-	last, term, hardTerm, _, err := c.ends()
-	if err != nil {
-		return err
-	}
 	id := c.directory.identity()
 	self := &storepb.Member{Replica: plan.Replica, Server: uint64(id.Server), Address: c.state.GetAddress()}
-	if c.store.Members().GetVersion() < plan.Version {
-		applied, _ := c.store.Applied()
-		if err := birth.EachEntry(c.group, applied, last, func(e group.Entry) error {
-			return c.store.Apply([]group.Entry{e})
-		}); err != nil {
+	if err := c.core.recover(plan, self); err != nil {
+		return err
+	}
+	// Without a log, the founding may be known only now.
+	if c.coordination == nil {
+		founding, err := server.CoordinationFounding(c.core.store)
+		if err != nil {
 			return err
 		}
-		now := c.store.Members()
-		next := &storepb.Members{Version: plan.Version, NextReplica: plan.Replica + 1,
-			Members: []*storepb.Member{self}, Removed: slices.Clone(now.GetRemoved())}
-		for _, m := range now.GetMembers() {
-			if m.Server != self.Server {
-				next.Removed = append(next.Removed, m)
+		if founding != nil {
+			if c.coordination, err = c.fresh(); err != nil {
+				return err
 			}
 		}
-		if n := len(next.Removed) - 32; n > 0 {
-			next.Removed = next.Removed[n:]
-		}
-		if now.GetVersion() >= plan.Version || now.GetNextReplica() > plan.Replica {
-			return fmt.Errorf("%w: the members of the core are at version %d", ErrCorePlan, now.GetVersion())
-		}
-		// It is durable when it returns, before the log goes.
-		if err := c.store.Recover(next); err != nil {
+	}
+	if c.coordination != nil {
+		if err := c.coordination.recover(plan, self); err != nil {
 			return err
 		}
 	}
-	if c.identity.Replica != keys.ReplicaID(plan.Replica) {
-		c.log.CloseGroup(c.group)
-		if err := c.log.Rewrite(raftlog.Rewrite{
-			Identity: raftlog.Identity{Group: coreGroup, Replica: keys.ReplicaID(plan.Replica)},
-			Index:    last, Term: term, HardTerm: hardTerm + 1}); err != nil {
-			return err
-		}
+	if err := c.rewriteLogs(keys.ReplicaID(plan.Replica)); err != nil {
+		return err
 	}
 	c.state.Proposed, c.state.Replica = nil, plan.Replica
 	c.state.Joined = &bootstrappb.Founding{Cluster: uint64(id.Cluster), Members: []*bootstrappb.Member{
 		{Address: self.Address, Replica: self.Replica, Server: self.Server}}}
-	return bootstrap.FileDisk{FS: c.directory.fs, Dir: c.directory.sub(RoleCore)}.Store(c.state)
+	return bootstrap.FileDisk{FS: c.directory.fs, Dir: c.directory.sub("core")}.Store(c.state)
+}
+
+// rewriteLogs has the logs begin anew, as those of another replica, behind what the states have. A
+// log of the coordination store that is not there is made first: should the power go between, it is
+// there the next time, and is written again.
+func (c *stoppedCore) rewriteLogs(replica keys.ReplicaID) error {
+	if c.core.identity.Replica == replica {
+		return nil
+	}
+	var rewrites []raftlog.Rewrite
+	for _, part := range c.parts() {
+		identity := raftlog.Identity{Group: part.identity.Group, Replica: replica}
+		if part.log == nil {
+			if err := c.log.Create(identity); err != nil {
+				return err
+			}
+		}
+		e, err := part.ends()
+		if err != nil {
+			return err
+		}
+		// All of the log is applied.
+		index, term := part.store.Applied()
+		rewrites = append(rewrites, raftlog.Rewrite{Identity: identity, Index: index, Term: term,
+			HardTerm: max(e.hardTerm, term) + 1})
+	}
+	for _, part := range c.parts() {
+		part.closeLog(c.log)
+	}
+	return c.log.Rewrite(rewrites...)
 }

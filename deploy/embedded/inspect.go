@@ -122,18 +122,3 @@ func (s *Server) FlushState() error {
 	}
 	return data.databases.state.AsyncFlush()
 }
-
-// LeadsCore says whether this server's member leads the consistent core.
-func (s *Server) LeadsCore() bool {
-	s.parts.Lock()
-	defer s.parts.Unlock()
-	if s.parts.core == nil {
-		return false
-	}
-	g := s.parts.core.host.Group(coreGroup)
-	if g == nil {
-		return false
-	}
-	leader, _ := g.Leader()
-	return leader == g.Self()
-}

@@ -5,7 +5,7 @@ import "time"
 var coreAlerts = []Alert{
 	{
 		Name:     "TidemarkCoreWithoutLeader",
-		Expr:     `sum by (job) (tidemark_placement_store_leader) == 0`,
+		Expr:     `sum by (job) (tidemark_placement_store_leader{store!="coordination"}) == 0`,
 		For:      time.Minute,
 		Severity: Critical,
 		Summary:  "The core of {{ $labels.job }} has no leader.",
@@ -14,10 +14,20 @@ var coreAlerts = []Alert{
 			list runs; the network between them has to work.`,
 	},
 	{
+		Name:     "TidemarkCoordinationWithoutLeader",
+		Expr:     `sum by (job) (tidemark_placement_store_leader{store="coordination"}) == 0`,
+		For:      time.Minute,
+		Severity: Critical,
+		Summary:  "The coordination store of {{ $labels.job }} has no leader.",
+		Description: `Locks, elections and whatever else is kept in it cannot be read or written, and
+			leases do not run out. Start the core servers that are missing, until a majority of the
+			core's members runs. Data is served.`,
+	},
+	{
 		Name: "TidemarkNodesDown",
 		Expr: `
 			(tidemark_placement_nodes - tidemark_placement_nodes_alive > 0)
-			and on (job, instance, server) tidemark_placement_store_leader == 1`,
+			and on (job, instance, server) tidemark_placement_store_leader{store!="coordination"} == 1`,
 		For:      2 * time.Minute,
 		Severity: Critical,
 		Summary:  "{{ $value }} data nodes of {{ $labels.job }} are down.",
@@ -38,7 +48,7 @@ var coreAlerts = []Alert{
 		Name: "TidemarkCoreSlow",
 		Expr: `
 			histogram_quantile(0.99,
-			  sum by (job, le) (rate(tidemark_placement_store_command_seconds_bucket[10m]))) > 1`,
+			  sum by (job, store, le) (rate(tidemark_placement_store_command_seconds_bucket[10m]))) > 1`,
 		For:      10 * time.Minute,
 		Severity: Warning,
 		Summary:  "The slowest hundredth of the core's commands takes {{ $value | humanizeDuration }}.",
@@ -60,7 +70,7 @@ var coreAlerts = []Alert{
 	{
 		Name: "TidemarkCoreOverloaded",
 		Expr: `
-			sum by (job, instance, server)
+			sum by (job, instance, server, store)
 			  (increase(tidemark_placement_store_overloaded_total[10m])) > 0`,
 		For:      5 * time.Minute,
 		Severity: Warning,

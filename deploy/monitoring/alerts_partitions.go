@@ -7,7 +7,7 @@ var partitionAlerts = []Alert{
 		Name: "TidemarkPartitionsWithoutLeader",
 		Expr: `
 			(tidemark_placement_partitions - tidemark_placement_partitions_led > 0)
-			and on (job, instance, server) tidemark_placement_store_leader == 1`,
+			and on (job, instance, server) tidemark_placement_store_leader{store!="coordination"} == 1`,
 		For:      time.Minute,
 		Severity: Critical,
 		Summary:  "{{ $value }} partitions of {{ $labels.job }} have no leader, as the core sees it.",

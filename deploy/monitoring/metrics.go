@@ -172,7 +172,7 @@ var rpcMetrics = []Metric{
 // Of placement/server and placement/store: members of the core have them, and what says how many
 // nodes are alive and which partitions are led holds on the member that leads.
 var placementMetrics = []Metric{
-	metric(Gauge, "tidemark_placement_store_leader", "part"),
+	metric(Gauge, "tidemark_placement_store_leader", "part", "store"),
 	metric(Gauge, "tidemark_placement_nodes", "part"),
 	metric(Gauge, "tidemark_placement_nodes_alive", "part"),
 	metric(Gauge, "tidemark_placement_keyspaces", "part"),
@@ -207,8 +207,8 @@ var placementMetrics = []Metric{
 		Rare: "placement/server"},
 	{Name: "tidemark_core_consumer_keep_used_ratio", Kind: Gauge, Labels: []string{"part", "keyspace"},
 		Rare: "placement/server"},
-	metric(Histogram, "tidemark_placement_store_command_seconds", "part"),
-	metric(Counter, "tidemark_placement_store_commands_total", "part", "kind", "outcome"),
-	metric(Counter, "tidemark_placement_store_overloaded_total", "part"),
-	metric(Counter, "tidemark_placement_store_leases_expired_total", "part"),
+	metric(Histogram, "tidemark_placement_store_command_seconds", "part", "store"),
+	metric(Counter, "tidemark_placement_store_commands_total", "part", "store", "kind", "outcome"),
+	metric(Counter, "tidemark_placement_store_overloaded_total", "part", "store"),
+	metric(Counter, "tidemark_placement_store_leases_expired_total", "part", "store"),
 }

@@ -1,7 +1,7 @@
 package monitoring
 
 const onCoreLeader = `
-and on (job, instance, server) tidemark_placement_store_leader == 1`
+and on (job, instance, server) tidemark_placement_store_leader{store!="coordination"} == 1`
 
 var overview = Dashboard{
 	Name: "overview", Title: "Tidemark / Overview",
@@ -23,7 +23,10 @@ var overview = Dashboard{
 			alarm("Damaged files", "Damaged files that reads have met.",
 				`sum(tidemark_engine_corruptions_total)`),
 			{Title: "Core leaders", Description: "Has to be 1.", Unit: "short", Number: true,
-				Queries: []Query{{`sum(tidemark_placement_store_leader)`, ""}}},
+				Queries: []Query{{`sum(tidemark_placement_store_leader{store!="coordination"})`, ""}}},
+			{Title: "Leaders of the coordination store", Description: "Has to be 1.", Unit: "short",
+				Number: true, Queries: []Query{
+					{`sum(tidemark_placement_store_leader{store="coordination"})`, ""}}},
 			number("Nodes", "short", `max(tidemark_placement_nodes)`),
 			number("Keyspaces", "short", `max(tidemark_placement_keyspaces)`),
 			number("Partitions", "short", `max(tidemark_placement_partitions)`),

@@ -153,13 +153,15 @@ var partitions = Dashboard{
 				{`max(tidemark_placement_core_change_step_age_seconds)`, "its present step"},
 			}},
 			{Title: "Commands of the core", Unit: "ops", Queries: []Query{
-				{`sum by (kind, outcome) ` +
+				{`sum by (store, kind, outcome) ` +
 					`(rate(tidemark_placement_store_commands_total[$__rate_interval]))`,
-					"{{kind}} {{outcome}}"},
-				{`sum(rate(tidemark_placement_store_overloaded_total[$__rate_interval]))`,
-					"overloaded"},
-				{`sum(rate(tidemark_placement_store_leases_expired_total[$__rate_interval]))`,
-					"leases expired"},
+					"{{store}} {{kind}} {{outcome}}"},
+				{`sum by (store) ` +
+					`(rate(tidemark_placement_store_overloaded_total[$__rate_interval]))`,
+					"{{store}} overloaded"},
+				{`sum by (store) ` +
+					`(rate(tidemark_placement_store_leases_expired_total[$__rate_interval]))`,
+					"{{store}} leases expired"},
 			}},
 			with("the core is idle unless keyspaces or nodes change",
 				quantiles("Time of the core's commands", "",

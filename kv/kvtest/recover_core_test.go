@@ -35,10 +35,12 @@ func TestTheCoreGoesOnFromOneMember(t *testing.T) {
 		client := c.Client(t)
 		ks := create(t, client, "before", kv.Hash(2), kv.Replicas(3))
 		put(t, ks, "k", "v")
+		putCoordination(t, c, "lock", "held")
 		time.Sleep(2 * time.Second) // virtual
 		c.KillAll(0, 0, 1, 2)
 		plan := corePlan(t, c, 2)
-		if !plan.MayLack || len(plan.Members) != 3 {
+		if !plan.MayLack || len(plan.Members) != 3 || plan.Coordination == nil ||
+			!plan.Coordination.MayLack || plan.Coordination.Empty {
 			t.Errorf("the plan: %+v", plan)
 		}
 		for i := range 2 {
@@ -72,6 +74,8 @@ func TestTheCoreGoesOnFromOneMember(t *testing.T) {
 		if all, err := client.Keyspaces(t.Context()); err != nil || len(all) != 2 {
 			t.Errorf("keyspaces: %v, %v", all, err)
 		}
+		hasCoordination(t, c.Process(2), "lock", "held")
+		putCoordination(t, c, "after", "it")
 		// The table of nodes and clients begins anew: what they have seen of the lost members' later
 		// revisions is no part of it.
 		if err := c.Run(0); err != nil {
@@ -79,6 +83,9 @@ func TestTheCoreGoesOnFromOneMember(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // virtual
 		works("back")
+		if !c.Process(2).LeadsCoordination() {
+			t.Error("the one that is left does not lead the coordination store")
+		}
 	})
 }
 
@@ -88,6 +95,7 @@ func TestCoreRecoveryOutlivesCrashes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := kvtest.Start(t, kvtest.Options{Nodes: 1, Cores: 3, Separate: true, Latency: latency})
 		create(t, c.Client(t), "before", kv.Hash(2), kv.Replicas(1))
+		putCoordination(t, c, "lock", "held")
 		time.Sleep(2 * time.Second) // virtual
 		c.KillAll(0, 0, 1, 2)
 		plan := corePlan(t, c, 2)
@@ -143,5 +151,7 @@ func TestCoreRecoveryOutlivesCrashes(t *testing.T) {
 		if all, err := c.Client(t).Keyspaces(t.Context()); err != nil || len(all) != 1 {
 			t.Errorf("keyspaces: %v, %v", all, err)
 		}
+		hasCoordination(t, c.Process(2), "lock", "held")
+		putCoordination(t, c, "after", "it")
 	})
 }

@@ -19,6 +19,8 @@ type machine struct {
 	exists *NotMemberError
 	// late: it takes no part in forming a core, and offers itself to one that is there.
 	late bool
+	// coordination: it keeps the coordination store, if it is a member.
+	coordination bool
 	// heard is the latest hello of each listed peer, by address. Those of servers that are not
 	// listed are not kept.
 	heard map[string]*clusterpb.BootstrapHello
@@ -46,7 +48,7 @@ func (m *machine) hello() *clusterpb.BootstrapHello {
 	return &clusterpb.BootstrapHello{
 		Server: m.disk.Server, Address: m.self, Core: m.core, Accepted: fromDisk(m.belongs()),
 		Founded: m.disk.Founded || m.disk.Joined != nil, Offers: m.offers(), Removed: m.disk.Removed,
-		Changes: true,
+		Changes: true, Coordination: m.coordination,
 	}
 }
 

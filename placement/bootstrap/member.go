@@ -39,6 +39,8 @@ type Config struct {
 	Peers Peers
 	// Late: the server does not form a core, and offers itself to one that is there.
 	Late bool
+	// Coordination: as a member, the server keeps the coordination store too.
+	Coordination bool
 	// Heard, if not nil, is called with what other servers say of themselves. It must not block.
 	Heard func(*clusterpb.BootstrapHello)
 	// Server is the random name that the data directory has already. 0: it is made up here, and
@@ -115,6 +117,7 @@ func Open(config Config) (*Member, error) {
 	if m.mu.machine, err = newMachine(config.Self, config.Core, state); err != nil {
 		return nil, err
 	}
+	m.mu.machine.coordination = config.Coordination
 	m.mu.machine.late = state.Accepted == nil && (config.Late || !slices.Contains(config.Core, config.Self))
 	if fresh {
 		if err := config.Disk.Store(state); err != nil {

@@ -71,8 +71,11 @@ func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay b
 		return false, err
 	}
 	g, revision, err := loadGoal(view)
-	if err != nil || g == nil {
+	if err != nil {
 		return false, err
+	}
+	if g == nil {
+		return s.foundCoordination(ctx, view)
 	}
 	v := s.coreView(ctx, l)
 	if v == nil {

@@ -119,7 +119,7 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 				t.Fatal(err)
 			}
 			m.server, err = New(Config{Store: m.store, Cluster: testCluster, Members: list,
-				Group: m, Hello: c.hello, Wake: c.wake, Physical: m,
+				Group: m, Hello: c.hello, Wake: c.wake, Physical: m, Coordination: true,
 				Logger: logger.With("member", m.address)})
 			if err != nil {
 				t.Fatal(err)
@@ -389,6 +389,8 @@ func (m *member) ReadIndex(done func(error)) {
 	}
 	done(nil)
 }
+
+func (m *member) Committed() uint64 { return m.Applied() }
 
 func (m *member) Lease() (uint64, bool) {
 	m.core.mu.Lock()

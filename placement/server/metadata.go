@@ -40,6 +40,9 @@ const (
 	consumerPrefix = ReservedPrefix + "consumer/"  // keyspace/name -> clusterpb.Consumer
 	settingsKey    = ReservedPrefix + "settings"   // clusterpb.PlacementSettings
 
+	// coordinationKey has the storepb.Members with which the coordination store was founded.
+	coordinationKey = ReservedPrefix + "coordination"
+
 	// maxTokens is how many creations and drops are remembered.
 	maxTokens = 1024
 

@@ -35,6 +35,10 @@ type Config struct {
 	// known.
 	Silent func(replica uint64) bool
 
+	// Coordination says that members keep a coordination store beside this one, which is founded as
+	// soon as that can be. It needs Hello.
+	Coordination bool
+
 	// Inform tells the server at an address which members the core has. nil: none is told.
 	Inform func(ctx context.Context, address string, m *clusterpb.CoreMembers) error
 	// Wake tells the node at an address that there are orders for it. nil: none is told, and orders

@@ -37,16 +37,18 @@ type application struct {
 	attached map[int64]int
 }
 
-// answer is what a command of this process came to.
+// answer is what a command came to whose outcome a caller waits for.
 type answer struct {
-	request uint64
-	result  *storepb.Result
+	id     commandID
+	result *storepb.Result
 }
 
-// leaseChange tells the lessor; a ttl of 0 means that the lease is gone.
+// leaseChange tells the lessor what a lease is now; a ttl of 0 means that it is gone. leftMillis is
+// that of its last checkpoint. checkpoint: nothing else has changed.
 type leaseChange struct {
-	id        int64
-	ttlMillis uint64
+	id                    int64
+	ttlMillis, leftMillis uint64
+	checkpoint            bool
 }
 
 // Applied implements group.StateMachine.
@@ -77,7 +79,9 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		if err != nil {
 			return fmt.Errorf("entry %d of the log of %s: %w", e.Index, s.config.Name, err)
 		}
-		a.format, a.unheard = format, command.Origin != s.origin && command.Session == 0
+		id := commandID{command.Origin, command.Request}
+		heard := s.awaits(id)
+		a.format, a.unheard = format, !heard && command.Session == 0
 		a.change = e.Change
 		result, err := a.once(command)
 		if _, is := command.Op.(*storepb.Command_ChangeMembers); e.Change && !is {
@@ -87,8 +91,8 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 			return fmt.Errorf("apply entry %d of the log of %s: %w", e.Index, s.config.Name, err)
 		}
 		s.metrics.applied(command, result)
-		if command.Origin == s.origin {
-			a.answers = append(a.answers, answer{command.Request, result})
+		if heard {
+			a.answers = append(a.answers, answer{id, result})
 		}
 	}
 	last := entries[len(entries)-1]
@@ -110,13 +114,10 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 // callers that wait for it.
 func (s *Store) publish(a *application, term uint64) {
 	s.lessor.changed(a.leases, a.attached)
-	waiting := s.applied(a, term)
+	known, waiting := s.applied(a, term)
 	s.hub.publish(a.events, a.meta.Revision)
-	for i, p := range waiting {
-		if p != nil {
-			p.answer <- a.answers[i].result
-		}
-	}
+	s.settle(known)
+	wakeReaching(waiting)
 }
 
 // read runs f on the state as the entries so far have made it.
@@ -142,6 +143,8 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		err = a.grant(op.LeaseGrant, result)
 	case *storepb.Command_LeaseRevoke:
 		err = a.revoke(op.LeaseRevoke, result)
+	case *storepb.Command_LeaseCheckpoint:
+		err = a.checkpoint(op.LeaseCheckpoint)
 	case *storepb.Command_SessionOpen:
 		err = a.openSession(result)
 	case *storepb.Command_SessionClose:

@@ -88,19 +88,19 @@ func TestCompactionDoesNotHoldUpExpiry(t *testing.T) {
 func TestPausesDoNotProlongLeasesForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		l := newLessor(func() int64 { return time.Since(start).Nanoseconds() })
+		l := newLessor(func() int64 { return time.Since(start).Nanoseconds() }, time.Minute)
 		l.changed([]leaseChange{{id: 1, ttlMillis: 9000}}, nil)
 		l.activate(true)
 		running := time.Duration(0)
 		for range 20 {
 			time.Sleep(3 * time.Second) // it stands still
-			if _, paused := l.expired(); !paused {
+			if _, _, paused := l.expired(); !paused {
 				t.Fatal("a pause was not noticed")
 			}
 			for range 8 {
 				time.Sleep(lessorTick)
 				running += lessorTick
-				if ids, _ := l.expired(); len(ids) > 0 {
+				if ids, _, _ := l.expired(); len(ids) > 0 {
 					return
 				}
 			}
@@ -115,26 +115,26 @@ func TestPausesDoNotProlongLeasesForEver(t *testing.T) {
 func TestAPauseDoesNotReviveALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		l := newLessor(func() int64 { return time.Since(start).Nanoseconds() })
+		l := newLessor(func() int64 { return time.Since(start).Nanoseconds() }, time.Minute)
 		l.changed([]leaseChange{{id: 1, ttlMillis: 1000}, {id: 2, ttlMillis: 60_000}}, nil)
 		l.activate(true)
 		time.Sleep(2 * time.Second)
-		if ids, paused := l.expired(); len(ids) != 1 || paused {
+		if ids, _, paused := l.expired(); len(ids) != 1 || paused {
 			t.Fatal(ids, paused)
 		}
 		time.Sleep(10 * time.Second)
-		if _, paused := l.expired(); !paused {
+		if _, _, paused := l.expired(); !paused {
 			t.Fatal("a pause was not noticed")
 		}
-		if left, err := l.renew(1); !errors.Is(err, ErrLeaseNotFound) {
+		if left, _, err := l.renew(1); !errors.Is(err, ErrLeaseNotFound) {
 			t.Errorf("renewed for %s, %v; its end is in the log", left, err)
 		}
-		if _, err := l.renew(2); err != nil {
+		if _, _, err := l.renew(2); err != nil {
 			t.Error(err)
 		}
 		// If its end got lost it is proposed again.
 		time.Sleep(lessorTick)
-		if ids, _ := l.expired(); len(ids) != 1 || ids[0] != 1 {
+		if ids, _, _ := l.expired(); len(ids) != 1 || ids[0] != 1 {
 			t.Error(ids)
 		}
 	})
@@ -144,14 +144,14 @@ func TestAPauseDoesNotReviveALease(t *testing.T) {
 func TestTheFirstLeaseIsNoPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		l := newLessor(func() int64 { return time.Since(start).Nanoseconds() })
+		l := newLessor(func() int64 { return time.Since(start).Nanoseconds() }, time.Minute)
 		l.activate(true)
 		if l.counting() {
 			t.Error("it counts")
 		}
 		time.Sleep(time.Minute)
 		l.changed([]leaseChange{{id: 1, ttlMillis: 9000}}, nil)
-		if _, paused := l.expired(); paused {
+		if _, _, paused := l.expired(); paused {
 			t.Error("taken for a pause")
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -20,16 +21,22 @@ const (
 	etcdCompareFormat = 2
 	// membersFormat is for commands that change the core's members.
 	membersFormat = 3
+	// optionsFormat is for ranges that are ordered, filtered or at a negative revision, and for
+	// leases whose id is negative, which the formats before it refuse.
+	optionsFormat = 4
 
-	newestFormat = membersFormat
+	// checkpointFormat is for checkpoints of leases.
+	checkpointFormat = 5
+
+	newestFormat = checkpointFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
 	// MaxOperations is how many comparisons and operations a transaction may have, nested ones
 	// included.
-	MaxOperations = 1024
+	MaxOperations = 16 << 10
 	// maxNesting is how deep transactions may be nested.
-	maxNesting = 4
+	maxNesting = 128
 )
 
 // rangeEndAll as a range end means: every key from the start on.
@@ -93,34 +100,75 @@ func Revoke(id int64) *storepb.Command {
 
 func encodeCommand(c *storepb.Command) ([]byte, error) {
 	data := make([]byte, 1+c.SizeVT())
-	data[0] = commandFormat
-	if txn, ok := c.Op.(*storepb.Command_Txn); ok && comparesRange(txn.Txn) {
-		data[0] = etcdCompareFormat
-	}
-	if _, ok := c.Op.(*storepb.Command_ChangeMembers); ok {
-		data[0] = membersFormat
-	}
+	data[0] = formatOf(c)
 	if _, err := c.MarshalToSizedBufferVT(data[1:]); err != nil {
 		return nil, fmt.Errorf("encode command: %w", err)
 	}
 	return data, nil
 }
 
-// comparesRange says whether a transaction, or one nested in it, compares over a range.
-func comparesRange(t *storepb.Txn) bool {
-	for _, c := range t.GetCompare() {
-		if len(c.GetRangeEnd()) > 0 {
-			return true
+// formatOf is the lowest format that says what a command means.
+func formatOf(c *storepb.Command) byte {
+	switch op := c.Op.(type) {
+	case *storepb.Command_Txn:
+		return formatOfTxn(op.Txn)
+	case *storepb.Command_LeaseGrant:
+		if op.LeaseGrant.GetId() < 0 {
+			return optionsFormat
 		}
+	case *storepb.Command_ChangeMembers:
+		return membersFormat
+	case *storepb.Command_LeaseCheckpoint:
+		return checkpointFormat
+	}
+	return commandFormat
+}
+
+func formatOfTxn(t *storepb.Txn) byte {
+	format := byte(commandFormat)
+	if slices.ContainsFunc(t.GetCompare(), comparesRange) {
+		format = etcdCompareFormat
 	}
 	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
 		for _, op := range ops {
-			if nested, ok := op.GetOp().(*storepb.Op_Txn); ok && comparesRange(nested.Txn) {
-				return true
+			switch op := op.GetOp().(type) {
+			case *storepb.Op_Range:
+				if hasOptions(op.Range) {
+					return optionsFormat
+				}
+			case *storepb.Op_Txn:
+				format = max(format, formatOfTxn(op.Txn))
 			}
 		}
 	}
-	return false
+	return format
+}
+
+func comparesRange(c *storepb.Compare) bool { return len(c.GetRangeEnd()) > 0 }
+
+// hasOptions says whether a range asks for what the first formats do not know.
+func hasOptions(q *storepb.Range) bool {
+	return q.GetSortOrder() != 0 || q.GetSortTarget() != 0 || q.GetMinModRevision() != 0 ||
+		q.GetMaxModRevision() != 0 || q.GetMinCreateRevision() != 0 ||
+		q.GetMaxCreateRevision() != 0 || int64(q.GetRevision()) < 0
+}
+
+// ReadOnly says whether a transaction, and all that are nested in it, writes nothing.
+func ReadOnly(t *storepb.Txn) bool {
+	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
+		for _, op := range ops {
+			switch op := op.GetOp().(type) {
+			case *storepb.Op_Range:
+			case *storepb.Op_Txn:
+				if !ReadOnly(op.Txn) {
+					return false
+				}
+			default:
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // decodeCommand copies what it keeps of data.
@@ -151,8 +199,10 @@ func validateCommand(c *storepb.Command) error {
 		budget := MaxOperations
 		return validateTxn(op.Txn, &budget, 0)
 	case *storepb.Command_LeaseGrant:
-		if op.LeaseGrant == nil || op.LeaseGrant.Id <= 0 || op.LeaseGrant.TtlMillis == 0 {
-			return fmt.Errorf("%w: a lease needs a positive id and a term", ErrInvalid)
+		if g := op.LeaseGrant; g.GetId() == 0 || g.GetTtlMillis() == 0 ||
+			g.GetTtlMillis() > maxLeaseMillis {
+			return fmt.Errorf("%w: a lease needs an id, and a term of 1 to %d ms", ErrInvalid,
+				maxLeaseMillis)
 		}
 	case *storepb.Command_ChangeMembers:
 		return validateMembers(op.ChangeMembers.GetNext())
@@ -189,13 +239,6 @@ func validateTxn(t *storepb.Txn, budget *int, depth int) error {
 				key = op.Range.GetKey()
 			case *storepb.Op_Put:
 				key = op.Put.GetKey()
-				if len(key) > keys.MaxKeySize {
-					return fmt.Errorf("%w: key %s; at most %d bytes", ErrTooLarge, keys.Pretty(key),
-						keys.MaxKeySize)
-				}
-				if op.Put.GetLease() < 0 {
-					return fmt.Errorf("%w: lease %d of key %s", ErrInvalid, op.Put.Lease, keys.Pretty(key))
-				}
 				if (op.Put.GetIgnoreValue() && len(op.Put.Value) > 0) ||
 					(op.Put.GetIgnoreLease() && op.Put.Lease != 0) {
 					return fmt.Errorf("%w: key %s both keeps and replaces its value or lease",
@@ -220,72 +263,6 @@ func validateTxn(t *storepb.Txn, budget *int, depth int) error {
 		}
 	}
 	return nil
-}
-
-// writeSet is what a list of operations may write: with nested transactions, on either branch.
-type writeSet struct {
-	puts    [][]byte
-	deletes []keys.Span
-}
-
-// checkOverlap refuses a list of operations that may put a key twice, or put and delete it: at one
-// revision a key has one version. Two deletions may overlap, and so may the two branches of one
-// transaction.
-func checkOverlap(ops []*storepb.Op) error {
-	_, err := writesOf(ops)
-	return err
-}
-
-func writesOf(ops []*storepb.Op) (writeSet, error) {
-	var all writeSet
-	put := map[string]bool{}
-	for _, op := range ops {
-		var one writeSet
-		switch op := op.GetOp().(type) {
-		case *storepb.Op_Put:
-			one.puts = [][]byte{op.Put.GetKey()}
-		case *storepb.Op_DeleteRange:
-			one.deletes = []keys.Span{rangeSpan(op.DeleteRange.GetKey(), op.DeleteRange.GetRangeEnd())}
-		case *storepb.Op_Txn:
-			success, err := writesOf(op.Txn.GetSuccess())
-			if err != nil {
-				return all, err
-			}
-			failure, err := writesOf(op.Txn.GetFailure())
-			if err != nil {
-				return all, err
-			}
-			one.deletes = append(success.deletes, failure.deletes...)
-			seen := map[string]bool{}
-			for _, key := range append(success.puts, failure.puts...) {
-				if !seen[string(key)] {
-					seen[string(key)] = true
-					one.puts = append(one.puts, key)
-				}
-			}
-		}
-		for _, key := range one.puts {
-			if put[string(key)] {
-				return all, fmt.Errorf("%w: %s", ErrDuplicateKey, keys.Pretty(key))
-			}
-			put[string(key)] = true
-			for _, span := range all.deletes {
-				if span.Contains(key) {
-					return all, fmt.Errorf("%w: %s", ErrDuplicateKey, keys.Pretty(key))
-				}
-			}
-		}
-		for _, span := range one.deletes {
-			for _, key := range all.puts {
-				if span.Contains(key) {
-					return all, fmt.Errorf("%w: %s", ErrDuplicateKey, keys.Pretty(key))
-				}
-			}
-		}
-		all.puts = append(all.puts, one.puts...)
-		all.deletes = append(all.deletes, one.deletes...)
-	}
-	return all, nil
 }
 
 // rangeSpan is the span that a key and a range end name. An end at or below the key names nothing.

@@ -44,7 +44,9 @@
 // Granting and ending a lease are commands. Renewing one is not: only the leader counts leases
 // down, on its monotonic clock, and a renewal moves the deadline in its memory, after the leader
 // has made sure that it still leads. A new leader knows no deadlines and grants every lease a full
-// term. So does a leader whose process was paused for a while: the silence was its own.
+// term. So does a leader whose process was paused for a while: the silence was its own. Of long
+// leases the leader notes in the log, now and then, how much is left, and a new leader goes on from
+// there. A renewal takes that back, by the log, before it is acknowledged.
 //
 // # Watches
 //
@@ -74,6 +76,9 @@
 // a session and a sequence can be proposed again: the table of sessions, a part of the state, holds
 // the answers. Sessions are opened by a command and never invented, so that one that was evicted is
 // refused and not taken for a new one.
+//
+// Execute takes commands at any member, and finds out by the log what became of one whose leader is
+// gone, without a session (execute.go).
 //
 // # Locks
 //

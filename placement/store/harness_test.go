@@ -40,7 +40,9 @@ type core struct {
 	term   uint64
 	leader *member // nil: no member leads
 	// the leader has lost its quorum: proposals wait, leases and read indexes are refused
-	cut     bool
+	cut bool
+	// the leader applies what is committed only when it catches up
+	lags    bool
 	hold    func(*storepb.Command) <-chan struct{}
 	log     []group.Entry
 	members []*member
@@ -132,7 +134,7 @@ func (c *core) appendLocked(data []byte) { c.addLocked(group.Entry{Data: data}) 
 func (c *core) addLocked(e group.Entry) {
 	e.Index, e.Term = uint64(len(c.log)+1), c.term
 	c.log = append(c.log, e)
-	if !c.cut {
+	if !c.cut && !c.lags {
 		c.leader.applyLocked(len(c.log))
 	}
 }
@@ -159,7 +161,16 @@ func (m *member) catchUp() {
 func (c *core) setCut(cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cut = cut; !cut && c.leader != nil {
+	if c.cut = cut; !cut && !c.lags && c.leader != nil {
+		c.leader.applyLocked(len(c.log))
+	}
+}
+
+// setLags has the leader apply later, or at once again.
+func (c *core) setLags(lags bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lags = lags; !lags && !c.cut && c.leader != nil {
 		c.leader.applyLocked(len(c.log))
 	}
 }
@@ -231,6 +242,15 @@ func (m *member) ReadIndex(done func(error)) {
 	}
 	m.applyLocked(len(m.core.log))
 	done(nil)
+}
+
+func (m *member) Committed() uint64 {
+	m.core.mu.Lock()
+	defer m.core.mu.Unlock()
+	if m.core.cut || m.core.leader != m {
+		return m.store.index.Load()
+	}
+	return uint64(len(m.core.log))
 }
 
 func (m *member) Lease() (uint64, bool) {

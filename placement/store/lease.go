@@ -18,7 +18,8 @@ func (l *layout) attached(lease int64, key []byte) []byte {
 }
 
 func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error {
-	if g.GetId() <= 0 || g.GetTtlMillis() == 0 || g.GetTtlMillis() > maxLeaseMillis {
+	if g.GetId() == 0 || g.GetId() < 0 && a.format < optionsFormat ||
+		g.GetTtlMillis() == 0 || g.GetTtlMillis() > maxLeaseMillis {
 		refuse(result, storepb.Code_INVALID, "lease %d for %d ms", g.GetId(), g.GetTtlMillis())
 		return nil
 	}
@@ -35,7 +36,7 @@ func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error
 		return nil
 	}
 	result.Lease, result.TtlMillis = g.Id, g.TtlMillis
-	a.leases = append(a.leases, leaseChange{g.Id, g.TtlMillis})
+	a.leases = append(a.leases, leaseChange{id: g.Id, ttlMillis: g.TtlMillis})
 	return a.set(a.store.layout.lease(g.Id), &storepb.LeaseRecord{TtlMillis: g.TtlMillis})
 }
 
@@ -76,15 +77,45 @@ func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 		return err
 	}
 	result.Lease = l.Id
-	a.leases = append(a.leases, leaseChange{l.Id, 0})
+	a.leases = append(a.leases, leaseChange{id: l.Id})
 	return w.finish()
+}
+
+// checkpoint notes how long leases had left.
+func (a *application) checkpoint(c *storepb.LeaseCheckpoint) error {
+	for _, l := range c.GetLeases() {
+		record := &storepb.LeaseRecord{}
+		var exists bool
+		if err := a.read(func(r *reader) error {
+			value, ok, err := r.get(r.lease(l.GetId()))
+			if exists = ok; err != nil || !ok {
+				return err
+			}
+			return record.UnmarshalVT(value)
+		}); err != nil {
+			return err
+		}
+		if !exists {
+			continue
+		}
+		record.LeftMillis = min(l.LeftMillis, record.TtlMillis)
+		if err := a.set(a.store.layout.lease(l.Id), record); err != nil {
+			return err
+		}
+		a.leases = append(a.leases, leaseChange{id: l.Id, ttlMillis: record.TtlMillis,
+			leftMillis: record.LeftMillis, checkpoint: true})
+	}
+	return nil
 }
 
 // attachedKeys lists the keys of a lease, in order.
 func attachedKeys(r *reader, lease int64) ([][]byte, error) {
 	var found [][]byte
 	start := r.table(tableAttached, number(uint64(lease)))
-	end := r.table(tableAttached, number(uint64(lease)+1))
+	end := r.end(tableAttached)
+	if next := uint64(lease) + 1; next > 0 {
+		end = r.table(tableAttached, number(next))
+	}
 	for ok := r.seek(start, end); ok; ok = r.next(end) {
 		_, key, err := decodeNumberKey(r.it.Key())
 		if err != nil {
@@ -127,7 +158,8 @@ func loadLeases(r *reader) ([]leaseChange, error) {
 			return nil, fmt.Errorf("lease %d of the core's store is malformed: term %d ms, %w", id,
 				record.TtlMillis, err)
 		}
-		leases = append(leases, leaseChange{int64(id), record.TtlMillis})
+		leases = append(leases, leaseChange{id: int64(id), ttlMillis: record.TtlMillis,
+			leftMillis: record.LeftMillis})
 	}
 	return leases, r.it.Error()
 }

@@ -1,7 +1,7 @@
 package store
 
 import (
-	"context"
+	"container/heap"
 	"fmt"
 	"sync"
 	"time"
@@ -14,11 +14,14 @@ const (
 	// lessorTick is how often the leader looks for leases that ran out.
 	lessorTick = 250 * time.Millisecond
 	// pauseTolerance is by how much a tick may be late before the leader takes it that its process
-	// was paused, and that the
-	// silence of the leases' owners was its own.
+	// was paused, and that the silence of the leases' owners was its own.
 	pauseTolerance = 2 * time.Second
 	// expiriesPerTick bounds how many leases end at once.
 	expiriesPerTick = 128
+	// notesPerTick bounds how many leases one checkpoint is of.
+	notesPerTick = 1024
+	// endAgain is when the end of a lease is proposed again that has not come.
+	endAgain = 4 * pauseTolerance
 )
 
 // lessor knows which leases exist, and on the leader how long each has left. It counts on the
@@ -26,9 +29,14 @@ const (
 type lessor struct {
 	// now is a time that ascends like the monotonic clock; it shows no wall clock's time.
 	now func() time.Time
-	mu  struct {
+	// checkpointAfter is Config.CheckpointAfter.
+	checkpointAfter time.Duration
+	mu              struct {
 		sync.Mutex
 		leases map[int64]*countdown
+		// due has an element for each lease that counts down, by when it is to be looked at; a lease
+		// that was renewed meanwhile goes in again.
+		due dueHeap
 		// keys is how many keys each lease has, for those that have any.
 		keys map[int64]int
 		// active: this member leads, and has applied everything that was committed before its term.
@@ -41,14 +49,21 @@ type lessor struct {
 type countdown struct {
 	term     time.Duration
 	deadline time.Time
+	// left is what the last checkpoint said; 0: there is none since the lease was granted or renewed.
+	// noted: a checkpoint was proposed, and may or may not be applied yet.
+	left  time.Duration
+	noted bool
+	// noteAt is when the next checkpoint is due.
+	noteAt time.Time
 	// ending is when its end was proposed; zero if it was not. From then on it cannot be renewed.
 	ending time.Time
 	// spared: since it was renewed it has got a full term because the process was paused.
 	spared bool
 }
 
-func newLessor(clock hlc.Monotonic) *lessor {
-	l := &lessor{now: func() time.Time { return time.Unix(0, clock()) }}
+func newLessor(clock hlc.Monotonic, checkpointAfter time.Duration) *lessor {
+	l := &lessor{now: func() time.Time { return time.Unix(0, clock()) },
+		checkpointAfter: checkpointAfter}
 	l.mu.leases, l.mu.keys = map[int64]*countdown{}, map[int64]int{}
 	return l
 }
@@ -60,6 +75,7 @@ func (l *lessor) replace(leases []leaseChange, keys map[int64]int) {
 	defer l.mu.Unlock()
 	clear(l.mu.leases)
 	clear(l.mu.keys)
+	l.mu.due = nil
 	l.changedLocked(leases, keys)
 }
 
@@ -88,12 +104,24 @@ func (l *lessor) changedLocked(changes []leaseChange, keys map[int64]int) {
 			delete(l.mu.leases, c.id)
 			continue
 		}
-		term := time.Duration(c.ttlMillis) * time.Millisecond
-		l.mu.leases[c.id] = &countdown{term: term, deadline: now.Add(term)}
+		term, left := millis(c.ttlMillis), millis(c.leftMillis)
+		if was := l.mu.leases[c.id]; was != nil && c.checkpoint {
+			was.left, was.noted = left, left > 0
+			continue
+		}
+		lease := &countdown{term: term, deadline: now.Add(term), left: left, noted: left > 0,
+			noteAt: now.Add(l.checkpointAfter)}
+		l.mu.leases[c.id] = lease
+		if l.mu.active {
+			heap.Push(&l.mu.due, due{earlier(lease.deadline, lease.noteAt), c.id, lease})
+		}
 	}
 }
 
-// activate starts counting, with a full term for every lease; deactivate stops.
+func millis(n uint64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// activate starts counting, with a full term for every lease, or what was left of it at its last
+// checkpoint; deactivate stops.
 func (l *lessor) activate(active bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,12 +130,20 @@ func (l *lessor) activate(active bool) {
 	}
 	l.mu.active = active
 	l.mu.ticked = l.now()
+	l.mu.due = l.mu.due[:0]
 	if !active {
 		return
 	}
-	for _, c := range l.mu.leases {
-		c.deadline, c.ending, c.spared = l.mu.ticked.Add(c.term), time.Time{}, false
+	for id, c := range l.mu.leases {
+		term := c.term
+		if c.left > 0 {
+			term = c.left
+		}
+		c.deadline, c.ending, c.spared = l.mu.ticked.Add(term), time.Time{}, false
+		c.noted, c.noteAt = c.left > 0, l.mu.ticked.Add(l.checkpointAfter)
+		l.mu.due = append(l.mu.due, due{earlier(c.deadline, c.noteAt), id, c})
 	}
+	heap.Init(&l.mu.due)
 }
 
 // spareLocked is for when the process was paused, and no renewals were heard: every lease gets a
@@ -129,29 +165,35 @@ func (l *lessor) spareLocked(now time.Time, silence time.Duration) {
 }
 
 // renew moves the deadline of a lease. The caller has made sure, since the call began, that this
-// member leads.
-func (l *lessor) renew(id int64) (time.Duration, error) {
+// member leads. noted says that this was not done: the log may say how much the lease had left, and
+// a later leader would go by that, so it has to be taken back there first.
+func (l *lessor) renew(id int64) (term time.Duration, noted bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.mu.leases[id]
 	switch {
 	case !l.mu.active:
-		return 0, &NotLeaderError{}
+		return 0, false, &NotLeaderError{}
 	case c == nil || !c.ending.IsZero():
-		return 0, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
+		return 0, false, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
+	case c.noted:
+		return 0, true, nil
 	}
-	c.deadline, c.spared = l.now().Add(c.term), false
-	return c.term, nil
+	now := l.now()
+	c.deadline, c.noteAt, c.spared = now.Add(c.term), now.Add(l.checkpointAfter), false
+	return c.term, false, nil
 }
 
 // expired returns leases that ran out, and marks them. A lease whose end was proposed a while ago
-// and did not come is returned again. paused says that the process was paused, and that every lease
-// got a full term.
-func (l *lessor) expired() (ids []int64, paused bool) {
+// and did not come is returned again. notes are leases whose rest is to be noted. paused says that
+// the process was paused, and that every lease got a full term.
+func (l *lessor) expired() (
+	ids []int64, notes []*storepb.LeaseCheckpoint_Lease, paused bool,
+) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.mu.active {
-		return nil, false
+		return nil, nil, false
 	}
 	now := l.now()
 	silence := now.Sub(l.mu.ticked)
@@ -159,18 +201,32 @@ func (l *lessor) expired() (ids []int64, paused bool) {
 	l.mu.ticked = now
 	if paused {
 		l.spareLocked(now, silence)
-		return nil, true
+		return nil, nil, true
 	}
-	for id, c := range l.mu.leases {
-		if now.Before(c.deadline) || (!c.ending.IsZero() && now.Sub(c.ending) < 4*pauseTolerance) {
-			continue
-		}
-		c.ending = now
-		if ids = append(ids, id); len(ids) == expiriesPerTick {
+	for len(l.mu.due) > 0 && !now.Before(l.mu.due[0].at) {
+		if len(ids) >= expiriesPerTick || len(notes) >= notesPerTick {
 			break
 		}
+		d := heap.Pop(&l.mu.due).(due)
+		c := d.lease
+		if l.mu.leases[d.id] != c {
+			continue // it is gone
+		}
+		switch {
+		case !now.Before(c.deadline):
+			c.ending = now
+			ids = append(ids, d.id)
+			heap.Push(&l.mu.due, due{now.Add(endAgain), d.id, c})
+			continue
+		case !now.Before(c.noteAt):
+			left := c.deadline.Sub(now)
+			c.noted, c.noteAt = true, now.Add(l.checkpointAfter)
+			notes = append(notes, &storepb.LeaseCheckpoint_Lease{Id: d.id,
+				LeftMillis: uint64(max(1, left.Milliseconds()))})
+		}
+		heap.Push(&l.mu.due, due{earlier(c.deadline, c.noteAt), d.id, c})
 	}
-	return ids, false
+	return ids, notes, false
 }
 
 // counting says whether there is anything to count down.
@@ -205,93 +261,4 @@ func (l *lessor) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.mu.leases)
-}
-
-// KeepAlive gives a lease a full term from now and returns the term. Only the leader can, and it
-// first makes sure that it still leads. A lease that ran out cannot be renewed: ErrLeaseNotFound.
-func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
-	if l, _ := s.Leadership(); !l.Serving {
-		return 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
-	}
-	if err := s.confirm(ctx); err != nil {
-		return 0, err
-	}
-	return s.lessor.renew(id)
-}
-
-// LeaseInfo says how a lease stands. How much is left only the leader knows; elsewhere it is the
-// full term.
-type LeaseInfo struct {
-	ID   int64
-	Term time.Duration
-	Left time.Duration
-	// Keys are those that end with it.
-	Keys [][]byte
-}
-
-// Lease describes a lease as this member knows it.
-func (s *Store) Lease(id int64) (LeaseInfo, error) {
-	info := LeaseInfo{ID: id}
-	var ok bool
-	if info.Term, info.Left, ok = s.lessor.remaining(id); !ok {
-		return info, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
-	}
-	if l, _ := s.Leadership(); !l.Serving {
-		info.Left = info.Term
-	}
-	err := s.read(func(r *reader) (err error) {
-		info.Keys, err = attachedKeys(r, id)
-		return err
-	})
-	return info, err
-}
-
-// keep ends leases, on the leader. It is one goroutine, from New to Close, and waits for nothing
-// but the time.
-func (s *Store) keep() {
-	timer := time.NewTimer(lessorTick)
-	defer timer.Stop()
-	for {
-		timer.Stop()
-		if s.lessor.counting() {
-			timer.Reset(lessorTick)
-		}
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-s.wake:
-		case <-timer.C:
-		}
-		ids, paused := s.lessor.expired()
-		if paused {
-			s.config.Logger.Warn("the process was paused; leases get a full term, once until they "+
-				"are renewed", "leases", s.lessor.count())
-		}
-		for _, id := range ids {
-			s.expire(id)
-		}
-	}
-}
-
-// expire proposes the end of a lease and does not wait for it. If that gets lost with the
-// leadership, the next leader counts anew.
-func (s *Store) expire(id int64) {
-	s.mu.Lock()
-	handle, term, leads := s.mu.group, s.mu.leadership.Term, s.mu.leadership.IsLeader
-	s.mu.Unlock()
-	if handle == nil || !leads {
-		return
-	}
-	data, err := encodeCommand(&storepb.Command{
-		Op: &storepb.Command_LeaseRevoke{LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}})
-	if err == nil {
-		err = handle.Propose(term, data)
-	}
-	if err != nil {
-		s.config.Logger.Warn("a lease ran out and its end could not be proposed",
-			"lease", id, "error", err)
-		return
-	}
-	s.metrics.expired.Inc()
-	s.config.Logger.Info("lease ran out", "lease", id)
 }

@@ -31,7 +31,8 @@ var memberRoles = map[storepb.MemberRole]group.Role{
 	storepb.MemberRole_OUTGOING: group.Outgoing,
 }
 
-// ConfigurationOf is the Raft configuration that a record of members says.
+// ConfigurationOf is the Raft configuration that a record of members says, of a store that was
+// founded with members of version 0.
 func ConfigurationOf(m *storepb.Members) group.Configuration {
 	c := group.Configuration{Changed: m.GetVersion() > 0}
 	for _, x := range m.GetMembers() {
@@ -53,13 +54,24 @@ func ChangeMembers(next *storepb.Members) *storepb.Command {
 func (s *Store) Members() *storepb.Members { return s.members.Load() }
 
 // Configuration implements group.Configured.
-func (s *Store) Configuration() group.Configuration { return ConfigurationOf(s.Members()) }
+func (s *Store) Configuration() group.Configuration { return s.configurationOf(s.Members()) }
 
 // Configuration implements group.Configured: it is of the same engine snapshot as the data.
-func (p *snapshot) Configuration() group.Configuration { return ConfigurationOf(p.members) }
+func (p *snapshot) Configuration() group.Configuration {
+	return p.store.configurationOf(p.members)
+}
 
 // Configuration implements group.Configured.
-func (p *staged) Configuration() group.Configuration { return ConfigurationOf(p.members) }
+func (p *staged) Configuration() group.Configuration { return p.store.configurationOf(p.members) }
+
+// configurationOf is ConfigurationOf, and knows the founding, which may have a version: that of a
+// store that is founded beside another one has the version of the other's record at that time. Its
+// first entries are where all begin that were founded with it.
+func (s *Store) configurationOf(m *storepb.Members) group.Configuration {
+	c := ConfigurationOf(m)
+	c.Changed = m.GetVersion() > s.config.Founding.GetVersion()
+	return c
+}
 
 // founding are the members of a state without a record of them.
 func (s *Store) founding() *storepb.Members {

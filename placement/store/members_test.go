@@ -94,6 +94,34 @@ func TestMembersChangeByEntries(t *testing.T) {
 	}
 }
 
+// TestFoundingOfAVersion: a store that is founded with members of a version has its first entries
+// for all of them, as one of version 0 has; what it becomes by a change has not.
+func TestFoundingOfAVersion(t *testing.T) {
+	c := newCore(t, 1, func(c *Config) {
+		c.Founding = founded(1)
+		c.Founding.Version = 7
+	})
+	defer c.close()
+	c.elect(c.members[0])
+	s := c.members[0].store
+	if f := s.Configuration(); f.Changed || s.Members().Version != 7 {
+		t.Fatalf("the founding is no change: %v", s.Members())
+	}
+	put(t, s, "k", "v")
+	snapshot, err := s.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	if f := snapshot.(group.Configured).Configuration(); f.Changed {
+		t.Fatalf("the snapshot has %s, as a change", &f)
+	}
+	do(t, s, ChangeMembers(changed(s, addLearner)))
+	if f := s.Configuration(); !f.Changed || s.Members().Version != 8 {
+		t.Fatalf("the change is none: %v", s.Members())
+	}
+}
+
 // TestMembersAreInTheBatchOfTheirEntry crashes after each entry: what is found has the applied
 // index and the members of the same entry.
 func TestMembersAreInTheBatchOfTheirEntry(t *testing.T) {

@@ -22,7 +22,7 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 		registerer: registerer,
 		commands: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidemark_placement_store_commands_total",
-			Help: "Commands applied to the core's store, by kind and outcome.",
+			Help: "Commands applied to a store of the core, by kind and outcome.",
 		}, []string{"kind", "outcome"}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "tidemark_placement_store_command_seconds",
@@ -69,7 +69,7 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 			streams, _, _ := s.hub.counts()
 			return float64(streams)
 		}),
-		gauge("leader", "1 if this member leads the core and serves.", func() float64 {
+		gauge("leader", "1 if this member leads the store's group and serves.", func() float64 {
 			if l, _ := s.Leadership(); l.Serving {
 				return 1
 			}
@@ -109,6 +109,8 @@ func (m *metrics) applied(c *storepb.Command, r *storepb.Result) {
 		kind = "lease_grant"
 	case *storepb.Command_LeaseRevoke:
 		kind = "lease_revoke"
+	case *storepb.Command_LeaseCheckpoint:
+		kind = "lease_checkpoint"
 	case *storepb.Command_SessionOpen, *storepb.Command_SessionClose:
 		kind = "session"
 	case *storepb.Command_ChangeMembers:

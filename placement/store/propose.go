@@ -11,17 +11,52 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// pending is a command that was proposed, until this member knows what became of it: it was
-// applied, or the leadership under which it was proposed is over. Its caller may have given up
-// before.
+// commandID names a command: the process that made it, and how that calls it.
+type commandID struct{ origin, request uint64 }
+
+// pending is a command that was proposed, until this member knows what became of it. Its caller may
+// have given up before.
 type pending struct {
+	// term is that in which it was proposed, here or, if elsewhere, at another member.
 	term uint64
 	// size is what it takes of the room.
 	size int
-	// answer has room for the one result.
-	answer chan *storepb.Result
-	// lost is closed when the leadership under which it was proposed is over.
-	lost chan struct{}
+	// survives: the caller waits beyond the end of the leadership, until the log shows what became
+	// of the command (execute.go).
+	survives bool
+	// elsewhere: another member was asked to propose it. confirmed: that member has applied it.
+	elsewhere, confirmed bool
+	// local is what this member has found it to come to, as long as that is not to be told.
+	local *storepb.Result
+	// outcome has room for the one there is.
+	outcome chan outcome
+	// over is closed when the outcome is known; it is for all but the caller.
+	over chan struct{}
+}
+
+// outcome is what became of a command: a result, or why there is none.
+type outcome struct {
+	result *storepb.Result
+	err    error
+}
+
+// known is a pending command whose outcome is.
+type known struct {
+	*pending
+	outcome outcome
+}
+
+func newPending(size int) *pending {
+	return &pending{size: size, outcome: make(chan outcome, 1), over: make(chan struct{})}
+}
+
+// settle tells callers what became of their commands.
+func (s *Store) settle(all []known) {
+	for _, k := range all {
+		s.room.leave(k.size)
+		k.pending.outcome <- k.outcome
+		close(k.over)
+	}
 }
 
 // Leadership says which member leads the core, as this member sees it.
@@ -53,7 +88,12 @@ func (s *Store) leadershipLocked() Leadership {
 func (s *Store) LeadershipChanged(l group.Leadership) {
 	s.mu.Lock()
 	s.mu.leadership = l
-	lost := s.takePendingLocked(func(p *pending) bool { return !l.IsLeader || p.term != l.Term })
+	lost := s.takePendingLocked(func(p *pending) bool {
+		return !p.survives && (!l.IsLeader || p.term != l.Term)
+	})
+	if !l.IsLeader || s.mu.forwarded.term != l.Term {
+		s.mu.forwarded.begin(l.Term)
+	}
 	serving := s.leadershipLocked().Serving
 	s.notifyLocked()
 	s.mu.Unlock()
@@ -66,8 +106,8 @@ func (s *Store) LeadershipChanged(l group.Leadership) {
 // lose tells the callers of commands that it is not known what becomes of them.
 func (s *Store) lose(lost []*pending) {
 	for _, p := range lost {
-		close(p.lost)
-		s.room.leave(p.size)
+		s.settle([]known{{p, outcome{err: fmt.Errorf("%w: this member stopped leading %s at term %d",
+			ErrOutcomeUnknown, s.config.Name, p.term)}}})
 	}
 }
 
@@ -103,23 +143,42 @@ func (s *Store) takePendingLocked(which func(*pending) bool) []*pending {
 	return taken
 }
 
-// applied makes an application the newest, and returns the callers that wait for its answers, in
-// their order; nil where none does.
-func (s *Store) applied(a *application, term uint64) []*pending {
+// awaits says whether a caller waits for what a command comes to.
+func (s *Store) awaits(id commandID) bool {
 	s.mu.Lock()
-	before := s.leadershipLocked().Serving
+	defer s.mu.Unlock()
+	return s.mu.pending[id] != nil
+}
+
+// applied makes an application the newest. It returns the commands of which the outcome is known
+// now, in the order of the log, and the reads that waited for what is applied.
+func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
+	s.mu.Lock()
+	before, newTerm := s.leadershipLocked().Serving, term != s.mu.appliedTerm
 	s.mu.appliedTerm = term
 	s.revision.Store(a.meta.Revision)
 	s.compacted.Store(a.meta.Compacted)
+	s.index.Store(a.index)
 	serving := s.leadershipLocked().Serving
 	if serving != before {
 		s.notifyLocked()
 	}
-	waiting := make([]*pending, len(a.answers))
-	for i, answer := range a.answers {
-		waiting[i] = s.mu.pending[answer.request]
-		delete(s.mu.pending, answer.request)
+	var all []known
+	for _, answer := range a.answers {
+		p := s.mu.pending[answer.id]
+		switch {
+		case p == nil: // its caller knows it from elsewhere
+		case p.elsewhere && !p.confirmed:
+			p.local = answer.result
+		default:
+			delete(s.mu.pending, answer.id)
+			all = append(all, known{p, outcome{result: answer.result}})
+		}
 	}
+	if newTerm {
+		all = append(all, s.supersededLocked()...)
+	}
+	waiting := s.reachedLocked(a.index)
 	s.mu.Unlock()
 	if serving != before {
 		s.lessor.activate(serving)
@@ -130,12 +189,7 @@ func (s *Store) applied(a *application, term uint64) []*pending {
 	if s.historyLong() {
 		s.pokeCompactor()
 	}
-	for _, p := range waiting {
-		if p != nil {
-			s.room.leave(p.size)
-		}
-	}
-	return waiting
+	return all, waiting
 }
 
 // Do proposes a command and waits until this member, which has to be the leader, has applied it. A
@@ -143,17 +197,25 @@ func (s *Store) applied(a *application, term uint64) []*pending {
 // says that it may or may not have taken effect, now or later: with a session the same command can
 // be done again, on whichever member leads then. The other errors are the command's own outcome.
 func (s *Store) Do(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
-	if err := validateCommand(c); err != nil {
+	if err := s.prepare(ctx, c); err != nil {
 		return nil, err
+	}
+	return s.do(ctx, c)
+}
+
+// prepare refuses what is not to be proposed, and does what comes before.
+func (s *Store) prepare(ctx context.Context, c *storepb.Command) error {
+	if err := validateCommand(c); err != nil {
+		return err
 	}
 	switch op := c.Op.(type) {
 	case *storepb.Command_Txn:
 		if err := s.checkWork(op.Txn); err != nil {
-			return nil, err
+			return err
 		}
 	case *storepb.Command_ChangeMembers:
 		if err := s.checkMembers(op.ChangeMembers); err != nil {
-			return nil, err
+			return err
 		}
 	case *storepb.Command_Compact:
 		// A long way is done in steps, so that none stops the log for long.
@@ -161,26 +223,37 @@ func (s *Store) Do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 		for s.Compacted() < to && to <= s.Revision() {
 			step, err := s.compactionStep(to)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if step >= to {
 				break
 			}
 			if _, err := s.do(ctx, Compact(step)); err != nil && !errors.Is(err, ErrCompacted) {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return s.do(ctx, c)
+	return nil
 }
 
+// do proposes a command of this process, if this member leads.
 func (s *Store) do(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
+	return s.attempt(ctx, s.own(c), &pending{})
+}
+
+// own is a command by a new name of this process. It shares what is to be done with c.
+func (s *Store) own(c *storepb.Command) *storepb.Command {
+	return &storepb.Command{Origin: s.origin, Request: s.requests.Add(1), Session: c.Session,
+		Sequence: c.Sequence, Acknowledged: c.Acknowledged, Op: c.Op}
+}
+
+// attempt proposes a command once and waits for its outcome. like says how the command waits: its
+// term, if it is not 0, is the only one in which it may be proposed.
+func (s *Store) attempt(
+	ctx context.Context, c *storepb.Command, like *pending,
+) (*storepb.Result, error) {
 	started := time.Now()
-	request := s.requests.Add(1)
-	data, err := encodeCommand(&storepb.Command{
-		Origin: s.origin, Request: request, Session: c.Session, Sequence: c.Sequence,
-		Acknowledged: c.Acknowledged, Op: c.Op,
-	})
+	data, err := encodeCommand(c)
 	if err != nil {
 		return nil, err
 	}
@@ -190,23 +263,25 @@ func (s *Store) do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 	if err := s.room.enter(ctx, len(data)); err != nil {
 		return nil, err
 	}
-	p := &pending{size: len(data), answer: make(chan *storepb.Result, 1), lost: make(chan struct{})}
-	handle, err := s.register(request, p)
+	p := newPending(len(data))
+	p.term, p.survives = like.term, like.survives
+	id := commandID{c.Origin, c.Request}
+	handle, err := s.register(id, p)
 	if err != nil {
 		s.room.leave(p.size)
 		return nil, err
 	}
 	if err := s.propose(handle, p.term, c, data); err != nil {
-		s.unregister(request)
-		return nil, fmt.Errorf("propose to the core: %w", err)
+		s.unregister(id)
+		return nil, fmt.Errorf("propose to %s: %w", s.config.Name, err)
 	}
 	select {
-	case result := <-p.answer:
+	case o := <-p.outcome:
+		if o.err != nil {
+			return nil, o.err
+		}
 		s.metrics.latency.Observe(time.Since(started).Seconds())
-		return result, resultError(result)
-	case <-p.lost:
-		return nil, fmt.Errorf("%w: this member stopped leading the core at term %d",
-			ErrOutcomeUnknown, p.term)
+		return o.result, resultError(o.result)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
 	}
@@ -214,56 +289,30 @@ func (s *Store) do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 
 // register must come before the proposal: LeadershipChanged ends what is registered, and so does
 // Apply.
-func (s *Store) register(request uint64, p *pending) (Group, error) {
+func (s *Store) register(id commandID, p *pending) (Group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch l := s.mu.leadership; {
+	l := s.mu.leadership
+	switch {
 	case s.mu.closed:
 		return nil, ErrClosed
-	case s.mu.group == nil || !l.IsLeader:
+	case s.mu.group == nil || !l.IsLeader || p.term != 0 && p.term != l.Term:
 		return nil, &NotLeaderError{Leader: l.Leader, Term: l.Term}
-	default:
-		p.term = l.Term
 	}
-	s.mu.pending[request] = p
+	p.term = l.Term
+	s.mu.pending[id] = p
+	s.mu.forwarded.registered(id, p)
 	return s.mu.group, nil
 }
 
-// unregister is for what was not proposed.
-func (s *Store) unregister(request uint64) {
+// unregister is for what was not proposed, or is known by other means.
+func (s *Store) unregister(id commandID) {
 	s.mu.Lock()
-	p := s.mu.pending[request]
-	delete(s.mu.pending, request)
+	p := s.mu.pending[id]
+	delete(s.mu.pending, id)
 	s.mu.Unlock()
 	if p != nil {
 		s.room.leave(p.size)
-	}
-}
-
-// confirm returns when this member has applied everything that was acknowledged anywhere before the
-// call: at once on a leader that holds its lease, after a round trip otherwise.
-func (s *Store) confirm(ctx context.Context) error {
-	s.mu.Lock()
-	handle, l, closed := s.mu.group, s.leadershipLocked(), s.mu.closed
-	s.mu.Unlock()
-	switch {
-	case closed:
-		return ErrClosed
-	case handle == nil:
-		return &NotLeaderError{}
-	}
-	if term, ok := handle.Lease(); ok && l.Serving && term == l.Term {
-		return nil
-	}
-	done := make(chan error, 1)
-	handle.ReadIndex(func(err error) { done <- err })
-	select {
-	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("the core cannot show that it is up to date: %w", err)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the core cannot show that it is up to date: %w", ctx.Err())
+		close(p.over)
 	}
 }

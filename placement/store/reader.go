@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/cockroachdb/pebble/v2"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -24,6 +24,8 @@ type reader struct {
 	*layout
 	it   *pebble.Iterator
 	meta *storepb.MetaRecord
+	// interrupted, if set, says now and then why a long reading is to end.
+	interrupted func() error
 }
 
 func newReader(l *layout, s source) (*reader, error) {
@@ -105,12 +107,22 @@ func (r *reader) version(key []byte, revision uint64) (*storepb.KeyValue, error)
 
 // decode reads the version on which the iterator stands. The key is copied.
 func (r *reader) decode(key []byte, revision uint64) (*storepb.KeyValue, error) {
-	value, err := r.it.ValueAndErr()
+	return r.decodeParts(key, revision, true)
+}
+
+// decodeParts is decode, if need be without the value, which may be large.
+func (r *reader) decodeParts(key []byte, revision uint64, value bool) (*storepb.KeyValue, error) {
+	data, err := r.it.ValueAndErr()
 	if err != nil {
 		return nil, err
 	}
 	var record storepb.VersionRecord
-	if err := record.UnmarshalVT(value); err != nil {
+	if value {
+		err = record.UnmarshalVT(data)
+	} else {
+		err = decodeHead(data, &record)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("version %d of key %s is malformed: %w", revision, keys.Pretty(key), err)
 	}
 	kv := &storepb.KeyValue{Key: bytes.Clone(key), ModRevision: revision}
@@ -121,14 +133,65 @@ func (r *reader) decode(key []byte, revision uint64) (*storepb.KeyValue, error) 
 	return kv, nil
 }
 
+// decodeHead decodes all of a VersionRecord but the value.
+func decodeHead(data []byte, record *storepb.VersionRecord) error {
+	for len(data) > 0 {
+		field, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		if kind != protowire.VarintType {
+			if n = protowire.ConsumeFieldValue(field, kind, data); n < 0 {
+				return protowire.ParseError(n)
+			}
+			data = data[n:]
+			continue
+		}
+		number, n := protowire.ConsumeVarint(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		switch field {
+		case 1:
+			record.Tombstone = number != 0
+		case 2:
+			record.CreateRevision = number
+		case 3:
+			record.Version = number
+		case 4:
+			record.Lease = int64(number)
+		}
+	}
+	return nil
+}
+
 // scan visits the keys of a span in order, as they were at a revision, until visit says false.
 func (r *reader) scan(
 	span keys.Span, revision uint64, visit func(*storepb.KeyValue) (bool, error),
 ) error {
+	return r.walk(span, revision, func() bool { return true }, visit)
+}
+
+// interruptEvery is after how many keys a walk looks whether it is to go on.
+const interruptEvery = 256
+
+// walk is scan for those that do not need all values: values is asked before each key.
+func (r *reader) walk(
+	span keys.Span, revision uint64, values func() bool,
+	visit func(*storepb.KeyValue) (bool, error),
+) error {
 	if span.Empty() {
 		return nil
 	}
+	passed := 0
 	for ok := r.it.SeekGE(r.table(tableVersion, span.Start)); ok; {
+		if passed++; passed%interruptEvery == 0 && r.interrupted != nil {
+			if err := r.interrupted(); err != nil {
+				return err
+			}
+		}
 		key, at, err := decodeVersionKey(r.it.Key())
 		if err != nil || (len(span.End) > 0 && bytes.Compare(key, span.End) >= 0) {
 			break // the next table, or the end of the span
@@ -138,7 +201,7 @@ func (r *reader) scan(
 			ok = r.it.SeekGE(r.layout.version(key, revision))
 			continue
 		}
-		kv, err := r.decode(key, at)
+		kv, err := r.decodeParts(key, at, values())
 		if err != nil {
 			return err
 		}
@@ -164,44 +227,4 @@ func (r *reader) checkRevision(revision uint64) (uint64, error) {
 		return 0, &CompactedError{Revision: r.meta.Compacted}
 	}
 	return revision, nil
-}
-
-// rangeAt answers a range request at a revision that was checked.
-func (r *reader) rangeAt(q *storepb.Range, revision uint64) (*storepb.RangeResult, error) {
-	result := &storepb.RangeResult{}
-	if len(q.RangeEnd) == 0 {
-		kv, err := r.at(q.Key, revision)
-		if err != nil || kv == nil {
-			return result, err
-		}
-		result.Count = 1
-		if !q.CountOnly {
-			result.Kvs = append(result.Kvs, strip(kv, q))
-		}
-		return result, nil
-	}
-	limit := q.Limit
-	if limit == 0 {
-		limit = math.MaxUint64
-	}
-	err := r.scan(rangeSpan(q.Key, q.RangeEnd), revision, func(kv *storepb.KeyValue) (bool, error) {
-		if !q.CountOnly && uint64(len(result.Kvs)) == limit {
-			result.More = true
-			if !q.Count {
-				return false, nil
-			}
-		} else if !q.CountOnly {
-			result.Kvs = append(result.Kvs, strip(kv, q))
-		}
-		result.Count++
-		return true, nil
-	})
-	return result, err
-}
-
-func strip(kv *storepb.KeyValue, q *storepb.Range) *storepb.KeyValue {
-	if q.KeysOnly {
-		kv.Value = nil
-	}
-	return kv
 }

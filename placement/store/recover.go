@@ -13,7 +13,8 @@ const recoveredRevisions = 1_000_000
 
 // Recover replaces the members, raises the revision, and forgets the history, durably and in one
 // step. It is for tools that work on the state of a member that does not run, and that has applied
-// all of its log.
+// all of its log. A state that has applied nothing counts from then on as one that has applied the
+// first entry, at term 1: what it is now comes from no entry, so nobody can begin with the first.
 func (s *Store) Recover(next *storepb.Members) error {
 	if err := validateMembers(next); err != nil {
 		return err
@@ -35,9 +36,17 @@ func (s *Store) Recover(next *storepb.Members) error {
 	if err := a.set(s.layout.members, next); err != nil {
 		return err
 	}
+	index, term := s.machine.index, s.machine.term
+	if index == 0 {
+		index, term = 1, 1
+		if err := batch.Set(s.layout.applied, encodeApplied(index, term), nil); err != nil {
+			return err
+		}
+	}
 	if err := s.config.State.Commit(batch); err != nil {
 		return err
 	}
+	s.machine.index, s.machine.term = index, term
 	s.members.Store(next)
 	s.revision.Store(a.meta.Revision)
 	s.compacted.Store(a.meta.Compacted)

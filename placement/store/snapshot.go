@@ -383,6 +383,7 @@ func (p *staged) Install() error {
 		return fmt.Errorf("after a snapshot was installed: %w", err)
 	}
 	s.hub.reset(s.Revision())
+	s.skipped()
 	return nil
 }
 

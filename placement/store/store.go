@@ -9,6 +9,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -33,6 +34,9 @@ type Group interface {
 	// Lease says whether this replica leads, at which term, and that no other can lead at this
 	// moment.
 	Lease() (term uint64, ok bool)
+	// Committed is up to where this replica knows the log to be committed, at least as far as it is
+	// applied. A leader knows it before any other member does.
+	Committed() uint64
 }
 
 // Config is what a Store is made of. State must be set.
@@ -47,8 +51,12 @@ type Config struct {
 	Name string
 	// Group can be given later, with SetGroup.
 	Group Group
-	// Founding are the members with which the core was founded. They count until the state has a
-	// record of members. nil for a member that was added later, and is filled by a snapshot.
+	// Peers reaches the other members, for commands and reads that come in at a member that does not
+	// lead. nil: only the leader takes them.
+	Peers Peers
+	// Founding are the members with which the store was founded. They count until the state has a
+	// record of members, whose version is higher than theirs. nil for a member that was added later,
+	// and is filled by a snapshot.
 	Founding *storepb.Members
 
 	// History is how many revisions the leader keeps when it compacts. Default 10,000.
@@ -57,6 +65,9 @@ type Config struct {
 	// Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader have without a quorum.
 	MaxPending      int
 	MaxPendingBytes int64
+	// CheckpointAfter is how much of a lease's term passes before the leader notes in the log how much
+	// is left, so that the next leader does not begin anew. Default 5 min.
+	CheckpointAfter time.Duration
 	// MaxWatchers bounds the watches of all streams together; Watch is a stream with one. One that
 	// nothing happens to takes some 140 bytes, and 130 for each distinct span. Default 10,000.
 	MaxWatchers int
@@ -93,6 +104,9 @@ func (c *Config) ensureDefaults() error {
 	if c.MaxPendingBytes <= 0 {
 		c.MaxPendingBytes = 64 << 20
 	}
+	if c.CheckpointAfter <= 0 {
+		c.CheckpointAfter = 5 * time.Minute
+	}
 	if c.MaxWatchers <= 0 {
 		c.MaxWatchers = 10_000
 	}
@@ -120,6 +134,8 @@ type Store struct {
 	revision, compacted atomic.Uint64
 	// members are as of what is applied. They are not changed.
 	members atomic.Pointer[storepb.Members]
+	// index is that of the newest entry that is applied and visible.
+	index atomic.Uint64
 	// requests numbers the commands of this process.
 	requests atomic.Uint64
 
@@ -128,6 +144,7 @@ type Store struct {
 	wake    chan struct{} // for keep
 	long    chan struct{} // for the compactor
 	room    *room         // for commands whose outcome is open
+	indexes readIndexes
 	running sync.WaitGroup
 	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile sees
 	// neither what was there nor what comes. It is never waited for with another lock held.
@@ -138,8 +155,11 @@ type Store struct {
 		group       Group
 		leadership  group.Leadership
 		appliedTerm uint64
-		pending     map[uint64]*pending
-		closed      bool
+		pending     map[commandID]*pending
+		forwarded   forwarded
+		// reaching wait for an entry to be applied.
+		reaching []reaching
+		closed   bool
 		// changed is closed when the leadership does, and replaced.
 		changed chan struct{}
 		// readers counts the open iterators, which have to be gone before the database is closed.
@@ -165,13 +185,13 @@ func New(config Config) (*Store, error) {
 		config: config,
 		layout: newLayout(config.Partition),
 		origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
-		lessor: newLessor(config.Monotonic),
+		lessor: newLessor(config.Monotonic, config.CheckpointAfter),
 		wake:   make(chan struct{}, 1),
 		long:   make(chan struct{}, 1),
 		room:   newRoom(int64(config.MaxPending), config.MaxPendingBytes),
 	}
 	s.mu.group = config.Group
-	s.mu.pending = map[uint64]*pending{}
+	s.mu.pending = map[commandID]*pending{}
 	s.mu.changed = make(chan struct{})
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
@@ -218,6 +238,7 @@ func (s *Store) load() error {
 		s.lessor.replace(leases, attached)
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
+		s.index.Store(s.machine.index)
 		return nil
 	})
 }
@@ -244,8 +265,10 @@ func (s *Store) Close() {
 	}
 	s.mu.closed = true
 	lost := s.takePendingLocked(func(*pending) bool { return true })
+	waiting := s.reachedLocked(math.MaxUint64)
 	s.notifyLocked()
 	s.mu.Unlock()
+	wakeReaching(waiting)
 	s.lose(lost)
 	s.cancel()
 	s.hub.close()

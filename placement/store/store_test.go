@@ -75,7 +75,7 @@ func TestRefusals(t *testing.T) {
 		"no key":          {writes(Put(nil, nil)), ErrInvalid},
 		"nothing":         {&storepb.Command{}, ErrInvalid},
 		"no operation":    {writes(&storepb.Op{}), ErrInvalid},
-		"large key":       {writes(Put(make([]byte, 9000), nil)), ErrTooLarge},
+		"large key":       {writes(Put(big, nil)), ErrTooLarge},
 		"large value":     {writes(Put([]byte("k"), big)), ErrTooLarge},
 		"many operations": {writes(many...), ErrTooLarge},
 		"deep":            {&storepb.Command{Op: &storepb.Command_Txn{Txn: nested}}, ErrInvalid},
@@ -291,17 +291,17 @@ func TestNoRenewalWithoutQuorum(t *testing.T) {
 // A process that stood still does not end the leases whose owners it did not hear.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLessor(hlc.SystemMonotonic())
+		l := newLessor(hlc.SystemMonotonic(), time.Minute)
 		l.changed([]leaseChange{{id: 1, ttlMillis: 9000}}, nil)
 		l.activate(true)
 		time.Sleep(15 * time.Second)
-		if ids, paused := l.expired(); !paused || len(ids) != 0 {
+		if ids, _, paused := l.expired(); !paused || len(ids) != 0 {
 			t.Fatalf("after a pause: %v ended, paused %v", ids, paused)
 		}
 		var ended []int64
 		for range 40 {
 			time.Sleep(lessorTick)
-			ids, _ := l.expired()
+			ids, _, _ := l.expired()
 			ended = append(ended, ids...)
 		}
 		if len(ended) != 1 {

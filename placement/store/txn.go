@@ -131,14 +131,7 @@ func check(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool, result *stor
 				return err
 			}
 		case *storepb.Op_Range:
-			switch q := op.Range; {
-			case q.Revision > r.meta.Revision:
-				refuse(result, storepb.Code_FUTURE_REVISION,
-					"revision %d was asked for, the newest is %d", q.Revision, r.meta.Revision)
-			case q.Revision != 0 && q.Revision < r.meta.Compacted:
-				refuse(result, storepb.Code_COMPACTED, "")
-				result.Compacted = r.meta.Compacted
-			}
+			refuseRevision(r.meta, op.Range, result)
 		case *storepb.Op_Put:
 			p := op.Put
 			if p.Lease != 0 {
@@ -166,6 +159,21 @@ func check(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool, result *stor
 		}
 	}
 	return nil
+}
+
+// refuseRevision refuses a range of a revision that cannot be read.
+func refuseRevision(meta *storepb.MetaRecord, q *storepb.Range, result *storepb.Result) {
+	negative := int64(q.Revision) < 0
+	switch {
+	case q.Revision == 0:
+	case negative && (meta.Compacted > 0 || int64(q.Revision) < -1),
+		!negative && q.Revision < meta.Compacted:
+		refuse(result, storepb.Code_COMPACTED, "")
+		result.Compacted = meta.Compacted
+	case !negative && q.Revision > meta.Revision:
+		refuse(result, storepb.Code_FUTURE_REVISION,
+			"revision %d was asked for, the newest is %d", q.Revision, meta.Revision)
+	}
 }
 
 // writer does the writes of one command, all at one revision.
@@ -226,11 +234,11 @@ func (w *writer) do(t *storepb.Txn, chosen map[*storepb.Txn]bool) (*storepb.TxnR
 
 func (w *writer) find(q *storepb.Range) (result *storepb.RangeResult, err error) {
 	revision := q.Revision
-	if revision == 0 {
+	if int64(revision) <= 0 {
 		revision = w.revision
 	}
 	err = w.read(func(r *reader) error {
-		result, err = r.rangeAt(q, revision)
+		result, err = r.rangeAt(q, revision, unbounded)
 		return err
 	})
 	return result, err

@@ -49,10 +49,73 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 		if err != nil {
 			return err
 		}
-		result, err = r.rangeAt(q, at)
+		result, err = r.rangeAt(q, at, newAllowance(MaxAnswerBytes))
 		return err
 	})
 	return result, err
+}
+
+// ReadTxn does a transaction that writes nothing, and nor do those nested in it, without the log and
+// on one state of this member, whose revision is that of the result. If Read returned before, that
+// state has everything that was acknowledged anywhere before Read was called; otherwise it may lag
+// behind by any time. ErrTooLarge says that the answer would have more than MaxAnswerBytes, an error
+// of ctx that it ended while the state was read; the other errors are those of Do.
+func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, error) {
+	command := &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
+	if err := validateCommand(command); err != nil {
+		return nil, err
+	}
+	if !ReadOnly(t) {
+		return nil, fmt.Errorf("%w: a transaction that writes cannot be done by reading", ErrInvalid)
+	}
+	result := &storepb.Result{}
+	err := s.read(func(r *reader) error {
+		r.interrupted = ctx.Err
+		result.Revision = r.meta.Revision
+		chosen, err := choose(r, t, newestFormat, nil)
+		if err == nil {
+			err = check(r, t, chosen, result)
+		}
+		if err != nil || result.Code != storepb.Code_OK {
+			return err
+		}
+		result.Txn, err = r.txn(t, chosen, newAllowance(MaxAnswerBytes))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return result, resultError(result)
+}
+
+// txn answers the chosen operations of a transaction that writes nothing.
+func (r *reader) txn(
+	t *storepb.Txn, chosen map[*storepb.Txn]bool, allowed *allowance,
+) (*storepb.TxnResult, error) {
+	result := &storepb.TxnResult{Succeeded: chosen[t]}
+	for _, op := range branch(t, chosen[t]) {
+		one := &storepb.OpResult{}
+		switch op := op.Op.(type) {
+		case *storepb.Op_Range:
+			revision := op.Range.Revision
+			if int64(revision) <= 0 {
+				revision = r.meta.Revision
+			}
+			found, err := r.rangeAt(op.Range, revision, allowed)
+			if err != nil {
+				return nil, err
+			}
+			one.Op = &storepb.OpResult_Range{Range: found}
+		case *storepb.Op_Txn:
+			nested, err := r.txn(op.Txn, chosen, allowed)
+			if err != nil {
+				return nil, err
+			}
+			one.Op = &storepb.OpResult_Txn{Txn: nested}
+		}
+		result.Results = append(result.Results, one)
+	}
+	return result, nil
 }
 
 // Get reads one key; nil if it does not exist.

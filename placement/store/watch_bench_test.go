@@ -22,7 +22,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func heap() int64 {
+func heapBytes() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -41,7 +41,7 @@ func BenchmarkWatchers(b *testing.B) {
 			s := c.members[0].store
 			const many, perStream = 10_000, 50
 			key := func(i int) []byte { return fmt.Appendf(nil, "service/%06d", i%many) }
-			before := heap()
+			before := heapBytes()
 			var streams []*WatchStream
 			for i := range watches {
 				if i%perStream == 0 {
@@ -60,7 +60,7 @@ func BenchmarkWatchers(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			held := heap() - before
+			held := heapBytes() - before
 			var delivered atomic.Int64
 			var takers sync.WaitGroup
 			for _, stream := range streams {

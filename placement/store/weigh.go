@@ -37,7 +37,7 @@ func (s *Store) checkWork(t *storepb.Txn) error {
 
 // reads says whether how much a transaction does depends on what there is.
 func reads(t *storepb.Txn) bool {
-	if comparesRange(t) {
+	if slices.ContainsFunc(t.GetCompare(), comparesRange) {
 		return true
 	}
 	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
@@ -135,26 +135,35 @@ func (w *work) op(a amount, op *storepb.Op) (amount, error) {
 	return a, nil
 }
 
-// span adds what a range reads.
+// span adds what a range reads. Of pairs that are put in order the limit may leave the largest.
 func (w *work) span(a amount, q *storepb.Range) (amount, error) {
-	revision, err := w.reader.checkRevision(q.Revision)
-	if err != nil {
+	refused := &storepb.Result{}
+	if refuseRevision(w.reader.meta, q, refused); refused.Code != storepb.Code_OK {
 		return a, nil // Apply says what is wrong with it
 	}
-	answered := uint64(0)
-	err = w.reader.scan(rangeSpan(q.Key, q.RangeEnd), revision,
+	revision := q.Revision
+	if int64(revision) <= 0 {
+		revision = w.reader.meta.Revision
+	}
+	s := newSelection(q, unbounded)
+	before, largest, answered := a.bytes, 0, uint64(0)
+	err := w.reader.scan(rangeSpan(q.Key, q.RangeEnd), revision,
 		func(kv *storepb.KeyValue) (bool, error) {
-			if q.Limit > 0 && answered == q.Limit && !q.CountOnly && !q.Count {
-				return false, nil
-			}
-			a.keys++
-			if !q.CountOnly && (q.Limit == 0 || answered < q.Limit) {
-				answered++
-				a.bytes += len(kv.Key)
+			if !q.CountOnly && s.wants(kv) {
+				if answered >= s.keep && !q.Count {
+					return false, nil
+				}
+				size := len(kv.Key)
 				if !q.KeysOnly {
-					a.bytes += len(kv.Value)
+					size += len(kv.Value)
+				}
+				if answered < s.keep {
+					answered++
+					largest = max(largest, size)
+					a.bytes = min(a.bytes+size, before+largest*int(min(s.limit, MaxTouched)))
 				}
 			}
+			a.keys++
 			return true, a.check()
 		})
 	return a, err

@@ -48,7 +48,10 @@ type Config struct {
 	// votes although it has nothing, as a follower that lags does. Any other replica without a
 	// configuration came later, and does not vote before it has a snapshot.
 	Founder bool
-	Logger  *slog.Logger
+	// TellCommits has followers told at once what is committed, because requests wait for what they
+	// apply. It costs a message to each for an entry behind which no other comes soon.
+	TellCommits bool
+	Logger      *slog.Logger
 }
 
 // Group is one replica's part in a Raft group. It is not safe for concurrent use, but for Lease.

@@ -24,13 +24,16 @@ type Output struct {
 	Reads []raft.ReadState
 	// Leadership is set when it changed.
 	Leadership *Leadership
+	// Committed is up to where the log is known to be committed, if that has moved; else 0. It is
+	// known here before Messages tell others.
+	Committed uint64
 }
 
 // Ready takes what the group wants done; false when there is nothing. now is the host's monotonic
 // clock, read before the heartbeats in the output are sent.
 func (g *Group) Ready(now int64, out *Output) bool {
 	out.Messages, out.Snapshots, out.Reads = out.Messages[:0], out.Snapshots[:0], out.Reads[:0]
-	out.Append, out.Apply, out.Leadership = nil, nil, nil
+	out.Append, out.Apply, out.Leadership, out.Committed = nil, nil, nil, 0
 	g.now = now
 	g.considerVotes(now)
 	if len(g.sleep.quiesce) > 0 {
@@ -45,6 +48,9 @@ func (g *Group) Ready(now int64, out *Output) bool {
 		return len(out.Messages) > 0 || told
 	}
 	rd := g.node.Ready()
+	if rd.HardState != nil {
+		out.Committed = rd.HardState.GetCommit()
+	}
 	g.observe(rd, out)
 	g.lease.credit(g.isLeader, g.term, now)
 	for _, m := range rd.Messages {
@@ -196,14 +202,15 @@ func (g *Group) commitWithChange(m *raftpb.Message) {
 // not sent: the follower learns of it with the next entries, or with the next heartbeat. Without it
 // an entry costs half as many messages, and hardly a request waits for it: where followers are to
 // answer reads from what they have just applied, the leader asks for a read index, which tells
-// them. One that has not acknowledged all of it by then is told when it has.
+// them. One that has not acknowledged all of it by then is told when it has. Config.TellCommits has
+// it sent.
 //
 // A message without entries has another use: it asks a follower that has not acknowledged all it
 // was sent whether something was lost. Raft asks so when the follower answers a heartbeat, and then
 // the message is sent. At any other time a follower that is being sent entries as they come (the
 // one of two that is slower, whenever the other has made the quorum) has an answer on its way.
 func (g *Group) onlyCommit(m *raftpb.Message) bool {
-	if m.GetType() != raftpb.MsgApp || len(m.Entries) > 0 {
+	if m.GetType() != raftpb.MsgApp || len(m.Entries) > 0 || g.config.TellCommits {
 		return false
 	}
 	tells := m.GetCommit() <= g.told

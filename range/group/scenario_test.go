@@ -31,6 +31,8 @@ type scenario struct {
 	cut   map[[2]uint64]bool
 	away  map[keys.ReplicaID]bool
 	trace strings.Builder
+	// tellCommits is that of all replicas.
+	tellCommits bool
 }
 
 type scenarioReplica struct {
@@ -105,7 +107,7 @@ func (s *scenario) start(id keys.ReplicaID, r *scenarioReplica) {
 	r.storage.of = r
 	r.group,
 		err = New(Config{ID: 7, Self: id, Storage: r.storage, Applied: r.index, ElectionTicks: 10,
-		Configuration: r.configuration, Founder: r.founder,
+		Configuration: r.configuration, Founder: r.founder, TellCommits: s.tellCommits,
 		LeaseDuration: 800 * time.Millisecond, PromiseDuration: 900 * time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
@@ -122,6 +124,7 @@ func (s *scenario) command(d *datadriven.TestData) {
 	switch d.Cmd {
 	case "replicas":
 		n, _ := strconv.Atoi(d.CmdArgs[0].Key)
+		s.tellCommits = d.HasArg("tell-commits")
 		var voters []uint64
 		for i := 1; i <= n; i++ {
 			voters = append(voters, uint64(i))

@@ -47,6 +47,7 @@ type Group struct {
 
 	leadership atomic.Pointer[group.Leadership]
 	applied    atomic.Uint64
+	committed  atomic.Uint64
 	lastEntry  lastEntry
 	failure    atomic.Pointer[error]
 	// replacing counts the snapshots that are installed and that the log does not follow yet: their
@@ -155,6 +156,10 @@ func (g *Group) Awake() bool { return g.stirring.Load() }
 
 // Applied returns the last applied index.
 func (g *Group) Applied() uint64 { return g.applied.Load() }
+
+// Committed is up to where this replica knows the log to be committed. A leader knows it before the
+// followers do.
+func (g *Group) Committed() uint64 { return max(g.committed.Load(), g.applied.Load()) }
 
 // Failed returns why the group failed, or nil.
 func (g *Group) Failed() error {

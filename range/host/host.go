@@ -355,8 +355,8 @@ type GroupConfig struct {
 	// New says that the replica was created by this process and has never voted. It may do so at
 	// once.
 	New bool
-	// Founder: see group.Config.
-	Founder bool
+	// Founder and TellCommits: see group.Config.
+	Founder, TellCommits bool
 	// Open makes the state machine; the handle may be kept, but not used before Open has returned.
 	Open func(*Group) (group.StateMachine, error)
 }
@@ -390,7 +390,7 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 		ID: id, Self: g.self, Storage: g.storage, Applied: index, Configuration: members,
 		ElectionTicks: h.config.ElectionTicks, LeaseDuration: h.config.leaseDuration(),
 		PromiseDuration: h.config.promiseDuration(), MaySleep: g.sleepClosed,
-		Founder: c.Founder, Logger: h.config.Logger,
+		Founder: c.Founder, TellCommits: c.TellCommits, Logger: h.config.Logger,
 	})
 	if err != nil {
 		h.log.CloseGroup(g.storage)

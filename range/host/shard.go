@@ -306,6 +306,9 @@ func (s *shard) handle(g *Group, out *group.Output) {
 		}
 		g.machine.LeadershipChanged(l)
 	}
+	if out.Committed > 0 {
+		g.committed.Store(out.Committed)
+	}
 	g.bringClosed(out.Messages)
 	for _, m := range out.Messages {
 		s.out.sends.add(g, m)

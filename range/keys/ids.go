@@ -19,6 +19,8 @@ type NodeID uint64
 const (
 	// CorePartition is the Raft group of the consistent core itself.
 	CorePartition PartitionID = 1
+	// CoordinationPartition is the Raft group of the coordination store, which has the same members.
+	CoordinationPartition PartitionID = 2
 	// FirstDataPartition is the lowest id that a partition of a keyspace can have.
 	FirstDataPartition PartitionID = 100
 )

@@ -6075,7 +6075,9 @@ type BootstrapHello struct {
 	// It was a member, and was removed: its id never comes back.
 	Removed bool `protobuf:"varint,7,opt,name=removed,proto3" json:"removed,omitempty"`
 	// It understands changes of the core's members.
-	Changes       bool `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"`
+	Changes bool `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"`
+	// As a member of the core it keeps the coordination store too.
+	Coordination  bool `protobuf:"varint,9,opt,name=coordination,proto3" json:"coordination,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6162,6 +6164,13 @@ func (x *BootstrapHello) GetRemoved() bool {
 func (x *BootstrapHello) GetChanges() bool {
 	if x != nil {
 		return x.Changes
+	}
+	return false
+}
+
+func (x *BootstrapHello) GetCoordination() bool {
+	if x != nil {
+		return x.Coordination
 	}
 	return false
 }
@@ -7452,7 +7461,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\amembers\x18\x02 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\"B\n" +
 	"\vCoreTrouble\x12\x1b\n" +
 	"\tno_quorum\x18\x01 \x01(\bR\bnoQuorum\x12\x16\n" +
-	"\x06silent\x18\x02 \x03(\tR\x06silent\"\xf7\x01\n" +
+	"\x06silent\x18\x02 \x03(\tR\x06silent\"\x9b\x02\n" +
 	"\x0eBootstrapHello\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x06R\x06server\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -7461,7 +7470,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\afounded\x18\x05 \x01(\bR\afounded\x12\x16\n" +
 	"\x06offers\x18\x06 \x01(\bR\x06offers\x12\x18\n" +
 	"\aremoved\x18\a \x01(\bR\aremoved\x12\x18\n" +
-	"\achanges\x18\b \x01(\bR\achanges\"_\n" +
+	"\achanges\x18\b \x01(\bR\achanges\x12\"\n" +
+	"\fcoordination\x18\t \x01(\bR\fcoordination\"_\n" +
 	"\bFounding\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x129\n" +
 	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\"w\n" +

@@ -5164,6 +5164,16 @@ func (m *BootstrapHello) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Coordination {
+		i--
+		if m.Coordination {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x48
+	}
 	if m.Changes {
 		i--
 		if m.Changes {
@@ -8021,6 +8031,9 @@ func (m *BootstrapHello) SizeVT() (n int) {
 		n += 2
 	}
 	if m.Changes {
+		n += 2
+	}
+	if m.Coordination {
 		n += 2
 	}
 	n += len(m.unknownFields)
@@ -21480,6 +21493,26 @@ func (m *BootstrapHello) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Changes = bool(v != 0)
+		case 9:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Coordination", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Coordination = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

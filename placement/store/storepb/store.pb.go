@@ -45,6 +45,11 @@ const (
 	Code_TOO_LARGE         Code = 11
 	// The members are not those that the command was made for.
 	Code_MEMBERS_CHANGED Code = 12
+	// Of a command that another member was to propose. These two are never stored. Nothing was
+	// proposed, because too much waits there already:
+	Code_OVERLOADED Code = 13
+	// It was proposed before, in the same term, and has been applied there:
+	Code_PROPOSED_BEFORE Code = 14
 )
 
 // Enum value maps for Code.
@@ -63,6 +68,8 @@ var (
 		10: "SESSION_FULL",
 		11: "TOO_LARGE",
 		12: "MEMBERS_CHANGED",
+		13: "OVERLOADED",
+		14: "PROPOSED_BEFORE",
 	}
 	Code_value = map[string]int32{
 		"OK":                0,
@@ -78,6 +85,8 @@ var (
 		"SESSION_FULL":      10,
 		"TOO_LARGE":         11,
 		"MEMBERS_CHANGED":   12,
+		"OVERLOADED":        13,
+		"PROPOSED_BEFORE":   14,
 	}
 )
 
@@ -268,10 +277,115 @@ func (Compare_Target) EnumDescriptor() ([]byte, []int) {
 	return file_store_storepb_store_proto_rawDescGZIP(), []int{2, 1}
 }
 
+type Range_SortOrder int32
+
+const (
+	Range_NONE    Range_SortOrder = 0
+	Range_ASCEND  Range_SortOrder = 1
+	Range_DESCEND Range_SortOrder = 2
+)
+
+// Enum value maps for Range_SortOrder.
+var (
+	Range_SortOrder_name = map[int32]string{
+		0: "NONE",
+		1: "ASCEND",
+		2: "DESCEND",
+	}
+	Range_SortOrder_value = map[string]int32{
+		"NONE":    0,
+		"ASCEND":  1,
+		"DESCEND": 2,
+	}
+)
+
+func (x Range_SortOrder) Enum() *Range_SortOrder {
+	p := new(Range_SortOrder)
+	*p = x
+	return p
+}
+
+func (x Range_SortOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Range_SortOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_store_storepb_store_proto_enumTypes[4].Descriptor()
+}
+
+func (Range_SortOrder) Type() protoreflect.EnumType {
+	return &file_store_storepb_store_proto_enumTypes[4]
+}
+
+func (x Range_SortOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Range_SortOrder.Descriptor instead.
+func (Range_SortOrder) EnumDescriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4, 0}
+}
+
+type Range_SortTarget int32
+
+const (
+	Range_KEY     Range_SortTarget = 0
+	Range_VERSION Range_SortTarget = 1
+	Range_CREATE  Range_SortTarget = 2
+	Range_MOD     Range_SortTarget = 3
+	Range_VALUE   Range_SortTarget = 4
+)
+
+// Enum value maps for Range_SortTarget.
+var (
+	Range_SortTarget_name = map[int32]string{
+		0: "KEY",
+		1: "VERSION",
+		2: "CREATE",
+		3: "MOD",
+		4: "VALUE",
+	}
+	Range_SortTarget_value = map[string]int32{
+		"KEY":     0,
+		"VERSION": 1,
+		"CREATE":  2,
+		"MOD":     3,
+		"VALUE":   4,
+	}
+)
+
+func (x Range_SortTarget) Enum() *Range_SortTarget {
+	p := new(Range_SortTarget)
+	*p = x
+	return p
+}
+
+func (x Range_SortTarget) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Range_SortTarget) Descriptor() protoreflect.EnumDescriptor {
+	return file_store_storepb_store_proto_enumTypes[5].Descriptor()
+}
+
+func (Range_SortTarget) Type() protoreflect.EnumType {
+	return &file_store_storepb_store_proto_enumTypes[5]
+}
+
+func (x Range_SortTarget) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Range_SortTarget.Descriptor instead.
+func (Range_SortTarget) EnumDescriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4, 1}
+}
+
 // Command is one entry of the core's log.
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the answer goes: only the process that proposed the command looks at these.
+	// Which process made the command, and how it calls it: only that process, and the leader that
+	// proposes the command for it, look at these.
 	Origin  uint64 `protobuf:"fixed64,1,opt,name=origin,proto3" json:"origin,omitempty"`
 	Request uint64 `protobuf:"varint,2,opt,name=request,proto3" json:"request,omitempty"`
 	// The session, if the command is to be applied once however often it is proposed; 0 is none.
@@ -279,6 +393,7 @@ type Command struct {
 	// Numbered by the client from 1 on, within its session.
 	Sequence uint64 `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The client has the answers of all sequences up to this one, and will not ask for them again.
+	// Without a session: the process knows what became of all requests up to this one.
 	Acknowledged uint64 `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// Types that are valid to be assigned to Op:
 	//
@@ -289,6 +404,7 @@ type Command struct {
 	//	*Command_SessionOpen
 	//	*Command_SessionClose
 	//	*Command_ChangeMembers
+	//	*Command_LeaseCheckpoint
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -429,6 +545,15 @@ func (x *Command) GetChangeMembers() *ChangeMembers {
 	return nil
 }
 
+func (x *Command) GetLeaseCheckpoint() *LeaseCheckpoint {
+	if x != nil {
+		if x, ok := x.Op.(*Command_LeaseCheckpoint); ok {
+			return x.LeaseCheckpoint
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -461,6 +586,10 @@ type Command_ChangeMembers struct {
 	ChangeMembers *ChangeMembers `protobuf:"bytes,12,opt,name=change_members,json=changeMembers,proto3,oneof"`
 }
 
+type Command_LeaseCheckpoint struct {
+	LeaseCheckpoint *LeaseCheckpoint `protobuf:"bytes,13,opt,name=lease_checkpoint,json=leaseCheckpoint,proto3,oneof"`
+}
+
 func (*Command_Txn) isCommand_Op() {}
 
 func (*Command_Compact) isCommand_Op() {}
@@ -474,6 +603,8 @@ func (*Command_SessionOpen) isCommand_Op() {}
 func (*Command_SessionClose) isCommand_Op() {}
 
 func (*Command_ChangeMembers) isCommand_Op() {}
+
+func (*Command_LeaseCheckpoint) isCommand_Op() {}
 
 // Txn does `success` if all comparisons hold and `failure` otherwise, at one revision.
 type Txn struct {
@@ -742,7 +873,7 @@ type Range struct {
 	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Empty: the one key. One zero byte: all keys from `key` on. Otherwise [key, range_end).
 	RangeEnd []byte `protobuf:"bytes,2,opt,name=range_end,json=rangeEnd,proto3" json:"range_end,omitempty"`
-	// 0: the newest.
+	// 0: the newest. One that is negative as a signed number is refused as etcd does it.
 	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	// 0: no limit.
 	Limit    uint64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -750,9 +881,19 @@ type Range struct {
 	// How many there are, without the pairs.
 	CountOnly bool `protobuf:"varint,6,opt,name=count_only,json=countOnly,proto3" json:"count_only,omitempty"`
 	// Count all keys of the range even if the limit ends the answer sooner.
-	Count         bool `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Count bool `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
+	// The order of the pairs. Pairs that are equal in the target stay in the order of their keys. With
+	// a target other than KEY and no order, the pairs that the limit leaves are ordered, ascending.
+	SortOrder  Range_SortOrder  `protobuf:"varint,8,opt,name=sort_order,json=sortOrder,proto3,enum=tidemark.store.v1.Range_SortOrder" json:"sort_order,omitempty"`
+	SortTarget Range_SortTarget `protobuf:"varint,9,opt,name=sort_target,json=sortTarget,proto3,enum=tidemark.store.v1.Range_SortTarget" json:"sort_target,omitempty"`
+	// Only pairs with these revisions are answered, and those at the limits are; 0 is no limit. The
+	// count is that of all keys of the range nevertheless.
+	MinModRevision    int64 `protobuf:"varint,10,opt,name=min_mod_revision,json=minModRevision,proto3" json:"min_mod_revision,omitempty"`
+	MaxModRevision    int64 `protobuf:"varint,11,opt,name=max_mod_revision,json=maxModRevision,proto3" json:"max_mod_revision,omitempty"`
+	MinCreateRevision int64 `protobuf:"varint,12,opt,name=min_create_revision,json=minCreateRevision,proto3" json:"min_create_revision,omitempty"`
+	MaxCreateRevision int64 `protobuf:"varint,13,opt,name=max_create_revision,json=maxCreateRevision,proto3" json:"max_create_revision,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Range) Reset() {
@@ -832,6 +973,48 @@ func (x *Range) GetCount() bool {
 		return x.Count
 	}
 	return false
+}
+
+func (x *Range) GetSortOrder() Range_SortOrder {
+	if x != nil {
+		return x.SortOrder
+	}
+	return Range_NONE
+}
+
+func (x *Range) GetSortTarget() Range_SortTarget {
+	if x != nil {
+		return x.SortTarget
+	}
+	return Range_KEY
+}
+
+func (x *Range) GetMinModRevision() int64 {
+	if x != nil {
+		return x.MinModRevision
+	}
+	return 0
+}
+
+func (x *Range) GetMaxModRevision() int64 {
+	if x != nil {
+		return x.MaxModRevision
+	}
+	return 0
+}
+
+func (x *Range) GetMinCreateRevision() int64 {
+	if x != nil {
+		return x.MinCreateRevision
+	}
+	return 0
+}
+
+func (x *Range) GetMaxCreateRevision() int64 {
+	if x != nil {
+		return x.MaxCreateRevision
+	}
+	return 0
 }
 
 type Put struct {
@@ -1127,6 +1310,52 @@ func (x *LeaseRevoke) GetExpired() bool {
 	return false
 }
 
+// LeaseCheckpoint says of leases how long they had left. A lease of its list that is not there any
+// more is passed over.
+type LeaseCheckpoint struct {
+	state         protoimpl.MessageState   `protogen:"open.v1"`
+	Leases        []*LeaseCheckpoint_Lease `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseCheckpoint) Reset() {
+	*x = LeaseCheckpoint{}
+	mi := &file_store_storepb_store_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseCheckpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseCheckpoint) ProtoMessage() {}
+
+func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseCheckpoint.ProtoReflect.Descriptor instead.
+func (*LeaseCheckpoint) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *LeaseCheckpoint) GetLeases() []*LeaseCheckpoint_Lease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
 type SessionOpen struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1135,7 +1364,7 @@ type SessionOpen struct {
 
 func (x *SessionOpen) Reset() {
 	*x = SessionOpen{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1147,7 +1376,7 @@ func (x *SessionOpen) String() string {
 func (*SessionOpen) ProtoMessage() {}
 
 func (x *SessionOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1160,7 +1389,7 @@ func (x *SessionOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpen.ProtoReflect.Descriptor instead.
 func (*SessionOpen) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 type SessionClose struct {
@@ -1171,7 +1400,7 @@ type SessionClose struct {
 
 func (x *SessionClose) Reset() {
 	*x = SessionClose{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1412,7 @@ func (x *SessionClose) String() string {
 func (*SessionClose) ProtoMessage() {}
 
 func (x *SessionClose) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1425,7 @@ func (x *SessionClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
 func (*SessionClose) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 type KeyValue struct {
@@ -1213,7 +1442,7 @@ type KeyValue struct {
 
 func (x *KeyValue) Reset() {
 	*x = KeyValue{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1454,7 @@ func (x *KeyValue) String() string {
 func (*KeyValue) ProtoMessage() {}
 
 func (x *KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1467,7 @@ func (x *KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyValue.ProtoReflect.Descriptor instead.
 func (*KeyValue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KeyValue) GetKey() []byte {
@@ -1303,7 +1532,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1544,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1557,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -1404,7 +1633,7 @@ type TxnResult struct {
 
 func (x *TxnResult) Reset() {
 	*x = TxnResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1645,7 @@ func (x *TxnResult) String() string {
 func (*TxnResult) ProtoMessage() {}
 
 func (x *TxnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1658,7 @@ func (x *TxnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnResult.ProtoReflect.Descriptor instead.
 func (*TxnResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TxnResult) GetSucceeded() bool {
@@ -1461,7 +1690,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1702,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1715,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OpResult) GetOp() isOpResult_Op {
@@ -1571,7 +1800,7 @@ type RangeResult struct {
 
 func (x *RangeResult) Reset() {
 	*x = RangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1812,7 @@ func (x *RangeResult) String() string {
 func (*RangeResult) ProtoMessage() {}
 
 func (x *RangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1825,7 @@ func (x *RangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeResult.ProtoReflect.Descriptor instead.
 func (*RangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RangeResult) GetKvs() []*KeyValue {
@@ -1629,7 +1858,7 @@ type PutResult struct {
 
 func (x *PutResult) Reset() {
 	*x = PutResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1870,7 @@ func (x *PutResult) String() string {
 func (*PutResult) ProtoMessage() {}
 
 func (x *PutResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1883,7 @@ func (x *PutResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResult.ProtoReflect.Descriptor instead.
 func (*PutResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PutResult) GetPrevious() *KeyValue {
@@ -1674,7 +1903,7 @@ type DeleteRangeResult struct {
 
 func (x *DeleteRangeResult) Reset() {
 	*x = DeleteRangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1915,7 @@ func (x *DeleteRangeResult) String() string {
 func (*DeleteRangeResult) ProtoMessage() {}
 
 func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +1928,7 @@ func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResult.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeleteRangeResult) GetDeleted() uint64 {
@@ -1730,7 +1959,7 @@ type VersionRecord struct {
 
 func (x *VersionRecord) Reset() {
 	*x = VersionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1971,7 @@ func (x *VersionRecord) String() string {
 func (*VersionRecord) ProtoMessage() {}
 
 func (x *VersionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1984,7 @@ func (x *VersionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRecord.ProtoReflect.Descriptor instead.
 func (*VersionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *VersionRecord) GetTombstone() bool {
@@ -1804,7 +2033,7 @@ type MetaRecord struct {
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +2045,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +2058,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MetaRecord) GetRevision() uint64 {
@@ -1847,15 +2076,17 @@ func (x *MetaRecord) GetCompacted() uint64 {
 }
 
 type LeaseRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TtlMillis     uint64                 `protobuf:"varint,1,opt,name=ttl_millis,json=ttlMillis,proto3" json:"ttl_millis,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	TtlMillis uint64                 `protobuf:"varint,1,opt,name=ttl_millis,json=ttlMillis,proto3" json:"ttl_millis,omitempty"`
+	// How long it had left by the last checkpoint; 0: none since it was granted or renewed.
+	LeftMillis    uint64 `protobuf:"varint,2,opt,name=left_millis,json=leftMillis,proto3" json:"left_millis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +2098,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,12 +2111,19 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseRecord) GetTtlMillis() uint64 {
 	if x != nil {
 		return x.TtlMillis
+	}
+	return 0
+}
+
+func (x *LeaseRecord) GetLeftMillis() uint64 {
+	if x != nil {
+		return x.LeftMillis
 	}
 	return 0
 }
@@ -1904,7 +2142,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2154,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2167,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SessionRecord) GetForgotten() uint64 {
@@ -1971,7 +2209,7 @@ type Members struct {
 
 func (x *Members) Reset() {
 	*x = Members{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2221,7 @@ func (x *Members) String() string {
 func (*Members) ProtoMessage() {}
 
 func (x *Members) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2234,7 @@ func (x *Members) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Members.ProtoReflect.Descriptor instead.
 func (*Members) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Members) GetVersion() uint64 {
@@ -2040,7 +2278,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2052,7 +2290,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2065,7 +2303,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Member) GetReplica() uint64 {
@@ -2108,7 +2346,7 @@ type ChangeMembers struct {
 
 func (x *ChangeMembers) Reset() {
 	*x = ChangeMembers{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2358,7 @@ func (x *ChangeMembers) String() string {
 func (*ChangeMembers) ProtoMessage() {}
 
 func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2371,7 @@ func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembers.ProtoReflect.Descriptor instead.
 func (*ChangeMembers) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ChangeMembers) GetVersion() uint64 {
@@ -2150,11 +2388,64 @@ func (x *ChangeMembers) GetNext() *Members {
 	return nil
 }
 
+type LeaseCheckpoint_Lease struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// 0: its full term.
+	LeftMillis    uint64 `protobuf:"varint,2,opt,name=left_millis,json=leftMillis,proto3" json:"left_millis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseCheckpoint_Lease) Reset() {
+	*x = LeaseCheckpoint_Lease{}
+	mi := &file_store_storepb_store_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseCheckpoint_Lease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseCheckpoint_Lease) ProtoMessage() {}
+
+func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseCheckpoint_Lease.ProtoReflect.Descriptor instead.
+func (*LeaseCheckpoint_Lease) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10, 0}
+}
+
+func (x *LeaseCheckpoint_Lease) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *LeaseCheckpoint_Lease) GetLeftMillis() uint64 {
+	if x != nil {
+		return x.LeftMillis
+	}
+	return 0
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xde\x04\n" +
+	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xaf\x05\n" +
 	"\aCommand\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\x04R\arequest\x12\x18\n" +
@@ -2169,7 +2460,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\fsession_open\x18\n" +
 	" \x01(\v2\x1e.tidemark.store.v1.SessionOpenH\x00R\vsessionOpen\x12F\n" +
 	"\rsession_close\x18\v \x01(\v2\x1f.tidemark.store.v1.SessionCloseH\x00R\fsessionClose\x12I\n" +
-	"\x0echange_members\x18\f \x01(\v2 .tidemark.store.v1.ChangeMembersH\x00R\rchangeMembersB\x04\n" +
+	"\x0echange_members\x18\f \x01(\v2 .tidemark.store.v1.ChangeMembersH\x00R\rchangeMembers\x12O\n" +
+	"\x10lease_checkpoint\x18\r \x01(\v2\".tidemark.store.v1.LeaseCheckpointH\x00R\x0fleaseCheckpointB\x04\n" +
 	"\x02op\"\x9d\x01\n" +
 	"\x03Txn\x124\n" +
 	"\acompare\x18\x01 \x03(\v2\x1a.tidemark.store.v1.CompareR\acompare\x12/\n" +
@@ -2199,7 +2491,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x03put\x18\x02 \x01(\v2\x16.tidemark.store.v1.PutH\x00R\x03put\x12C\n" +
 	"\fdelete_range\x18\x03 \x01(\v2\x1e.tidemark.store.v1.DeleteRangeH\x00R\vdeleteRange\x12*\n" +
 	"\x03txn\x18\x04 \x01(\v2\x16.tidemark.store.v1.TxnH\x00R\x03txnB\x04\n" +
-	"\x02op\"\xba\x01\n" +
+	"\x02op\"\xeb\x04\n" +
 	"\x05Range\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1b\n" +
 	"\trange_end\x18\x02 \x01(\fR\brangeEnd\x12\x1a\n" +
@@ -2208,7 +2500,29 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tkeys_only\x18\x05 \x01(\bR\bkeysOnly\x12\x1d\n" +
 	"\n" +
 	"count_only\x18\x06 \x01(\bR\tcountOnly\x12\x14\n" +
-	"\x05count\x18\a \x01(\bR\x05count\"\xa5\x01\n" +
+	"\x05count\x18\a \x01(\bR\x05count\x12A\n" +
+	"\n" +
+	"sort_order\x18\b \x01(\x0e2\".tidemark.store.v1.Range.SortOrderR\tsortOrder\x12D\n" +
+	"\vsort_target\x18\t \x01(\x0e2#.tidemark.store.v1.Range.SortTargetR\n" +
+	"sortTarget\x12(\n" +
+	"\x10min_mod_revision\x18\n" +
+	" \x01(\x03R\x0eminModRevision\x12(\n" +
+	"\x10max_mod_revision\x18\v \x01(\x03R\x0emaxModRevision\x12.\n" +
+	"\x13min_create_revision\x18\f \x01(\x03R\x11minCreateRevision\x12.\n" +
+	"\x13max_create_revision\x18\r \x01(\x03R\x11maxCreateRevision\".\n" +
+	"\tSortOrder\x12\b\n" +
+	"\x04NONE\x10\x00\x12\n" +
+	"\n" +
+	"\x06ASCEND\x10\x01\x12\v\n" +
+	"\aDESCEND\x10\x02\"B\n" +
+	"\n" +
+	"SortTarget\x12\a\n" +
+	"\x03KEY\x10\x00\x12\v\n" +
+	"\aVERSION\x10\x01\x12\n" +
+	"\n" +
+	"\x06CREATE\x10\x02\x12\a\n" +
+	"\x03MOD\x10\x03\x12\t\n" +
+	"\x05VALUE\x10\x04\"\xa5\x01\n" +
 	"\x03Put\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x14\n" +
@@ -2229,7 +2543,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"ttl_millis\x18\x02 \x01(\x04R\tttlMillis\"7\n" +
 	"\vLeaseRevoke\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x18\n" +
-	"\aexpired\x18\x02 \x01(\bR\aexpired\"\r\n" +
+	"\aexpired\x18\x02 \x01(\bR\aexpired\"\x8d\x01\n" +
+	"\x0fLeaseCheckpoint\x12@\n" +
+	"\x06leases\x18\x01 \x03(\v2(.tidemark.store.v1.LeaseCheckpoint.LeaseR\x06leases\x1a8\n" +
+	"\x05Lease\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1f\n" +
+	"\vleft_millis\x18\x02 \x01(\x04R\n" +
+	"leftMillis\"\r\n" +
 	"\vSessionOpen\"\x0e\n" +
 	"\fSessionClose\"\xae\x01\n" +
 	"\bKeyValue\x12\x10\n" +
@@ -2277,10 +2597,12 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"MetaRecord\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
-	"\tcompacted\x18\x02 \x01(\x04R\tcompacted\",\n" +
+	"\tcompacted\x18\x02 \x01(\x04R\tcompacted\"M\n" +
 	"\vLeaseRecord\x12\x1d\n" +
 	"\n" +
-	"ttl_millis\x18\x01 \x01(\x04R\tttlMillis\"U\n" +
+	"ttl_millis\x18\x01 \x01(\x04R\tttlMillis\x12\x1f\n" +
+	"\vleft_millis\x18\x02 \x01(\x04R\n" +
+	"leftMillis\"U\n" +
 	"\rSessionRecord\x12\x1c\n" +
 	"\tforgotten\x18\x01 \x01(\x04R\tforgotten\x12\x12\n" +
 	"\x04used\x18\x02 \x01(\x04R\x04used\x12\x12\n" +
@@ -2297,7 +2619,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\x0e2\x1d.tidemark.store.v1.MemberRoleR\x04role\"Y\n" +
 	"\rChangeMembers\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\xee\x01\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\x93\x02\n" +
 	"\x04Code\x12\x06\n" +
 	"\x02OK\x10\x00\x12\r\n" +
 	"\tCOMPACTED\x10\x01\x12\x13\n" +
@@ -2312,7 +2634,10 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\fSESSION_FULL\x10\n" +
 	"\x12\r\n" +
 	"\tTOO_LARGE\x10\v\x12\x13\n" +
-	"\x0fMEMBERS_CHANGED\x10\f*@\n" +
+	"\x0fMEMBERS_CHANGED\x10\f\x12\x0e\n" +
+	"\n" +
+	"OVERLOADED\x10\r\x12\x13\n" +
+	"\x0fPROPOSED_BEFORE\x10\x0e*@\n" +
 	"\n" +
 	"MemberRole\x12\t\n" +
 	"\x05VOTER\x10\x00\x12\v\n" +
@@ -2332,76 +2657,84 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_store_storepb_store_proto_goTypes = []any{
-	(Code)(0),                 // 0: tidemark.store.v1.Code
-	(MemberRole)(0),           // 1: tidemark.store.v1.MemberRole
-	(Compare_Relation)(0),     // 2: tidemark.store.v1.Compare.Relation
-	(Compare_Target)(0),       // 3: tidemark.store.v1.Compare.Target
-	(*Command)(nil),           // 4: tidemark.store.v1.Command
-	(*Txn)(nil),               // 5: tidemark.store.v1.Txn
-	(*Compare)(nil),           // 6: tidemark.store.v1.Compare
-	(*Op)(nil),                // 7: tidemark.store.v1.Op
-	(*Range)(nil),             // 8: tidemark.store.v1.Range
-	(*Put)(nil),               // 9: tidemark.store.v1.Put
-	(*DeleteRange)(nil),       // 10: tidemark.store.v1.DeleteRange
-	(*Compact)(nil),           // 11: tidemark.store.v1.Compact
-	(*LeaseGrant)(nil),        // 12: tidemark.store.v1.LeaseGrant
-	(*LeaseRevoke)(nil),       // 13: tidemark.store.v1.LeaseRevoke
-	(*SessionOpen)(nil),       // 14: tidemark.store.v1.SessionOpen
-	(*SessionClose)(nil),      // 15: tidemark.store.v1.SessionClose
-	(*KeyValue)(nil),          // 16: tidemark.store.v1.KeyValue
-	(*Result)(nil),            // 17: tidemark.store.v1.Result
-	(*TxnResult)(nil),         // 18: tidemark.store.v1.TxnResult
-	(*OpResult)(nil),          // 19: tidemark.store.v1.OpResult
-	(*RangeResult)(nil),       // 20: tidemark.store.v1.RangeResult
-	(*PutResult)(nil),         // 21: tidemark.store.v1.PutResult
-	(*DeleteRangeResult)(nil), // 22: tidemark.store.v1.DeleteRangeResult
-	(*VersionRecord)(nil),     // 23: tidemark.store.v1.VersionRecord
-	(*MetaRecord)(nil),        // 24: tidemark.store.v1.MetaRecord
-	(*LeaseRecord)(nil),       // 25: tidemark.store.v1.LeaseRecord
-	(*SessionRecord)(nil),     // 26: tidemark.store.v1.SessionRecord
-	(*Members)(nil),           // 27: tidemark.store.v1.Members
-	(*Member)(nil),            // 28: tidemark.store.v1.Member
-	(*ChangeMembers)(nil),     // 29: tidemark.store.v1.ChangeMembers
+	(Code)(0),                     // 0: tidemark.store.v1.Code
+	(MemberRole)(0),               // 1: tidemark.store.v1.MemberRole
+	(Compare_Relation)(0),         // 2: tidemark.store.v1.Compare.Relation
+	(Compare_Target)(0),           // 3: tidemark.store.v1.Compare.Target
+	(Range_SortOrder)(0),          // 4: tidemark.store.v1.Range.SortOrder
+	(Range_SortTarget)(0),         // 5: tidemark.store.v1.Range.SortTarget
+	(*Command)(nil),               // 6: tidemark.store.v1.Command
+	(*Txn)(nil),                   // 7: tidemark.store.v1.Txn
+	(*Compare)(nil),               // 8: tidemark.store.v1.Compare
+	(*Op)(nil),                    // 9: tidemark.store.v1.Op
+	(*Range)(nil),                 // 10: tidemark.store.v1.Range
+	(*Put)(nil),                   // 11: tidemark.store.v1.Put
+	(*DeleteRange)(nil),           // 12: tidemark.store.v1.DeleteRange
+	(*Compact)(nil),               // 13: tidemark.store.v1.Compact
+	(*LeaseGrant)(nil),            // 14: tidemark.store.v1.LeaseGrant
+	(*LeaseRevoke)(nil),           // 15: tidemark.store.v1.LeaseRevoke
+	(*LeaseCheckpoint)(nil),       // 16: tidemark.store.v1.LeaseCheckpoint
+	(*SessionOpen)(nil),           // 17: tidemark.store.v1.SessionOpen
+	(*SessionClose)(nil),          // 18: tidemark.store.v1.SessionClose
+	(*KeyValue)(nil),              // 19: tidemark.store.v1.KeyValue
+	(*Result)(nil),                // 20: tidemark.store.v1.Result
+	(*TxnResult)(nil),             // 21: tidemark.store.v1.TxnResult
+	(*OpResult)(nil),              // 22: tidemark.store.v1.OpResult
+	(*RangeResult)(nil),           // 23: tidemark.store.v1.RangeResult
+	(*PutResult)(nil),             // 24: tidemark.store.v1.PutResult
+	(*DeleteRangeResult)(nil),     // 25: tidemark.store.v1.DeleteRangeResult
+	(*VersionRecord)(nil),         // 26: tidemark.store.v1.VersionRecord
+	(*MetaRecord)(nil),            // 27: tidemark.store.v1.MetaRecord
+	(*LeaseRecord)(nil),           // 28: tidemark.store.v1.LeaseRecord
+	(*SessionRecord)(nil),         // 29: tidemark.store.v1.SessionRecord
+	(*Members)(nil),               // 30: tidemark.store.v1.Members
+	(*Member)(nil),                // 31: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),         // 32: tidemark.store.v1.ChangeMembers
+	(*LeaseCheckpoint_Lease)(nil), // 33: tidemark.store.v1.LeaseCheckpoint.Lease
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
-	5,  // 0: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
-	11, // 1: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
-	12, // 2: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
-	13, // 3: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
-	14, // 4: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
-	15, // 5: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	29, // 6: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
-	6,  // 7: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
-	7,  // 8: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
-	7,  // 9: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
-	3,  // 10: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
-	2,  // 11: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
-	8,  // 12: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
-	9,  // 13: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
-	10, // 14: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
-	5,  // 15: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
-	0,  // 16: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
-	18, // 17: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
-	19, // 18: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
-	20, // 19: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
-	21, // 20: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
-	22, // 21: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
-	18, // 22: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
-	16, // 23: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
-	16, // 24: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
-	16, // 25: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	28, // 26: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
-	28, // 27: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
-	1,  // 28: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
-	27, // 29: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	7,  // 0: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
+	13, // 1: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
+	14, // 2: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
+	15, // 3: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
+	17, // 4: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
+	18, // 5: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
+	32, // 6: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	16, // 7: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
+	8,  // 8: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
+	9,  // 9: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
+	9,  // 10: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
+	3,  // 11: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
+	2,  // 12: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
+	10, // 13: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
+	11, // 14: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
+	12, // 15: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
+	7,  // 16: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
+	4,  // 17: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
+	5,  // 18: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
+	33, // 19: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
+	0,  // 20: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
+	21, // 21: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
+	22, // 22: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
+	23, // 23: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
+	24, // 24: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
+	25, // 25: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
+	21, // 26: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
+	19, // 27: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
+	19, // 28: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
+	19, // 29: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
+	31, // 30: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	31, // 31: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 32: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	30, // 33: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -2417,6 +2750,7 @@ func file_store_storepb_store_proto_init() {
 		(*Command_SessionOpen)(nil),
 		(*Command_SessionClose)(nil),
 		(*Command_ChangeMembers)(nil),
+		(*Command_LeaseCheckpoint)(nil),
 	}
 	file_store_storepb_store_proto_msgTypes[3].OneofWrappers = []any{
 		(*Op_Range)(nil),
@@ -2424,7 +2758,7 @@ func file_store_storepb_store_proto_init() {
 		(*Op_DeleteRange)(nil),
 		(*Op_Txn)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[15].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[16].OneofWrappers = []any{
 		(*OpResult_Range)(nil),
 		(*OpResult_Put)(nil),
 		(*OpResult_DeleteRange)(nil),
@@ -2435,8 +2769,8 @@ func file_store_storepb_store_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   26,
+			NumEnums:      6,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

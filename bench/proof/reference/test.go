@@ -1,0 +1,29 @@
+package reference
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
+)
+
+// Test starts a cluster for a test, which it fails if that is not possible. It is closed when the
+// test ends; of a test that failed the ends of the members' logs are shown.
+func Test(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	c, err := Start(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for i := range c.members {
+				t.Logf("the log of etcd %s ends:\n%s", name(i), process.Tail(c.LogPath(i), 2000))
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("closing etcd: %v", err)
+		}
+	})
+	return c
+}

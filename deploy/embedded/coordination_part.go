@@ -1,0 +1,132 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+)
+
+// coordinationName is what errors and logs call the second store of the core's members.
+const coordinationName = "the coordination store"
+
+// foundingLook is how often a member looks whether the coordination store is founded.
+const foundingLook = 100 * time.Millisecond
+
+// coordinationPart is a member's part of the coordination store: a second store, with a Raft group
+// of its own, on the host and in the databases of the member of the core. It opens when the member
+// has applied the record that founds it (server.CoordinationFounding).
+type coordinationPart struct {
+	// store is nil until it is open.
+	store atomic.Pointer[store.Store]
+	// end ends the wait for the founding, and waiting is that; nil without.
+	end     context.CancelFunc
+	waiting sync.WaitGroup
+}
+
+// Store returns the coordination store; nil until it is open.
+func (c *coordinationPart) Store() *store.Store { return c.store.Load() }
+
+// endWait ends the wait for the founding. Nothing opens after it.
+func (c *coordinationPart) endWait() {
+	if c.end != nil {
+		c.end()
+		c.waiting.Wait()
+	}
+}
+
+// close closes the store, whose group has stopped.
+func (c *coordinationPart) close() {
+	if s := c.store.Load(); s != nil {
+		s.Close()
+	}
+}
+
+// startCoordination opens the coordination store of a member of the core, or has it opened when it
+// is founded.
+func (s *Server) startCoordination(p *corePart, self keys.ReplicaID,
+	registerer prometheus.Registerer) error {
+	if s.config.withoutCoordination {
+		return nil
+	}
+	founding, err := server.CoordinationFounding(p.store)
+	if err != nil {
+		return err
+	}
+	if founding != nil {
+		return s.openCoordination(p, self, founding, registerer)
+	}
+	var ctx context.Context
+	ctx, p.coordination.end = context.WithCancel(s.ctx)
+	p.coordination.waiting.Go(func() {
+		for pause(ctx, foundingLook) {
+			founding, err := server.CoordinationFounding(p.store)
+			if err == nil && founding != nil {
+				err = s.openCoordination(p, self, founding, registerer)
+			}
+			switch {
+			case err != nil && ctx.Err() == nil:
+				s.failed(fmt.Errorf("opening %s: %w", coordinationName, err))
+				return
+			case founding != nil:
+				return
+			}
+		}
+	})
+	return nil
+}
+
+// openCoordination opens the coordination store, which was founded with these members.
+//
+// INVARIANT: a member that has a log of the coordination store has the record of its founding,
+// durably: that is flushed before the log is made. So no state, however old after a crash, makes
+// it open as anything else than before, and it opens as soon as the server starts.
+func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *storepb.Members,
+	registerer prometheus.Registerer) (err error) {
+	identity := raftlog.Identity{Group: keys.CoordinationPartition, Replica: self}
+	// INVARIANT: only founders know voters before they have a state. Another one that did, and had
+	// nothing, would vote. See server.CoordinationFounding.
+	if slices.ContainsFunc(founding.Members, func(m *storepb.Member) bool {
+		return m.Replica == uint64(self)
+	}) {
+		for _, m := range founding.Members {
+			identity.Voters = append(identity.Voters, keys.ReplicaID(m.Replica))
+		}
+	} else {
+		founding = nil
+	}
+	_, known, err := p.host.Log().Identity(identity.Group)
+	if err == nil && !known {
+		err = p.databases.state.Flush()
+	}
+	if err != nil {
+		return err
+	}
+	opened, err := store.New(store.Config{
+		State: p.databases.state, Partition: identity.Group, Name: coordinationName,
+		Founding: founding, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic,
+		Logger: s.config.Logger, Registerer: ofStore(registerer, "coordination"),
+	})
+	if err != nil {
+		return err
+	}
+	g, err := p.open(host.GroupConfig{Identity: identity, TellCommits: true}, opened)
+	if err != nil {
+		opened.Close()
+		return err
+	}
+	p.coordination.store.Store(opened)
+	g.Wake()
+	return nil
+}

@@ -1,0 +1,270 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/rpc/memnet"
+)
+
+// upgraded is a core of some members, each of which runs in an older version, which knows of no
+// coordination store, or in this one.
+type upgraded struct {
+	t       *testing.T
+	network *memnet.Network
+	disks   []*vfs.MemFS
+	running []*Server
+}
+
+func (u *upgraded) address(i int) string { return fmt.Sprintf("core%d:7400", i) }
+
+// start starts a member again.
+func (u *upgraded) start(i int, older bool) {
+	u.t.Helper()
+	u.stop(i)
+	config := onlyServer(u.disks[i])
+	config.Listen, config.NewListener = u.address(i), u.network.Listen
+	config.Dial, config.Roles = u.network.Dialer(fmt.Sprintf("core%d", i)), []string{RoleCore}
+	config.Core, config.withoutCoordination = nil, older
+	for j := range u.disks {
+		config.Core = append(config.Core, u.address(j))
+	}
+	s, err := StartServer(u.t.Context(), config)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	u.running[i] = s
+}
+
+func (u *upgraded) stop(i int) {
+	u.t.Helper()
+	if s := u.running[i]; s != nil {
+		if err := s.Stop(context.Background()); err != nil {
+			u.t.Error(err)
+		}
+		u.running[i] = nil
+	}
+}
+
+func (u *upgraded) await(what string, holds func() bool) {
+	u.t.Helper()
+	for range 600 {
+		if holds() {
+			return
+		}
+		time.Sleep(100 * time.Millisecond) // virtual
+	}
+	u.t.Fatalf("waited in vain: %s", what)
+}
+
+func (u *upgraded) any(is func(*Server) bool) bool {
+	for _, s := range u.running {
+		if s != nil && is(s) {
+			return true
+		}
+	}
+	return false
+}
+
+func (u *upgraded) open() (n int) {
+	for _, s := range u.running {
+		if s != nil && s.coordinationStore() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// TestUpgradeFoundsCoordination: the directories of an older version have no coordination store. It
+// is founded, once, when the last member that answers is upgraded, and not before; until then the
+// core goes on with members of both versions. A member that goes back to the older version ignores
+// what it is sent for the store.
+func TestUpgradeFoundsCoordination(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUpgraded(t, members)
+				defer u.close()
+				for i := range members {
+					u.start(i, true)
+				}
+				leads := func() bool { return u.any((*Server).LeadsCore) }
+				u.await("the core is formed", leads)
+				for i := range members {
+					if n := u.open(); n > 0 {
+						t.Fatalf("founded with %d members that do not know of it", members-i)
+					}
+					u.start(i, false)
+					u.await("the core has a leader", leads)
+					if i < members-1 {
+						time.Sleep(10 * time.Second) // virtual; a leader looks every five
+					}
+				}
+				u.await("it is founded", func() bool { return u.open() == members })
+				u.put("k", "v")
+				if members == 1 {
+					return
+				}
+				u.start(0, true)
+				time.Sleep(10 * time.Second) // virtual
+				if err := u.running[0].Err(); err != nil || u.running[0].coordinationStore() != nil {
+					t.Fatalf("an older member that is sent what it does not know: %v", err)
+				}
+				u.start(0, false)
+				u.await("it has the key", func() bool {
+					value, err := u.running[0].GetCoordination([]byte("k"))
+					return err == nil && string(value) == "v"
+				})
+			})
+		})
+	}
+}
+
+// newUpgraded makes a core of some members, none of which runs.
+func newUpgraded(t *testing.T, members int) *upgraded {
+	u := &upgraded{t: t, network: memnet.New(), running: make([]*Server, members)}
+	u.network.SetDefaultLatency(200 * time.Microsecond)
+	for range members {
+		u.disks = append(u.disks, vfs.NewCrashableMem())
+	}
+	return u
+}
+
+// close stops all members.
+func (u *upgraded) close() {
+	for i := range u.running {
+		u.stop(i)
+	}
+}
+
+// put writes a key of the coordination store.
+func (u *upgraded) put(key, value string) {
+	u.t.Helper()
+	u.await("a key is written to the coordination store", func() bool {
+		return u.any(func(s *Server) bool {
+			return s.LeadsCoordination() &&
+				s.PutCoordination(u.t.Context(), []byte(key), []byte(value)) == nil
+		})
+	})
+}
+
+// recover has the core go on from a stopped member, as the only one.
+func (u *upgraded) recover(i int) *CoreRecovery {
+	u.t.Helper()
+	number := uint64(7)
+	plan, err := PlanCoreRecovery(u.disks[i], "dir", func() uint64 { number++; return number })
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	if _, err := ApplyCoreRecovery(u.disks[i], "dir", plan); err != nil {
+		u.t.Fatal(err)
+	}
+	if done, err := ApplyCoreRecovery(u.disks[i], "dir", plan); err != nil || !done {
+		u.t.Fatalf("for the second time: %v, %v", done, err)
+	}
+	return plan
+}
+
+// recoverUnderCrashes takes the power at each write of a recovery: given once more, the plan comes to
+// its end. The disk stays as it was.
+func (u *upgraded) recoverUnderCrashes(i int) {
+	u.t.Helper()
+	plan, err := PlanCoreRecovery(u.disks[i], "dir", func() uint64 { return 5 })
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	for at := int64(1); ; at++ {
+		var writes atomic.Int64
+		var crashed *vfs.MemFS
+		mem := u.disks[i].CrashClone(vfs.CrashCloneCfg{})
+		fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) == at {
+				crashed = mem.CrashClone(vfs.CrashCloneCfg{})
+			}
+			return nil
+		}))
+		if _, err := ApplyCoreRecovery(fs, "dir", plan); err != nil {
+			u.t.Fatal(err)
+		}
+		if crashed == nil {
+			return
+		}
+		for n := range 2 {
+			done, err := ApplyCoreRecovery(crashed, "dir", plan)
+			if err != nil || n == 1 && !done {
+				u.t.Fatalf("after a crash at write %d, the %d. time: %v, %v", at, n+1, done, err)
+			}
+		}
+	}
+}
+
+// TestRecoveryWithoutCoordination: a member of an older version, of which the core goes on, has no
+// coordination store, and founds one with itself when it is upgraded.
+func TestRecoveryWithoutCoordination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpgraded(t, 3)
+		defer u.close()
+		for i := range 3 {
+			u.start(i, true)
+		}
+		u.await("the core is formed", func() bool { return u.any((*Server).LeadsCore) })
+		time.Sleep(5 * time.Second) // virtual
+		u.close()
+		if plan := u.recover(1); plan.Coordination != nil {
+			t.Errorf("it has a coordination store: %+v", plan)
+		}
+		u.start(1, false)
+		u.put("k", "v")
+		version, members := u.running[1].CoordinationMembers()
+		if len(members) != 1 || members[0] <= 3 || version == 0 {
+			t.Errorf("members %v of version %d", members, version)
+		}
+	})
+}
+
+// TestRecoveryOfAnUnopenedCoordination: the member that the core goes on from knows that the
+// coordination store was founded, and has not opened it yet. It begins empty, and is not waited for
+// in vain.
+func TestRecoveryOfAnUnopenedCoordination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpgraded(t, 3)
+		defer u.close()
+		for i := range 3 {
+			u.start(i, true)
+		}
+		u.await("the core is formed", func() bool { return u.any((*Server).LeadsCore) })
+		u.close()
+		u.start(0, false)
+		u.start(1, false)
+		u.put("k", "lost")
+		u.start(2, true)
+		u.await("the last one knows the founding", func() bool {
+			s := u.running[2]
+			s.parts.Lock()
+			defer s.parts.Unlock()
+			if s.parts.core == nil {
+				return false
+			}
+			founding, err := server.CoordinationFounding(s.parts.core.store)
+			return err == nil && founding != nil
+		})
+		u.close()
+		u.recoverUnderCrashes(2)
+		if plan := u.recover(2); plan.Coordination != nil {
+			t.Errorf("it has something of the coordination store: %+v", plan)
+		}
+		u.start(2, false)
+		u.put("l", "v")
+		if value, err := u.running[2].GetCoordination([]byte("k")); err != nil || value != nil {
+			t.Errorf("a key that only the others had: %q, %v", value, err)
+		}
+	})
+}

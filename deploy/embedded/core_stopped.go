@@ -1,0 +1,258 @@
+package embedded
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/placement/bootstrap"
+	"github.com/tidemarkdb/tidemark/placement/bootstrap/bootstrappb"
+	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+)
+
+// stoppedCore is the core's member of a server that does not run.
+type stoppedCore struct {
+	directory *directory
+	dbs       *databases
+	log       *raftlog.Log
+	state     *bootstrappb.State
+	member    *bootstrap.Membership
+	core      *stoppedStore
+	// coordination is nil if the member has no log of a coordination store.
+	coordination *stoppedStore
+	opened       []*stoppedStore
+}
+
+// stoppedStore is what it has of one of the core's stores.
+type stoppedStore struct {
+	identity raftlog.Identity
+	store    *store.Store
+	// log is nil if there is none, or it was closed.
+	log *raftlog.Group
+}
+
+// withCore opens it and calls a function.
+func withCore(d *directory, do func(*stoppedCore) error) (err error) {
+	id := d.identity()
+	if !d.hasDatabase(RoleCore, "log") || id.Cluster == 0 {
+		return fmt.Errorf("%w: %s has no member of the core, or its log is gone", ErrDirectory, d.path)
+	}
+	c := &stoppedCore{directory: d}
+	disk := bootstrap.FileDisk{FS: d.fs, Dir: d.sub(RoleCore)}
+	if c.state, err = disk.Load(); err != nil {
+		return err
+	}
+	if c.member = bootstrap.MembershipOf(c.state); c.member == nil {
+		return fmt.Errorf("%w: the server of %s is no member of the core", ErrDirectory, d.path)
+	}
+	leaving := make(chan struct{})
+	close(leaving)
+	config := &ServerConfig{Dir: d.path, Logger: slog.New(slog.DiscardHandler), FS: d.fs,
+		Roles: []string{RoleCore}}
+	if c.dbs, err = openDatabases(config, d, RoleCore, coreMemTableBytes, nil, prometheus.NewRegistry(),
+		func(error) {}, leaving); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.dbs.close()) }()
+	if c.log, err = raftlog.Open(c.dbs.log,
+		raftlog.Options{OnAppended: func([]*raftlog.Append, error) {}}); err != nil {
+		return err
+	}
+	defer c.log.Close()
+	defer c.closeStores()
+	if err := c.openStores(); err != nil {
+		return err
+	}
+	return do(c)
+}
+
+// openStores opens what is there.
+func (c *stoppedCore) openStores() error {
+	var founding *storepb.Members
+	if c.member.Founding != nil {
+		founding = server.StoredMembers(c.member.Founding)
+	}
+	var err error
+	if c.core, err = c.open(coreGroup, founding); err != nil {
+		return err
+	}
+	if c.core == nil {
+		return fmt.Errorf("%w: the log of %s has no member of the core", ErrDirectory, c.directory.path)
+	}
+	// A member that has a log of the coordination store has the record of its founding in its state,
+	// see openCoordination.
+	if founding, err = server.CoordinationFounding(c.core.store); err != nil {
+		return err
+	}
+	self := uint64(c.core.identity.Replica)
+	if !slices.ContainsFunc(founding.GetMembers(),
+		func(m *storepb.Member) bool { return m.Replica == self }) {
+		founding = nil
+	}
+	c.coordination, err = c.open(keys.CoordinationPartition, founding)
+	return err
+}
+
+// open opens a store and its log; nil if there is no log.
+func (c *stoppedCore) open(id keys.PartitionID, founding *storepb.Members) (*stoppedStore, error) {
+	identity, ok, err := c.log.Identity(id)
+	if err != nil || !ok || identity.Removed {
+		return nil, err
+	}
+	s, err := c.openStore(identity, founding)
+	if err != nil {
+		return nil, err
+	}
+	index, term := s.store.Applied()
+	s.log, err = c.log.OpenGroup(identity, func() raftlog.Applied {
+		return raftlog.Applied{Index: index, Term: term}
+	})
+	return s, err
+}
+
+// fresh opens a coordination store that has no log.
+func (c *stoppedCore) fresh() (*stoppedStore, error) {
+	return c.openStore(raftlog.Identity{Group: keys.CoordinationPartition}, nil)
+}
+
+func (c *stoppedCore) openStore(identity raftlog.Identity,
+	founding *storepb.Members) (*stoppedStore, error) {
+	config := store.Config{State: c.dbs.state, Partition: identity.Group, Founding: founding,
+		Random: randomReader(func() uint64 { return uint64(c.directory.identity().Server) })}
+	if identity.Group == keys.CoordinationPartition {
+		config.Name = coordinationName
+	}
+	opened, err := store.New(config)
+	if err != nil {
+		return nil, err
+	}
+	s := &stoppedStore{identity: identity, store: opened}
+	c.opened = append(c.opened, s)
+	return s, nil
+}
+
+func (c *stoppedCore) closeStores() {
+	for _, s := range c.opened {
+		s.closeLog(c.log)
+		s.store.Close()
+	}
+}
+
+func (s *stoppedStore) closeLog(l *raftlog.Log) {
+	if s.log != nil {
+		l.CloseGroup(s.log)
+		s.log = nil
+	}
+}
+
+// parts are the stores that there are.
+func (c *stoppedCore) parts() []*stoppedStore {
+	if c.coordination == nil {
+		return []*stoppedStore{c.core}
+	}
+	return []*stoppedStore{c.core, c.coordination}
+}
+
+// digest is a digest of what a plan counts on.
+func (c *stoppedCore) digest() (string, error) {
+	var text []byte
+	for _, part := range c.parts() {
+		e, err := part.ends()
+		if err != nil {
+			return "", err
+		}
+		if len(text) > 0 {
+			text = append(text, '\n')
+		}
+		text = fmt.Appendf(text, "%d %d %d %d %d", part.identity.Replica, e.index, e.term, e.setTerm,
+			e.vote)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// logEnds is the last entry of a log, and what is kept beside the entries: the term in which the
+// replica is, and its vote in it. hardTerm is the higher of both terms.
+type logEnds struct{ index, term, setTerm, vote, hardTerm uint64 }
+
+// ends reads the end of the log; without one it is zero.
+func (s *stoppedStore) ends() (e logEnds, err error) {
+	if s.log == nil {
+		return e, nil
+	}
+	hard, _, err := s.log.InitialState()
+	if err == nil {
+		e.setTerm, e.vote = hard.GetTerm(), hard.GetVote()
+		e.index, err = s.log.LastIndex()
+	}
+	if err == nil {
+		e.term, err = s.log.Term(e.index)
+	}
+	e.hardTerm = max(e.setTerm, e.term)
+	return e, err
+}
+
+// recovery says what the member has of the store; self is true of itself.
+func (s *stoppedStore) recovery(self func(keys.ReplicaID) bool) (r StoreRecovery, err error) {
+	e, err := s.ends()
+	if err != nil {
+		return r, err
+	}
+	r.LastIndex, r.LastTerm = e.index, e.term
+	configuration := store.ConfigurationOf(s.store.Members())
+	r.Empty = configuration.Empty()
+	r.MayLack = r.Empty ||
+		configuration.Quorum(func(id keys.ReplicaID) bool { return !self(id) })
+	applied, _ := s.store.Applied()
+	err = birth.EachEntry(s.log, applied, e.index, func(e group.Entry) error {
+		r.MayLack = r.MayLack || e.Change
+		return nil
+	})
+	return r, err
+}
+
+// recover applies all of the log, and makes the server the only member.
+func (s *stoppedStore) recover(plan *CoreRecovery, self *storepb.Member) error {
+	if s.store.Members().GetVersion() >= plan.Version {
+		return nil
+	}
+	if s.log != nil {
+		e, err := s.ends()
+		if err != nil {
+			return err
+		}
+		applied, _ := s.store.Applied()
+		if err := birth.EachEntry(s.log, applied, e.index, func(e group.Entry) error {
+			return s.store.Apply([]group.Entry{e})
+		}); err != nil {
+			return err
+		}
+	}
+	now := s.store.Members()
+	next := &storepb.Members{Version: plan.Version, NextReplica: plan.Replica + 1,
+		Members: []*storepb.Member{self}, Removed: slices.Clone(now.GetRemoved())}
+	for _, m := range now.GetMembers() {
+		if m.Server != self.Server {
+			next.Removed = append(next.Removed, m)
+		}
+	}
+	if n := len(next.Removed) - 32; n > 0 {
+		next.Removed = next.Removed[n:]
+	}
+	if now.GetVersion() >= plan.Version || now.GetNextReplica() > plan.Replica {
+		return fmt.Errorf("%w: the members of the core are at version %d", ErrCorePlan, now.GetVersion())
+	}
+	// It is durable when it returns, before the log goes.
+	return s.store.Recover(next)
+}

@@ -1,0 +1,55 @@
+package etcdapi
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// backend is what all services share.
+type backend struct{ Config }
+
+// header is that of an answer; revision 0 is the newest that this member has.
+func (b *backend) header(revision uint64) *pb.ResponseHeader {
+	if revision == 0 {
+		revision = b.Store.Revision()
+	}
+	return b.fill(&pb.ResponseHeader{Revision: int64(revision)})
+}
+
+func (b *backend) fill(h *pb.ResponseHeader) *pb.ResponseHeader {
+	l, _ := b.Store.Leadership()
+	h.ClusterId, h.MemberId, h.RaftTerm = b.Cluster.ClusterID(), b.Cluster.MemberID(), l.Term
+	return h
+}
+
+// inLog is how large a request is in etcd's log, which is what etcd's limit is for.
+func (b *backend) checkSize(r *pb.InternalRaftRequest) error {
+	r.Header = &pb.RequestHeader{ID: 1 << 63}
+	if proto.Size(r) > b.MaxRequestBytes {
+		return errTooLarge
+	}
+	return nil
+}
+
+// execute does a command and waits for it, for a limited time.
+func (b *backend) execute(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
+	limited, cancel := context.WithTimeout(ctx, b.RequestTimeout)
+	defer cancel()
+	result, err := b.Store.Execute(limited, c)
+	if err != nil {
+		return nil, b.toGRPC(ctx, err)
+	}
+	return result, nil
+}
+
+// confirm returns when this member is up to date.
+func (b *backend) confirm(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, b.RequestTimeout)
+	defer cancel()
+	_, err := b.Store.Read(limited)
+	return b.readError(ctx, err)
+}

@@ -1,0 +1,113 @@
+package etcdapi
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+type clusterServer struct {
+	pb.UnimplementedClusterServer
+	*backend
+}
+
+// memberHeader is that of all answers of this service: without a revision, as in etcd.
+func (s *clusterServer) memberHeader() *pb.ResponseHeader { return s.fill(&pb.ResponseHeader{}) }
+
+func fromMembers(members []Member) []*pb.Member {
+	all := make([]*pb.Member, len(members))
+	for i, m := range members {
+		all[i] = &pb.Member{ID: m.ID, Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs,
+			IsLearner: m.Learner}
+	}
+	return all
+}
+
+// MemberList implements etcdserverpb.ClusterServer.
+func (s *clusterServer) MemberList(
+	ctx context.Context, r *pb.MemberListRequest,
+) (*pb.MemberListResponse, error) {
+	if r.Linearizable {
+		if err := s.confirm(ctx); err != nil {
+			return nil, err
+		}
+	}
+	members, err := s.Cluster.Members(ctx)
+	if err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	return &pb.MemberListResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
+}
+
+// MemberAdd implements etcdserverpb.ClusterServer.
+func (s *clusterServer) MemberAdd(
+	ctx context.Context, r *pb.MemberAddRequest,
+) (*pb.MemberAddResponse, error) {
+	if !soundURLs(r.PeerURLs) {
+		return nil, rpctypes.ErrGRPCMemberBadURLs
+	}
+	added, members, err := s.Cluster.Add(ctx, slices.Sorted(slices.Values(r.PeerURLs)), r.IsLearner)
+	if err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	return &pb.MemberAddResponse{Header: s.memberHeader(), Member: fromMembers([]Member{added})[0],
+		Members: fromMembers(members)}, nil
+}
+
+// soundURLs says whether etcd would take these: at least one, each with a scheme and a port, and
+// without a path.
+func soundURLs(urls []string) bool {
+	for _, u := range urls {
+		parsed, err := url.Parse(u)
+		if err != nil {
+			return false
+		}
+		switch parsed.Scheme {
+		case "http", "https":
+			if _, _, err := net.SplitHostPort(parsed.Host); err != nil || parsed.Path != "" {
+				return false
+			}
+		case "unix", "unixs":
+		default:
+			return false
+		}
+	}
+	return len(urls) > 0
+}
+
+// MemberRemove implements etcdserverpb.ClusterServer.
+func (s *clusterServer) MemberRemove(
+	ctx context.Context, r *pb.MemberRemoveRequest,
+) (*pb.MemberRemoveResponse, error) {
+	members, err := s.Cluster.Remove(ctx, r.ID)
+	if err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	return &pb.MemberRemoveResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
+}
+
+// MemberUpdate implements etcdserverpb.ClusterServer.
+func (s *clusterServer) MemberUpdate(
+	ctx context.Context, r *pb.MemberUpdateRequest,
+) (*pb.MemberUpdateResponse, error) {
+	members, err := s.Cluster.Update(ctx, r.ID, r.PeerURLs)
+	if err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	return &pb.MemberUpdateResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
+}
+
+// MemberPromote implements etcdserverpb.ClusterServer.
+func (s *clusterServer) MemberPromote(
+	ctx context.Context, r *pb.MemberPromoteRequest,
+) (*pb.MemberPromoteResponse, error) {
+	members, err := s.Cluster.Promote(ctx, r.ID)
+	if err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	return &pb.MemberPromoteResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
+}

@@ -1,0 +1,133 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+// Store is what the services need of the store; *store.Store has it. Its errors are the store's.
+type Store interface {
+	// Execute does a command, at most once, on any member.
+	Execute(context.Context, *storepb.Command) (*storepb.Result, error)
+	// Renew gives a lease its full term, and TimeToLive describes one, on any member.
+	Renew(ctx context.Context, lease int64) (time.Duration, error)
+	TimeToLive(ctx context.Context, lease int64) (store.LeaseInfo, error)
+	// Leases are the leases that exist, as far as this member knows.
+	Leases() []int64
+
+	// Read returns once this member has everything that was acknowledged before the call.
+	Read(context.Context) (*store.View, error)
+	// ReadTxn does a transaction that writes nothing on what this member has.
+	ReadTxn(context.Context, *storepb.Txn) (*storepb.Result, error)
+	Revision() uint64
+	Compacted() uint64
+
+	Leadership() (store.Leadership, <-chan struct{})
+	AppliedEntry() (index, term uint64, err error)
+	Size() (uint64, error)
+	Hash(ctx context.Context, revision uint64) (store.Hash, error)
+	HashAll(context.Context) (sum uint32, revision uint64, err error)
+}
+
+// Cluster is what the services need of the cluster around the store. Its methods may be called from
+// any goroutine. A method that returns an error of gRPC (those of rpctypes, for example) has it
+// handed to the client as it is; errors.ErrUnsupported becomes Unimplemented.
+type Cluster interface {
+	// ClusterID and MemberID are what headers carry. MemberID is 0 while it is not known yet.
+	ClusterID() uint64
+	MemberID() uint64
+	// MemberOf is the id, as in Members, of the member that has a replica of the store; 0 if none
+	// has.
+	MemberOf(keys.ReplicaID) uint64
+	// Learner says whether this member has no vote.
+	Learner() bool
+	// Members lists the members as this member knows them.
+	Members(context.Context) ([]Member, error)
+
+	// Add adds a member of which these are the peer URLs, and returns it. Remove, Update and Promote
+	// name one by its id. All return the members after the change.
+	Add(ctx context.Context, peerURLs []string, learner bool) (Member, []Member, error)
+	Remove(ctx context.Context, id uint64) ([]Member, error)
+	Update(ctx context.Context, id uint64, peerURLs []string) ([]Member, error)
+	Promote(ctx context.Context, id uint64) ([]Member, error)
+	// MoveLeader is called on the leader, and returns when the member of that id leads.
+	MoveLeader(ctx context.Context, id uint64) error
+}
+
+// Member is one member of the cluster.
+type Member struct {
+	ID uint64
+	// Name is empty for a member that has not started yet.
+	Name                 string
+	PeerURLs, ClientURLs []string
+	Learner              bool
+}
+
+const (
+	// DefaultMaxRequestBytes and DefaultMaxOperations are etcd's limits.
+	DefaultMaxRequestBytes = 1536 << 10
+	DefaultMaxOperations   = 128
+	// RequestOverheadBytes is by how much a gRPC message may be larger than a request.
+	RequestOverheadBytes = 512 << 10
+	// DefaultVersion is what clients are told that they talk to.
+	DefaultVersion = "3.6.6"
+)
+
+// Config is what Services are made of. Store, Cluster and Random must be set.
+type Config struct {
+	Store   Store
+	Cluster Cluster
+	// Random is where lease ids come from that the client does not choose.
+	Random io.Reader
+
+	// MaxRequestBytes bounds a request that goes through the log. The gRPC server has to accept
+	// messages of RequestOverheadBytes more. Default DefaultMaxRequestBytes; more than
+	// store.MaxCommandBytes has no effect.
+	MaxRequestBytes int
+	// MaxOperations is how many comparisons, and how many operations on either branch, a transaction
+	// may have; nested ones have what is left. Default DefaultMaxOperations.
+	MaxOperations int
+	// RequestTimeout bounds how long a call waits for the members. Default 7 s, as in etcd.
+	RequestTimeout time.Duration
+	// LeaderGrace is how long there may be no leader before streams end whose clients demand one.
+	// Default 3 s.
+	LeaderGrace time.Duration
+	// MinLease is the shortest term of a lease; one for which less is asked gets that. It is a
+	// multiple of a second. Default 2 s, as in etcd with its default election timeout.
+	MinLease time.Duration
+	// Version is the etcd version that clients are told, "major.minor.patch". Default
+	// DefaultVersion.
+	Version string
+}
+
+func (c *Config) ensureDefaults() error {
+	if c.Store == nil || c.Cluster == nil || c.Random == nil {
+		return errors.New("etcd API: Store, Cluster and Random must be set")
+	}
+	if c.MaxRequestBytes <= 0 {
+		c.MaxRequestBytes = DefaultMaxRequestBytes
+	}
+	if c.MaxOperations <= 0 {
+		c.MaxOperations = DefaultMaxOperations
+	}
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 7 * time.Second
+	}
+	if c.LeaderGrace <= 0 {
+		c.LeaderGrace = 3 * time.Second
+	}
+	if c.MinLease < time.Second {
+		c.MinLease = 2 * time.Second
+	}
+	c.MinLease = c.MinLease.Round(time.Second)
+	if c.Version == "" {
+		c.Version = DefaultVersion
+	}
+	return nil
+}

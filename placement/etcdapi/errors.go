@@ -1,0 +1,80 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+)
+
+var errTooLarge = rpctypes.ErrGRPCRequestTooLarge
+
+// toGRPC is what a client is told of an error. ctx is that of the call: the error may come from a
+// shorter one, whose end is a timeout.
+func (b *backend) toGRPC(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, known := range []struct{ ours, etcds error }{
+		{store.ErrCompacted, rpctypes.ErrGRPCCompacted},
+		{store.ErrFutureRevision, rpctypes.ErrGRPCFutureRev},
+		{store.ErrLeaseNotFound, rpctypes.ErrGRPCLeaseNotFound},
+		{store.ErrLeaseExists, rpctypes.ErrGRPCLeaseExist},
+		{store.ErrKeyNotFound, rpctypes.ErrGRPCKeyNotFound},
+		{store.ErrDuplicateKey, rpctypes.ErrGRPCDuplicateKey},
+		{store.ErrClosed, rpctypes.ErrGRPCStopped},
+	} {
+		if errors.Is(err, known.ours) {
+			return known.etcds
+		}
+	}
+	if ended := ctx.Err(); ended != nil {
+		return status.FromContextError(ended).Err()
+	}
+	var answer interface{ GRPCStatus() *status.Status }
+	var notLeader *store.NotLeaderError
+	switch {
+	case errors.As(err, &answer):
+		return answer.GRPCStatus().Err()
+	case errors.Is(err, store.ErrOverloaded):
+		return rpctypes.ErrGRPCRequestTooManyRequests
+	case errors.Is(err, store.ErrOutcomeUnknown):
+		return rpctypes.ErrGRPCTimeout
+	case errors.As(err, &notLeader):
+		return b.noLeader(notLeader.Leader == 0)
+	case errors.Is(err, store.ErrTooLarge):
+		return status.Error(codes.ResourceExhausted, "etcdserver: "+err.Error())
+	case errors.Is(err, store.ErrInvalid):
+		return status.Error(codes.InvalidArgument, "etcdserver: "+err.Error())
+	case errors.Is(err, errors.ErrUnsupported):
+		return status.Error(codes.Unimplemented, "etcdserver: "+err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		return rpctypes.ErrGRPCTimeout
+	}
+	return status.Error(codes.Unknown, "etcdserver: "+err.Error())
+}
+
+// readError is toGRPC for what keeps a member from showing that it is up to date.
+func (b *backend) readError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	answer := b.toGRPC(ctx, err)
+	if status.Code(answer) != codes.Unknown {
+		return answer
+	}
+	l, _ := b.Store.Leadership()
+	return b.noLeader(l.Leader == 0)
+}
+
+// noLeader is for what could not be done because no member leads, or another one than before.
+func (b *backend) noLeader(none bool) error {
+	if none {
+		return rpctypes.ErrGRPCNoLeader
+	}
+	return rpctypes.ErrGRPCLeaderChanged
+}

@@ -1,0 +1,153 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// guard refuses calls for what they come with, before a service sees them.
+type guard struct{ *backend }
+
+// registrar registers services whose methods are called behind the guard. The server that they share
+// may have other services, so the guard is none of its interceptors.
+type registrar struct {
+	grpc.ServiceRegistrar
+	guard *guard
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (r registrar) RegisterService(description *grpc.ServiceDesc, service any) {
+	guarded := *description
+	guarded.Methods = slices.Clone(description.Methods)
+	for i := range guarded.Methods {
+		guarded.Methods[i].Handler = r.guard.method(guarded.Methods[i].Handler)
+	}
+	guarded.Streams = slices.Clone(description.Streams)
+	for i := range guarded.Streams {
+		guarded.Streams[i].Handler = r.guard.stream(guarded.Streams[i])
+	}
+	r.ServiceRegistrar.RegisterService(&guarded, service)
+}
+
+func (g *guard) method(handler grpc.MethodHandler) grpc.MethodHandler {
+	return func(service any, ctx context.Context, decode func(any) error,
+		interceptor grpc.UnaryServerInterceptor) (any, error) {
+		if _, err := g.admit(ctx); err != nil {
+			return nil, err
+		}
+		return handler(service, ctx, func(request any) error {
+			if err := decode(request); err != nil {
+				return err
+			}
+			return g.admitToLearner(request)
+		}, interceptor)
+	}
+}
+
+func (g *guard) stream(d grpc.StreamDesc) grpc.StreamHandler {
+	return func(service any, stream grpc.ServerStream) error {
+		needsLeader, err := g.admit(stream.Context())
+		if err != nil {
+			return err
+		}
+		if g.Cluster.Learner() && d.StreamName != "Snapshot" {
+			return rpctypes.ErrGRPCNotSupportedForLearner
+		}
+		if !needsLeader {
+			return d.Handler(service, stream)
+		}
+		return g.withLeader(stream, func(s grpc.ServerStream) error { return d.Handler(service, s) })
+	}
+}
+
+// admit checks what a call says in its metadata, and whether it demands a leader.
+func (g *guard) admit(ctx context.Context) (needsLeader bool, err error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	version := md.Get(rpctypes.MetadataClientAPIVersionKey)
+	if len(version) > 0 && !utf8.ValidString(version[0]) {
+		return false, rpctypes.ErrGRPCInvalidClientAPIVersion
+	}
+	demand := md.Get(rpctypes.MetadataRequireLeaderKey)
+	if len(demand) == 0 || demand[0] != rpctypes.MetadataHasLeader {
+		return false, nil
+	}
+	if l, _ := g.Store.Leadership(); l.Leader == 0 {
+		return true, rpctypes.ErrGRPCNoLeader
+	}
+	return true, nil
+}
+
+// admitToLearner refuses what a member without a vote does not answer.
+func (g *guard) admitToLearner(request any) error {
+	if !g.Cluster.Learner() {
+		return nil
+	}
+	switch r := request.(type) {
+	case *pb.StatusRequest:
+		return nil
+	case *pb.RangeRequest:
+		if r.Serializable {
+			return nil
+		}
+	}
+	return rpctypes.ErrGRPCNotSupportedForLearner
+}
+
+var errLeaderGone = errors.New("no leader for too long")
+
+// withLeader serves a stream whose context ends when there has been no leader for LeaderGrace.
+func (g *guard) withLeader(stream grpc.ServerStream, serve func(grpc.ServerStream) error) error {
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() { g.watchLeader(ctx, cancel) })
+	err := serve(streamWithContext{stream, ctx})
+	gone := context.Cause(ctx) == errLeaderGone
+	cancel(nil)
+	watching.Wait()
+	if gone {
+		return rpctypes.ErrGRPCNoLeader
+	}
+	return err
+}
+
+func (g *guard) watchLeader(ctx context.Context, cancel context.CancelCauseFunc) {
+	grace := time.NewTimer(g.LeaderGrace)
+	defer grace.Stop()
+	led := false
+	for {
+		l, changed := g.Store.Leadership()
+		switch leads := l.Leader != 0; {
+		case leads:
+			led = true
+			grace.Stop()
+		case led:
+			led = false
+			grace.Reset(g.LeaderGrace)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-grace.C:
+			cancel(errLeaderGone)
+			return
+		}
+	}
+}
+
+type streamWithContext struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s streamWithContext) Context() context.Context { return s.ctx }

@@ -1,0 +1,157 @@
+package etcdapi
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+)
+
+// maxLeaseSeconds is the longest term that etcd grants.
+const maxLeaseSeconds = 9_000_000_000
+
+type leaseServer struct {
+	pb.UnimplementedLeaseServer
+	*backend
+}
+
+// LeaseGrant implements etcdserverpb.LeaseServer.
+func (s *leaseServer) LeaseGrant(
+	ctx context.Context, r *pb.LeaseGrantRequest,
+) (*pb.LeaseGrantResponse, error) {
+	if r.TTL > maxLeaseSeconds {
+		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
+	}
+	seconds := max(r.TTL, int64(s.MinLease/time.Second))
+	for {
+		id := r.ID
+		if id == 0 {
+			var err error
+			if id, err = s.newLeaseID(); err != nil {
+				return nil, s.toGRPC(ctx, err)
+			}
+		}
+		result, err := s.execute(ctx, store.Grant(id, uint64(seconds)*1000))
+		if r.ID == 0 && errors.Is(err, rpctypes.ErrGRPCLeaseExist) {
+			continue // by a rare chance
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &pb.LeaseGrantResponse{Header: s.header(result.Revision), ID: id, TTL: seconds}, nil
+	}
+}
+
+// newLeaseID is a positive id by chance.
+func (s *leaseServer) newLeaseID() (int64, error) {
+	var random [8]byte
+	for {
+		if _, err := io.ReadFull(s.Random, random[:]); err != nil {
+			return 0, fmt.Errorf("random source: %w", err)
+		}
+		if id := int64(binary.BigEndian.Uint64(random[:]) >> 1); id != 0 {
+			return id, nil
+		}
+	}
+}
+
+// LeaseRevoke implements etcdserverpb.LeaseServer.
+func (s *leaseServer) LeaseRevoke(
+	ctx context.Context, r *pb.LeaseRevokeRequest,
+) (*pb.LeaseRevokeResponse, error) {
+	result, err := s.execute(ctx, store.Revoke(r.ID))
+	if err != nil {
+		return nil, err
+	}
+	return &pb.LeaseRevokeResponse{Header: s.header(result.Revision)}, nil
+}
+
+// LeaseTimeToLive implements etcdserverpb.LeaseServer. Of a lease that does not exist the time left is
+// -1.
+func (s *leaseServer) LeaseTimeToLive(
+	ctx context.Context, r *pb.LeaseTimeToLiveRequest,
+) (*pb.LeaseTimeToLiveResponse, error) {
+	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
+	defer cancel()
+	info, err := s.Store.TimeToLive(limited, r.ID)
+	switch {
+	case errors.Is(err, store.ErrLeaseNotFound):
+		return &pb.LeaseTimeToLiveResponse{Header: s.header(0), ID: r.ID, TTL: -1}, nil
+	case err != nil:
+		return nil, s.readError(ctx, err)
+	}
+	response := &pb.LeaseTimeToLiveResponse{Header: s.header(0), ID: r.ID,
+		TTL: int64(info.Left / time.Second), GrantedTTL: int64(info.Term / time.Second)}
+	if r.Keys {
+		response.Keys = info.Keys
+	}
+	return response, nil
+}
+
+// LeaseLeases implements etcdserverpb.LeaseServer: the leases that this member knows of.
+func (s *leaseServer) LeaseLeases(
+	context.Context, *pb.LeaseLeasesRequest,
+) (*pb.LeaseLeasesResponse, error) {
+	response := &pb.LeaseLeasesResponse{Header: s.header(0)}
+	for _, id := range s.Store.Leases() {
+		response.Leases = append(response.Leases, &pb.LeaseStatus{ID: id})
+	}
+	return response, nil
+}
+
+type renewals = grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
+
+// LeaseKeepAlive implements etcdserverpb.LeaseServer. Of a lease that does not exist, the renewed term
+// is 0.
+func (s *leaseServer) LeaseKeepAlive(stream renewals) error {
+	ctx := stream.Context()
+	done := make(chan error, 1)
+	// Receiving ends at the latest when this returns, and gRPC ends the stream.
+	go func() { done <- s.renewAll(ctx, stream) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *leaseServer) renewAll(ctx context.Context, stream renewals) error {
+	for {
+		request, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// The header is of before the renewal: a lease that ends later does so at a later revision.
+		response := &pb.LeaseKeepAliveResponse{Header: s.header(0), ID: request.ID}
+		term, err := s.renew(ctx, request.ID)
+		if err != nil {
+			return err
+		}
+		response.TTL = int64(term / time.Second)
+		if err := stream.Send(response); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *leaseServer) renew(ctx context.Context, id int64) (time.Duration, error) {
+	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
+	defer cancel()
+	term, err := s.Store.Renew(limited, id)
+	if errors.Is(err, store.ErrLeaseNotFound) {
+		return 0, nil
+	}
+	return term, s.readError(ctx, err)
+}

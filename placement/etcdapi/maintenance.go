@@ -1,0 +1,136 @@
+package etcdapi
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+type maintenanceServer struct {
+	pb.UnimplementedMaintenanceServer
+	*backend
+}
+
+// Alarm implements etcdserverpb.MaintenanceServer. There are no alarms: nothing here runs out of a
+// quota, and a damaged database stops its member. So there is none to list or to end, and none can
+// be raised.
+func (s *maintenanceServer) Alarm(
+	_ context.Context, r *pb.AlarmRequest,
+) (*pb.AlarmResponse, error) {
+	if r.Action == pb.AlarmRequest_ACTIVATE {
+		return nil, status.Error(codes.Unimplemented, "etcdserver: alarms cannot be raised")
+	}
+	return &pb.AlarmResponse{Header: s.header(0)}, nil
+}
+
+// Status implements etcdserverpb.MaintenanceServer.
+func (s *maintenanceServer) Status(
+	ctx context.Context, _ *pb.StatusRequest,
+) (*pb.StatusResponse, error) {
+	index, _, err := s.Store.AppliedEntry()
+	if err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	size, err := s.Store.Size()
+	if err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	l, _ := s.Store.Leadership()
+	response := &pb.StatusResponse{
+		Header: s.header(0), Version: s.Version, StorageVersion: s.minorVersion() + ".0",
+		DbSize: int64(size), DbSizeInUse: int64(size), DbSizeQuota: math.MaxInt64, // there is none
+		RaftIndex: index, RaftAppliedIndex: index, RaftTerm: l.Term,
+		IsLearner: s.Cluster.Learner(), DowngradeInfo: &pb.DowngradeInfo{},
+	}
+	if l.Leader == 0 {
+		response.Errors = append(response.Errors, rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader))
+	} else {
+		response.Leader = s.Cluster.MemberOf(l.Leader)
+	}
+	return response, nil
+}
+
+// minorVersion is the version without its last part.
+func (s *maintenanceServer) minorVersion() string {
+	return s.Version[:max(0, strings.LastIndexByte(s.Version, '.'))]
+}
+
+// Defragment implements etcdserverpb.MaintenanceServer. The database needs none.
+func (s *maintenanceServer) Defragment(
+	context.Context, *pb.DefragmentRequest,
+) (*pb.DefragmentResponse, error) {
+	return &pb.DefragmentResponse{}, nil
+}
+
+// Hash implements etcdserverpb.MaintenanceServer.
+func (s *maintenanceServer) Hash(
+	ctx context.Context, _ *pb.HashRequest,
+) (*pb.HashResponse, error) {
+	sum, revision, err := s.Store.HashAll(ctx)
+	if err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	return &pb.HashResponse{Header: s.header(revision), Hash: sum}, nil
+}
+
+// HashKV implements etcdserverpb.MaintenanceServer. The sum is not etcd's: it compares members of
+// this database with each other.
+func (s *maintenanceServer) HashKV(
+	ctx context.Context, r *pb.HashKVRequest,
+) (*pb.HashKVResponse, error) {
+	h, err := s.Store.Hash(ctx, uint64(max(r.Revision, 0)))
+	if err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	response := &pb.HashKVResponse{Header: s.header(h.Newest), Hash: h.Sum,
+		CompactRevision: int64(h.Compacted), HashRevision: int64(h.Revision)}
+	if h.Compacted == 0 {
+		response.CompactRevision = -1 // etcd's for a store that was never compacted
+	}
+	return response, nil
+}
+
+// MoveLeader implements etcdserverpb.MaintenanceServer.
+func (s *maintenanceServer) MoveLeader(
+	ctx context.Context, r *pb.MoveLeaderRequest,
+) (*pb.MoveLeaderResponse, error) {
+	if l, _ := s.Store.Leadership(); !l.IsLeader {
+		return nil, rpctypes.ErrGRPCNotLeader
+	}
+	if err := s.Cluster.MoveLeader(ctx, r.TargetID); err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	return &pb.MoveLeaderResponse{}, nil
+}
+
+var versionForm = regexp.MustCompile(`^v?\d+\.\d+(\.\d+)?$`)
+
+// Downgrade implements etcdserverpb.MaintenanceServer. The version is that of the API; there is none
+// below it to go to.
+func (s *maintenanceServer) Downgrade(
+	_ context.Context, r *pb.DowngradeRequest,
+) (*pb.DowngradeResponse, error) {
+	switch {
+	case r.Action == pb.DowngradeRequest_CANCEL:
+		return &pb.DowngradeResponse{Header: s.header(0), Version: s.minorVersion()}, nil
+	case r.Action != pb.DowngradeRequest_VALIDATE && r.Action != pb.DowngradeRequest_ENABLE:
+		return nil, status.Error(codes.Unknown, "etcdserver: unknown method")
+	case !versionForm.MatchString(r.Version):
+		return nil, rpctypes.ErrGRPCWrongDowngradeVersionFormat
+	}
+	return nil, rpctypes.ErrGRPCInvalidDowngradeTargetVersion
+}
+
+// Snapshot implements etcdserverpb.MaintenanceServer.
+func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, _ pb.Maintenance_SnapshotServer) error {
+	return status.Error(codes.Unimplemented, fmt.Sprintf(
+		"etcdserver: there is no snapshot in etcd's format; read the keys at revision %d instead",
+		s.Store.Revision()))
+}

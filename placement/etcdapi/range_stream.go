@@ -1,0 +1,63 @@
+package etcdapi
+
+import (
+	"bytes"
+	"math"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+)
+
+// firstChunk is how many pairs a stream reads first, when it does not know yet how large they are.
+const firstChunk = 16
+
+// RangeStream implements etcdserverpb.KVServer: a range in chunks of about MaxRequestBytes, all at
+// one revision. The last has the header, the count, and whether there is more than the limit lets.
+func (s *kvServer) RangeStream(
+	r *pb.RangeRequest, stream grpc.ServerStreamingServer[pb.RangeStreamResponse],
+) error {
+	if err := checkRangeStream(r); err != nil {
+		return err
+	}
+	ctx := stream.Context()
+	if !r.Serializable {
+		if err := s.confirm(ctx); err != nil {
+			return err
+		}
+	}
+	r = proto.CloneOf(r)
+	if r.Limit <= 0 {
+		r.Limit = math.MaxInt64
+	}
+	left, size, newest := r.Limit, int64(firstChunk), int64(0)
+	sent := int64(0)
+	for {
+		r.Limit = min(left, size)
+		chunk, err := s.readRange(ctx, r)
+		if err != nil {
+			return err
+		}
+		if newest == 0 {
+			newest = chunk.Header.Revision
+			if r.Revision <= 0 {
+				r.Revision = newest
+			}
+		}
+		n := int64(len(chunk.Kvs))
+		left -= n
+		last := !chunk.More || left == 0
+		answer := &pb.RangeResponse{Kvs: chunk.Kvs}
+		if last {
+			answer.Header = s.header(uint64(newest))
+			answer.More, answer.Count = chunk.More, sent+chunk.Count
+		}
+		sent += n
+		if err := stream.Send(&pb.RangeStreamResponse{RangeResponse: answer}); err != nil || last {
+			return err
+		}
+		r.Key = append(bytes.Clone(chunk.Kvs[n-1].Key), 0)
+		size = max(1, n*int64(s.MaxRequestBytes)/int64(max(1, proto.Size(answer))))
+		size = min(size, 8*n)
+	}
+}

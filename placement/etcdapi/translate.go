@@ -1,0 +1,195 @@
+package etcdapi
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// From etcd's messages to the store's. Requests were checked before, and the numbers of the
+// enumerations are the same. Bytes are shared, not copied.
+
+func toRange(r *pb.RangeRequest) *storepb.Range {
+	return &storepb.Range{
+		Key: r.Key, RangeEnd: r.RangeEnd, Revision: uint64(r.Revision), Limit: uint64(max(r.Limit, 0)),
+		KeysOnly: r.KeysOnly, CountOnly: r.CountOnly, Count: true,
+		SortOrder: storepb.Range_SortOrder(r.SortOrder), SortTarget: storepb.Range_SortTarget(r.SortTarget),
+		MinModRevision: r.MinModRevision, MaxModRevision: r.MaxModRevision,
+		MinCreateRevision: r.MinCreateRevision, MaxCreateRevision: r.MaxCreateRevision,
+	}
+}
+
+func toPut(r *pb.PutRequest) *storepb.Put {
+	return &storepb.Put{Key: r.Key, Value: r.Value, Lease: r.Lease, Previous: r.PrevKv,
+		IgnoreValue: r.IgnoreValue, IgnoreLease: r.IgnoreLease}
+}
+
+func toDelete(r *pb.DeleteRangeRequest) *storepb.DeleteRange {
+	return &storepb.DeleteRange{Key: r.Key, RangeEnd: r.RangeEnd, Previous: r.PrevKv}
+}
+
+func toCompare(c *pb.Compare) *storepb.Compare {
+	to := &storepb.Compare{Key: c.Key, RangeEnd: c.RangeEnd,
+		Target: storepb.Compare_Target(c.Target), Relation: storepb.Compare_Relation(c.Result)}
+	// What is given for another target than the one that is compared does not count.
+	switch c.Target {
+	case pb.Compare_VERSION:
+		to.Number = c.GetVersion()
+	case pb.Compare_CREATE:
+		to.Number = c.GetCreateRevision()
+	case pb.Compare_MOD:
+		to.Number = c.GetModRevision()
+	case pb.Compare_LEASE:
+		to.Number = c.GetLease()
+	case pb.Compare_VALUE:
+		to.Value = c.GetValue()
+	}
+	return likeEtcd(to)
+}
+
+// likeEtcd gives comparisons that make no sense the sense that they have in etcd: to it, everything
+// is equal in an unknown target, and an unknown relation always holds, but between the value of a
+// key that does not exist and another.
+func likeEtcd(c *storepb.Compare) *storepb.Compare {
+	_, target := storepb.Compare_Target_name[int32(c.Target)]
+	_, relation := storepb.Compare_Relation_name[int32(c.Relation)]
+	if target && relation {
+		return c
+	}
+	// A version is above -1 always, and above 0 if the key exists.
+	instead := &storepb.Compare{Key: c.Key, RangeEnd: c.RangeEnd, Target: storepb.Compare_VERSION,
+		Relation: storepb.Compare_GREATER, Number: -1}
+	switch {
+	case relation && c.Relation != storepb.Compare_EQUAL:
+		instead.Relation = storepb.Compare_LESS
+	case c.Target == storepb.Compare_VALUE:
+		instead.Number = 0
+	}
+	return instead
+}
+
+func toTxn(r *pb.TxnRequest) *storepb.Txn {
+	t := &storepb.Txn{Success: toOperations(r.Success), Failure: toOperations(r.Failure)}
+	for _, c := range r.Compare {
+		t.Compare = append(t.Compare, toCompare(c))
+	}
+	return t
+}
+
+func toOperations(ops []*pb.RequestOp) []*storepb.Op {
+	var all []*storepb.Op
+	for _, op := range ops {
+		to := &storepb.Op{}
+		switch op := op.Request.(type) {
+		case *pb.RequestOp_RequestRange:
+			to.Op = &storepb.Op_Range{Range: toRange(op.RequestRange)}
+		case *pb.RequestOp_RequestPut:
+			to.Op = &storepb.Op_Put{Put: toPut(op.RequestPut)}
+		case *pb.RequestOp_RequestDeleteRange:
+			to.Op = &storepb.Op_DeleteRange{DeleteRange: toDelete(op.RequestDeleteRange)}
+		case *pb.RequestOp_RequestTxn:
+			to.Op = &storepb.Op_Txn{Txn: toTxn(op.RequestTxn)}
+		}
+		all = append(all, to)
+	}
+	return all
+}
+
+// one is a transaction of one operation, which is done whatever the state.
+func one(op *storepb.Op) *storepb.Txn { return &storepb.Txn{Success: []*storepb.Op{op}} }
+
+func txnCommand(t *storepb.Txn) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
+}
+
+// From the store's results to etcd's.
+
+func fromKeyValue(kv *storepb.KeyValue) *mvccpb.KeyValue {
+	if kv == nil {
+		return nil
+	}
+	return &mvccpb.KeyValue{Key: kv.Key, Value: kv.Value, CreateRevision: int64(kv.CreateRevision),
+		ModRevision: int64(kv.ModRevision), Version: int64(kv.Version), Lease: kv.Lease}
+}
+
+func fromKeyValues(kvs []*storepb.KeyValue) []*mvccpb.KeyValue {
+	all := make([]*mvccpb.KeyValue, len(kvs))
+	for i, kv := range kvs {
+		all[i] = fromKeyValue(kv)
+	}
+	return all
+}
+
+func fromRange(r *storepb.RangeResult, revision uint64) *pb.RangeResponse {
+	return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: int64(revision)},
+		Kvs: fromKeyValues(r.GetKvs()), More: r.GetMore(), Count: int64(r.GetCount())}
+}
+
+func fromPut(r *storepb.PutResult, revision uint64) *pb.PutResponse {
+	return &pb.PutResponse{Header: &pb.ResponseHeader{Revision: int64(revision)},
+		PrevKv: fromKeyValue(r.GetPrevious())}
+}
+
+func fromDelete(r *storepb.DeleteRangeResult, revision uint64) *pb.DeleteRangeResponse {
+	return &pb.DeleteRangeResponse{Header: &pb.ResponseHeader{Revision: int64(revision)},
+		Deleted: int64(r.GetDeleted()), PrevKvs: fromKeyValues(r.GetPrevious())}
+}
+
+// wrote says whether a transaction has changed a key.
+func wrote(t *storepb.TxnResult) bool {
+	for _, r := range t.GetResults() {
+		switch r := r.GetOp().(type) {
+		case *storepb.OpResult_Put:
+			return true
+		case *storepb.OpResult_DeleteRange:
+			if r.DeleteRange.GetDeleted() > 0 {
+				return true
+			}
+		case *storepb.OpResult_Txn:
+			if wrote(r.Txn) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// answers gives each operation of a transaction the revision that etcd gives it: the transaction's
+// own from its first change on, and that before it until then.
+type answers struct{ revision uint64 }
+
+func fromTxn(t *storepb.TxnResult, revision uint64) *pb.TxnResponse {
+	a := &answers{revision}
+	if wrote(t) {
+		a.revision--
+	}
+	response := a.txn(t, revision)
+	response.Header = &pb.ResponseHeader{Revision: int64(revision)}
+	return response
+}
+
+func (a *answers) txn(t *storepb.TxnResult, revision uint64) *pb.TxnResponse {
+	// A nested transaction has a header, and it is empty.
+	response := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: t.GetSucceeded()}
+	for _, r := range t.GetResults() {
+		one := &pb.ResponseOp{}
+		switch r := r.GetOp().(type) {
+		case *storepb.OpResult_Range:
+			one.Response = &pb.ResponseOp_ResponseRange{ResponseRange: fromRange(r.Range, a.revision)}
+		case *storepb.OpResult_Put:
+			a.revision = revision
+			one.Response = &pb.ResponseOp_ResponsePut{ResponsePut: fromPut(r.Put, revision)}
+		case *storepb.OpResult_DeleteRange:
+			if r.DeleteRange.GetDeleted() > 0 {
+				a.revision = revision
+			}
+			one.Response = &pb.ResponseOp_ResponseDeleteRange{
+				ResponseDeleteRange: fromDelete(r.DeleteRange, a.revision)}
+		case *storepb.OpResult_Txn:
+			one.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: a.txn(r.Txn, revision)}
+		}
+		response.Responses = append(response.Responses, one)
+	}
+	return response
+}

@@ -1,0 +1,90 @@
+package server
+
+import (
+	"context"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// The coordination store is a second store on the members of the core, with a Raft group of its own
+// (keys.CoordinationPartition). It is founded once: the leader of the core writes down the members
+// as they are at that moment, and each member opens its part when it sees that record in what it
+// has applied. So a new core and one that was there before the coordination store was come to it in
+// the same way.
+//
+// INVARIANT: no member that was filled later ever counts as a founder of the coordination store.
+//
+//   - The record is written on the condition that there is none, and never changed; so all see the
+//     same founders.
+//   - Founders are told by their replica ids. An id is given to one data directory, once; a
+//     directory that was lost or emptied comes back under another one. A later id is in no record.
+//   - A founder that has nothing of the coordination store has never had anything of it: its log is
+//     made, synced, before the founder takes part, and lies in the same database as that of the core's
+//     own group, without which the directory is not opened.
+//   - A member that goes on alone after the loss of the others gets another id (package embedded,
+//     recovery), and so is no founder either, whatever the record says.
+//
+// A record without a change under way has voters only, so that all of its members are founders: what
+// came in later has come by an entry of the coordination store's own log.
+
+// CoordinationFounding is the members with which the coordination store was founded, as of what a
+// member of the core has applied to its own store; nil if it has not been, as far as that goes.
+func CoordinationFounding(core *store.Store) (*storepb.Members, error) {
+	founding, _, err := loadCoordinationFounding(core.Stale())
+	return founding, err
+}
+
+func loadCoordinationFounding(v *store.View) (*storepb.Members, uint64, error) {
+	m := &storepb.Members{}
+	revision, err := load(v, []byte(coordinationKey), m)
+	if err != nil || revision == 0 {
+		return nil, 0, err
+	}
+	return m, revision, nil
+}
+
+// foundCoordination founds the coordination store, if that is not done and can be: the members do
+// not change, and all that answer know of it. One that does not answer may still run a version that
+// does not; it is left out of what happens in the store until it is upgraded, as if it were down.
+// It is for the stepper, which has the turn, and no change under way. soon: it can perhaps be done
+// in a moment.
+func (s *Server) foundCoordination(ctx context.Context, v *store.View) (soon bool, err error) {
+	if !s.config.Coordination || s.config.Hello == nil {
+		return false, nil
+	}
+	founding, _, err := loadCoordinationFounding(v)
+	if err != nil || founding != nil {
+		return false, err
+	}
+	members := s.store.Members()
+	for _, m := range members.GetMembers() {
+		if m.Role != storepb.MemberRole_VOTER {
+			return true, nil
+		}
+	}
+	for _, m := range members.GetMembers() {
+		if s.config.Silent != nil && s.config.Silent(m.Replica) {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, helloTimeout)
+		h, err := s.config.Hello(limited, m.Address)
+		cancel()
+		switch {
+		case err != nil:
+			return true, nil // it is silent soon, or answers
+		case !h.Coordination:
+			s.tellCore("the coordination store is not founded yet", "the member of the core at "+
+				m.Address+" runs a version that does not know of it")
+			return false, nil
+		}
+	}
+	ok, err := s.commit(ctx,
+		[]*storepb.Compare{store.ModifiedAt([]byte(coordinationKey), 0),
+			store.ModifiedAt([]byte(coreGoalKey), 0)},
+		store.Put([]byte(coordinationKey), encode(members)))
+	if ok {
+		s.config.Logger.Info("the coordination store is founded", "members", listMembers(members))
+	}
+	return err != nil || !ok, err
+}

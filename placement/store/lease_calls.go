@@ -1,0 +1,171 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// KeepAlive gives a lease a full term from now and returns the term. Only the leader can, and it
+// first makes sure that it still leads. A lease that ran out cannot be renewed: ErrLeaseNotFound.
+func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
+	if l, _ := s.Leadership(); !l.Serving {
+		return 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
+	}
+	for {
+		if err := s.confirm(ctx); err != nil {
+			return 0, err
+		}
+		term, noted, err := s.lessor.renew(id)
+		if !noted {
+			return term, err
+		}
+		if _, err := s.do(ctx, checkpoint(&storepb.LeaseCheckpoint_Lease{Id: id})); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// checkpoint is a command that says how long leases have left.
+func checkpoint(leases ...*storepb.LeaseCheckpoint_Lease) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_LeaseCheckpoint{
+		LeaseCheckpoint: &storepb.LeaseCheckpoint{Leases: leases}}}
+}
+
+// LeaseInfo says how a lease stands. How much is left only the leader knows; elsewhere it is the
+// full term.
+type LeaseInfo struct {
+	ID   int64
+	Term time.Duration
+	Left time.Duration
+	// Keys are those that end with it.
+	Keys [][]byte
+}
+
+// Lease describes a lease as this member knows it.
+func (s *Store) Lease(id int64) (LeaseInfo, error) {
+	info := LeaseInfo{ID: id}
+	var ok bool
+	if info.Term, info.Left, ok = s.lessor.remaining(id); !ok {
+		return info, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
+	}
+	if l, _ := s.Leadership(); !l.Serving {
+		info.Left = info.Term
+	}
+	err := s.read(func(r *reader) (err error) {
+		info.Keys, err = attachedKeys(r, id)
+		return err
+	})
+	return info, err
+}
+
+// keep ends leases, on the leader. It is one goroutine, from New to Close, and waits for nothing
+// but the time.
+func (s *Store) keep() {
+	timer := time.NewTimer(lessorTick)
+	defer timer.Stop()
+	for {
+		timer.Stop()
+		if s.lessor.counting() {
+			timer.Reset(lessorTick)
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		ids, notes, paused := s.lessor.expired()
+		if paused {
+			s.config.Logger.Warn("the process was paused; leases get a full term, once until they "+
+				"are renewed", "leases", s.lessor.count())
+		}
+		for _, id := range ids {
+			if s.proposeAside(&storepb.Command{Op: &storepb.Command_LeaseRevoke{
+				LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}}) {
+				s.metrics.expired.Inc()
+				s.config.Logger.Info("lease ran out", "lease", id)
+			}
+		}
+		if len(notes) > 0 {
+			s.proposeAside(checkpoint(notes...))
+		}
+	}
+}
+
+// proposeAside proposes what the leader has decided by itself, in the term in which it leads now,
+// and does not wait for it. If it gets lost with the leadership, the next leader counts anew.
+func (s *Store) proposeAside(c *storepb.Command) bool {
+	s.mu.Lock()
+	handle, term, leads := s.mu.group, s.mu.leadership.Term, s.mu.leadership.IsLeader
+	s.mu.Unlock()
+	if handle == nil || !leads {
+		return false
+	}
+	data, err := encodeCommand(c)
+	if err == nil {
+		err = handle.Propose(term, data)
+	}
+	if err != nil {
+		s.config.Logger.Warn("what the leader does about leases could not be proposed", "error", err)
+	}
+	return err == nil
+}
+
+// Renew is KeepAlive on any member. It waits for a leader until ctx ends.
+func (s *Store) Renew(ctx context.Context, id int64) (term time.Duration, err error) {
+	err = s.atLeader(ctx, func(l Leadership) error {
+		if l.IsLeader {
+			term, err = s.KeepAlive(ctx, id)
+		} else {
+			term, err = s.config.Peers.Renew(ctx, l.Leader, id)
+		}
+		return err
+	})
+	return term, err
+}
+
+// TimeToLive is Lease on any member: what is left the leader says. It waits for one until ctx ends.
+func (s *Store) TimeToLive(ctx context.Context, id int64) (info LeaseInfo, err error) {
+	err = s.atLeader(ctx, func(l Leadership) error {
+		if err := s.confirm(ctx); err != nil {
+			return err
+		}
+		if info, err = s.Lease(id); err != nil || l.IsLeader {
+			return err
+		}
+		info.Left, err = s.config.Peers.TimeToLive(ctx, l.Leader, id)
+		return err
+	})
+	return info, err
+}
+
+// atLeader asks the leader, and asks again as long as that cannot be reached, or is none any more.
+func (s *Store) atLeader(ctx context.Context, ask func(Leadership) error) error {
+	for {
+		l, _ := s.Leadership()
+		err := error(&NotLeaderError{Leader: l.Leader, Term: l.Term})
+		if l.Serving || l.Leader != 0 && !l.IsLeader && s.config.Peers != nil {
+			err = ask(l)
+		}
+		if err == nil || errors.Is(err, ErrLeaseNotFound) || errors.Is(err, ErrClosed) ||
+			s.config.Peers == nil {
+			return err
+		}
+		if waitErr := s.leadershipAfter(ctx, indexAgain); waitErr != nil {
+			return fmt.Errorf("%w: %w", waitErr, err)
+		}
+	}
+}
+
+// Leases lists the leases that exist as far as this member knows, by ascending id.
+func (s *Store) Leases() []int64 {
+	s.lessor.mu.Lock()
+	defer s.lessor.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.lessor.mu.leases))
+}
