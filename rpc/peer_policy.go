@@ -41,6 +41,7 @@ type PeerPolicy struct {
 var serverServices = []string{
 	clusterpb.Core_ServiceDesc.ServiceName,
 	clusterpb.Bootstrap_ServiceDesc.ServiceName,
+	clusterpb.Coordination_ServiceDesc.ServiceName,
 	peerpb.Peer_ServiceDesc.ServiceName,
 }
 

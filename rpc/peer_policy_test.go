@@ -196,3 +196,19 @@ func TestOwnCertificateIsAServers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is for servers only is named by its service.
+func TestServicesForServers(t *testing.T) {
+	for _, service := range []*grpc.ServiceDesc{&clusterpb.Core_ServiceDesc,
+		&clusterpb.Bootstrap_ServiceDesc, &clusterpb.Coordination_ServiceDesc,
+		&peerpb.Peer_ServiceDesc} {
+		for _, m := range service.Methods {
+			if method := "/" + service.ServiceName + "/" + m.MethodName; !forServers(method) {
+				t.Errorf("%s is for all", method)
+			}
+		}
+	}
+	if forServers("/" + clusterpb.Cluster_ServiceDesc.ServiceName + "/Status") {
+		t.Error("Cluster is for servers only")
+	}
+}

@@ -93,7 +93,7 @@ func (s *Server) startCoordination(p *corePart, self keys.ReplicaID,
 // durably: that is flushed before the log is made. So no state, however old after a crash, makes
 // it open as anything else than before, and it opens as soon as the server starts.
 func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *storepb.Members,
-	registerer prometheus.Registerer) (err error) {
+	registerer prometheus.Registerer) error {
 	identity := raftlog.Identity{Group: keys.CoordinationPartition, Replica: self}
 	// INVARIANT: only founders know voters before they have a state. Another one that did, and had
 	// nothing, would vote. See server.CoordinationFounding.
@@ -117,6 +117,8 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 		State: p.databases.state, Partition: identity.Group, Name: coordinationName,
 		Founding: founding, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic,
 		Logger: s.config.Logger, Registerer: ofStore(registerer, "coordination"),
+		Peers: &server.CoordinationPeers{Cluster: s.cluster.Load(), Conn: s.dialer.Conn,
+			Resolve: s.members.resolve},
 	})
 	if err != nil {
 		return err
@@ -127,6 +129,7 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 		return err
 	}
 	p.coordination.store.Store(opened)
+	p.server.OpenCoordination(server.Coordination{Store: opened, Group: g})
 	g.Wake()
 	return nil
 }

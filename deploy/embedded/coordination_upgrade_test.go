@@ -173,8 +173,8 @@ func (u *upgraded) recover(i int) *CoreRecovery {
 	return plan
 }
 
-// recoverUnderCrashes takes the power at each write of a recovery: given once more, the plan comes to
-// its end. The disk stays as it was.
+// recoverUnderCrashes takes the power at each write of a recovery: given once more, the plan comes
+// to its end. The disk stays as it was.
 func (u *upgraded) recoverUnderCrashes(i int) {
 	u.t.Helper()
 	plan, err := PlanCoreRecovery(u.disks[i], "dir", func() uint64 { return 5 })

@@ -18,6 +18,8 @@ const maxHeard = 64
 type coreAddresses struct {
 	mu    sync.Mutex
 	store *store.Store
+	// coordination is nil until the store that it gives is open.
+	coordination func() *store.Store
 	// told are the members as this server knew them first, or as the leader told them.
 	told *clusterpb.CoreMembers
 	// heard is by server id.
@@ -31,10 +33,11 @@ type heardAddress struct {
 }
 
 // begin gives the sources.
-func (a *coreAddresses) begin(s *store.Store, known []*clusterpb.CoreMember) {
+func (a *coreAddresses) begin(s *store.Store, coordination func() *store.Store,
+	known []*clusterpb.CoreMember) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.store = s
+	a.store, a.coordination = s, coordination
 	if a.told == nil {
 		a.told = &clusterpb.CoreMembers{Members: known}
 	}
@@ -91,10 +94,28 @@ func (a *coreAddresses) resolve(replica uint64) (string, bool) {
 			}
 		}
 	}
+	if address == "" {
+		server, address = a.leavingLocked(replica)
+	}
 	if h, ok := a.heard[server]; ok && server != 0 && h.version == a.versionLocked() {
 		address = h.address
 	}
 	return address, address != ""
+}
+
+// leavingLocked finds a member that the core has no more, and the coordination store still has.
+func (a *coreAddresses) leavingLocked(replica uint64) (server uint64, address string) {
+	if a.coordination == nil {
+		return 0, ""
+	}
+	if s := a.coordination(); s != nil {
+		for _, m := range s.Members().GetMembers() {
+			if m.Replica == replica {
+				return m.Server, m.Address
+			}
+		}
+	}
+	return 0, ""
 }
 
 // all are the addresses of the members that are known.

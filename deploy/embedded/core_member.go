@@ -243,6 +243,9 @@ func (s *Server) beMember(ctx context.Context, p *corePart) error {
 			return s.leaveCore(p)
 		case err == nil:
 			s.members.tell(r.Members)
+			if r.Leaving {
+				p.server.LeaveCoordination()
+			}
 			told = ""
 		case ctx.Err() == nil && !errors.Is(err, server.ErrCoreUnavailable) && err.Error() != told:
 			told = err.Error()

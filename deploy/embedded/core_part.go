@@ -93,7 +93,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.members.begin(p.store, m.Known)
+	s.members.begin(p.store, p.coordination.Store, m.Known)
 	resolve := s.members.resolve
 	p.transport = rpc.NewPeerTransport(rpc.PeerConfig{
 		Realm: realmCore, Self: uint64(self),

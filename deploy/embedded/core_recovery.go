@@ -127,8 +127,8 @@ func (c *stoppedCore) plan(random func() uint64) (*CoreRecovery, error) {
 	}
 	configuration := store.ConfigurationOf(c.core.store.Members())
 	if configuration.Role(keys.ReplicaID(p.Member)) == 0 {
-		return nil, fmt.Errorf("%w: the server of %s is no member of the core that it knows, or was never "+
-			"filled", ErrDirectory, c.directory.path)
+		return nil, fmt.Errorf("%w: the server of %s is no member of the core that it knows, or was "+
+			"never filled", ErrDirectory, c.directory.path)
 	}
 	if alone {
 		return nil, fmt.Errorf("%w: this member decides alone", ErrNothingToRecover)
@@ -209,7 +209,8 @@ func ApplyCoreRecovery(fs vfs.FS, path string, plan *CoreRecovery) (done bool, e
 // recover does what is not done yet: the states, then the logs, then which member this server is.
 func (c *stoppedCore) recover(plan *CoreRecovery) error {
 	id := c.directory.identity()
-	self := &storepb.Member{Replica: plan.Replica, Server: uint64(id.Server), Address: c.state.GetAddress()}
+	self := &storepb.Member{Replica: plan.Replica, Server: uint64(id.Server),
+		Address: c.state.GetAddress()}
 	if err := c.core.recover(plan, self); err != nil {
 		return err
 	}
@@ -234,8 +235,9 @@ func (c *stoppedCore) recover(plan *CoreRecovery) error {
 		return err
 	}
 	c.state.Proposed, c.state.Replica = nil, plan.Replica
-	c.state.Joined = &bootstrappb.Founding{Cluster: uint64(id.Cluster), Members: []*bootstrappb.Member{
-		{Address: self.Address, Replica: self.Replica, Server: self.Server}}}
+	c.state.Joined = &bootstrappb.Founding{Cluster: uint64(id.Cluster),
+		Members: []*bootstrappb.Member{
+			{Address: self.Address, Replica: self.Replica, Server: self.Server}}}
 	return bootstrap.FileDisk{FS: c.directory.fs, Dir: c.directory.sub("core")}.Store(c.state)
 }
 

@@ -60,8 +60,8 @@ func withCore(d *directory, do func(*stoppedCore) error) (err error) {
 	close(leaving)
 	config := &ServerConfig{Dir: d.path, Logger: slog.New(slog.DiscardHandler), FS: d.fs,
 		Roles: []string{RoleCore}}
-	if c.dbs, err = openDatabases(config, d, RoleCore, coreMemTableBytes, nil, prometheus.NewRegistry(),
-		func(error) {}, leaving); err != nil {
+	if c.dbs, err = openDatabases(config, d, RoleCore, coreMemTableBytes, nil,
+		prometheus.NewRegistry(), func(error) {}, leaving); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.dbs.close()) }()
@@ -251,7 +251,8 @@ func (s *stoppedStore) recover(plan *CoreRecovery, self *storepb.Member) error {
 		next.Removed = next.Removed[n:]
 	}
 	if now.GetVersion() >= plan.Version || now.GetNextReplica() > plan.Replica {
-		return fmt.Errorf("%w: the members of the core are at version %d", ErrCorePlan, now.GetVersion())
+		return fmt.Errorf("%w: the members of the core are at version %d", ErrCorePlan,
+			now.GetVersion())
 	}
 	// It is durable when it returns, before the log goes.
 	return s.store.Recover(next)

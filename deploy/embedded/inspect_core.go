@@ -64,13 +64,13 @@ func (s *Server) CoordinationMembers() (version uint64, members []uint64) {
 	return record.GetVersion(), members
 }
 
-// PutCoordination writes a key of the coordination store, on the server that leads it.
+// PutCoordination writes a key of the coordination store, on any member.
 func (s *Server) PutCoordination(ctx context.Context, key, value []byte) error {
 	coordination := s.coordinationStore()
 	if coordination == nil {
 		return ErrNoCoordination
 	}
-	_, err := coordination.Do(ctx, store.If(nil, []*storepb.Op{store.Put(key, value)}, nil))
+	_, err := coordination.Execute(ctx, store.If(nil, []*storepb.Op{store.Put(key, value)}, nil))
 	return err
 }
 

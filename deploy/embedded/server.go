@@ -210,6 +210,7 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.rpc.ServeClients(s.clients)
 	clusterpb.RegisterCoreServer(s.rpc, &s.services.core)
 	clusterpb.RegisterClusterServer(s.rpc, s.clusterService())
+	clusterpb.RegisterCoordinationServer(s.rpc, server.NewCoordinationService(s.coreServer))
 	if s.bootstrap != nil {
 		clusterpb.RegisterBootstrapServer(s.rpc, s.bootstrap)
 	}

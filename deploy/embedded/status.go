@@ -16,14 +16,7 @@ func (s *Server) clusterService() *server.ClusterService {
 		SmallTable:     s.config.SmallTable,
 
 		Client: s.core,
-		Core: func() *server.Server {
-			s.parts.Lock()
-			defer s.parts.Unlock()
-			if s.parts.core == nil {
-				return nil
-			}
-			return s.parts.core.server
-		},
+		Core:   s.coreServer,
 		Table: func() server.TableSource {
 			s.parts.Lock()
 			defer s.parts.Unlock()
@@ -35,6 +28,16 @@ func (s *Server) clusterService() *server.ClusterService {
 		Status:     s.Status,
 		Registerer: s.config.Registry,
 	})
+}
+
+// coreServer is this server's member of the core; nil while there is none.
+func (s *Server) coreServer() *server.Server {
+	s.parts.Lock()
+	defer s.parts.Unlock()
+	if s.parts.core == nil {
+		return nil
+	}
+	return s.parts.core.server
 }
 
 // Status is what the server says of itself.

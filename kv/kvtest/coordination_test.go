@@ -25,24 +25,22 @@ func coordinationLeader(t *testing.T, c *kvtest.Cluster) (server int) {
 	return server
 }
 
-// putCoordination writes a key, with whichever member leads.
+// putCoordination writes a key, at whichever member there is, when there is a leader.
 func putCoordination(t *testing.T, c *kvtest.Cluster, key, value string) {
 	t.Helper()
-	var err error
-	for range 100 {
-		p := c.Process(coordinationLeader(t, c))
-		if p == nil {
+	coordinationLeader(t, c)
+	for i := range c.Servers() {
+		p := c.Process(i)
+		if p == nil || !p.CoreMember() {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		err = p.PutCoordination(ctx, []byte(key), []byte(value))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err := p.PutCoordination(ctx, []byte(key), []byte(value))
 		cancel()
-		if err == nil {
-			return
+		if err != nil {
+			t.Fatalf("put %s at server %d: %v", key, i, err)
 		}
-		time.Sleep(200 * time.Millisecond) // virtual
 	}
-	t.Fatalf("put %s: %v", key, err)
 }
 
 // hasCoordination waits until a server has applied a key of the coordination store with a value.
@@ -101,4 +99,97 @@ func TestCoordinationIsFounded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// followed waits until the coordination store has these servers as its members, on all of them, and
+// none beside; every one of them has a key of it.
+func followed(t *testing.T, c *kvtest.Cluster, key, value string, servers ...int) {
+	t.Helper()
+	waitFor(t, fmt.Sprintf("the coordination store is on servers %v", servers), func() bool {
+		n := 0
+		for i := range c.Servers() {
+			p := c.Process(i)
+			if p == nil || !p.CoreMember() {
+				continue
+			}
+			if _, members := p.CoordinationMembers(); len(members) != len(servers) {
+				return false
+			}
+			n++
+		}
+		return n == len(servers)
+	})
+	for _, i := range servers {
+		hasCoordination(t, c.Process(i), key, value)
+	}
+}
+
+// handCoordination has a server lead the coordination store.
+func handCoordination(t *testing.T, c *kvtest.Cluster, server int, member uint64) {
+	t.Helper()
+	waitFor(t, fmt.Sprintf("server %d leads the coordination store", server), func() bool {
+		for i := range c.Servers() {
+			if p := c.Process(i); p != nil && i != server {
+				p.TransferCoordination(member)
+			}
+		}
+		return c.Process(server).LeadsCoordination()
+	})
+}
+
+// TestCoordinationFollowsMembers adds, replaces and removes members of the core, also the one that
+// leads the coordination store and not the core, and the one that leads both: it has the core's
+// members each time, keeps its keys, and goes on with the newcomers alone.
+func TestCoordinationFollowsMembers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := growing(t, 6)
+		client := c.Client(t)
+		at := c.Endpoints()
+		putCoordination(t, c, "k", "v")
+		followed(t, c, "k", "v", 0)
+		for i := 1; i < 3; i++ {
+			changeCore(t, client, at[i], "")
+			awaitMembers(t, c, client, []int{0, 1, 2}[:i+1]...)
+			followed(t, c, "k", "v", []int{0, 1, 2}[:i+1]...)
+		}
+		leader := 0
+		for i := range 3 {
+			if c.Process(i).LeadsCore() {
+				leader = i
+			}
+		}
+		// Server i has become member i+1.
+		other := (leader + 1) % 3
+		handCoordination(t, c, other, uint64(other+1))
+		changeCore(t, client, at[3], at[other])
+		left := []int{leader, (leader + 2) % 3, 3}
+		awaitMembers(t, c, client, left...)
+		followed(t, c, "k", "v", left...)
+		handCoordination(t, c, leader, uint64(leader+1))
+		changeCore(t, client, "", at[leader])
+		awaitMembers(t, c, client, left[1:]...)
+		followed(t, c, "k", "v", left[1:]...)
+		putCoordination(t, c, "k", "w")
+		changeCore(t, client, at[4], at[left[1]])
+		awaitMembers(t, c, client, 3, 4)
+		followed(t, c, "k", "w", 3, 4)
+		changeCore(t, client, at[5], at[3])
+		awaitMembers(t, c, client, 4, 5)
+		followed(t, c, "k", "w", 4, 5)
+		putCoordination(t, c, "k", "x")
+		for i := range c.Servers() {
+			if err := c.Restart(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		followed(t, c, "k", "x", 4, 5)
+		waitFor(t, "the members that were removed have stopped", func() bool {
+			for i := range 4 {
+				if c.Process(i).CoreMember() {
+					return false
+				}
+			}
+			return true
+		})
+	})
 }

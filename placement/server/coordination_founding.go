@@ -20,13 +20,13 @@ import (
 //   - Founders are told by their replica ids. An id is given to one data directory, once; a
 //     directory that was lost or emptied comes back under another one. A later id is in no record.
 //   - A founder that has nothing of the coordination store has never had anything of it: its log is
-//     made, synced, before the founder takes part, and lies in the same database as that of the core's
-//     own group, without which the directory is not opened.
+//     made, synced, before the founder takes part, and lies in the same database as that of the
+//     core's own group, without which the directory is not opened.
 //   - A member that goes on alone after the loss of the others gets another id (package embedded,
 //     recovery), and so is no founder either, whatever the record says.
 //
-// A record without a change under way has voters only, so that all of its members are founders: what
-// came in later has come by an entry of the coordination store's own log.
+// It is written while no change is under way, so all members in it are voters and founders: what came
+// in later has come by an entry of the coordination store's own log.
 
 // CoordinationFounding is the members with which the coordination store was founded, as of what a
 // member of the core has applied to its own store; nil if it has not been, as far as that goes.
@@ -84,7 +84,7 @@ func (s *Server) foundCoordination(ctx context.Context, v *store.View) (soon boo
 			store.ModifiedAt([]byte(coreGoalKey), 0)},
 		store.Put([]byte(coordinationKey), encode(members)))
 	if ok {
-		s.config.Logger.Info("the coordination store is founded", "members", listMembers(members))
+		s.config.Logger.Debug("the coordination store is founded", "members", listMembers(members))
 	}
 	return err != nil || !ok, err
 }

@@ -26,7 +26,8 @@ func (s *Server) Announce(
 			return nil, err
 		}
 	}
-	if _, err := s.view(ctx); err != nil {
+	v, err := s.view(ctx)
+	if err != nil {
 		return nil, err
 	}
 	members := s.store.Members()
@@ -43,7 +44,11 @@ func (s *Server) Announce(
 	case m != nil:
 		response.Replica = m.Replica
 	case memberByServer(&storepb.Members{Members: members.GetRemoved()}, r.Server) != nil:
-		response.Removed = true
+		// Its part of the coordination store goes with the member, so that has to let it go first.
+		if response.Leaving, err = s.coordinationHas(v, members, r.Server); err != nil {
+			return nil, s.toStatus(err)
+		}
+		response.Removed = !response.Leaving
 	default:
 		s.core.offer(r)
 	}

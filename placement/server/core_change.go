@@ -148,7 +148,7 @@ func (s *Server) hello(ctx context.Context, address string) (*clusterpb.Bootstra
 	defer cancel()
 	h, err := s.config.Hello(ctx, address)
 	switch {
-	case status.Code(err) == codes.Unimplemented || err == nil && !h.Changes:
+	case status.Code(err) == codes.Unimplemented || err == nil && s.older(h):
 		return nil, status.Errorf(codes.FailedPrecondition, "the server at %s does not offer itself as a "+
 			"member of the core: start it with --roles core (or core,node), in this version or a later "+
 			"one", address)
@@ -228,12 +228,18 @@ func (s *Server) checkVersions(ctx context.Context, members *storepb.Members, go
 		limited, cancel := context.WithTimeout(ctx, helloTimeout)
 		h, err := s.config.Hello(limited, m.Address)
 		cancel()
-		if err == nil && !h.Changes {
+		if err == nil && s.older(h) {
 			return status.Errorf(codes.FailedPrecondition, "the member of the core at %s runs an older "+
-				"version, which does not know of changed members: upgrade all members first", m.Address)
+				"version, which does not know of changed members, or of the coordination store: upgrade "+
+				"all members first", m.Address)
 		}
 	}
 	return nil
+}
+
+// older says whether a server runs a version that cannot do what members have to.
+func (s *Server) older(h *clusterpb.BootstrapHello) bool {
+	return !h.Changes || !h.Coordination && s.coordinationFounded()
 }
 
 // findMember finds a member by its address or its id. Of two at one address it is the one that is

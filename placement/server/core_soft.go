@@ -141,8 +141,13 @@ func (s *Server) progress(ctx context.Context) map[keys.ReplicaID]group.Progress
 	if s.config.Group == nil {
 		return nil
 	}
+	return s.progressOf(ctx, s.config.Group)
+}
+
+// progressOf is progress for either of the groups of the core's members.
+func (s *Server) progressOf(ctx context.Context, of CoreGroup) map[keys.ReplicaID]group.Progress {
 	found := make(chan map[keys.ReplicaID]group.Progress, 1)
-	s.config.Group.Followers(func(p map[keys.ReplicaID]group.Progress) { found <- p })
+	of.Followers(func(p map[keys.ReplicaID]group.Progress) { found <- p })
 	select {
 	case p := <-found:
 		return p

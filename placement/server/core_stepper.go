@@ -82,6 +82,12 @@ func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay b
 		return true, nil // it does not lead any more
 	}
 	step := coreStepOf(g, v)
+	if step.waits == "" && step.transfer == 0 {
+		// A hand-over changes no members, and may be what both wait for.
+		if step.waits, err = s.coordinationLags(view, v.members); err != nil {
+			return false, err
+		}
+	}
 	s.core.setStep(l.Term, step)
 	text := step.text
 	if step.waits != "" {

@@ -67,6 +67,14 @@
 // address that has changed is an update of the record. All answers to clients of the core carry, in
 // hints or in themselves, the members, which Clients follow.
 //
+// # The coordination store
+//
+// Members keep a second store, with a Raft group of its own, for what clients coordinate: locks,
+// elections, leases. Nothing here reads or writes its keys. The core's leader founds it by a record
+// (coordination_founding.go). Its members follow the core's: its leader copies each record of
+// members when the core has changed it (coordination_step.go), and the core's leader takes no
+// further step, and tells no member that it was removed, before that.
+//
 // # Turns
 //
 // Registering, creating and dropping read, decide and write. They take turns within a leader

@@ -63,6 +63,10 @@ type core struct {
 	// woken are the nodes that were told of orders, in order; a call waits while wakes has no room.
 	woken []keys.NodeID
 	wakes chan struct{}
+	// gone are the members of which nothing is heard.
+	gone map[uint64]bool
+	// second is the coordination store of the same members; nil: there is none.
+	second *core
 	// changed says of each entry of the log, in order, whether it is a change of the configuration.
 	changed []bool
 }
@@ -90,7 +94,7 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 	c := &core{t: t, term: 1, network: memnet.New(), silent: map[uint64]bool{},
 		lagging: map[uint64]bool{}, hellos: map[string]*clusterpb.BootstrapHello{},
 		jumped: map[int]time.Duration{}, jumpedNodes: map[int]time.Duration{},
-		distrusting: map[int]bool{}}
+		distrusting: map[int]bool{}, gone: map[uint64]bool{}}
 	var list []*clusterpb.CoreMember
 	for i := range members {
 		list = append(list, &clusterpb.CoreMember{Address: fmt.Sprintf("core%d:1", i+1),
@@ -120,6 +124,11 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 			}
 			m.server, err = New(Config{Store: m.store, Cluster: testCluster, Members: list,
 				Group: m, Hello: c.hello, Wake: c.wake, Physical: m, Coordination: true,
+				Silent: func(id uint64) bool {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					return c.gone[id]
+				},
 				Logger: logger.With("member", m.address)})
 			if err != nil {
 				t.Fatal(err)
@@ -165,6 +174,8 @@ func (m *member) serve() {
 	}
 	m.grpc = rpc.NewServer(rpc.ServerConfig{})
 	clusterpb.RegisterCoreServer(m.grpc, m.server)
+	clusterpb.RegisterCoordinationServer(m.grpc,
+		NewCoordinationService(func() *Server { return m.server }))
 	clusterpb.RegisterClusterServer(m.grpc, NewClusterService(ClusterConfig{
 		Core: func() *Server { return m.server }, Client: m.core.client(m.address),
 		Status: func() *clusterpb.StatusResponse {
@@ -205,6 +216,12 @@ func (c *core) close() {
 		m.server.Close()
 	}
 	c.elect(nil)
+	if c.second != nil {
+		c.second.elect(nil)
+		for _, m := range c.second.members {
+			m.store.Close()
+		}
+	}
 	for _, m := range c.members {
 		m.store.Close()
 		if err := m.state.Close(); err != nil {

@@ -127,12 +127,14 @@ type Server struct {
 	// turn has room for one: registering, creating and dropping take turns.
 	turn chan struct{}
 	// poked wakes the stepper. Capacity 1.
-	poked     chan struct{}
-	core      coreChanges
-	consumers consumers
-	ctx       context.Context
-	cancel    context.CancelFunc
-	running   sync.WaitGroup
+	poked chan struct{}
+	core  coreChanges
+	// coordination is of the members' second store.
+	coordination coordination
+	consumers    consumers
+	ctx          context.Context
+	cancel       context.CancelFunc
+	running      sync.WaitGroup
 }
 
 // New starts a Server.
@@ -144,6 +146,7 @@ func New(config Config) (*Server, error) {
 		poked: make(chan struct{}, 1)}
 	s.soft.init()
 	s.core.init()
+	s.coordination.left = make(chan struct{})
 	s.consumers.init()
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {

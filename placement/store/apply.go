@@ -104,7 +104,7 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	}
 	s.machine.index, s.machine.term = last.Index, last.Term
 	if a.members != nil {
-		s.members.Store(a.members)
+		s.members.replace(a.members)
 	}
 	s.publish(a, last.Term)
 	return nil

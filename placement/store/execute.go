@@ -16,18 +16,13 @@ import (
 // believes that one to lead. The command is proposed in that term or not at all. Both members apply
 // the log, so the outcome is found without any record of commands that were executed:
 //
-//   - The leader answers when it has applied the command.
+//   - The leader answers when it has applied the command. If the member has applied it sooner, that
+//     answers the caller: reads have all that is committed, at every member (confirm.go).
 //   - If the answer does not come, the member asks again, in the same term. The leader remembers
 //     which commands it has proposed in its term, and proposes none twice (forward.go).
 //   - When the member has applied an entry of a later term, the command was applied here before, or
 //     never will be anywhere: entries of a term come before those of a later one. So it can be
 //     proposed again in that term, and takes effect once.
-//
-// INVARIANT: a caller hears of a command only when reads everywhere have it. What the leader has
-// applied it answers reads from. A member may have applied more than the leader; what it has found
-// in its own log it keeps to itself, until the leader says that it has applied the command too, or
-// an entry of a later term is applied here: then the leader that could not answer serves no more
-// reads, and a later one serves none before it has applied all of this.
 //
 // A snapshot skips entries. What became of commands that were under way is then not known.
 
@@ -103,7 +98,7 @@ func (s *Store) handOver(
 		return nil, err
 	}
 	p := newPending(size)
-	p.term, p.survives, p.elsewhere = l.Term, true, true
+	p.term, p.survives = l.Term, true
 	command := s.own(c)
 	id := commandID{command.Origin, command.Request}
 	if err := s.expect(id, p, command); err != nil {
@@ -115,7 +110,7 @@ func (s *Store) handOver(
 		s.unregister(id)
 		return nil, err
 	}
-	result, err := s.follow(ctx, l, id, p, data)
+	result, err := s.follow(ctx, l, p, data)
 	s.unregister(id)
 	if err != nil {
 		return nil, err
@@ -165,7 +160,7 @@ type reply struct {
 
 // follow hands a command over, again if need be, until its outcome is known.
 func (s *Store) follow(
-	ctx context.Context, l Leadership, id commandID, p *pending, data []byte,
+	ctx context.Context, l Leadership, p *pending, data []byte,
 ) (*storepb.Result, error) {
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
@@ -183,13 +178,15 @@ func (s *Store) follow(
 	for asked := 1; ; {
 		select {
 		case r := <-replies:
-			result, err := s.heard(id, r, asked)
+			result, applied, err := heard(r, asked)
 			if result != nil || err != nil {
 				return result, err
 			}
-			timer.Reset(againAfter)
+			if !applied { // else the log shows it here too
+				timer.Reset(againAfter)
+			}
 		case <-timer.C:
-			if now, _ := s.Leadership(); now.Term == l.Term && now.Leader == l.Leader && !p.isConfirmed(s) {
+			if now, _ := s.Leadership(); now.Term == l.Term && now.Leader == l.Leader {
 				asked++
 				s.start(ask) // if the store is closed, the outcome says so
 			}
@@ -201,45 +198,27 @@ func (s *Store) follow(
 	}
 }
 
-func (p *pending) isConfirmed(s *Store) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return p.confirmed
-}
-
 // heard takes what the leader says. Neither a result nor an error: what became of the command is
-// still open.
-func (s *Store) heard(id commandID, r reply, asked int) (*storepb.Result, error) {
+// still open, or, if it was applied, what it came to.
+func heard(r reply, asked int) (result *storepb.Result, applied bool, err error) {
 	if r.err != nil {
 		if notLeader := (*NotLeaderError)(nil); errors.As(r.err, &notLeader) && asked == 1 {
-			return nil, notLeader
+			return nil, false, notLeader
 		}
 		// It may have been proposed. If that member leads no more, the log will show.
-		return nil, nil
+		return nil, false, nil
 	}
-	result := &storepb.Result{}
+	result = &storepb.Result{}
 	if err := result.UnmarshalVT(r.result); err != nil {
-		return nil, fmt.Errorf("%w: the leader's answer is malformed: %w", ErrOutcomeUnknown, err)
+		return nil, false, fmt.Errorf("%w: the leader's answer is malformed: %w", ErrOutcomeUnknown, err)
 	}
 	switch result.Code {
 	case storepb.Code_OVERLOADED:
-		return nil, fmt.Errorf("%w: %s", ErrOverloaded, result.Message)
+		return nil, false, fmt.Errorf("%w: %s", ErrOverloaded, result.Message)
 	case storepb.Code_PROPOSED_BEFORE:
-		return s.confirmed(id), nil
+		return nil, true, nil
 	}
-	return result, nil
-}
-
-// confirmed notes that the leader has applied a command. It returns the result if that is known.
-func (s *Store) confirmed(id commandID) *storepb.Result {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.mu.pending[id]
-	if p == nil {
-		return nil // its outcome is on its way
-	}
-	p.confirmed = true
-	return p.local
+	return result, true, nil
 }
 
 // supersededLocked takes the commands that were proposed in terms before the newest that is applied
@@ -250,11 +229,7 @@ func (s *Store) supersededLocked() (all []known) {
 			continue
 		}
 		delete(s.mu.pending, id)
-		o := outcome{result: p.local}
-		if p.local == nil {
-			o.err = errNever
-		}
-		all = append(all, known{p, o})
+		all = append(all, known{p, outcome{err: errNever}})
 	}
 	return all
 }
@@ -271,12 +246,9 @@ func (s *Store) skipped() {
 	s.mu.Unlock()
 	var all []known
 	for _, p := range skipped {
-		o := outcome{result: p.local}
-		if p.local == nil {
-			o.err = fmt.Errorf("%w: this member of %s was behind, and was sent the state as a whole",
-				ErrOutcomeUnknown, s.config.Name)
-		}
-		all = append(all, known{p, o})
+		all = append(all, known{p, outcome{err: fmt.Errorf(
+			"%w: this member of %s was behind, and was sent the state as a whole", ErrOutcomeUnknown,
+			s.config.Name)}})
 	}
 	s.settle(all)
 	wakeReaching(waiting)

@@ -137,6 +137,7 @@ func TestExecuteElsewhere(t *testing.T) {
 			c.members[1].catchUp()
 		}
 	}
+	l.fault = nil
 	if kv, err := c.members[0].store.Stale().Get([]byte("b")); err != nil || kv.GetVersion() != 1 {
 		t.Fatalf("%v, %v", kv, err)
 	}
@@ -292,4 +293,30 @@ func executeUnderFaults(t *testing.T, seed uint64) {
 		}
 		m.store.mu.Unlock()
 	}
+}
+
+// A leader that was replaced ends no lease, though it has not heard of any renewal since.
+func TestFormerLeaderEndsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c, _ := linked(t, 3, func(config *Config) {
+			config.Monotonic = func() int64 { return int64(time.Since(began)) + 1 }
+		})
+		c.elect(c.members[0])
+		do(t, c.members[0].store, Grant(5, 10_000))
+		do(t, c.members[0].store, writes(PutLeased([]byte("leased"), nil, 5)))
+		c.members[1].catchUp()
+		c.elect(c.members[1])
+		for range 20 {
+			time.Sleep(3 * time.Second)
+			c.members[0].catchUp()
+			c.members[2].catchUp()
+			if _, err := c.members[2].store.Renew(t.Context(), 5); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := get(t, c.members[1].store, "leased"); got == "-" {
+			t.Error("the lease was renewed, and has ended")
+		}
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -49,9 +51,47 @@ func ChangeMembers(next *storepb.Members) *storepb.Command {
 		Version: next.GetVersion() - 1, Next: next}}}
 }
 
+// FollowMembers is a command that replaces the members at a version by others, whose version is
+// higher by any number: a store whose members follow those of another one may pass some of them by.
+func FollowMembers(version uint64, next *storepb.Members) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_ChangeMembers{ChangeMembers: &storepb.ChangeMembers{
+		Version: version, Next: next}}}
+}
+
+// currentMembers are the members as of what is applied. A record is not changed.
+type currentMembers struct {
+	record atomic.Pointer[storepb.Members]
+	mu     struct {
+		sync.Mutex
+		// changed is closed when the record is replaced; nil: nobody waits for that.
+		changed chan struct{}
+	}
+}
+
+func (m *currentMembers) replace(next *storepb.Members) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record.Store(next)
+	if m.mu.changed != nil {
+		close(m.mu.changed)
+		m.mu.changed = nil
+	}
+}
+
+// MembersChanged is a channel that is closed at the next change of Members.
+func (s *Store) MembersChanged() <-chan struct{} {
+	m := &s.members
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.changed == nil {
+		m.mu.changed = make(chan struct{})
+	}
+	return m.mu.changed
+}
+
 // Members are the core's members as of what is applied here; they are not to be changed. They are
 // empty on a member that has not been filled yet.
-func (s *Store) Members() *storepb.Members { return s.members.Load() }
+func (s *Store) Members() *storepb.Members { return s.members.record.Load() }
 
 // Configuration implements group.Configured.
 func (s *Store) Configuration() group.Configuration { return s.configurationOf(s.Members()) }
@@ -183,7 +223,7 @@ func (a *application) changeMembers(c *storepb.ChangeMembers, result *storepb.Re
 	if now == nil {
 		now = a.store.Members()
 	}
-	if c.GetVersion() != now.GetVersion() || c.GetNext().GetVersion() != c.GetVersion()+1 {
+	if c.GetVersion() != now.GetVersion() || c.GetNext().GetVersion() <= c.GetVersion() {
 		refuse(result, storepb.Code_MEMBERS_CHANGED, "the members are at version %d", now.GetVersion())
 		return nil
 	}

@@ -24,10 +24,6 @@ type pending struct {
 	// survives: the caller waits beyond the end of the leadership, until the log shows what became
 	// of the command (execute.go).
 	survives bool
-	// elsewhere: another member was asked to propose it. confirmed: that member has applied it.
-	elsewhere, confirmed bool
-	// local is what this member has found it to come to, as long as that is not to be told.
-	local *storepb.Result
 	// outcome has room for the one there is.
 	outcome chan outcome
 	// over is closed when the outcome is known; it is for all but the caller.
@@ -165,12 +161,7 @@ func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
 	}
 	var all []known
 	for _, answer := range a.answers {
-		p := s.mu.pending[answer.id]
-		switch {
-		case p == nil: // its caller knows it from elsewhere
-		case p.elsewhere && !p.confirmed:
-			p.local = answer.result
-		default:
+		if p := s.mu.pending[answer.id]; p != nil { // else its caller knows it from the leader
 			delete(s.mu.pending, answer.id)
 			all = append(all, known{p, outcome{result: answer.result}})
 		}

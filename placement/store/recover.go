@@ -47,7 +47,7 @@ func (s *Store) Recover(next *storepb.Members) error {
 		return err
 	}
 	s.machine.index, s.machine.term = index, term
-	s.members.Store(next)
+	s.members.replace(next)
 	s.revision.Store(a.meta.Revision)
 	s.compacted.Store(a.meta.Compacted)
 	return s.config.State.Flush()

@@ -6304,8 +6304,10 @@ type AnnounceResponse struct {
 	// Which member it is; 0: it is none.
 	Replica uint64 `protobuf:"varint,2,opt,name=replica,proto3" json:"replica,omitempty"`
 	// It was one, and is none any more.
-	Removed       bool         `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
-	Members       *CoreMembers `protobuf:"bytes,4,opt,name=members,proto3" json:"members,omitempty"`
+	Removed bool         `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
+	Members *CoreMembers `protobuf:"bytes,4,opt,name=members,proto3" json:"members,omitempty"`
+	// It was one, and the coordination store has it still: it goes on there, and does not lead.
+	Leaving       bool `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6368,6 +6370,13 @@ func (x *AnnounceResponse) GetMembers() *CoreMembers {
 	return nil
 }
 
+func (x *AnnounceResponse) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
+}
+
 type InformResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6404,6 +6413,352 @@ func (*InformResponse) Descriptor() ([]byte, []int) {
 	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{82}
 }
 
+type CoordinationExecuteRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// The one in which the other member is believed to lead.
+	Term uint64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	// A storepb.Command.
+	Command       []byte `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationExecuteRequest) Reset() {
+	*x = CoordinationExecuteRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationExecuteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationExecuteRequest) ProtoMessage() {}
+
+func (x *CoordinationExecuteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationExecuteRequest.ProtoReflect.Descriptor instead.
+func (*CoordinationExecuteRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *CoordinationExecuteRequest) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *CoordinationExecuteRequest) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *CoordinationExecuteRequest) GetCommand() []byte {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+type CoordinationExecuteResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A storepb.Result.
+	Result        []byte `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationExecuteResponse) Reset() {
+	*x = CoordinationExecuteResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationExecuteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationExecuteResponse) ProtoMessage() {}
+
+func (x *CoordinationExecuteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationExecuteResponse.ProtoReflect.Descriptor instead.
+func (*CoordinationExecuteResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *CoordinationExecuteResponse) GetResult() []byte {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+type CoordinationIndexRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationIndexRequest) Reset() {
+	*x = CoordinationIndexRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationIndexRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationIndexRequest) ProtoMessage() {}
+
+func (x *CoordinationIndexRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationIndexRequest.ProtoReflect.Descriptor instead.
+func (*CoordinationIndexRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *CoordinationIndexRequest) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+type CoordinationIndexResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationIndexResponse) Reset() {
+	*x = CoordinationIndexResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationIndexResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationIndexResponse) ProtoMessage() {}
+
+func (x *CoordinationIndexResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationIndexResponse.ProtoReflect.Descriptor instead.
+func (*CoordinationIndexResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *CoordinationIndexResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+type CoordinationLeaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Lease         int64                  `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationLeaseRequest) Reset() {
+	*x = CoordinationLeaseRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationLeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationLeaseRequest) ProtoMessage() {}
+
+func (x *CoordinationLeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationLeaseRequest.ProtoReflect.Descriptor instead.
+func (*CoordinationLeaseRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *CoordinationLeaseRequest) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *CoordinationLeaseRequest) GetLease() int64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
+}
+
+type CoordinationLeaseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The full term, or what is left.
+	Nanoseconds   int64 `protobuf:"varint,1,opt,name=nanoseconds,proto3" json:"nanoseconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationLeaseResponse) Reset() {
+	*x = CoordinationLeaseResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationLeaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationLeaseResponse) ProtoMessage() {}
+
+func (x *CoordinationLeaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationLeaseResponse.ProtoReflect.Descriptor instead.
+func (*CoordinationLeaseResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *CoordinationLeaseResponse) GetNanoseconds() int64 {
+	if x != nil {
+		return x.Nanoseconds
+	}
+	return 0
+}
+
+// CoordinationLeader is which member leads the coordination store, as the one knows that refuses.
+type CoordinationLeader struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: it knows of none.
+	Replica       uint64 `protobuf:"varint,1,opt,name=replica,proto3" json:"replica,omitempty"`
+	Term          uint64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationLeader) Reset() {
+	*x = CoordinationLeader{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationLeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationLeader) ProtoMessage() {}
+
+func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationLeader.ProtoReflect.Descriptor instead.
+func (*CoordinationLeader) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *CoordinationLeader) GetReplica() uint64 {
+	if x != nil {
+		return x.Replica
+	}
+	return 0
+}
+
+func (x *CoordinationLeader) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 type WakeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -6414,7 +6769,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[83]
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6426,7 +6781,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[83]
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6439,7 +6794,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{83}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WakeRequest) GetCluster() uint64 {
@@ -6464,7 +6819,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	mi := &file_clusterpb_cluster_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6476,7 +6831,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	mi := &file_clusterpb_cluster_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6489,7 +6844,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{84}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{91}
 }
 
 type ListCoreRequest struct {
@@ -6500,7 +6855,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6512,7 +6867,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6525,7 +6880,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{85}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92}
 }
 
 type ListCoreResponse struct {
@@ -6545,7 +6900,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6557,7 +6912,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6570,7 +6925,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{86}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -6622,7 +6977,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6634,7 +6989,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6647,7 +7002,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{87}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -6696,7 +7051,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6708,7 +7063,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6721,7 +7076,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{88}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -6763,7 +7118,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6775,7 +7130,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6788,7 +7143,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{89}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -6852,7 +7207,7 @@ type ChangeCoreRequest struct {
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6864,7 +7219,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6877,7 +7232,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{90}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -6904,7 +7259,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[91]
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6916,7 +7271,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[91]
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6929,7 +7284,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{91}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -7479,13 +7834,32 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\x06R\x06server\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\tR\aversion\"\x9c\x01\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\"\xb6\x01\n" +
 	"\x10AnnounceResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\x04R\areplica\x12\x18\n" +
 	"\aremoved\x18\x03 \x01(\bR\aremoved\x12:\n" +
-	"\amembers\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\"\x10\n" +
-	"\x0eInformResponse\";\n" +
+	"\amembers\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\x12\x18\n" +
+	"\aleaving\x18\x05 \x01(\bR\aleaving\"\x10\n" +
+	"\x0eInformResponse\"d\n" +
+	"\x1aCoordinationExecuteRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x18\n" +
+	"\acommand\x18\x03 \x01(\fR\acommand\"5\n" +
+	"\x1bCoordinationExecuteResponse\x12\x16\n" +
+	"\x06result\x18\x01 \x01(\fR\x06result\"4\n" +
+	"\x18CoordinationIndexRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\"1\n" +
+	"\x19CoordinationIndexResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"J\n" +
+	"\x18CoordinationLeaseRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x14\n" +
+	"\x05lease\x18\x02 \x01(\x03R\x05lease\"=\n" +
+	"\x19CoordinationLeaseResponse\x12 \n" +
+	"\vnanoseconds\x18\x01 \x01(\x03R\vnanoseconds\"B\n" +
+	"\x12CoordinationLeader\x12\x18\n" +
+	"\areplica\x18\x01 \x01(\x04R\areplica\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\";\n" +
 	"\vWakeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\"\x0e\n" +
@@ -7579,7 +7953,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\bAnnounce\x12$.tidemark.cluster.v1.AnnounceRequest\x1a%.tidemark.cluster.v1.AnnounceResponse\x12O\n" +
 	"\x06Inform\x12 .tidemark.cluster.v1.CoreMembers\x1a#.tidemark.cluster.v1.InformResponse\x12K\n" +
 	"\x04Wake\x12 .tidemark.cluster.v1.WakeRequest\x1a!.tidemark.cluster.v1.WakeResponse\x12^\n" +
-	"\rWatchMetadata\x12).tidemark.cluster.v1.WatchMetadataRequest\x1a .tidemark.cluster.v1.TableUpdate0\x012\xac\x01\n" +
+	"\rWatchMetadata\x12).tidemark.cluster.v1.WatchMetadataRequest\x1a .tidemark.cluster.v1.TableUpdate0\x012\xb9\x03\n" +
+	"\fCoordination\x12l\n" +
+	"\aExecute\x12/.tidemark.cluster.v1.CoordinationExecuteRequest\x1a0.tidemark.cluster.v1.CoordinationExecuteResponse\x12f\n" +
+	"\x05Index\x12-.tidemark.cluster.v1.CoordinationIndexRequest\x1a..tidemark.cluster.v1.CoordinationIndexResponse\x12f\n" +
+	"\x05Renew\x12-.tidemark.cluster.v1.CoordinationLeaseRequest\x1a..tidemark.cluster.v1.CoordinationLeaseResponse\x12k\n" +
+	"\n" +
+	"TimeToLive\x12-.tidemark.cluster.v1.CoordinationLeaseRequest\x1a..tidemark.cluster.v1.CoordinationLeaseResponse2\xac\x01\n" +
 	"\tBootstrap\x12Q\n" +
 	"\x05Hello\x12#.tidemark.cluster.v1.BootstrapHello\x1a#.tidemark.cluster.v1.BootstrapHello\x12L\n" +
 	"\x06Accept\x12\x1d.tidemark.cluster.v1.Founding\x1a#.tidemark.cluster.v1.BootstrapHelloB.Z,github.com/tidemarkdb/tidemark/rpc/clusterpbb\x06proto3"
@@ -7597,104 +7977,111 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 99)
 var file_clusterpb_cluster_proto_goTypes = []any{
-	(ReplicaRole)(0),                // 0: tidemark.cluster.v1.ReplicaRole
-	(Partitioning)(0),               // 1: tidemark.cluster.v1.Partitioning
-	(KeyspaceState)(0),              // 2: tidemark.cluster.v1.KeyspaceState
-	(NodeStatus)(0),                 // 3: tidemark.cluster.v1.NodeStatus
-	(*Partition)(nil),               // 4: tidemark.cluster.v1.Partition
-	(*Freeze)(nil),                  // 5: tidemark.cluster.v1.Freeze
-	(*Replica)(nil),                 // 6: tidemark.cluster.v1.Replica
-	(*Leader)(nil),                  // 7: tidemark.cluster.v1.Leader
-	(*Keyspace)(nil),                // 8: tidemark.cluster.v1.Keyspace
-	(*Timestamp)(nil),               // 9: tidemark.cluster.v1.Timestamp
-	(*Consumer)(nil),                // 10: tidemark.cluster.v1.Consumer
-	(*ConsumerSpan)(nil),            // 11: tidemark.cluster.v1.ConsumerSpan
-	(*Locality)(nil),                // 12: tidemark.cluster.v1.Locality
-	(*Node)(nil),                    // 13: tidemark.cluster.v1.Node
-	(*NodeStats)(nil),               // 14: tidemark.cluster.v1.NodeStats
-	(*StatusRequest)(nil),           // 15: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),          // 16: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),     // 17: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),              // 18: tidemark.cluster.v1.CoreMember
-	(*CoreMembers)(nil),             // 19: tidemark.cluster.v1.CoreMembers
-	(*WatchTableRequest)(nil),       // 20: tidemark.cluster.v1.WatchTableRequest
-	(*FollowTableRequest)(nil),      // 21: tidemark.cluster.v1.FollowTableRequest
-	(*WatchMetadataRequest)(nil),    // 22: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),             // 23: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),        // 24: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 25: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),   // 26: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil),  // 27: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),    // 28: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),   // 29: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),     // 30: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),    // 31: tidemark.cluster.v1.DropKeyspaceResponse
-	(*SetConsumerRequest)(nil),      // 32: tidemark.cluster.v1.SetConsumerRequest
-	(*SetConsumerResponse)(nil),     // 33: tidemark.cluster.v1.SetConsumerResponse
-	(*GetConsumerRequest)(nil),      // 34: tidemark.cluster.v1.GetConsumerRequest
-	(*GetConsumerResponse)(nil),     // 35: tidemark.cluster.v1.GetConsumerResponse
-	(*ListConsumersRequest)(nil),    // 36: tidemark.cluster.v1.ListConsumersRequest
-	(*ListConsumersResponse)(nil),   // 37: tidemark.cluster.v1.ListConsumersResponse
-	(*DeleteConsumerRequest)(nil),   // 38: tidemark.cluster.v1.DeleteConsumerRequest
-	(*DeleteConsumerResponse)(nil),  // 39: tidemark.cluster.v1.DeleteConsumerResponse
-	(*ListKeyspacesRequest)(nil),    // 40: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),   // 41: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),            // 42: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),   // 43: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),           // 44: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),     // 45: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),    // 46: tidemark.cluster.v1.RegisterNodeResponse
-	(*HeartbeatRequest)(nil),        // 47: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),         // 48: tidemark.cluster.v1.PartitionReport
-	(*Activity)(nil),                // 49: tidemark.cluster.v1.Activity
-	(*SplitHints)(nil),              // 50: tidemark.cluster.v1.SplitHints
-	(*SplitKey)(nil),                // 51: tidemark.cluster.v1.SplitKey
-	(*HeartbeatResponse)(nil),       // 52: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),      // 53: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),     // 54: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),   // 55: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil),  // 56: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),    // 57: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),   // 58: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),            // 59: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),   // 60: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 61: tidemark.cluster.v1.TransferLeaderResponse
-	(*SplitPartitionRequest)(nil),   // 62: tidemark.cluster.v1.SplitPartitionRequest
-	(*SplitPartitionResponse)(nil),  // 63: tidemark.cluster.v1.SplitPartitionResponse
-	(*MergePartitionRequest)(nil),   // 64: tidemark.cluster.v1.MergePartitionRequest
-	(*MergePartitionResponse)(nil),  // 65: tidemark.cluster.v1.MergePartitionResponse
-	(*SetNodeStatusRequest)(nil),    // 66: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),   // 67: tidemark.cluster.v1.SetNodeStatusResponse
-	(*ConfirmRecoveryRequest)(nil),  // 68: tidemark.cluster.v1.ConfirmRecoveryRequest
-	(*RecoveredPartition)(nil),      // 69: tidemark.cluster.v1.RecoveredPartition
-	(*ConfirmRecoveryResponse)(nil), // 70: tidemark.cluster.v1.ConfirmRecoveryResponse
-	(*WhyRequest)(nil),              // 71: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),             // 72: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),       // 73: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 74: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                   // 75: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),     // 76: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),    // 77: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),       // 78: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                   // 79: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),                // 80: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),             // 81: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),          // 82: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),                // 83: tidemark.cluster.v1.Founding
-	(*AnnounceRequest)(nil),         // 84: tidemark.cluster.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),        // 85: tidemark.cluster.v1.AnnounceResponse
-	(*InformResponse)(nil),          // 86: tidemark.cluster.v1.InformResponse
-	(*WakeRequest)(nil),             // 87: tidemark.cluster.v1.WakeRequest
-	(*WakeResponse)(nil),            // 88: tidemark.cluster.v1.WakeResponse
-	(*ListCoreRequest)(nil),         // 89: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),        // 90: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),         // 91: tidemark.cluster.v1.CoreMemberState
-	(*CoreCandidate)(nil),           // 92: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),              // 93: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),       // 94: tidemark.cluster.v1.ChangeCoreRequest
-	(*ChangeCoreResponse)(nil),      // 95: tidemark.cluster.v1.ChangeCoreResponse
+	(ReplicaRole)(0),                    // 0: tidemark.cluster.v1.ReplicaRole
+	(Partitioning)(0),                   // 1: tidemark.cluster.v1.Partitioning
+	(KeyspaceState)(0),                  // 2: tidemark.cluster.v1.KeyspaceState
+	(NodeStatus)(0),                     // 3: tidemark.cluster.v1.NodeStatus
+	(*Partition)(nil),                   // 4: tidemark.cluster.v1.Partition
+	(*Freeze)(nil),                      // 5: tidemark.cluster.v1.Freeze
+	(*Replica)(nil),                     // 6: tidemark.cluster.v1.Replica
+	(*Leader)(nil),                      // 7: tidemark.cluster.v1.Leader
+	(*Keyspace)(nil),                    // 8: tidemark.cluster.v1.Keyspace
+	(*Timestamp)(nil),                   // 9: tidemark.cluster.v1.Timestamp
+	(*Consumer)(nil),                    // 10: tidemark.cluster.v1.Consumer
+	(*ConsumerSpan)(nil),                // 11: tidemark.cluster.v1.ConsumerSpan
+	(*Locality)(nil),                    // 12: tidemark.cluster.v1.Locality
+	(*Node)(nil),                        // 13: tidemark.cluster.v1.Node
+	(*NodeStats)(nil),                   // 14: tidemark.cluster.v1.NodeStats
+	(*StatusRequest)(nil),               // 15: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),              // 16: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),         // 17: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),                  // 18: tidemark.cluster.v1.CoreMember
+	(*CoreMembers)(nil),                 // 19: tidemark.cluster.v1.CoreMembers
+	(*WatchTableRequest)(nil),           // 20: tidemark.cluster.v1.WatchTableRequest
+	(*FollowTableRequest)(nil),          // 21: tidemark.cluster.v1.FollowTableRequest
+	(*WatchMetadataRequest)(nil),        // 22: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),                 // 23: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),            // 24: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),           // 25: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),       // 26: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil),      // 27: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),        // 28: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),       // 29: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),         // 30: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),        // 31: tidemark.cluster.v1.DropKeyspaceResponse
+	(*SetConsumerRequest)(nil),          // 32: tidemark.cluster.v1.SetConsumerRequest
+	(*SetConsumerResponse)(nil),         // 33: tidemark.cluster.v1.SetConsumerResponse
+	(*GetConsumerRequest)(nil),          // 34: tidemark.cluster.v1.GetConsumerRequest
+	(*GetConsumerResponse)(nil),         // 35: tidemark.cluster.v1.GetConsumerResponse
+	(*ListConsumersRequest)(nil),        // 36: tidemark.cluster.v1.ListConsumersRequest
+	(*ListConsumersResponse)(nil),       // 37: tidemark.cluster.v1.ListConsumersResponse
+	(*DeleteConsumerRequest)(nil),       // 38: tidemark.cluster.v1.DeleteConsumerRequest
+	(*DeleteConsumerResponse)(nil),      // 39: tidemark.cluster.v1.DeleteConsumerResponse
+	(*ListKeyspacesRequest)(nil),        // 40: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),       // 41: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),                // 42: tidemark.cluster.v1.KeyspaceInfo
+	(*ListPartitionsRequest)(nil),       // 43: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),               // 44: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),         // 45: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),        // 46: tidemark.cluster.v1.RegisterNodeResponse
+	(*HeartbeatRequest)(nil),            // 47: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),             // 48: tidemark.cluster.v1.PartitionReport
+	(*Activity)(nil),                    // 49: tidemark.cluster.v1.Activity
+	(*SplitHints)(nil),                  // 50: tidemark.cluster.v1.SplitHints
+	(*SplitKey)(nil),                    // 51: tidemark.cluster.v1.SplitKey
+	(*HeartbeatResponse)(nil),           // 52: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),          // 53: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),         // 54: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),       // 55: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),      // 56: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),        // 57: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),       // 58: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),                // 59: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),       // 60: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),      // 61: tidemark.cluster.v1.TransferLeaderResponse
+	(*SplitPartitionRequest)(nil),       // 62: tidemark.cluster.v1.SplitPartitionRequest
+	(*SplitPartitionResponse)(nil),      // 63: tidemark.cluster.v1.SplitPartitionResponse
+	(*MergePartitionRequest)(nil),       // 64: tidemark.cluster.v1.MergePartitionRequest
+	(*MergePartitionResponse)(nil),      // 65: tidemark.cluster.v1.MergePartitionResponse
+	(*SetNodeStatusRequest)(nil),        // 66: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),       // 67: tidemark.cluster.v1.SetNodeStatusResponse
+	(*ConfirmRecoveryRequest)(nil),      // 68: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),          // 69: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil),     // 70: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),                  // 71: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),                 // 72: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),           // 73: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),          // 74: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                       // 75: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),         // 76: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),        // 77: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),           // 78: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                       // 79: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                    // 80: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),                 // 81: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),              // 82: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                    // 83: tidemark.cluster.v1.Founding
+	(*AnnounceRequest)(nil),             // 84: tidemark.cluster.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),            // 85: tidemark.cluster.v1.AnnounceResponse
+	(*InformResponse)(nil),              // 86: tidemark.cluster.v1.InformResponse
+	(*CoordinationExecuteRequest)(nil),  // 87: tidemark.cluster.v1.CoordinationExecuteRequest
+	(*CoordinationExecuteResponse)(nil), // 88: tidemark.cluster.v1.CoordinationExecuteResponse
+	(*CoordinationIndexRequest)(nil),    // 89: tidemark.cluster.v1.CoordinationIndexRequest
+	(*CoordinationIndexResponse)(nil),   // 90: tidemark.cluster.v1.CoordinationIndexResponse
+	(*CoordinationLeaseRequest)(nil),    // 91: tidemark.cluster.v1.CoordinationLeaseRequest
+	(*CoordinationLeaseResponse)(nil),   // 92: tidemark.cluster.v1.CoordinationLeaseResponse
+	(*CoordinationLeader)(nil),          // 93: tidemark.cluster.v1.CoordinationLeader
+	(*WakeRequest)(nil),                 // 94: tidemark.cluster.v1.WakeRequest
+	(*WakeResponse)(nil),                // 95: tidemark.cluster.v1.WakeResponse
+	(*ListCoreRequest)(nil),             // 96: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),            // 97: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),             // 98: tidemark.cluster.v1.CoreMemberState
+	(*CoreCandidate)(nil),               // 99: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),                  // 100: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),           // 101: tidemark.cluster.v1.ChangeCoreRequest
+	(*ChangeCoreResponse)(nil),          // 102: tidemark.cluster.v1.ChangeCoreResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	6,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -7760,9 +8147,9 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	18,  // 60: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
 	19,  // 61: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
 	19,  // 62: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	91,  // 63: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	92,  // 64: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	93,  // 65: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	98,  // 63: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	99,  // 64: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	100, // 65: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
 	18,  // 66: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
 	15,  // 67: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
 	20,  // 68: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
@@ -7783,8 +8170,8 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	76,  // 83: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
 	68,  // 84: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
 	40,  // 85: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	89,  // 86: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	94,  // 87: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	96,  // 86: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	101, // 87: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
 	32,  // 88: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
 	34,  // 89: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
 	36,  // 90: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
@@ -7794,46 +8181,54 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	47,  // 94: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
 	84,  // 95: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
 	19,  // 96: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	87,  // 97: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	94,  // 97: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
 	22,  // 98: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	82,  // 99: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	83,  // 100: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	16,  // 101: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	23,  // 102: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	23,  // 103: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	25,  // 104: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	27,  // 105: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	31,  // 106: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	29,  // 107: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	54,  // 108: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	56,  // 109: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	58,  // 110: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	61,  // 111: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	63,  // 112: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	65,  // 113: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	67,  // 114: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	72,  // 115: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	74,  // 116: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	77,  // 117: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	70,  // 118: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	41,  // 119: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	90,  // 120: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	95,  // 121: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	33,  // 122: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
-	35,  // 123: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
-	37,  // 124: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
-	39,  // 125: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
-	44,  // 126: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	46,  // 127: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	52,  // 128: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	85,  // 129: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	86,  // 130: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	88,  // 131: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	23,  // 132: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	82,  // 133: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	82,  // 134: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	101, // [101:135] is the sub-list for method output_type
-	67,  // [67:101] is the sub-list for method input_type
+	87,  // 99: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
+	89,  // 100: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
+	91,  // 101: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	91,  // 102: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	82,  // 103: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	83,  // 104: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	16,  // 105: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	23,  // 106: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	23,  // 107: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	25,  // 108: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	27,  // 109: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	31,  // 110: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	29,  // 111: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	54,  // 112: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	56,  // 113: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	58,  // 114: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	61,  // 115: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	63,  // 116: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	65,  // 117: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	67,  // 118: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	72,  // 119: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	74,  // 120: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	77,  // 121: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	70,  // 122: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	41,  // 123: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	97,  // 124: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	102, // 125: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	33,  // 126: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
+	35,  // 127: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
+	37,  // 128: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
+	39,  // 129: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
+	44,  // 130: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	46,  // 131: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	52,  // 132: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	85,  // 133: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	86,  // 134: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	95,  // 135: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	23,  // 136: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	88,  // 137: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
+	90,  // 138: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
+	92,  // 139: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	92,  // 140: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	82,  // 141: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	82,  // 142: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	105, // [105:143] is the sub-list for method output_type
+	67,  // [67:105] is the sub-list for method input_type
 	67,  // [67:67] is the sub-list for extension type_name
 	67,  // [67:67] is the sub-list for extension extendee
 	0,   // [0:67] is the sub-list for field type_name
@@ -7852,9 +8247,9 @@ func file_clusterpb_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   92,
+			NumMessages:   99,
 			NumExtensions: 0,
-			NumServices:   3,
+			NumServices:   4,
 		},
 		GoTypes:           file_clusterpb_cluster_proto_goTypes,
 		DependencyIndexes: file_clusterpb_cluster_proto_depIdxs,

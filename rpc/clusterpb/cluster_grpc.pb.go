@@ -1440,6 +1440,236 @@ var Core_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Coordination_Execute_FullMethodName    = "/tidemark.cluster.v1.Coordination/Execute"
+	Coordination_Index_FullMethodName      = "/tidemark.cluster.v1.Coordination/Index"
+	Coordination_Renew_FullMethodName      = "/tidemark.cluster.v1.Coordination/Renew"
+	Coordination_TimeToLive_FullMethodName = "/tidemark.cluster.v1.Coordination/TimeToLive"
+)
+
+// CoordinationClient is the client API for Coordination service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Coordination is served by the members of the core to one another: it takes what came in at one of them for the
+// coordination store to the one that leads that. A member that does nothing, because it does not lead, refuses with
+// FailedPrecondition and a CoordinationLeader detail. Any other error leaves open what was done.
+type CoordinationClient interface {
+	// Execute proposes a command, unless that was done before, and answers when it is applied.
+	Execute(ctx context.Context, in *CoordinationExecuteRequest, opts ...grpc.CallOption) (*CoordinationExecuteResponse, error)
+	// Index is up to where the log has to be applied by a member that answers a read now.
+	Index(ctx context.Context, in *CoordinationIndexRequest, opts ...grpc.CallOption) (*CoordinationIndexResponse, error)
+	// Renew gives a lease its full term, and TimeToLive says what is left of it. NotFound: it does not exist.
+	Renew(ctx context.Context, in *CoordinationLeaseRequest, opts ...grpc.CallOption) (*CoordinationLeaseResponse, error)
+	TimeToLive(ctx context.Context, in *CoordinationLeaseRequest, opts ...grpc.CallOption) (*CoordinationLeaseResponse, error)
+}
+
+type coordinationClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewCoordinationClient(cc grpc.ClientConnInterface) CoordinationClient {
+	return &coordinationClient{cc}
+}
+
+func (c *coordinationClient) Execute(ctx context.Context, in *CoordinationExecuteRequest, opts ...grpc.CallOption) (*CoordinationExecuteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CoordinationExecuteResponse)
+	err := c.cc.Invoke(ctx, Coordination_Execute_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coordinationClient) Index(ctx context.Context, in *CoordinationIndexRequest, opts ...grpc.CallOption) (*CoordinationIndexResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CoordinationIndexResponse)
+	err := c.cc.Invoke(ctx, Coordination_Index_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coordinationClient) Renew(ctx context.Context, in *CoordinationLeaseRequest, opts ...grpc.CallOption) (*CoordinationLeaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CoordinationLeaseResponse)
+	err := c.cc.Invoke(ctx, Coordination_Renew_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *coordinationClient) TimeToLive(ctx context.Context, in *CoordinationLeaseRequest, opts ...grpc.CallOption) (*CoordinationLeaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CoordinationLeaseResponse)
+	err := c.cc.Invoke(ctx, Coordination_TimeToLive_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// CoordinationServer is the server API for Coordination service.
+// All implementations must embed UnimplementedCoordinationServer
+// for forward compatibility.
+//
+// Coordination is served by the members of the core to one another: it takes what came in at one of them for the
+// coordination store to the one that leads that. A member that does nothing, because it does not lead, refuses with
+// FailedPrecondition and a CoordinationLeader detail. Any other error leaves open what was done.
+type CoordinationServer interface {
+	// Execute proposes a command, unless that was done before, and answers when it is applied.
+	Execute(context.Context, *CoordinationExecuteRequest) (*CoordinationExecuteResponse, error)
+	// Index is up to where the log has to be applied by a member that answers a read now.
+	Index(context.Context, *CoordinationIndexRequest) (*CoordinationIndexResponse, error)
+	// Renew gives a lease its full term, and TimeToLive says what is left of it. NotFound: it does not exist.
+	Renew(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error)
+	TimeToLive(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error)
+	mustEmbedUnimplementedCoordinationServer()
+}
+
+// UnimplementedCoordinationServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedCoordinationServer struct{}
+
+func (UnimplementedCoordinationServer) Execute(context.Context, *CoordinationExecuteRequest) (*CoordinationExecuteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Execute not implemented")
+}
+func (UnimplementedCoordinationServer) Index(context.Context, *CoordinationIndexRequest) (*CoordinationIndexResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Index not implemented")
+}
+func (UnimplementedCoordinationServer) Renew(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
+}
+func (UnimplementedCoordinationServer) TimeToLive(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TimeToLive not implemented")
+}
+func (UnimplementedCoordinationServer) mustEmbedUnimplementedCoordinationServer() {}
+func (UnimplementedCoordinationServer) testEmbeddedByValue()                      {}
+
+// UnsafeCoordinationServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to CoordinationServer will
+// result in compilation errors.
+type UnsafeCoordinationServer interface {
+	mustEmbedUnimplementedCoordinationServer()
+}
+
+func RegisterCoordinationServer(s grpc.ServiceRegistrar, srv CoordinationServer) {
+	// If the following call panics, it indicates UnimplementedCoordinationServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Coordination_ServiceDesc, srv)
+}
+
+func _Coordination_Execute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CoordinationExecuteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinationServer).Execute(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordination_Execute_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinationServer).Execute(ctx, req.(*CoordinationExecuteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Coordination_Index_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CoordinationIndexRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinationServer).Index(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordination_Index_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinationServer).Index(ctx, req.(*CoordinationIndexRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Coordination_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CoordinationLeaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinationServer).Renew(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordination_Renew_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinationServer).Renew(ctx, req.(*CoordinationLeaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Coordination_TimeToLive_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CoordinationLeaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinationServer).TimeToLive(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordination_TimeToLive_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinationServer).TimeToLive(ctx, req.(*CoordinationLeaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Coordination_ServiceDesc is the grpc.ServiceDesc for Coordination service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Coordination_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "tidemark.cluster.v1.Coordination",
+	HandlerType: (*CoordinationServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Execute",
+			Handler:    _Coordination_Execute_Handler,
+		},
+		{
+			MethodName: "Index",
+			Handler:    _Coordination_Index_Handler,
+		},
+		{
+			MethodName: "Renew",
+			Handler:    _Coordination_Renew_Handler,
+		},
+		{
+			MethodName: "TimeToLive",
+			Handler:    _Coordination_TimeToLive_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "clusterpb/cluster.proto",
+}
+
+const (
 	Bootstrap_Hello_FullMethodName  = "/tidemark.cluster.v1.Bootstrap/Hello"
 	Bootstrap_Accept_FullMethodName = "/tidemark.cluster.v1.Bootstrap/Accept"
 )

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// CoordinationPeers reaches the other members of the coordination store, by their
+// CoordinationService. It implements store.Peers.
+type CoordinationPeers struct {
+	// Cluster is the id of the cluster.
+	Cluster uint64
+	// Conn gives a connection to an address, and Resolve the address of a member.
+	Conn    func(address string) (*grpc.ClientConn, error)
+	Resolve func(replica uint64) (address string, ok bool)
+}
+
+var _ store.Peers = (*CoordinationPeers)(nil)
+
+func (p *CoordinationPeers) client(member keys.ReplicaID) (clusterpb.CoordinationClient, error) {
+	address, ok := p.Resolve(uint64(member))
+	if !ok {
+		return nil, fmt.Errorf("it is not known where member %d of the core is", uint64(member))
+	}
+	conn, err := p.Conn(address)
+	if err != nil {
+		return nil, err
+	}
+	return clusterpb.NewCoordinationClient(conn), nil
+}
+
+// storeError is the error of the store that a member has answered with. What is no refusal of the
+// member stays what it is: it leaves open what was done.
+func storeError(err error) error {
+	st, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	switch st.Code() {
+	case codes.FailedPrecondition:
+		for _, detail := range st.Details() {
+			if leader, is := detail.(*clusterpb.CoordinationLeader); is {
+				return &store.NotLeaderError{Leader: keys.ReplicaID(leader.Replica), Term: leader.Term}
+			}
+		}
+	case codes.NotFound:
+		return fmt.Errorf("%w: %s", store.ErrLeaseNotFound, st.Message())
+	}
+	return err
+}
+
+// Execute implements store.Peers.
+func (p *CoordinationPeers) Execute(
+	ctx context.Context, leader keys.ReplicaID, term uint64, command []byte,
+) ([]byte, error) {
+	client, err := p.client(leader)
+	if err != nil {
+		return nil, err
+	}
+	r, err := client.Execute(ctx, &clusterpb.CoordinationExecuteRequest{Cluster: p.Cluster, Term: term,
+		Command: command})
+	if err != nil {
+		return nil, storeError(err)
+	}
+	return r.Result, nil
+}
+
+// Index implements store.Peers.
+func (p *CoordinationPeers) Index(ctx context.Context, leader keys.ReplicaID) (uint64, error) {
+	client, err := p.client(leader)
+	if err != nil {
+		return 0, err
+	}
+	r, err := client.Index(ctx, &clusterpb.CoordinationIndexRequest{Cluster: p.Cluster})
+	if err != nil {
+		return 0, storeError(err)
+	}
+	return r.Index, nil
+}
+
+// Renew implements store.Peers.
+func (p *CoordinationPeers) Renew(
+	ctx context.Context, leader keys.ReplicaID, lease int64,
+) (time.Duration, error) {
+	return p.lease(ctx, leader, lease, clusterpb.CoordinationClient.Renew)
+}
+
+// TimeToLive implements store.Peers.
+func (p *CoordinationPeers) TimeToLive(
+	ctx context.Context, leader keys.ReplicaID, lease int64,
+) (time.Duration, error) {
+	return p.lease(ctx, leader, lease, clusterpb.CoordinationClient.TimeToLive)
+}
+
+// leaseCall is a method of the service about a lease.
+type leaseCall func(clusterpb.CoordinationClient, context.Context, *clusterpb.CoordinationLeaseRequest,
+	...grpc.CallOption) (*clusterpb.CoordinationLeaseResponse, error)
+
+func (p *CoordinationPeers) lease(
+	ctx context.Context, leader keys.ReplicaID, lease int64, call leaseCall,
+) (time.Duration, error) {
+	client, err := p.client(leader)
+	if err != nil {
+		return 0, err
+	}
+	r, err := call(client, ctx, &clusterpb.CoordinationLeaseRequest{Cluster: p.Cluster, Lease: lease})
+	if err != nil {
+		return 0, storeError(err)
+	}
+	return time.Duration(r.Nanoseconds), nil
+}

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// CoordinationService is what a member of the coordination store does for the others, if it leads.
+type CoordinationService struct {
+	clusterpb.UnimplementedCoordinationServer
+	core func() *Server
+}
+
+// NewCoordinationService makes the service of a server. core is its member of the core; nil while
+// there is none.
+func NewCoordinationService(core func() *Server) *CoordinationService {
+	return &CoordinationService{core: core}
+}
+
+// part is the store that is asked. A server without one does not lead it.
+func (s *CoordinationService) part(cluster uint64) (*store.Store, error) {
+	core := s.core()
+	if core == nil {
+		return nil, doesNotLead(&store.NotLeaderError{})
+	}
+	if err := core.checkCluster(cluster); err != nil {
+		return nil, err
+	}
+	c := core.coordination.part.Load()
+	if c == nil {
+		return nil, doesNotLead(&store.NotLeaderError{})
+	}
+	return c.Store, nil
+}
+
+// doesNotLead is how a member refuses that does nothing.
+func doesNotLead(e *store.NotLeaderError) error {
+	st, err := status.New(codes.FailedPrecondition, e.Error()).
+		WithDetails(&clusterpb.CoordinationLeader{Replica: uint64(e.Leader), Term: e.Term})
+	if err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	return st.Err()
+}
+
+// coordinationStatus gives an error of the store its code.
+func coordinationStatus(err error) error {
+	notLeader := (*store.NotLeaderError)(nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &notLeader):
+		return doesNotLead(notLeader)
+	case errors.Is(err, store.ErrLeaseNotFound):
+		return status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, err.Error())
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+// Execute implements clusterpb.CoordinationServer.
+func (s *CoordinationService) Execute(
+	ctx context.Context, r *clusterpb.CoordinationExecuteRequest,
+) (*clusterpb.CoordinationExecuteResponse, error) {
+	part, err := s.part(r.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	result, err := part.ServeExecute(ctx, r.Term, r.Command)
+	if err != nil {
+		return nil, coordinationStatus(err)
+	}
+	return &clusterpb.CoordinationExecuteResponse{Result: result}, nil
+}
+
+// Index implements clusterpb.CoordinationServer.
+func (s *CoordinationService) Index(
+	ctx context.Context, r *clusterpb.CoordinationIndexRequest,
+) (*clusterpb.CoordinationIndexResponse, error) {
+	part, err := s.part(r.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	index, err := part.ServeIndex(ctx)
+	if err != nil {
+		return nil, coordinationStatus(err)
+	}
+	return &clusterpb.CoordinationIndexResponse{Index: index}, nil
+}
+
+// Renew implements clusterpb.CoordinationServer.
+func (s *CoordinationService) Renew(
+	ctx context.Context, r *clusterpb.CoordinationLeaseRequest,
+) (*clusterpb.CoordinationLeaseResponse, error) {
+	part, err := s.part(r.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	term, err := part.KeepAlive(ctx, r.Lease)
+	if err != nil {
+		return nil, coordinationStatus(err)
+	}
+	return &clusterpb.CoordinationLeaseResponse{Nanoseconds: int64(term)}, nil
+}
+
+// TimeToLive implements clusterpb.CoordinationServer.
+func (s *CoordinationService) TimeToLive(
+	ctx context.Context, r *clusterpb.CoordinationLeaseRequest,
+) (*clusterpb.CoordinationLeaseResponse, error) {
+	part, err := s.part(r.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	// A leader that another one has succeeded, which it does not know yet, cannot say.
+	if _, err := part.ServeIndex(ctx); err != nil {
+		return nil, coordinationStatus(err)
+	}
+	info, err := part.Lease(r.Lease)
+	if err != nil {
+		return nil, coordinationStatus(err)
+	}
+	if l, _ := part.Leadership(); !l.Serving {
+		return nil, doesNotLead(&store.NotLeaderError{Leader: l.Leader, Term: l.Term})
+	}
+	return &clusterpb.CoordinationLeaseResponse{Nanoseconds: int64(info.Left)}, nil
+}
