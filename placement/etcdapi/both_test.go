@@ -81,7 +81,7 @@ func (e *endpoint) call(ctx context.Context, request proto.Message) (proto.Messa
 	case *pb.MemberAddRequest:
 		return pb.NewClusterClient(e.connection).MemberAdd(ctx, r)
 	}
-	return nil, errors.New("no such request")
+	return e.callAuth(ctx, request)
 }
 
 // streamed is a range that is asked for as a stream.

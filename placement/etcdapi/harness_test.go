@@ -148,9 +148,10 @@ func (a *alone) MoveLeader(context.Context, uint64) error { return errUnsupporte
 // served is the API on a port, and a client of it.
 type served struct {
 	*clientv3.Client
-	lone    *lone
-	cluster *alone
-	address string
+	lone     *lone
+	cluster  *alone
+	services *Services
+	address  string
 }
 
 func serve(t testing.TB, change func(*Config)) *served {
@@ -168,6 +169,10 @@ func serve(t testing.TB, change func(*Config)) *served {
 	services, err := New(config)
 	if err != nil {
 		t.Fatal(err)
+	}
+	s.services = services
+	if services.Watch == nil {
+		services.Watch = createdWatches{}
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(DefaultMaxRequestBytes + RequestOverheadBytes))
 	services.Register(server)

@@ -55,9 +55,9 @@ func revokePermission(role, key, end string) *storepb.Command {
 
 // withUsers enables authentication: user u may read and write u/.
 func withUsers(t fataler, s *Store) {
-	for _, c := range []*storepb.Command{addUser(authority.Root), grantRole(authority.Root,
-		authority.Root), addUser("u"), addRole("r"), grantRole("u", "r"), grantPermission("r", "u/", "u0"),
-		enableAuth()} {
+	for _, c := range []*storepb.Command{addUser(authority.Root),
+		grantRole(authority.Root, authority.Root), addUser("u"), addRole("r"), grantRole("u", "r"),
+		grantPermission("r", "u/", "u0"), enableAuth()} {
 		do(t, s, c)
 	}
 }
@@ -206,7 +206,8 @@ func TestUsersInTheState(t *testing.T) {
 	}
 	for i, m := range c.members {
 		got := m.store.Authority()
-		if got == want || !got.Enabled() || got.Revision() != want.Revision() || !got.HasRole("u", "r") {
+		if got == want || !got.Enabled() || got.Revision() != want.Revision() ||
+			!got.HasRole("u", "r") {
 			t.Errorf("member %d: %v, %d, %q", i, got.Enabled(), got.Revision(), got.Users())
 		}
 		if err := got.Verify(token); err != nil {

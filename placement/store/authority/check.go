@@ -13,7 +13,7 @@ func (s *State) Identified(who *storepb.AuthInfo) error {
 	return nil
 }
 
-// Admin refuses everybody but users with the role root. It does not matter when the user was let in.
+// Admin refuses everybody but users with the role root. When the user was let in does not matter.
 func (s *State) Admin(who *storepb.AuthInfo) error {
 	if who == nil || !s.Enabled() {
 		return nil

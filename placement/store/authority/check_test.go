@@ -219,7 +219,8 @@ func TestMalformedRecords(t *testing.T) {
 	if _, _, err := s.Change(&storepb.AuthChange{}); !errors.Is(err, ErrUnknownChange) {
 		t.Errorf("a change of nothing: %v", err)
 	}
-	if _, _, err := after(t, s, disable()).Change(enable(nil)); !errors.Is(err, ErrInvalidManagement) {
+	if _, _, err := after(t, s, disable()).Change(enable(nil)); !errors.Is(err,
+		ErrInvalidManagement) {
 		t.Errorf("no key: %v", err)
 	}
 }
@@ -266,7 +267,8 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s is valid", forged)
 		}
 	}
-	for _, text := range []string{"", "x", text + "A", text[1:], "root.5", string(make([]byte, 1<<20))} {
+	for _, text := range []string{"", "x", text + "A", text[1:], "root.5",
+		string(make([]byte, 1<<20))} {
 		if token, err := ParseToken(text); err == nil && s.Verify(token) == nil {
 			t.Errorf("%q is valid", text)
 		}

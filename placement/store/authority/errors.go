@@ -2,8 +2,8 @@ package authority
 
 import "github.com/tidemarkdb/tidemark/placement/store/storepb"
 
-// Error is why something is refused. Each is one of the variables of this package, so that errors.Is
-// tells them apart.
+// Error is why something is refused. Each is one of the variables of this package, so that
+// errors.Is tells them apart.
 type Error struct {
 	// Code is how a result says it.
 	Code storepb.Code

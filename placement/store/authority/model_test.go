@@ -161,7 +161,8 @@ func (m *model) grant(c *storepb.RolePermission) error {
 		}
 	}
 	of = append(of, p)
-	slices.SortStableFunc(of, func(a, b *storepb.Permission) int { return bytes.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(of,
+		func(a, b *storepb.Permission) int { return bytes.Compare(a.Key, b.Key) })
 	m.roles[c.Role] = of
 	return nil
 }
@@ -311,7 +312,8 @@ func compareWith(t *rapid.T, s *State, m *model) {
 	keys := rapid.SampledFrom([]string{"\x00", "a", "a\x00", "aa", "ab", "b", "c", "d"})
 	ends := rapid.SampledFrom([]string{"", "\x00", "a\x00", "aa", "b", "ba", "c", "d"})
 	for range 5 {
-		user, key, end := names.Draw(t, "user"), []byte(keys.Draw(t, "key")), []byte(ends.Draw(t, "end"))
+		user := names.Draw(t, "user")
+		key, end := []byte(keys.Draw(t, "key")), []byte(ends.Draw(t, "end"))
 		who := &storepb.AuthInfo{User: user, Revision: s.Revision()}
 		if got := s.Read(who, key, end) == nil; got != m.may(user, key, end, false) {
 			t.Fatalf("%q may read %q to %q: %v, permissions %v", user, key, end, got, m.roles)

@@ -16,9 +16,10 @@ import (
 //
 // Numbers are big endian.
 const (
-	tokenFormat  = 1
-	tokenHead    = 1 + 8 + 8 + 8
-	maxTokenUser = 4 << 10
+	tokenFormat = 1
+	tokenHead   = 1 + 8 + 8 + 8
+	// MaxTokenUser is how many bytes the name of a user may have of which there can be tokens.
+	MaxTokenUser = 4 << 10
 )
 
 // ErrToken says that a token is not valid, or no more.
@@ -57,7 +58,7 @@ func (s *State) sum(data []byte) []byte {
 
 // ParseToken reads a token. What it says is not to be believed until Verify has.
 func ParseToken(text string) (Token, error) {
-	if len(text) > base64.RawURLEncoding.EncodedLen(tokenHead+maxTokenUser+sha256.Size) {
+	if len(text) > base64.RawURLEncoding.EncodedLen(tokenHead+MaxTokenUser+sha256.Size) {
 		return Token{}, ErrToken
 	}
 	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
