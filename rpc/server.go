@@ -30,6 +30,9 @@ type ServerConfig struct {
 	// MaxConnections bounds the connections of all but servers (default 4096). Hosts share them
 	// (package quota): one that has its share loses one of its own for each new one.
 	MaxConnections int
+	// MaxStreams bounds the calls and streams that a gRPC connection has open at a time; more wait in
+	// the client. Default 256.
+	MaxStreams uint32
 	// MaxInbound bounds the bytes of messages of gRPC that are not complete, of all but servers
 	// (default 256 MiB). Beyond it the connection with most of them is closed.
 	MaxInbound int64
@@ -86,10 +89,14 @@ func NewServer(c ServerConfig) *Server {
 	if c.MaxInbound <= 0 {
 		c.MaxInbound = maxInbound
 	}
+	if c.MaxStreams == 0 {
+		c.MaxStreams = maxStreamsPerConnection
+	}
 	s.places = quota.NewPlaces(c.MaxConnections, grantedConnections, placeSettled)
 	in := newInbound(c.MaxInbound, s.metrics.inboundClosed.Inc)
 	doors := doorCredentials{transport.Credentials(c.TLS, secret, s.take), c.Peers, in}
-	options := append(serverOptions(doors), grpc.StatsHandler(in))
+	options := append(serverOptions(doors), grpc.StatsHandler(in),
+		grpc.MaxConcurrentStreams(c.MaxStreams))
 	s.grpc = grpc.NewServer(append(options, c.Peers.guard(s.metrics.refused)...)...)
 	peerpb.RegisterPeerServer(s.grpc, &snapshotServer{server: s})
 	return s
@@ -222,8 +229,8 @@ const (
 	connectionWindow = 16 << 20
 	// ioBuffer is the size of the read and write buffer of each connection.
 	ioBuffer = 64 << 10
-	// maxStreamsPerConnection bounds what one connection can open. A well-behaved client needs a
-	// handful; more calls than that wait in the client.
+	// maxStreamsPerConnection is the default of ServerConfig.MaxStreams. A client of this project
+	// needs a handful.
 	maxStreamsPerConnection = 256
 	maxHeaderBytes          = 64 << 10
 	// handshakeTimeout is how long a new connection may take to say something sensible.
@@ -246,7 +253,6 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.ReadBufferSize(ioBuffer),
 		grpc.WriteBufferSize(ioBuffer),
-		grpc.MaxConcurrentStreams(maxStreamsPerConnection),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),

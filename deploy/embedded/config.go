@@ -100,6 +100,14 @@ type ServerConfig struct {
 	// GCInterval is how often old versions are looked for. Default 1 min.
 	GCInterval time.Duration
 
+	// MaxStreams bounds the calls and streams that a client has open on one gRPC connection. Default
+	// 256. A call that waits for a lock counts too.
+	MaxStreams uint32
+	// MaxRequestBytes bounds a request of the etcd API that changes something, MaxOperations the
+	// comparisons, and the operations, of one transaction of it. Defaults 1.5 MiB and 128, as in etcd;
+	// a request has at most MostRequestBytes.
+	MaxRequestBytes, MaxOperations int
+
 	// Planner bounds what placement does, where no operator of the cluster has set it. Zero: its
 	// defaults.
 	Planner planner.Settings

@@ -131,5 +131,5 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 	p.coordination.store.Store(opened)
 	p.server.OpenCoordination(server.Coordination{Store: opened, Group: g})
 	g.Wake()
-	return nil
+	return s.serveEtcd(p, g)
 }
