@@ -23,5 +23,6 @@
 // ratios against the goals of the project (goals.go). It is Markdown, and JSON with -json; with
 // -out it is also added to a page of results, such as docs/results/etcd.md.
 //
-// This is the only package of the project that imports etcd's client.
+// Besides the recipes of kv/coord this is the only package of the project that imports etcd's
+// client.
 package main

@@ -60,6 +60,7 @@ var may = []struct {
 
 	// The SDK brings no server with it. Only what tests import of it does.
 	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "deploy/embedded"}},
+	{"kv/coord", []string{"hlc", "kv"}},
 	{"kv/kvprom", []string{"kv", "metric/..."}},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
@@ -87,8 +88,8 @@ var may = []struct {
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
 	{"bench/...", []string{"bench/...", "kv", "kv/kvprom", "hlc", "rpc/...", "range/engine",
 		"range/keys", "deploy/certs", "deploy/embedded"}},
-	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/kvprom", "hlc", "rpc",
-		"range/keys", "deploy/certs", "deploy/embedded"}},
+	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/coord", "kv/kvprom",
+		"hlc", "rpc", "range/keys", "deploy/certs", "deploy/embedded"}},
 }
 
 var ground = []string{

@@ -53,7 +53,7 @@ func TestClient(t *testing.T) {
 	}
 	status, err := s.Status(ctx, s.address)
 	if err != nil || status.Version != DefaultVersion || status.Leader != 0xe1 ||
-		status.RaftAppliedIndex == 0 || len(status.Errors) > 0 {
+		status.RaftAppliedIndex == 0 || status.DbSize == 0 || len(status.Errors) > 0 {
 		t.Errorf("status: %v, %v", status, err)
 	}
 	members, err := s.MemberList(ctx)

@@ -85,7 +85,7 @@ const (
 type Config struct {
 	Store   Store
 	Cluster Cluster
-	// Random is where lease ids come from that the client does not choose.
+	// Random is where lease ids come from that the client does not choose. Any goroutine reads it.
 	Random io.Reader
 
 	// MaxRequestBytes bounds a request that goes through the log. The gRPC server has to accept

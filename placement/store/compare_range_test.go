@@ -103,3 +103,21 @@ func TestCompareOverNoKeysInAnOldLog(t *testing.T) {
 		t.Error("an unknown format was applied")
 	}
 }
+
+// A nested transaction compares with what was there before the whole transaction, not with what the
+// operations before it have written.
+func TestCompareBeforeWrites(t *testing.T) {
+	_, s := one(t, nil)
+	nested := &storepb.Op{Op: &storepb.Op_Txn{Txn: &storepb.Txn{
+		Compare: []*storepb.Compare{Absent([]byte("a"))},
+		Success: []*storepb.Op{Put([]byte("b"), []byte("absent"))},
+		Failure: []*storepb.Op{Put([]byte("b"), []byte("there"))}}}}
+	do(t, s, writes(Put([]byte("a"), nil), nested))
+	if got := get(t, s, "b"); got != "absent" {
+		t.Errorf("key a was %s", got)
+	}
+	do(t, s, writes(Delete([]byte("a")), nested))
+	if got := get(t, s, "b"); got != "there" {
+		t.Errorf("key a was %s", got)
+	}
+}

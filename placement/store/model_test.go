@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -365,21 +366,22 @@ func drawCommand(t *rapid.T, m *model) *storepb.Command {
 // follower is a watcher and where it has got to.
 type follower struct {
 	w     *Watcher
+	on    *member
 	from  uint64
 	start []byte
 	got   []*storepb.KeyValue
 	done  bool
 }
 
-// read takes what is there without waiting.
+// read takes everything that its member has.
 func (f *follower) read(t *rapid.T, m *model) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	for !f.done {
+	for !f.done && f.w.Progress() < f.on.store.Revision() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		batch, err := f.w.Next(ctx)
+		cancel()
 		switch {
-		case errors.Is(err, context.Canceled):
-			return
+		case errors.Is(err, context.DeadlineExceeded):
+			continue
 		case errors.Is(err, ErrCompacted):
 			if n := f.next(); n >= m.compacted && n > f.from {
 				t.Fatalf("a watcher that waits for revision %d was told that it is compacted; "+
@@ -478,21 +480,20 @@ func TestModel(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				followers = append(followers, &follower{w: w, from: from, start: start})
+				followers = append(followers, &follower{w: w, on: on, from: from, start: start})
 			case action == 3 && len(followers) > 0:
 				rapid.SampledFrom(followers).Draw(t, "follower").read(t, m)
 			case action == 4:
 				reopen(t, second)
-				for i, f := range followers {
-					if f.w.store != second.store && f.w.store != c.members[0].store {
+				for _, f := range followers {
+					if f.on == second {
 						// Its member was started again: it goes on where it was.
-						next := f.w.Progress()
-						w, err := second.store.Watch(f.start, next)
+						w, err := second.store.Watch(f.start, f.w.delivered)
 						if err != nil {
 							t.Fatal(err)
 						}
-						w.next = f.w.next
-						followers[i].w = w
+						f.w.Close()
+						f.w = w
 					}
 				}
 			default:

@@ -250,19 +250,6 @@ func (r *reader) checkRevision(revision uint64) (uint64, error) {
 	return revision, nil
 }
 
-// changes visits the events from a position on, in order, each with the position behind it, until
-// visit says false.
-func (r *reader) changes(from position, visit func(*Event, position) bool) error {
-	return r.events(from, func(kv *storepb.KeyValue, n uint32, versions *reader) (bool, error) {
-		event, revision := &Event{KV: kv}, kv.ModRevision
-		var err error
-		if event.Previous, err = versions.at(kv.Key, revision-1); err != nil {
-			return false, err
-		}
-		return visit(event, position{revision, n + 1}), nil
-	})
-}
-
 // events visits the changes from a position on, in order, each with its number within its revision,
 // until visit says false. versions reads the same state.
 func (r *reader) events(

@@ -373,7 +373,10 @@ func (l *layout) verifyPair(key, value, last []byte) (err error) {
 // Install implements group.Staged.
 func (p *staged) Install() error {
 	s := p.store
-	if err := s.config.State.IngestAndExcise(context.Background(), p.paths, s.layout.span); err != nil {
+	s.installing.Lock()
+	err := s.config.State.IngestAndExcise(context.Background(), p.paths, s.layout.span)
+	s.installing.Unlock()
+	if err != nil {
 		return err
 	}
 	if err := s.load(); err != nil {

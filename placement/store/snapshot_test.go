@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -80,6 +82,33 @@ func TestSnapshotReplacesEverything(t *testing.T) {
 	}
 	c.members[1].down = true
 	c.members[1].store.Close()
+}
+
+// Who reads while a snapshot is installed sees what was there or what comes, and not neither.
+func TestReadDuringInstall(t *testing.T) {
+	c := newCore(t, 2, nil)
+	defer c.close()
+	c.elect(c.members[0])
+	put(t, c.members[0].store, "k", "0")
+	c.members[1].catchUp()
+	var installed atomic.Bool
+	var reads sync.WaitGroup
+	defer reads.Wait()
+	defer installed.Store(true)
+	reads.Go(func() {
+		for last := ""; !installed.Load(); {
+			kv, err := c.members[1].store.Stale().Get([]byte("k"))
+			if err != nil || kv == nil || string(kv.Value) < last {
+				t.Errorf("read %v after %q, %v", kv, last, err)
+				return
+			}
+			last = string(kv.Value)
+		}
+	})
+	for i := range 100 {
+		put(t, c.members[0].store, "k", fmt.Sprintf("%03d", i))
+		transfer(t, c.members[0], c.members[1])
+	}
 }
 
 func TestSnapshotIsVerified(t *testing.T) {

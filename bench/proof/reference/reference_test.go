@@ -44,8 +44,8 @@ func TestOneMember(t *testing.T) {
 func TestThreeMembers(t *testing.T) {
 	c := Test(t, Options{Members: 3, Args: []string{"--unsafe-no-fsync"}})
 	var listed struct{ Members []struct{ Name string } }
-	if err := json.Unmarshal([]byte(ctl(t, c, "member", "list", "-w", "json")), &listed); err != nil ||
-		len(listed.Members) != 3 {
+	err := json.Unmarshal([]byte(ctl(t, c, "member", "list", "-w", "json")), &listed)
+	if err != nil || len(listed.Members) != 3 {
 		t.Errorf("%+v, %v", listed, err)
 	}
 	first, err := c.Leader(t.Context())
@@ -112,7 +112,8 @@ func TestOneVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, of := range programs {
-		if version, err := pinned(filepath.Join(module, "go.mod"), of); err != nil || version != client {
+		version, err := pinned(filepath.Join(module, "go.mod"), of)
+		if err != nil || version != client {
 			t.Errorf("%s is %s (%v), and the client %s", of, version, err, client)
 		}
 	}

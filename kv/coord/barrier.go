@@ -1,0 +1,99 @@
+package coord
+
+import (
+	"context"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Barrier keeps those who wait at it until it is released. It belongs to no session: who holds it
+// back may be gone long before it is released, by anybody.
+type Barrier struct {
+	client *Client
+	name   string
+}
+
+// Barrier is the barrier of a name.
+func (c *Client) Barrier(name string) *Barrier { return &Barrier{client: c, name: name} }
+
+// key stays once the barrier was used: what it says is held or released.
+func (b *Barrier) key() string { return b.client.path("barrier", b.name) + "state" }
+
+const (
+	barrierHeld     = "held "
+	barrierReleased = "released "
+)
+
+func isHeld(kv *mvccpb.KeyValue) bool {
+	return kv != nil && strings.HasPrefix(string(kv.Value), barrierHeld)
+}
+
+// Hold puts the barrier up. That it is up already is no error.
+func (b *Barrier) Hold(ctx context.Context) error { return b.put(ctx, "hold", barrierHeld) }
+
+// Release takes the barrier away; all who wait go on. That it is not up is no error.
+func (b *Barrier) Release(ctx context.Context) error {
+	return b.put(ctx, "release", barrierReleased)
+}
+
+// put writes the state if it is another one.
+func (b *Barrier) put(ctx context.Context, op, state string) error {
+	if err := checkName(op, b.name); err != nil {
+		return err
+	}
+	r, err := b.client.get(ctx, b.key())
+	if err != nil {
+		return fail(op, b.name, err)
+	}
+	var current *mvccpb.KeyValue
+	if len(r.Kvs) > 0 {
+		current = r.Kvs[0]
+	}
+	for {
+		if isHeld(current) == (state == barrierHeld) {
+			return nil
+		}
+		modified := int64(0)
+		if current != nil {
+			modified = current.ModRevision
+		}
+		done, err := b.client.swap(ctx, b.key(), modified, state+b.client.nonce())
+		if err != nil {
+			return fail(op, b.name, err)
+		}
+		if done.done {
+			return nil
+		}
+		current = done.current
+	}
+}
+
+// Wait returns when the barrier is not up, at once if it is not.
+func (b *Barrier) Wait(ctx context.Context) error {
+	const op = "wait"
+	if err := checkName(op, b.name); err != nil {
+		return err
+	}
+	for {
+		r, err := b.client.get(ctx, b.key())
+		if err != nil {
+			return fail(op, b.name, err)
+		}
+		if len(r.Kvs) == 0 || !isHeld(r.Kvs[0]) {
+			return nil
+		}
+		passed := false
+		err = b.client.awaitChange(ctx, b.key(), r.Header.Revision, func(e *clientv3.Event) bool {
+			passed = e.Type == clientv3.EventTypeDelete || !isHeld(e.Kv)
+			return passed
+		})
+		if err != nil {
+			return fail(op, b.name, err)
+		}
+		if passed {
+			return nil // also if it is up again by now
+		}
+	}
+}

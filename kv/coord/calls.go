@@ -1,0 +1,118 @@
+package coord
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// Attempts after a failure wait from retryBase to retryCap, doubling, with a jitter of a half.
+	retryBase = 20 * time.Millisecond
+	retryCap  = time.Second
+
+	// pageSize is how many keys are read at a time.
+	pageSize = 1000
+)
+
+// pause waits before another attempt; the first is 0. It fails when the context ends.
+func pause(ctx context.Context, attempt int) error {
+	d := min(retryBase<<min(attempt, 10), retryCap)
+	return sleep(ctx, d/2+rand.N(d/2))
+}
+
+// call makes one attempt.
+func (c *Client) call(ctx context.Context, f func(context.Context) error) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.attempt)
+	defer cancel()
+	return f(ctx)
+}
+
+// ended is the error with which a call ends that is not to be tried again: nil if it is to be.
+func (c *Client) ended(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if c.etcd.Ctx().Err() != nil {
+		return because("the client is closed", ErrClosed)
+	}
+	if judge(err) == refused {
+		return err
+	}
+	return nil
+}
+
+// until makes attempts until one has a definite outcome, or the context ends. It is for what may be
+// done more than once.
+func (c *Client) until(ctx context.Context, f func(context.Context) error) error {
+	for attempt := 0; ; attempt++ {
+		err := c.call(ctx, f)
+		if err == nil {
+			return nil
+		}
+		if err := c.ended(ctx, err); err != nil {
+			return err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Client) get(ctx context.Context, key string,
+	options ...clientv3.OpOption) (r *clientv3.GetResponse, err error) {
+	err = c.until(ctx, func(ctx context.Context) (err error) {
+		r, err = c.etcd.Get(ctx, key, options...)
+		return err
+	})
+	return r, err
+}
+
+// read runs operations that only read, at one revision.
+func (c *Client) read(ctx context.Context,
+	ops ...clientv3.Op) (r *clientv3.TxnResponse, err error) {
+	err = c.until(ctx, func(ctx context.Context) (err error) {
+		r, err = c.etcd.Txn(ctx).Then(ops...).Commit()
+		return err
+	})
+	return r, err
+}
+
+// one is the only pair of an answer in a transaction; nil if there is none.
+func one(r *clientv3.TxnResponse, i int) *mvccpb.KeyValue {
+	if kvs := r.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
+		return kvs[0]
+	}
+	return nil
+}
+
+// list reads all pairs below a prefix at one revision, in the order of keys.
+func (c *Client) list(ctx context.Context, prefix string) (all []*mvccpb.KeyValue, revision int64,
+	err error) {
+	end := clientv3.GetPrefixRangeEnd(prefix)
+	for from := prefix; ; {
+		r, err := c.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize),
+			clientv3.WithRev(revision))
+		if err != nil {
+			if revision != 0 && isCompacted(err) {
+				all, revision, from = nil, 0, prefix // it took too long; from the beginning
+				continue
+			}
+			return nil, 0, err
+		}
+		if revision == 0 {
+			revision = r.Header.Revision
+		}
+		all = append(all, r.Kvs...)
+		if !r.More || len(r.Kvs) == 0 {
+			return all, revision, nil
+		}
+		from = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+	}
+}

@@ -1,0 +1,161 @@
+package coord
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+const (
+	// DefaultPrefix is before the keys of all recipes, unless Prefix says something else.
+	DefaultPrefix = "coord/"
+	// DefaultAttemptTimeout is how long a server has to answer one request before another one is
+	// asked.
+	DefaultAttemptTimeout = 5 * time.Second
+
+	// A connection that is silent is given up after these two together, if something waits for it.
+	// Servers of etcd refuse clients that ask more often than every five seconds, or when nothing
+	// waits.
+	pingAfter   = 10 * time.Second
+	pingTimeout = 5 * time.Second
+)
+
+// Client is a client of the coordination service. It is made once and shared: its methods, and
+// those of what it makes, may be called from any number of goroutines.
+type Client struct {
+	etcd    *clientv3.Client
+	owned   bool
+	prefix  string
+	attempt time.Duration
+	clock   hlc.Monotonic
+	// id and made make values that no other write has.
+	id   string
+	made atomic.Uint64
+}
+
+type config struct {
+	etcd    clientv3.Config
+	prefix  string
+	attempt time.Duration
+}
+
+// Option is an option of Connect and New.
+type Option func(*config)
+
+// TLS encrypts connections. Without it they are plain text. It is for Connect.
+func TLS(t *tls.Config) Option { return func(c *config) { c.etcd.TLS = t } }
+
+// User authenticates with a name and a password. It is for Connect.
+func User(name, password string) Option {
+	return func(c *config) { c.etcd.Username, c.etcd.Password = name, password }
+}
+
+// DialTimeout bounds how long Connect waits for the first answer of a server; 0: until its context
+// ends.
+func DialTimeout(d time.Duration) Option { return func(c *config) { c.etcd.DialTimeout = d } }
+
+// AttemptTimeout is how long a server has to answer one request before it is sent again, to the
+// next server. The default is DefaultAttemptTimeout.
+func AttemptTimeout(d time.Duration) Option { return func(c *config) { c.attempt = d } }
+
+// Prefix is put before the keys of all recipes, so that applications that share a service do not
+// meet. The default is DefaultPrefix.
+func Prefix(p string) Option { return func(c *config) { c.prefix = p } }
+
+// Connect connects to the coordination service at the addresses of its servers (host:port, or URLs)
+// and returns when one of them has answered. Close ends the client.
+func Connect(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
+	const op = "connect"
+	cfg := newConfig(options)
+	cfg.etcd.Endpoints = endpoints
+	if len(endpoints) == 0 {
+		return nil, invalid(op, "", "no endpoints: give the address of at least one server")
+	}
+	if cfg.etcd.DialTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cfg.etcd.DialTimeout)
+		defer cancel()
+	}
+	etcd, err := clientv3.New(cfg.etcd)
+	if err != nil {
+		return nil, fail(op, "", err)
+	}
+	c := newClient(etcd, cfg)
+	c.owned = true
+	// One that may not read this key has been answered too.
+	_, err = c.get(ctx, cmp.Or(c.prefix, "\x00"), clientv3.WithCountOnly())
+	if err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		etcd.Close()
+		return nil, fail(op, "", err)
+	}
+	return c, nil
+}
+
+// New uses a client of etcd that the caller has made, and closes after the Client. Of the options
+// only Prefix and AttemptTimeout count.
+func New(etcd *clientv3.Client, options ...Option) *Client {
+	return newClient(etcd, newConfig(options))
+}
+
+func newConfig(options []Option) config {
+	cfg := config{prefix: DefaultPrefix, attempt: DefaultAttemptTimeout, etcd: clientv3.Config{
+		DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingTimeout, Logger: zap.NewNop()}}
+	for _, o := range options {
+		o(&cfg)
+	}
+	return cfg
+}
+
+func newClient(etcd *clientv3.Client, cfg config) *Client {
+	var id [12]byte
+	rand.Read(id[:]) // never fails
+	return &Client{etcd: etcd, prefix: cfg.prefix, attempt: cfg.attempt,
+		clock: hlc.SystemMonotonic(), id: hex.EncodeToString(id[:])}
+}
+
+// Etcd is the client of etcd that this one stands on, for what is not a recipe.
+func (c *Client) Etcd() *clientv3.Client { return c.etcd }
+
+// Close closes the connections, if Connect made them. Sessions are to be closed before: one that
+// was not ends when its time to live is over, and is lost to its holder at once.
+func (c *Client) Close() error {
+	if !c.owned {
+		return nil
+	}
+	if err := c.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fail("close", "", err)
+	}
+	return nil
+}
+
+// path is the prefix of the keys of a recipe: the name is escaped, so that no name is a part of
+// another one's path.
+func (c *Client) path(recipe, name string) string {
+	return c.prefix + recipe + "/" + url.PathEscape(name) + "/"
+}
+
+// nonce is a value that no other write of any client has.
+func (c *Client) nonce() string {
+	return c.id + "-" + strconv.FormatUint(c.made.Add(1), 36)
+}
+
+// checkName refuses what cannot be a name.
+func checkName(op, name string) error {
+	if name == "" {
+		return invalid(op, name, "the name is empty")
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package coord
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// DoubleBarrier lets a number of participants begin together and end together. It can be used for
+// one round after another: who comes while a round is under way waits for the next one.
+type DoubleBarrier struct {
+	client *Client
+	name   string
+	count  int
+}
+
+// DoubleBarrier is the double barrier of a name, for count participants; all must give the same
+// count, up to 100,000.
+func (c *Client) DoubleBarrier(name string, count int) *DoubleBarrier {
+	return &DoubleBarrier{client: c, name: name, count: count}
+}
+
+// A participant is a key under members. When there are count of them, in the order of their
+// creation, whoever sees that first writes the key round: its value is the revision at which the
+// last of them was created. So the participants of the round are those that were created up to it,
+// and the round is over when none of them is left; then round is deleted.
+
+func (d *DoubleBarrier) prefix() string   { return d.client.path("double-barrier", d.name) }
+func (d *DoubleBarrier) members() string  { return d.prefix() + "members/" }
+func (d *DoubleBarrier) roundKey() string { return d.prefix() + "round" }
+
+// Participation is the place of one participant in a round.
+type Participation struct {
+	barrier *DoubleBarrier
+	held    *held
+	last    int64
+}
+
+// Enter waits until count participants have entered, and returns to all of them then. A participant
+// whose session ends before does not count. If ctx ends while it waits the others may have been
+// let go with it counted in: for them it is one that has left early.
+func (d *DoubleBarrier) Enter(ctx context.Context, s *Session) (*Participation, error) {
+	const op = "enter"
+	switch {
+	case d.name == "":
+		return nil, checkName(op, d.name)
+	case d.count < 1 || d.count > maxKeys:
+		return nil, invalid(op, d.name, fmt.Sprintf("a barrier for %d: give a number from 1 to %d",
+			d.count, maxKeys))
+	}
+	if err := s.Err(); err != nil {
+		return nil, fail(op, d.name, err)
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	key := d.members() + s.unique()
+	made, err := s.create(ctx, key, s.label)
+	if err != nil {
+		return nil, fail(op, d.name, err)
+	}
+	last, err := d.begin(ctx, made.revision)
+	if err == nil {
+		err = s.Err()
+	}
+	if err != nil {
+		s.discard(key, false)
+		return nil, fail(op, d.name, err)
+	}
+	return &Participation{barrier: d, held: s.hold(d.name, key, made.revision), last: last}, nil
+}
+
+// begin waits for the round of a participant that was created at a revision, and returns the
+// revision of the last participant of it.
+func (d *DoubleBarrier) begin(ctx context.Context, created int64) (last int64, err error) {
+	c := d.client
+	for {
+		round, revision, err := d.round(ctx)
+		if err != nil {
+			return 0, err
+		}
+		switch {
+		case round != nil && created <= lastOf(round):
+			return lastOf(round), nil
+		case round != nil: // one that is under way, or that all have left without saying so
+			if err := d.end(ctx, round, revision); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		r, err := c.get(ctx, d.members(), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend),
+			clientv3.WithLimit(int64(d.count)))
+		if err != nil {
+			return 0, err
+		}
+		if len(r.Kvs) < d.count {
+			// The one that makes the number full sees it, and says so.
+			if err := c.awaitChange(ctx, d.roundKey(), revision, isPut); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		last := strconv.FormatInt(r.Kvs[d.count-1].CreateRevision, 10)
+		// If its outcome is unknown, or another one was faster, round says what has become of it.
+		err = c.call(ctx, func(ctx context.Context) error {
+			_, err := c.etcd.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(d.roundKey()), "=", 0)).
+				Then(clientv3.OpPut(d.roundKey(), last)).Commit()
+			return err
+		})
+		if err != nil {
+			if err := c.ended(ctx, err); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+func isPut(e *clientv3.Event) bool { return e.Type == clientv3.EventTypePut }
+
+// round is the round that is under way; nil if none is.
+func (d *DoubleBarrier) round(ctx context.Context) (*mvccpb.KeyValue, int64, error) {
+	r, err := d.client.get(ctx, d.roundKey())
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(r.Kvs) == 0 {
+		return nil, r.Header.Revision, nil
+	}
+	return r.Kvs[0], r.Header.Revision, nil
+}
+
+// lastOf is the revision of the last participant of a round; 0 if the value makes no sense, so that
+// the round is over.
+func lastOf(round *mvccpb.KeyValue) int64 {
+	last, err := strconv.ParseInt(string(round.Value), 10, 64)
+	if err != nil || last < 0 {
+		return 0
+	}
+	return last
+}
+
+// end waits until all participants of a round have left, or one that was waited for, and removes
+// the round if they all have.
+func (d *DoubleBarrier) end(ctx context.Context, round *mvccpb.KeyValue, revision int64) error {
+	c := d.client
+	r, err := c.get(ctx, d.members(), append(clientv3.WithLastCreate(), clientv3.WithKeysOnly(),
+		clientv3.WithMaxCreateRev(lastOf(round)))...)
+	if err != nil {
+		return err
+	}
+	if lastOf(round) > 0 && len(r.Kvs) > 0 {
+		return c.awaitGone(ctx, string(r.Kvs[0].Key), r.Kvs[0].CreateRevision, r.Header.Revision)
+	}
+	return c.until(ctx, func(ctx context.Context) error {
+		_, err := c.etcd.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(d.roundKey()), "=", round.ModRevision)).
+			Then(clientv3.OpDelete(d.roundKey())).Commit()
+		return err
+	})
+}
+
+// Held ends when the participant has left, or its session has ended.
+func (p *Participation) Held() context.Context { return p.held.ctx }
+
+// Leave says that this participant is done, and waits until all of the round are, or their sessions
+// have ended. If ctx ends while it waits it has left all the same.
+func (p *Participation) Leave(ctx context.Context) error {
+	const op = "leave"
+	d := p.barrier
+	if err := p.held.release(ctx, op); err != nil {
+		return err
+	}
+	for {
+		round, revision, err := d.round(ctx)
+		if err != nil {
+			return fail(op, d.name, err)
+		}
+		if round == nil || lastOf(round) != p.last {
+			return nil
+		}
+		if err := d.end(ctx, round, revision); err != nil {
+			return fail(op, d.name, err)
+		}
+	}
+}

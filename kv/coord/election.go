@@ -1,0 +1,55 @@
+package coord
+
+import "context"
+
+// Election elects one leader among those who campaign. They become leaders in the order in which
+// they came.
+type Election struct {
+	client *Client
+	name   string
+}
+
+// Election is the election of a name.
+func (c *Client) Election(name string) *Election { return &Election{client: c, name: name} }
+
+func (e *Election) prefix() string { return e.client.path("election", e.name) }
+
+// Campaign waits until it leads, or ctx or the session ends. proposal is what others see of it
+// (Leader, Observe): an address, for instance.
+func (e *Election) Campaign(ctx context.Context, s *Session, proposal []byte) (*Leadership, error) {
+	const op = "campaign"
+	if err := checkName(op, e.name); err != nil {
+		return nil, err
+	}
+	keys := e.prefix()
+	h, err := line{name: e.name, keys: keys, before: keys}.enter(ctx, s, string(proposal))
+	if err != nil {
+		return nil, fail(op, e.name, err)
+	}
+	return &Leadership{h}, nil
+}
+
+// Leadership is the state of being the leader.
+type Leadership struct{ held *held }
+
+// Held ends when the leadership does: it resigned, its session has ended, or its key was deleted;
+// context.Cause says which.
+func (l *Leadership) Held() context.Context { return l.held.ctx }
+
+// Err is nil while it leads. Unlike Held it reads the clock itself, as Session.Err does.
+func (l *Leadership) Err() error { return l.held.err() }
+
+// Token is higher than that of every earlier leader.
+func (l *Leadership) Token() Token { return Token(l.held.created) }
+
+// Key is the key that stands for the leadership in the service.
+func (l *Leadership) Key() string { return l.held.key }
+
+// Proclaim replaces the proposal.
+func (l *Leadership) Proclaim(ctx context.Context, proposal []byte) error {
+	return l.held.set(ctx, "proclaim", string(proposal))
+}
+
+// Resign ends the leadership, and the next one in line leads. If it was lost before, the error says
+// so.
+func (l *Leadership) Resign(ctx context.Context) error { return l.held.release(ctx, "resign") }

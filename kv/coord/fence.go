@@ -1,0 +1,71 @@
+package coord
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// fencePrefix is before the names of fences in keyspaces.
+const fencePrefix = "coord.fence/"
+
+// Fence keeps holders that have lost their lock from writing: a record in a keyspace holds the
+// highest token that was seen, and a transaction that checks it with a lower one fails. All
+// transactions that write what the lock protects have to check it; the record may be in another
+// keyspace than what they write.
+type Fence struct {
+	// Keyspace is where the record is.
+	Keyspace *kv.Keyspace
+	// Name is the name of the fence; that of the lock, for instance. The record's key is
+	// "coord.fence/" and the name.
+	Name string
+}
+
+// Key is the key of the record.
+func (f Fence) Key() []byte { return []byte(fencePrefix + f.Name) }
+
+// Check makes the transaction one of the holder with this token: it fails with ErrFenced if a
+// higher token was seen, and raises the record to the token if that is the highest. The transaction
+// then commits only if no holder with a higher token has committed before it: transactions are
+// serialisable, and both read and one wrote the record.
+//
+// The function of an Update returns Check's error as it is.
+func (f Fence) Check(ctx context.Context, tx *kv.Txn, token Token) error {
+	const op = "check the fence"
+	switch {
+	case f.Keyspace == nil:
+		return invalid(op, f.Name, "the fence has no keyspace")
+	case f.Name == "":
+		return checkName(op, f.Name)
+	case token <= 0:
+		return invalid(op, f.Name, fmt.Sprintf("the token %d is none of a lock", token))
+	}
+	pair, err := tx.Get(ctx, f.Keyspace, f.Key())
+	switch {
+	case errors.Is(err, kv.ErrNotFound):
+		return f.raise(tx, token)
+	case err != nil:
+		return err
+	case len(pair.Value) != 8:
+		return &Error{Op: op, Name: f.Name, wraps: []error{ErrInvalidArgument},
+			Message: fmt.Sprintf("the record has %d bytes, not 8; somebody else wrote it",
+				len(pair.Value))}
+	}
+	highest := Token(binary.BigEndian.Uint64(pair.Value))
+	switch {
+	case highest > token:
+		return &Error{Op: op, Name: f.Name, wraps: []error{ErrFenced}, Message: fmt.Sprintf(
+			"a holder with token %d has been there, and this one has %d; it has lost its lock", highest,
+			token)}
+	case highest == token:
+		return nil
+	}
+	return f.raise(tx, token)
+}
+
+func (f Fence) raise(tx *kv.Txn, token Token) error {
+	return tx.Put(f.Keyspace, f.Key(), binary.BigEndian.AppendUint64(nil, uint64(token)), kv.NoTTL())
+}

@@ -1,0 +1,248 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A key under a session must not appear after its maker has given it up: as long as the session
+// lives, it would be in the way of others. But a write whose outcome is unknown may be executed
+// late. So every such write also compares the version of the session's *guard*, a key that does not
+// exist at first (version 0). Whoever does not know what became of a write writes the guard: from
+// then on the earlier write either has been executed, which can be seen, or never will be.
+
+// maxKeys bounds how many keys a session holds, makes and removes at a time.
+const maxKeys = 100_000
+
+func (s *Session) guardKey() string {
+	return s.client.prefix + "session/" + strconv.FormatInt(int64(s.lease), 16)
+}
+
+// reserve marks a key as used by this session: it is made by one caller at a time.
+func (s *Session) reserve(key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, used := s.mu.keys[key]; used {
+		return because("this session has it, or is making or removing it", ErrExists)
+	}
+	if len(s.mu.keys) >= maxKeys {
+		return because(fmt.Sprintf("the session has %d keys already, which are held, or wait to be "+
+			"removed; use more sessions", maxKeys), ErrInvalidArgument)
+	}
+	s.mu.keys[key] = struct{}{}
+	return nil
+}
+
+func (s *Session) free(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.keys, key)
+}
+
+func (s *Session) guardVersion() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.guard
+}
+
+// noteGuard notes the version of the guard that a transaction has read.
+func (s *Session) noteGuard(guard *mvccpb.KeyValue) {
+	if guard == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.guard = max(s.mu.guard, guard.Version)
+}
+
+// bumpGuard is what a transaction does to make sure of what was sent before.
+func (s *Session) bumpGuard() []clientv3.Op {
+	return []clientv3.Op{clientv3.OpPut(s.guardKey(), "", clientv3.WithLease(s.lease)),
+		clientv3.OpGet(s.guardKey())}
+}
+
+// created is what came of the creation of a key.
+type created struct {
+	// revision is that of the creation; 0 if it was not created.
+	revision int64
+	// current is what the key has instead; nil if it has nothing, and something else that was
+	// compared was not as expected.
+	current *mvccpb.KeyValue
+}
+
+// create puts a key under the session's lease, if it does not exist and everything else compares
+// equal. If it fails the key is not there, or is on its way to be removed. A key that was created
+// is reserved until remove or discard.
+func (s *Session) create(ctx context.Context, key, value string,
+	also ...clientv3.Cmp) (created, error) {
+	if err := context.Cause(ctx); err != nil {
+		return created{}, err
+	}
+	if err := s.reserve(key); err != nil {
+		return created{}, err
+	}
+	done, err, maybe := s.tryCreate(ctx, key, value, also)
+	switch {
+	case err != nil && maybe:
+		s.discard(key, true)
+	case err != nil, done.revision == 0:
+		s.free(key)
+	}
+	return done, err
+}
+
+// tryCreate does what create says. maybe is whether the key may be there, or may yet appear, if
+// there is an error.
+func (s *Session) tryCreate(ctx context.Context, key, value string, also []clientv3.Cmp) (_ created,
+	err error, maybe bool) {
+	// fenced says that no attempt can be executed any more that was made so far.
+	fenced := true
+	for attempt := 0; ; {
+		version := s.guardVersion()
+		compares := append([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
+			clientv3.Compare(clientv3.Version(s.guardKey()), "=", version)}, also...)
+		var r *clientv3.TxnResponse
+		err := s.client.call(ctx, func(ctx context.Context) (err error) {
+			if !fenced {
+				if err = s.fence(ctx); err != nil {
+					return err
+				}
+				fenced = true
+				version = s.guardVersion()
+				compares[1] = clientv3.Compare(clientv3.Version(s.guardKey()), "=", version)
+			}
+			r, err = s.client.etcd.Txn(ctx).If(compares...).
+				Then(clientv3.OpPut(key, value, clientv3.WithLease(s.lease))).
+				Else(clientv3.OpGet(key), clientv3.OpGet(s.guardKey())).Commit()
+			return err
+		})
+		switch {
+		case err == nil && r.Succeeded:
+			return created{revision: r.Header.Revision}, nil, false
+		case err == nil:
+			guard, current := one(r, 1), one(r, 0)
+			if guard == nil && version > 0 {
+				s.expired() // the guard went with the lease
+				return created{}, context.Cause(s.ctx), false
+			}
+			s.noteGuard(guard)
+			switch {
+			case current != nil && maybe && clientv3.LeaseID(current.Lease) == s.lease &&
+				string(current.Value) == value:
+				return created{revision: current.CreateRevision}, nil, false
+			case current != nil:
+				return created{current: current}, nil, false
+			case s.guardVersion() == version:
+				return created{}, nil, false
+			}
+			continue // another call of this session has made sure of its writes
+		}
+		if judge(err) == unknown {
+			maybe, fenced = true, false
+		}
+		if ended := s.client.ended(ctx, err); ended != nil {
+			return created{}, s.gone(ended), maybe
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return created{}, err, maybe
+		}
+		attempt++
+	}
+}
+
+// fence makes sure that no earlier write of the session is executed from now on.
+func (s *Session) fence(ctx context.Context) error {
+	r, err := s.client.etcd.Txn(ctx).Then(s.bumpGuard()...).Commit()
+	if err != nil {
+		return err
+	}
+	s.noteGuard(one(r, 1))
+	return nil
+}
+
+// gone ends the session if an error says that its lease is gone.
+func (s *Session) gone(err error) error {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		s.expired()
+		return context.Cause(s.ctx)
+	}
+	return err
+}
+
+func (s *Session) expired() {
+	s.finish(ErrSessionExpired, "the service says that its lease is gone: it expired, or was revoked")
+}
+
+// remove deletes a key that the session has created at a revision. It says whether the key was
+// still there; if it is not known, an error says that it is tried further.
+func (s *Session) remove(ctx context.Context, key string, revision int64) (existed bool,
+	err error) {
+	maybe := false
+	for attempt := 0; ; attempt++ {
+		var r *clientv3.TxnResponse
+		err := s.client.call(ctx, func(ctx context.Context) (err error) {
+			r, err = s.client.etcd.Txn(ctx).
+				If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision)).
+				Then(clientv3.OpDelete(key)).Commit()
+			return err
+		})
+		if err == nil {
+			s.free(key)
+			// If an earlier attempt has removed it, it was there.
+			return r.Succeeded || maybe && s.Err() == nil, nil
+		}
+		maybe = maybe || judge(err) == unknown
+		ended := s.client.ended(ctx, err)
+		if ended == nil {
+			ended = pause(ctx, attempt)
+		}
+		if ended != nil {
+			s.discard(key, false)
+			return false, because(text(ended)+"; it is removed in the background, or with the session",
+				ErrOutcomeUnknown, ended)
+		}
+	}
+}
+
+// discard removes a key in the background, until the session ends, which removes it too. late says
+// that a write of it may be executed late.
+func (s *Session) discard(key string, late bool) {
+	ops := []clientv3.Op{clientv3.OpDelete(key)}
+	if late {
+		ops = append(ops, s.bumpGuard()...)
+	}
+	s.background(func() {
+		for attempt := 0; s.ctx.Err() == nil; attempt++ {
+			var r *clientv3.TxnResponse
+			err := s.client.call(s.ctx, func(ctx context.Context) (err error) {
+				r, err = s.client.etcd.Txn(ctx).Then(ops...).Commit()
+				return err
+			})
+			if err == nil {
+				if late {
+					s.noteGuard(one(r, 2))
+				}
+				s.free(key)
+				return
+			}
+			if errors.Is(s.gone(err), ErrSessionEnded) || pause(s.ctx, attempt) != nil {
+				return
+			}
+		}
+	})
+}
+
+// background runs a goroutine that Close waits for. It ends soon after the session.
+func (s *Session) background(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() == nil {
+		s.running.Go(f)
+	}
+}

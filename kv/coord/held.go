@@ -1,0 +1,131 @@
+package coord
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Token is a fencing number: the revision at which the key of a lock, leadership or claim was
+// created. Of two holders of the same thing the later one has the higher token. It says nothing
+// across services, nor after a service was restored from a backup.
+type Token int64
+
+// held is a key that is held under a session, until it is released, or gone.
+type held struct {
+	session *Session
+	name    string
+	key     string
+	created int64
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// finishing says that the holder itself is deleting the key.
+	finishing atomic.Bool
+
+	// mu is held over calls that write the key, so that they follow each other.
+	mu       sync.Mutex
+	modified int64
+}
+
+// hold watches a key that the session has created.
+func (s *Session) hold(name, key string, created int64) *held {
+	h := &held{session: s, name: name, key: key, created: created, modified: created}
+	h.ctx, h.cancel = context.WithCancelCause(s.ctx)
+	h.watch(created)
+	return h
+}
+
+// watch waits in the background until the key is gone. It was there at the revision from, or, if
+// that is 0, that has to be seen.
+func (h *held) watch(from int64) {
+	h.session.background(func() {
+		if h.session.client.awaitGone(h.ctx, h.key, h.created, from) == nil && !h.finishing.Load() {
+			h.lost()
+		}
+	})
+}
+
+func (h *held) lost() {
+	h.cancel(&Error{Op: "hold", Name: h.name, Message: "its key " + h.key +
+		" was deleted by somebody else", wraps: []error{ErrLost}})
+}
+
+func (h *held) released(message string) {
+	h.cancel(&Error{Op: "hold", Name: h.name, Message: message, wraps: []error{ErrReleased}})
+}
+
+// err is nil while it is held.
+func (h *held) err() error {
+	if err := h.session.Err(); err != nil {
+		return err
+	}
+	return context.Cause(h.ctx)
+}
+
+// release deletes the key. If it was lost before, the error says so.
+func (h *held) release(ctx context.Context, op string) error {
+	before := h.err()
+	h.released("it was released")
+	if before != nil {
+		return fail(op, h.name, before)
+	}
+	existed, err := h.session.remove(ctx, h.key, h.created)
+	if err == nil && !existed {
+		err = because("it was lost before: its key "+h.key+" was gone", ErrLost)
+	}
+	return fail(op, h.name, err)
+}
+
+// set writes the value of the key.
+func (h *held) set(ctx context.Context, op, value string) error {
+	if err := h.err(); err != nil {
+		return fail(op, h.name, err)
+	}
+	ctx, cancel := h.session.within(ctx)
+	defer cancel()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return fail(op, h.name, h.setLocked(ctx, value))
+}
+
+func (h *held) setLocked(ctx context.Context, value string) error {
+	c, maybe := h.session.client, false
+	for attempt := 0; ; attempt++ {
+		var r *clientv3.TxnResponse
+		err := c.call(ctx, func(ctx context.Context) (err error) {
+			r, err = c.etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(h.key), "=", h.modified)).
+				Then(clientv3.OpPut(h.key, value, clientv3.WithLease(h.session.lease))).
+				Else(clientv3.OpGet(h.key)).Commit()
+			return err
+		})
+		switch {
+		case err == nil && r.Succeeded:
+			h.modified = r.Header.Revision
+			return nil
+		case err == nil:
+			current := one(r, 0)
+			if current == nil || current.CreateRevision != h.created {
+				h.lost()
+				return context.Cause(h.ctx)
+			}
+			h.modified = current.ModRevision
+			if maybe && string(current.Value) == value {
+				return nil
+			}
+			continue // somebody else wrote it; or the attempt before the last one did
+		}
+		maybe = maybe || judge(err) == unknown
+		ended := c.ended(ctx, h.session.gone(err))
+		if ended == nil {
+			ended = pause(ctx, attempt)
+		}
+		if ended != nil && maybe {
+			return unknownOutcome(h.key, ended)
+		} else if ended != nil {
+			return ended
+		}
+	}
+}

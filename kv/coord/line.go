@@ -1,0 +1,81 @@
+package coord
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// line is a waiting line: a key for each that waits or holds, in the order of their creation. The
+// first one holds. Each waits for one key only, so that a release wakes one waiter.
+type line struct {
+	name string
+	// keys is the prefix of the keys of those who wait, and before that of the keys which they wait
+	// for.
+	keys, before string
+}
+
+// enter waits in the line until nothing is before its key, and holds it then.
+func (l line) enter(ctx context.Context, s *Session, value string) (*held, error) {
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	key := l.keys + s.unique()
+	made, err := s.create(ctx, key, value)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.await(ctx, s, key, made.revision); err != nil {
+		s.discard(key, false)
+		return nil, err
+	}
+	return s.hold(l.name, key, made.revision), nil
+}
+
+// await returns nil when the key is there and nothing is before it.
+func (l line) await(ctx context.Context, s *Session, key string, created int64) error {
+	last := append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(created-1),
+		clientv3.WithKeysOnly())
+	for {
+		r, err := s.client.read(ctx, clientv3.OpGet(key, clientv3.WithKeysOnly()),
+			clientv3.OpGet(l.before, last...))
+		if err != nil {
+			return err
+		}
+		own, previous := one(r, 0), one(r, 1)
+		switch {
+		case own == nil || own.CreateRevision != created:
+			if err := s.Err(); err != nil {
+				return err
+			}
+			return because("its key "+key+" was deleted by somebody else while it waited", ErrLost)
+		case previous == nil:
+			return s.Err() // it is the first, as of a moment of this call
+		}
+		if err := s.client.awaitGone(ctx, string(previous.Key), previous.CreateRevision,
+			r.Header.Revision); err != nil {
+			return err
+		}
+	}
+}
+
+// try holds the line if nobody is in it that it would wait for, and fails with ErrLocked otherwise.
+func (l line) try(ctx context.Context, s *Session, value string) (*held, error) {
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	key := l.keys + s.unique()
+	made, err := s.create(ctx, key, value,
+		clientv3.Compare(clientv3.CreateRevision(l.before), "=", 0).WithPrefix())
+	if err != nil {
+		return nil, err
+	}
+	if made.revision == 0 {
+		return nil, because("somebody has it, or waits for it", ErrLocked)
+	}
+	return s.hold(l.name, key, made.revision), nil
+}

@@ -1,0 +1,132 @@
+package coord
+
+import (
+	"context"
+	"iter"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Leader is who leads an election.
+type Leader struct {
+	// Key is the key of the leader; empty if there is none.
+	Key string
+	// Token is the leader's fencing number.
+	Token Token
+	// Proposal is what it proposed, or proclaimed last.
+	Proposal []byte
+	// Revision is that of the change by which it leads, or has this proposal, or of the read that
+	// found it.
+	Revision int64
+	// Gap says that the service could not tell what was before: there may have been other leaders
+	// since the one that was yielded before.
+	Gap bool
+}
+
+// Exists says whether anybody leads.
+func (l Leader) Exists() bool { return l.Key != "" }
+
+// Leader is who leads now. That there is none is no error.
+func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	const op = "ask for the leader"
+	if err := checkName(op, e.name); err != nil {
+		return Leader{}, err
+	}
+	r, err := e.client.get(ctx, e.prefix(), clientv3.WithFirstCreate()...)
+	if err != nil {
+		return Leader{}, fail(op, e.name, err)
+	}
+	if len(r.Kvs) == 0 {
+		return Leader{Revision: r.Header.Revision}, nil
+	}
+	return leaderOf(r.Kvs[0], r.Header.Revision), nil
+}
+
+func leaderOf(kv *mvccpb.KeyValue, revision int64) Leader {
+	return Leader{Key: string(kv.Key), Token: Token(kv.CreateRevision), Proposal: kv.Value,
+		Revision: revision}
+}
+
+// Observe yields the leader, and then every change of the leader or its proposal, in order, also
+// that there is none any more. It misses none, however short the leadership was, for as long as the
+// service has the history; if it was compacted while the client was cut off from the service, the
+// next leader has Gap set. It ends with ctx, after an error.
+//
+// The loop's body should be quick: what has not been yielded yet is kept in memory.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	const op = "observe"
+	return func(yield func(Leader, error) bool) {
+		if err := checkName(op, e.name); err != nil {
+			yield(Leader{}, err)
+			return
+		}
+		var known candidates
+		for change, err := range e.client.changes(ctx, e.prefix()) {
+			if err != nil {
+				yield(Leader{}, fail(op, e.name, err))
+				return
+			}
+			if leader, changed := known.apply(change); changed && !yield(leader, nil) {
+				return
+			}
+		}
+	}
+}
+
+// candidates are all who campaign, as of a revision.
+type candidates struct {
+	begun bool
+	all   map[string]*mvccpb.KeyValue
+	// leader is who leads, and modified when its proposal was written last.
+	leader   string
+	created  int64
+	modified int64
+}
+
+// apply makes a change, and says who leads now if that has changed.
+func (c *candidates) apply(change change) (Leader, bool) {
+	if change.whole {
+		c.all = make(map[string]*mvccpb.KeyValue, len(change.state))
+		for _, kv := range change.state {
+			c.all[string(kv.Key)] = kv
+		}
+	}
+	for _, event := range change.events {
+		if event.Type == clientv3.EventTypeDelete {
+			delete(c.all, string(event.Kv.Key))
+		} else {
+			c.all[string(event.Kv.Key)] = event.Kv
+		}
+	}
+	first := c.first()
+	var leader Leader
+	modified := int64(0)
+	if first != nil {
+		leader, modified = leaderOf(first, change.revision), first.ModRevision
+	}
+	same := c.begun && leader.Key == c.leader && int64(leader.Token) == c.created
+	if same && modified == c.modified {
+		// The same one led all the time. That nobody does, twice, says nothing of the time between.
+		if !change.whole || first != nil {
+			return Leader{}, false
+		}
+	}
+	leader.Revision = change.revision
+	leader.Gap = c.begun && change.whole && !(same && first != nil)
+	c.begun, c.leader, c.created, c.modified = true, leader.Key, int64(leader.Token), modified
+	return leader, true
+}
+
+// first is the oldest candidate; nil if there is none.
+func (c *candidates) first() (first *mvccpb.KeyValue) {
+	if kv := c.all[c.leader]; kv != nil && kv.CreateRevision == c.created {
+		return kv // who came later has a higher revision
+	}
+	for _, kv := range c.all {
+		if first == nil || kv.CreateRevision < first.CreateRevision {
+			first = kv
+		}
+	}
+	return first
+}

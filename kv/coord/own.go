@@ -1,0 +1,275 @@
+package coord
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+const (
+	// MinOwnTTL is the shortest time to live of an ownership.
+	MinOwnTTL = 2 * time.Second
+
+	// nonceSize is how many bytes of a value say which acquisition wrote it; the owner's name comes
+	// after.
+	nonceSize = 16
+)
+
+// Ownership is a key of a keyspace that says who owns something, with a time to live. It needs no
+// session and no service but the keyspace: the key is written by compare-and-set, and written again
+// by the owner for as long as that wants it.
+//
+// What it guarantees: at any moment the key has one value, so a transaction that checks the
+// ownership (Check) commits only while it stands. That is exact.
+//
+// What Held says is less: whether a value has expired is decided by the servers' clocks. Held ends
+// when the time to live, less the greatest difference that two of these clocks may have, has passed
+// on this machine's monotonic clock since the last confirmed renewal was sent. If clocks are
+// further apart than that, another owner may have begun before. And what was sent before Held ended
+// may arrive after, unless it checks.
+type Ownership struct {
+	keyspace *kv.Keyspace
+	key      []byte
+	owner    string
+	ttl      time.Duration
+	offset   time.Duration
+	value    []byte
+	since    kv.Timestamp
+	clock    hlc.Monotonic
+
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	running sync.WaitGroup
+	// writing is held over calls that write the key.
+	writing sync.Mutex
+
+	mu struct {
+		sync.Mutex
+		version  kv.Timestamp
+		deadline int64
+		expiry   *time.Timer
+	}
+}
+
+// OwnOption is an option of Own.
+type OwnOption func(*ownConfig)
+
+type ownConfig struct{ ttl, offset time.Duration }
+
+// OwnTTL is how long the ownership stands if it is not renewed, MinOwnTTL at least. The default is
+// DefaultTTL. It is renewed every third of it.
+func OwnTTL(d time.Duration) OwnOption { return func(c *ownConfig) { c.ttl = d } }
+
+// OwnClockOffset is how far the clocks of two servers may be apart; kv.DefaultMaxClockOffset if
+// nothing is said, which is what servers have by default.
+func OwnClockOffset(d time.Duration) OwnOption { return func(c *ownConfig) { c.offset = d } }
+
+// Own makes owner the owner of a key if nobody owns it, and keeps it until Release, or until it is
+// lost. It does not wait: if there is an owner, also one of the same name, it fails with ErrOwned,
+// and the error says who owns the key and until when. If it fails with kv.ErrOutcomeUnknown the key
+// may be owned for one time to live, by nobody.
+func Own(ctx context.Context, ks *kv.Keyspace, key []byte, owner string,
+	options ...OwnOption) (*Ownership, error) {
+	const op = "own"
+	cfg := ownConfig{ttl: DefaultTTL, offset: kv.DefaultMaxClockOffset}
+	for _, o := range options {
+		o(&cfg)
+	}
+	if cfg.ttl < MinOwnTTL || cfg.ttl > kv.MaxTTL || cfg.offset < 0 || cfg.offset > cfg.ttl/3 {
+		return nil, invalid(op, string(key), fmt.Sprintf("a time to live of %s with clocks that are "+
+			"%s apart: give %s at least, and three times as much as the clocks are apart", cfg.ttl,
+			cfg.offset, MinOwnTTL))
+	}
+	o := &Ownership{keyspace: ks, key: bytes.Clone(key), owner: owner, ttl: cfg.ttl,
+		offset: cfg.offset, clock: hlc.SystemMonotonic(), value: make([]byte, nonceSize)}
+	rand.Read(o.value) // never fails
+	o.value = append(o.value, owner...)
+	sent := o.clock()
+	swap, err := ks.CompareAndSwap(ctx, key, kv.ExpectAbsent(), kv.Set(o.value, kv.TTL(cfg.ttl)))
+	switch {
+	case err != nil:
+		return nil, fail(op, string(key), err)
+	case !swap.Swapped:
+		return nil, &Error{Op: op, Name: string(key), Message: ownedBy(swap.Current),
+			wraps: []error{ErrOwned}}
+	}
+	o.since = swap.Version
+	o.ctx, o.cancel = context.WithCancelCause(context.Background())
+	o.mu.expiry = time.AfterFunc(time.Hour, func() { o.Err() })
+	o.confirm(sent, swap.Version)
+	o.running.Go(o.keep)
+	return o, nil
+}
+
+func ownedBy(pair kv.Pair) string {
+	if len(pair.Value) < nonceSize {
+		return "the key has a value that is none of an owner"
+	}
+	if pair.Expires.IsZero() {
+		return fmt.Sprintf("%q owns it", pair.Value[nonceSize:])
+	}
+	return fmt.Sprintf("%q owns it until %s, or for longer if it renews it", pair.Value[nonceSize:],
+		pair.Expires.Format(time.RFC3339Nano))
+}
+
+// Held ends when the ownership is not certain any more; context.Cause says why. See Ownership for
+// what it is worth.
+func (o *Ownership) Held() context.Context { return o.ctx }
+
+// Since is the version of the key with which the ownership began. It is higher than all versions of
+// the owners before: a fencing number.
+func (o *Ownership) Since() kv.Timestamp { return o.since }
+
+// Err is nil while the key is owned. Unlike Held it reads the clock itself.
+func (o *Ownership) Err() error {
+	if err := context.Cause(o.ctx); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	left := o.leftLocked()
+	if left > 0 {
+		o.mu.expiry.Reset(left)
+	}
+	o.mu.Unlock()
+	if left == 0 {
+		o.end(ErrLost, fmt.Sprintf("no renewal was confirmed within %s; others may own it by now",
+			o.ttl))
+	}
+	return context.Cause(o.ctx)
+}
+
+// Check makes a transaction one of the owner: it fails with ErrLost if the key is not owned by this
+// ownership at the moment that the transaction reads, and the transaction commits only if that is
+// so at the moment of the commit. The transaction must have begun after the ownership.
+func (o *Ownership) Check(ctx context.Context, tx *kv.Txn) error {
+	pair, err := tx.Get(ctx, o.keyspace, o.key)
+	if err != nil && !errors.Is(err, kv.ErrNotFound) {
+		return err
+	}
+	if err == nil && bytes.Equal(pair.Value, o.value) {
+		return nil
+	}
+	message := "it has expired"
+	if err == nil {
+		message = ownedBy(pair)
+	}
+	return &Error{Op: "check the ownership", Name: string(o.key), Message: message,
+		wraps: []error{ErrLost}}
+}
+
+// Renew renews the ownership now. It is done every third of the time to live anyway.
+func (o *Ownership) Renew(ctx context.Context) error {
+	return fail("renew", string(o.key), o.renew(ctx))
+}
+
+func (o *Ownership) renew(ctx context.Context) error {
+	o.writing.Lock()
+	defer o.writing.Unlock()
+	if err := o.Err(); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	version := o.mu.version
+	o.mu.Unlock()
+	sent := o.clock()
+	swap, err := o.keyspace.CompareAndSwap(ctx, o.key, kv.ExpectVersion(version),
+		kv.Set(o.value, kv.TTL(o.ttl)))
+	switch {
+	case err != nil:
+		return err
+	case swap.Swapped:
+		o.confirm(sent, swap.Version)
+		return nil
+	case swap.Current.Exists() && bytes.Equal(swap.Current.Value, o.value):
+		// An earlier renewal whose outcome was not known; when it was sent is not known either.
+		o.mu.Lock()
+		o.mu.version = swap.Current.Version
+		o.mu.Unlock()
+		return because("an earlier renewal came late; try again", kv.ErrOutcomeUnknown)
+	case swap.Current.Exists():
+		o.end(ErrLost, ownedBy(swap.Current))
+	default:
+		o.end(ErrLost, "it has expired, or was deleted")
+	}
+	return context.Cause(o.ctx)
+}
+
+// keep renews the ownership until it ends. It is a goroutine of the ownership.
+func (o *Ownership) keep() {
+	wait := o.ttl / 3
+	for attempt := 0; ; {
+		timer := time.NewTimer(wait)
+		select {
+		case <-o.ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		ctx, cancel := context.WithTimeout(o.ctx, o.ttl/3)
+		err := o.renew(ctx)
+		cancel()
+		if err == nil {
+			wait, attempt = o.ttl/3, 0
+		} else {
+			wait = min(retryBase<<min(attempt, 10), o.ttl/10)
+			attempt++
+		}
+	}
+}
+
+// Release gives the key back. If it was lost before, the error says so.
+func (o *Ownership) Release(ctx context.Context) error {
+	const op = "release"
+	before := o.Err()
+	o.end(ErrReleased, "it was released")
+	o.running.Wait()
+	if before != nil {
+		return fail(op, string(o.key), before)
+	}
+	o.writing.Lock()
+	defer o.writing.Unlock()
+	for {
+		o.mu.Lock()
+		version := o.mu.version
+		o.mu.Unlock()
+		swap, err := o.keyspace.CompareAndSwap(ctx, o.key, kv.ExpectVersion(version), kv.Delete())
+		switch {
+		case err != nil:
+			return fail(op, string(o.key), err)
+		case swap.Swapped:
+			return nil
+		case !swap.Current.Exists() || !bytes.Equal(swap.Current.Value, o.value):
+			return &Error{Op: op, Name: string(o.key), Message: "it was lost before",
+				wraps: []error{ErrLost}}
+		}
+		o.mu.Lock()
+		o.mu.version = swap.Current.Version
+		o.mu.Unlock()
+	}
+}
+
+func (o *Ownership) confirm(sent int64, version kv.Timestamp) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.version = version
+	o.mu.deadline = max(o.mu.deadline, sent+int64(o.ttl-o.offset-o.ttl/driftShare))
+	o.mu.expiry.Reset(o.leftLocked())
+}
+
+func (o *Ownership) leftLocked() time.Duration {
+	return time.Duration(max(0, o.mu.deadline-o.clock()))
+}
+
+func (o *Ownership) end(kind ErrorKind, message string) {
+	o.cancel(&Error{Op: "own", Name: string(o.key), Message: message, wraps: []error{kind}})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.expiry.Stop()
+}

@@ -1,0 +1,48 @@
+package coord
+
+import "context"
+
+// RWMutex is a lock that many readers have at a time, or one writer. All wait in one line: a reader
+// waits for the writers that came before it, and a writer for all that came before it. So neither
+// readers nor writers starve.
+type RWMutex struct {
+	client *Client
+	name   string
+}
+
+// RWMutex is the read-write lock of a name. It has nothing to do with the Mutex of that name.
+func (c *Client) RWMutex(name string) *RWMutex { return &RWMutex{client: c, name: name} }
+
+func (m *RWMutex) writers() line {
+	all := m.client.path("rwlock", m.name)
+	return line{name: m.name, keys: all + "write/", before: all}
+}
+
+func (m *RWMutex) readers() line {
+	all := m.client.path("rwlock", m.name)
+	return line{name: m.name, keys: all + "read/", before: all + "write/"}
+}
+
+// Lock waits until it has the lock alone, or ctx or the session ends.
+func (m *RWMutex) Lock(ctx context.Context, s *Session) (*Lock, error) {
+	return lock(ctx, "lock", m.writers(), s, line.enter)
+}
+
+// TryLock takes the lock alone if nobody has it or waits for it, and fails with ErrLocked
+// otherwise.
+func (m *RWMutex) TryLock(ctx context.Context, s *Session) (*Lock, error) {
+	return lock(ctx, "try to lock", m.writers(), s, line.try)
+}
+
+// RLock waits until it has the lock beside other readers, or ctx or the session ends. The token of
+// a reader is higher than those of the writers before it, and lower than those of the writers after
+// it.
+func (m *RWMutex) RLock(ctx context.Context, s *Session) (*Lock, error) {
+	return lock(ctx, "lock for reading", m.readers(), s, line.enter)
+}
+
+// TryRLock takes the lock beside other readers if no writer has it or waits for it, and fails with
+// ErrLocked otherwise.
+func (m *RWMutex) TryRLock(ctx context.Context, s *Session) (*Lock, error) {
+	return lock(ctx, "try to lock for reading", m.readers(), s, line.try)
+}

@@ -1,0 +1,201 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// DefaultTTL is the time to live of a session that says nothing else.
+	DefaultTTL = 15 * time.Second
+	// MaxTTL bounds the time to live of a session.
+	MaxTTL = 24 * time.Hour
+
+	// driftShare is which part of the time to live is left out, for clocks that go at different
+	// speeds.
+	driftShare = 50
+)
+
+// Session is a lease with the service that is kept alive: everything that is held (locks,
+// leaderships, ephemeral keys, claims) is held under a session, and is gone when that ends.
+//
+// A session lives for as long as the service confirms its renewals. One is sent every third of the
+// time to live. If none is confirmed until the time to live has passed since the last confirmed one
+// was *sent*, by this machine's monotonic clock, the session is lost, whatever the service thinks:
+// the service counts from a later moment, so it cannot have given to others what was held any
+// sooner. (On Linux that clock goes on while the machine is suspended. The last fiftieth of the
+// time to live is not used, since clocks go at different speeds.)
+//
+// A session that has ended stays so; make another one.
+type Session struct {
+	client *Client
+	lease  clientv3.LeaseID
+	ttl    time.Duration
+	label  string
+
+	// ctx ends with the session, and its cause is why. running is all goroutines.
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	running sync.WaitGroup
+	// made counts the keys that were made under the session.
+	made atomic.Uint64
+
+	mu struct {
+		sync.Mutex
+		// deadline is when the session is lost, by the client's clock.
+		deadline int64
+		expiry   *time.Timer
+		// guard is the version of the session's guard key (guard.go).
+		guard int64
+		// keys are those that are held, or are being made or removed.
+		keys map[string]struct{}
+	}
+}
+
+// SessionOption is an option of NewSession.
+type SessionOption func(*sessionConfig)
+
+type sessionConfig struct {
+	ttl   time.Duration
+	label string
+}
+
+// TTL is how long the service waits for a session that it does not hear from, in whole seconds
+// (parts of a second count as one), up to MaxTTL. The service may have a minimum, such as two
+// seconds; Session.TTL tells. The default is DefaultTTL.
+func TTL(d time.Duration) SessionOption { return func(c *sessionConfig) { c.ttl = d } }
+
+// Label is the value of the keys of locks that are held or waited for under the session, so that
+// people can see whose they are: a host name, for instance.
+func Label(s string) SessionOption { return func(c *sessionConfig) { c.label = s } }
+
+// NewSession begins a session. ctx bounds how long that may take, and not how long the session
+// lives: it lives until Close, or until it is lost.
+func (c *Client) NewSession(ctx context.Context, options ...SessionOption) (*Session, error) {
+	const op = "begin a session"
+	cfg := sessionConfig{ttl: DefaultTTL}
+	for _, o := range options {
+		o(&cfg)
+	}
+	if cfg.ttl <= 0 || cfg.ttl > MaxTTL {
+		return nil, invalid(op, "", fmt.Sprintf("a time to live of %s: give one above 0 and up to %s",
+			cfg.ttl, MaxTTL))
+	}
+	var granted *clientv3.LeaseGrantResponse
+	var sent int64
+	// An attempt whose outcome is unknown may leave a lease, which expires unused.
+	err := c.until(ctx, func(ctx context.Context) (err error) {
+		sent = c.clock()
+		granted, err = c.etcd.Grant(ctx, int64((cfg.ttl+time.Second-1)/time.Second))
+		return err
+	})
+	if err != nil {
+		return nil, fail(op, "", err)
+	}
+	s := &Session{client: c, lease: granted.ID, label: cfg.label,
+		ttl: time.Duration(granted.TTL) * time.Second}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.mu.keys = make(map[string]struct{})
+	s.mu.expiry = time.AfterFunc(time.Hour, s.checkDeadline)
+	s.confirm(sent, s.ttl)
+	s.running.Go(s.renew)
+	return s, nil
+}
+
+// Client is the client of the session.
+func (s *Session) Client() *Client { return s.client }
+
+// Lease is the id of the session's lease.
+func (s *Session) Lease() clientv3.LeaseID { return s.lease }
+
+// TTL is the time to live that the service has granted.
+func (s *Session) TTL() time.Duration { return s.ttl }
+
+// Done is closed when the session has ended. Err says why.
+func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Context ends with the session; context.Cause says why, as Err does.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Err is nil while the session lives, and otherwise says why it does not. It reads the clock: it
+// never says nil after the time to live has passed, even if the process stood still for so long
+// that Done is not closed yet.
+func (s *Session) Err() error {
+	s.checkDeadline()
+	return context.Cause(s.ctx)
+}
+
+// Close ends the session, and has the service take back all that is held under it. If that is not
+// confirmed before ctx ends, the error says so, and the service does it when the time to live is
+// over.
+func (s *Session) Close(ctx context.Context) error {
+	s.finish(ErrSessionClosed, "it was closed")
+	s.running.Wait()
+	err := s.client.until(ctx, func(ctx context.Context) error {
+		_, err := s.client.etcd.Revoke(ctx, s.lease)
+		return err
+	})
+	if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return nil
+	}
+	return fail("close the session", "", because(fmt.Sprintf("%s; what was held under it goes "+
+		"when its time to live of %s is over", text(err), s.ttl), err))
+}
+
+// finish ends the session; the first reason holds.
+func (s *Session) finish(kind ErrorKind, message string) {
+	s.cancel(&Error{Op: "session", Name: strconv.FormatInt(int64(s.lease), 16), Message: message,
+		wraps: []error{ErrSessionEnded, kind}})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.expiry.Stop()
+}
+
+// confirm notes that a renewal that was sent at a moment was confirmed.
+func (s *Session) confirm(sent int64, ttl time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.deadline = max(s.mu.deadline, sent+int64(ttl-ttl/driftShare))
+	s.mu.expiry.Reset(s.leftLocked())
+}
+
+func (s *Session) leftLocked() time.Duration {
+	return time.Duration(max(0, s.mu.deadline-s.client.clock()))
+}
+
+// checkDeadline ends the session if its time is over.
+func (s *Session) checkDeadline() {
+	if s.ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	left := s.leftLocked()
+	if left > 0 {
+		s.mu.expiry.Reset(left)
+	}
+	s.mu.Unlock()
+	if left == 0 {
+		s.finish(ErrSessionUnconfirmed, fmt.Sprintf("no renewal was confirmed within %s; "+
+			"others may hold by now what was held under it", s.ttl))
+	}
+}
+
+// within is a context that ends with the session too.
+func (s *Session) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
+	return ctx, func() { stop(); cancel(context.Canceled) }
+}
+
+// unique is the last part of a key that no other one has.
+func (s *Session) unique() string {
+	return strconv.FormatInt(int64(s.lease), 16) + "-" + strconv.FormatUint(s.made.Add(1), 36)
+}

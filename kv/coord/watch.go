@@ -1,0 +1,146 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func isCompacted(err error) bool { return errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) }
+
+// watch hands all events from a revision on to see, until that returns true. It returns whether it
+// did: if not, and the context has not ended, the watch has, and what happened meanwhile has to be
+// read.
+func (c *Client) watch(ctx context.Context, key string, from int64,
+	see func(*clientv3.Event) bool, options ...clientv3.OpOption) (seen bool) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel() // it ends the watch
+	for r := range c.etcd.Watch(ctx, key, append(options, clientv3.WithRev(from))...) {
+		if r.Err() != nil {
+			return false
+		}
+		for _, event := range r.Events {
+			if see(event) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// awaitGone returns nil when a key that was created at a revision is gone. It was there at the
+// revision from, or, if that is 0, that has to be seen.
+func (c *Client) awaitGone(ctx context.Context, key string, created, from int64) error {
+	for attempt := 0; ; attempt++ {
+		if from == 0 {
+			r, err := c.get(ctx, key)
+			if err != nil {
+				return err
+			}
+			if len(r.Kvs) == 0 || r.Kvs[0].CreateRevision != created {
+				return nil
+			}
+			from = r.Header.Revision
+		}
+		if c.watch(ctx, key, from+1, func(*clientv3.Event) bool { return true },
+			clientv3.WithFilterPut()) {
+			return nil
+		}
+		from = 0
+		if err := pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitChange returns nil when something below a prefix has changed after a revision, in a way that
+// matters, or may have.
+func (c *Client) awaitChange(ctx context.Context, prefix string, after int64,
+	matters func(*clientv3.Event) bool) error {
+	if c.watch(ctx, prefix, after+1, matters, clientv3.WithPrefix()) {
+		return nil
+	}
+	return pause(ctx, 0) // it may have; and it is not asked all the time
+}
+
+// change is a step in the life of the keys below a prefix: the state as a whole, or what happened
+// at one revision.
+type change struct {
+	revision int64
+	// whole says that state is all there is; what led to it is not known.
+	whole  bool
+	state  []*mvccpb.KeyValue
+	events []*clientv3.Event
+}
+
+// changes yields the state of what is below a prefix, and then every change of it, revision for
+// revision. If the service no longer has them, because its history was compacted, it yields the
+// state again. It ends with the context, or an error that no other attempt would avoid.
+func (c *Client) changes(ctx context.Context, prefix string) iter.Seq2[change, error] {
+	return func(yield func(change, error) bool) {
+		next := int64(0)
+		for attempt := 0; ; attempt++ {
+			if next == 0 {
+				state, revision, err := c.list(ctx, prefix)
+				if err != nil {
+					yield(change{}, err)
+					return
+				}
+				if !yield(change{revision: revision, whole: true, state: state}, nil) {
+					return
+				}
+				next = revision + 1
+			}
+			more, moved := c.follow(ctx, prefix, &next, yield)
+			if !more {
+				return
+			}
+			if moved {
+				attempt = 0
+			}
+			err := context.Cause(ctx)
+			if err == nil && c.etcd.Ctx().Err() != nil {
+				err = because("the client is closed", ErrClosed)
+			}
+			if err == nil {
+				err = pause(ctx, attempt)
+			}
+			if err != nil {
+				yield(change{}, err)
+				return
+			}
+		}
+	}
+}
+
+// follow yields the changes from *next on, and moves it, for as long as one watch lives. *next is 0
+// afterwards if the state has to be read. It returns false if no more is wanted.
+func (c *Client) follow(ctx context.Context, prefix string, next *int64,
+	yield func(change, error) bool) (more, moved bool) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	for r := range c.etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(*next)) {
+		if err := r.Err(); err != nil {
+			// Where it cannot go on, a read says why, or where to.
+			if !errors.Is(err, rpctypes.ErrNoLeader) {
+				*next = 0
+			}
+			return true, moved
+		}
+		for events := r.Events; len(events) > 0; {
+			n, revision := 1, events[0].Kv.ModRevision
+			for n < len(events) && events[n].Kv.ModRevision == revision {
+				n++
+			}
+			if !yield(change{revision: revision, events: events[:n]}, nil) {
+				return false, true
+			}
+			*next, events, moved = revision+1, events[n:], true
+		}
+	}
+	return true, moved
+}

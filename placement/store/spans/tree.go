@@ -1,0 +1,129 @@
+package spans
+
+import "strings"
+
+// node is a node of a treap: a search tree by span, and a heap by priority.
+type node[V any] struct {
+	Entry[V]
+	left, right *node[V]
+	// max is the greatest end in the subtree; empty is the greatest of all.
+	max      string
+	priority uint64
+}
+
+func compareSpans(aStart, aEnd, bStart, bEnd string) int {
+	if c := strings.Compare(aStart, bStart); c != 0 {
+		return c
+	}
+	return strings.Compare(aEnd, bEnd)
+}
+
+// order compares a span with that of the node.
+func (n *node[V]) order(start, end string) int { return compareSpans(start, end, n.start, n.end) }
+
+func (n *node[V]) find(start, end string) *node[V] {
+	for n != nil {
+		switch c := n.order(start, end); {
+		case c == 0:
+			return n
+		case c < 0:
+			n = n.left
+		default:
+			n = n.right
+		}
+	}
+	return nil
+}
+
+// update makes max what it is by the children.
+func (n *node[V]) update() {
+	n.max = n.end
+	for _, child := range []*node[V]{n.left, n.right} {
+		if child != nil && n.max != "" && (child.max == "" || child.max > n.max) {
+			n.max = child.max
+		}
+	}
+}
+
+// insert adds a node, whose span is not in the tree, and returns the root.
+func (n *node[V]) insert(added *node[V]) *node[V] {
+	if n == nil {
+		return added
+	}
+	if added.priority > n.priority {
+		added.left, added.right = n.split(added.start, added.end)
+		added.update()
+		return added
+	}
+	if n.order(added.start, added.end) < 0 {
+		n.left = n.left.insert(added)
+	} else {
+		n.right = n.right.insert(added)
+	}
+	n.update()
+	return n
+}
+
+// split takes a tree apart: what comes before a span that is not in it, and what comes after.
+func (n *node[V]) split(start, end string) (before, after *node[V]) {
+	if n == nil {
+		return nil, nil
+	}
+	if n.order(start, end) < 0 {
+		before, n.left = n.left.split(start, end)
+		n.update()
+		return before, n
+	}
+	n.right, after = n.right.split(start, end)
+	n.update()
+	return n, after
+}
+
+// remove takes a span out, and returns the root.
+func (n *node[V]) remove(start, end string) *node[V] {
+	if n == nil {
+		return nil
+	}
+	switch c := n.order(start, end); {
+	case c == 0:
+		return join(n.left, n.right)
+	case c < 0:
+		n.left = n.left.remove(start, end)
+	default:
+		n.right = n.right.remove(start, end)
+	}
+	n.update()
+	return n
+}
+
+// join makes one tree of two, of which the left one comes before the right one.
+func join[V any](left, right *node[V]) *node[V] {
+	switch {
+	case left == nil:
+		return right
+	case right == nil:
+		return left
+	case left.priority > right.priority:
+		left.right = join(left.right, right)
+		left.update()
+		return left
+	}
+	right.left = join(left, right.left)
+	right.update()
+	return right
+}
+
+func (n *node[V]) visit(key []byte, visit func(*Entry[V])) {
+	// No span of a subtree whose greatest end is at or below the key holds it, and none on the
+	// right of a start above the key.
+	for n != nil && below(key, n.max) {
+		n.left.visit(key, visit)
+		if string(key) < n.start {
+			return
+		}
+		if below(key, n.end) {
+			visit(&n.Entry)
+		}
+		n = n.right
+	}
+}
