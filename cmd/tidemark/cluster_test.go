@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +38,12 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 		_ = os.RemoveAll(oneCluster.dir)
+	}
+	if theEtcd.cluster != nil {
+		if err := theEtcd.cluster.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "closing etcd:", err)
+			code = 1
+		}
 	}
 	os.Exit(code)
 }
@@ -73,7 +80,12 @@ func cluster(t *testing.T) shared {
 // run runs a command with stdin and wants its exit code.
 func (b shared) run(stdin string, code int, args ...string) result {
 	b.t.Helper()
-	got := command(b.t, stdin, b.environment, append(args, "--timeout", "60s")...)
+	end := slices.Index(args, "--")
+	if end < 0 {
+		end = len(args)
+	}
+	got := command(b.t, stdin, b.environment,
+		slices.Concat(args[:end], []string{"--timeout", "60s"}, args[end:])...)
 	if got.code != code {
 		b.t.Fatalf("%q: exit code %d, want %d\nstdout: %.2000s\nstderr: %.2000s", args, got.code,
 			code, got.out, got.err)

@@ -13,20 +13,9 @@ import (
 
 // connect opens a client to the cluster that the flags and the environment name.
 func (a *app) connect(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
-	endpoints := a.endpoints
-	if len(endpoints) == 0 {
-		if text := a.getenv(endpointsEnv); text != "" {
-			endpoints = strings.Split(text, ",")
-		}
-	}
-	if len(endpoints) == 0 {
-		endpoints = []string{defaultEndpoint}
-	}
-	for i, endpoint := range endpoints {
-		endpoints[i] = strings.TrimSpace(endpoint)
-		if err := argument.CheckAddress("endpoint", endpoints[i], false); err != nil {
-			return nil, err
-		}
+	endpoints, err := a.addresses()
+	if err != nil {
+		return nil, err
 	}
 	options = append(options, kv.RequestTimeout(a.timeout))
 	region, zone, err := argument.ParseLocality(a.locality)
@@ -47,6 +36,26 @@ func (a *app) connect(ctx context.Context, options ...kv.Option) (*kv.Client, er
 		defer cancel()
 	}
 	return kv.Open(ctx, endpoints, options...)
+}
+
+// addresses are those of servers that the flags or the environment name.
+func (a *app) addresses() ([]string, error) {
+	endpoints := a.endpoints
+	if len(endpoints) == 0 {
+		if text := a.getenv(endpointsEnv); text != "" {
+			endpoints = strings.Split(text, ",")
+		}
+	}
+	if len(endpoints) == 0 {
+		endpoints = []string{defaultEndpoint}
+	}
+	for i, endpoint := range endpoints {
+		endpoints[i] = strings.TrimSpace(endpoint)
+		if err := argument.CheckAddress("endpoint", endpoints[i], false); err != nil {
+			return nil, err
+		}
+	}
+	return endpoints, nil
 }
 
 // withClient runs do with a client, and closes it.

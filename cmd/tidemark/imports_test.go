@@ -88,8 +88,8 @@ var may = []struct {
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},
 	{"bench/...", []string{"bench/...", "kv", "kv/kvprom", "hlc", "rpc/...", "range/engine",
 		"range/keys", "deploy/certs", "deploy/embedded"}},
-	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/kvprom", "hlc", "rpc",
-		"range/keys", "deploy/certs", "deploy/embedded"}},
+	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/coord", "kv/kvprom",
+		"hlc", "rpc", "range/keys", "deploy/certs", "deploy/embedded"}},
 }
 
 var ground = []string{

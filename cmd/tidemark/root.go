@@ -16,6 +16,7 @@ const (
 	groupServers = "servers"
 	groupCluster = "cluster"
 	groupData    = "data"
+	groupCoord   = "coordination"
 	groupMeasure = "measure"
 )
 
@@ -44,6 +45,7 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		&cobra.Group{ID: groupServers, Title: "Servers:"},
 		&cobra.Group{ID: groupCluster, Title: "The cluster:"},
 		&cobra.Group{ID: groupData, Title: "Data:"},
+		&cobra.Group{ID: groupCoord, Title: "Coordination:"},
 		&cobra.Group{ID: groupMeasure, Title: "Measuring:"},
 	)
 	add := func(group string, commands ...*cobra.Command) {
@@ -62,6 +64,8 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		a.incrementCommand(), a.scanCommand(),
 		a.countCommand(), a.txnCommand(), a.loadCommand(), a.dumpCommand(),
 		a.changesCommand())
+	add(groupCoord, a.coordCommand(), a.leaseCommand(), a.lockCommand(), a.electCommand(),
+		a.timerCommand())
 	add(groupMeasure, a.benchCommand())
 	root.AddCommand(a.versionCommand(), a.manCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exit.Help})

@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -93,7 +95,9 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 	}
 	c := newClient(etcd, cfg)
 	c.owned = true
-	if _, err := c.get(ctx, c.prefix, clientv3.WithCountOnly()); err != nil {
+	// One that may not read this key has been answered too.
+	_, err = c.get(ctx, cmp.Or(c.prefix, "\x00"), clientv3.WithCountOnly())
+	if err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
 		etcd.Close()
 		return nil, fail(op, "", err)
 	}

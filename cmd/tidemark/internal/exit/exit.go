@@ -34,14 +34,16 @@ const Help = `A command of tidemark ends with one of these codes:
     4  the cluster could not be reached, or has no quorum or no free disk space, until --timeout was
        over; nothing was changed
     5  the answer to a write was lost: it may or may not have taken effect
-    6  another transaction was in the way; nothing was changed: run it again
+    6  another transaction, or the holder of a lock, was in the way; nothing was changed: run it
+       again
     7  status: everything is served, but something needs looking after: a node is down, full, or in
        doubt about its clock
     8  status: some partitions have no leader and cannot be read or written
   130  it was interrupted (Ctrl-C, SIGTERM); the message says how far it came
 
 For txn the code is that of the line that failed. The transaction that it belongs to has changed
-nothing (but for code 5); what was committed before it stays.`
+nothing (but for code 5); what was committed before it stays. For lock, and for elect with a command,
+it is that of the command, or 128 and the number of the signal that ended it.`
 
 // Error carries the exit code of an error whose kind does not say it.
 type Error struct {

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
+	"github.com/tidemarkdb/tidemark/bench/proof/reference"
+)
+
+const (
+	members     = 3
+	connections = 8
+)
+
+// subject is a running service with its servers.
+type subject struct {
+	name      string
+	endpoints []string
+	servers   []*process.Process
+	close     func() error
+
+	clients []*clientv3.Client
+	leader  string
+	next    atomic.Uint64
+}
+
+func startEtcd(ctx context.Context, _ *settings, dir string) (*subject, error) {
+	dir = filepath.Join(dir, "etcd")
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+	cluster, err := reference.Start(ctx, reference.Options{Members: members, Dir: dir,
+		Args: []string{"--quota-backend-bytes", "8589934592"}})
+	if err != nil {
+		return nil, err
+	}
+	x := &subject{name: "etcd", endpoints: cluster.Endpoints()}
+	for i := range members {
+		x.servers = append(x.servers, cluster.Member(i))
+	}
+	x.close = func() error {
+		x.disconnect()
+		return cluster.Close()
+	}
+	return x, nil
+}
+
+func startTidemark(ctx context.Context, s *settings, dir string) (*subject, error) {
+	addresses, err := process.FreeAddresses(members)
+	if err != nil {
+		return nil, err
+	}
+	x := &subject{name: "tidemark", endpoints: addresses}
+	x.close = func() error {
+		x.disconnect()
+		var errs []error
+		for _, p := range x.servers {
+			errs = append(errs, p.Kill())
+		}
+		return errors.Join(errs...)
+	}
+	for i, address := range addresses {
+		name := fmt.Sprintf("tidemark%d", i+1)
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return nil, err
+		}
+		server, err := process.Start(process.Config{Name: name, Path: s.tidemark,
+			Args: []string{"start", "--dir", filepath.Join(dir, name), "--listen", address,
+				"--core", strings.Join(addresses, ","), "--roles", "core", "--http", ""},
+			Log: filepath.Join(dir, name+".log")})
+		if err != nil {
+			return nil, errors.Join(err, x.close())
+		}
+		x.servers = append(x.servers, server)
+	}
+	return x, nil
+}
+
+// connect opens the connections to the leader, if they are not there already.
+func (x *subject) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return process.Until(ctx, x.name+" has a leader", 50*time.Millisecond,
+		func(ctx context.Context) error {
+			leader, err := x.findLeader(ctx)
+			if err != nil || leader == x.leader {
+				return err
+			}
+			x.disconnect()
+			for range connections {
+				client, err := dial(leader)
+				if err != nil {
+					return err
+				}
+				x.clients = append(x.clients, client)
+			}
+			x.leader = leader
+			return nil
+		}, x.servers...)
+}
+
+func (x *subject) findLeader(ctx context.Context) (string, error) {
+	var errs []error
+	for _, endpoint := range x.endpoints {
+		client, err := dial(endpoint)
+		if err != nil {
+			return "", err
+		}
+		limited, cancel := context.WithTimeout(ctx, 2*time.Second)
+		status, err := client.Status(limited, endpoint)
+		cancel()
+		_ = client.Close()
+		if err == nil && status.Leader == status.Header.MemberId {
+			return endpoint, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", fmt.Errorf("no member leads: %w", errors.Join(errs...))
+}
+
+func dial(endpoint string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second,
+		Logger: zap.NewNop()})
+}
+
+func (x *subject) disconnect() {
+	for _, c := range x.clients {
+		_ = c.Close()
+	}
+	x.clients, x.leader = nil, ""
+}
+
+// client takes the connections in turn.
+func (x *subject) client() *clientv3.Client {
+	return x.clients[x.next.Add(1)%uint64(len(x.clients))]
+}
+
+// used is how many processor seconds the servers have used.
+func (x *subject) used() (seconds float64, resident uint64, err error) {
+	for _, p := range x.servers {
+		u, err := p.Usage()
+		if err != nil {
+			return 0, 0, err
+		}
+		seconds += u.CPUSeconds()
+		resident += uint64(u.ResidentBytes)
+	}
+	return seconds, resident, nil
+}

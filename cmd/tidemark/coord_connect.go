@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/kv/coord"
+)
+
+// passwordEnv is the password of --user, if that does not hold it.
+const passwordEnv = "TIDEMARK_PASSWORD"
+
+// coordFlags are what the commands of the coordination service have in common.
+type coordFlags struct{ user, namespace string }
+
+// coordClient adds the flags of commands that talk to the coordination service.
+func (a *app) coordClient(cmd *cobra.Command, f *coordFlags) *cobra.Command {
+	cmd.Flags().StringVar(&f.user, "user", "",
+		"authenticate as NAME, with the password in "+passwordEnv+", or as NAME:PASSWORD")
+	return a.client(cmd)
+}
+
+// recipe adds the flags of commands that are recipes.
+func (a *app) recipe(cmd *cobra.Command, f *coordFlags) *cobra.Command {
+	cmd.Flags().StringVar(&f.namespace, "namespace", coord.DefaultPrefix,
+		"what the keys of locks, elections and timers begin with; programs have to use the same")
+	return a.coordClient(cmd, f)
+}
+
+// withCoord runs do with a client of the coordination service, and closes it.
+func (a *app) withCoord(ctx context.Context, f *coordFlags, do func(*coord.Client) error) error {
+	endpoints, err := a.addresses()
+	if err != nil {
+		return err
+	}
+	options := []coord.Option{coord.Prefix(f.namespace), coord.DialTimeout(a.timeout)}
+	config, err := a.tls.Config(a.getenv)
+	if err != nil {
+		return err
+	}
+	if config != nil {
+		options = append(options, coord.TLS(config))
+	}
+	if f.user != "" {
+		name, password, given := strings.Cut(f.user, ":")
+		if !given {
+			password = a.getenv(passwordEnv)
+		}
+		if name == "" || password == "" {
+			return exit.Usagef("--user %s: give a name, and a password after a colon or in %s", name,
+				passwordEnv)
+		}
+		options = append(options, coord.User(name, password))
+	}
+	client, err := coord.Connect(ctx, endpoints, options...)
+	if err != nil {
+		return coordFailed(fmt.Errorf("the coordination service at %s does not answer: %w",
+			strings.Join(endpoints, ", "), err))
+	}
+	defer client.Close()
+	return coordFailed(do(client))
+}
+
+// withEtcd runs do with the client for what is not a recipe, and the time that --timeout gives it.
+// write says that it changes something.
+func (a *app) withEtcd(ctx context.Context, f *coordFlags, write bool,
+	do func(context.Context, *clientv3.Client) error) error {
+	return a.withCoord(ctx, f, func(client *coord.Client) error {
+		ctx := ctx
+		if a.timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, a.timeout)
+			defer cancel()
+		}
+		err := do(ctx, client.Etcd())
+		if write && isLost(err) {
+			return &exit.Error{Code: exit.Unknown, Err: fmt.Errorf(
+				"there was no answer; it may or may not have taken effect: %w", err)}
+		}
+		return err
+	})
+}
+
+// isLost says of the error of a write that it may have been executed.
+func isLost(err error) bool {
+	if err == nil {
+		return false
+	}
+	var coded *exit.Error
+	if errors.As(err, &coded) {
+		return false
+	}
+	switch codeOf(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal:
+		return true
+	}
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// codeOf is the gRPC code of an error of the service.
+func codeOf(err error) codes.Code {
+	var of rpctypes.EtcdError
+	if errors.As(err, &of) {
+		return of.Code()
+	}
+	return status.Code(err)
+}
+
+// coordFailed gives an error of the coordination service its exit code.
+func coordFailed(err error) error {
+	var coded *exit.Error
+	if err == nil || errors.As(err, &coded) {
+		return err
+	}
+	is := func(kinds ...error) bool {
+		for _, kind := range kinds {
+			if errors.Is(err, kind) {
+				return true
+			}
+		}
+		return false
+	}
+	code := exit.Failed
+	switch {
+	case is(coord.ErrOutcomeUnknown):
+		code = exit.Unknown
+	case is(coord.ErrInvalidArgument):
+		code = exit.Usage
+	case is(coord.ErrLocked, coord.ErrExists):
+		code = exit.Conflict
+	case is(coord.ErrSessionEnded, coord.ErrLost):
+	case is(rpctypes.ErrLeaseNotFound, rpctypes.ErrKeyNotFound):
+		code = exit.NotFound
+	case is(context.DeadlineExceeded):
+		code = exit.Unavailable
+	default:
+		switch codeOf(err) {
+		case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:
+			code = exit.Unavailable
+		case codes.InvalidArgument, codes.OutOfRange, codes.FailedPrecondition:
+			code = exit.Usage
+		}
+	}
+	text := strings.ReplaceAll(err.Error(), "coord: ", "")
+	return &exit.Error{Code: code, Err: said{text, err}}
+}
+
+// said is an error in other words.
+type said struct {
+	text string
+	err  error
+}
+
+func (s said) Error() string { return s.text }
+func (s said) Unwrap() error { return s.err }

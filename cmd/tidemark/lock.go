@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/kv/coord"
+)
+
+type lockFlags struct {
+	holdFlags
+	noWait, read, write bool
+	wait                time.Duration
+}
+
+func (a *app) lockCommand() *cobra.Command {
+	var f lockFlags
+	cmd := &cobra.Command{
+		Use:   "lock NAME -- COMMAND [ARGUMENT...]",
+		Short: "Run a command while holding a lock",
+		Long: `Wait for the lock NAME, run a command while holding it, and give it back. The exit code
+is that of the command.
+
+The command finds a number in its environment, ` + fencingEnv + `, that is higher than
+those of all holders before: what the lock protects should refuse lower numbers than it has seen.
+For if this process stands still, or is cut off for longer than --ttl, the service gives the lock to
+the next one. Then the command (not what it has started) gets SIGTERM, and is killed if it does not
+end, and the exit code is 1; but what it has sent already may still arrive.
+
+With --read or --write it is the read-write lock NAME, which has nothing to do with the lock NAME:
+many hold it for reading at a time, or one for writing.`,
+		Example: `  tidemark lock nightly -- pg_dump shop
+  tidemark lock nightly --no-wait -- ./report.sh
+  tidemark lock nightly --wait 5m -- sh -c 'echo $` + fencingEnv + `'`,
+		Args: nameAndCommand("NAME -- COMMAND", 1, false),
+	}
+	cmd.RunE = a.verb(func(ctx context.Context, args []string) error {
+		names, command := afterDash(cmd, args)
+		return a.lock(ctx, &f, names[0], command)
+	})
+	f.register(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.noWait, "no-wait", false, "if the lock is not free, end with exit code 6")
+	flags.DurationVar(&f.wait, "wait", 0, "wait for so long, and end with exit code 6; 0: for ever")
+	flags.BoolVar(&f.read, "read", false, "hold the read-write lock for reading")
+	flags.BoolVar(&f.write, "write", false, "hold the read-write lock for writing")
+	cmd.MarkFlagsMutuallyExclusive("no-wait", "wait")
+	cmd.MarkFlagsMutuallyExclusive("read", "write")
+	return a.recipe(cmd, &f.coordFlags)
+}
+
+func (a *app) lock(ctx context.Context, f *lockFlags, name string, command []string) error {
+	return a.withSession(ctx, &f.holdFlags, func(c *coord.Client, s *coord.Session) error {
+		take, try := c.Mutex(name).Lock, c.Mutex(name).TryLock
+		switch {
+		case f.read:
+			take, try = c.RWMutex(name).RLock, c.RWMutex(name).TryRLock
+		case f.write:
+			take, try = c.RWMutex(name).Lock, c.RWMutex(name).TryLock
+		}
+		if f.noWait {
+			take = try
+		}
+		waiting := ctx
+		if f.wait > 0 {
+			var cancel context.CancelFunc
+			waiting, cancel = context.WithTimeout(ctx, f.wait)
+			defer cancel()
+		}
+		if !f.noWait {
+			a.say("tidemark: waiting for the lock %s", name)
+		}
+		lock, err := take(waiting, s)
+		switch {
+		case err != nil && ctx.Err() == nil && waiting.Err() != nil:
+			return &exit.Error{Code: exit.Conflict,
+				Err: fmt.Errorf("the lock %s was not free within %s", name, f.wait)}
+		case err != nil:
+			return err
+		}
+		a.say("tidemark: holding the lock %s, fencing number %d", name, lock.Token())
+		err = a.runCommand(ctx, lock.Held(), &f.holdFlags, a.in, command, fencing(lock.Token()))
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		if failed := lock.Unlock(ending); err == nil && !errors.Is(failed, coord.ErrOutcomeUnknown) {
+			return failed // it was lost at the very end
+		}
+		return err
+	})
+}
