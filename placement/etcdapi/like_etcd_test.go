@@ -11,6 +11,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
@@ -224,4 +225,21 @@ func TestLikeEtcdExpiry(t *testing.T) {
 	b.ask(&pb.LeaseRevokeRequest{ID: 1})
 	b.ask(&pb.LeaseGrantRequest{ID: 1, TTL: 600})
 	b.ask(&pb.LeaseTimeToLiveRequest{ID: 1, Keys: true})
+}
+
+// Where this database is stricter, as the package's comment says.
+func TestStricterThanEtcd(t *testing.T) {
+	b := newBoth(t)
+	for _, success := range [][]*pb.RequestOp{
+		{deleteOp("a", "\x00"), putOp("b", "")},
+		{txnOp([]*pb.RequestOp{putOp("k", "")}, nil), txnOp([]*pb.RequestOp{deleteOp("k", "")}, nil)},
+	} {
+		r := &pb.TxnRequest{Success: success}
+		if _, err := b.etcd.call(t.Context(), r); err != nil {
+			t.Errorf("etcd refuses it too: %s: %v", describe(r), err)
+		}
+		if _, err := b.ours.call(t.Context(), r); !errors.Is(err, rpctypes.ErrGRPCDuplicateKey) {
+			t.Errorf("%s: %v", describe(r), err)
+		}
+	}
 }
