@@ -221,6 +221,10 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 }
 
 const (
+	// streamWorkers is how many goroutines serve calls one after the other. A new goroutine's stack
+	// has to grow to what a call needs, which costs as much as many calls do. A call that finds all of
+	// them busy gets a goroutine of its own.
+	streamWorkers = 64
 	// Flow-control windows. Fixed ones, so that gRPC does not probe the bandwidth with pings. A
 	// stream's window bounds what its sender can make the receiver hold unread, and is enough for
 	// 30 MB/s over 30 ms. The connection's does not couple streams: gRPC reopens it when bytes
@@ -260,6 +264,6 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second / 2,
 			PermitWithoutStream: true}),
 		experimental.BufferPool(buffers),
-		grpc.WaitForHandlers(true),
+		grpc.WaitForHandlers(true), grpc.NumStreamWorkers(streamWorkers),
 	}
 }
