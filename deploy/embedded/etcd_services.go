@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -28,12 +29,24 @@ const MostRequestBytes = store.MaxCommandBytes - 64<<10
 // serveEtcd serves the etcd v3 API from this server's part of the coordination store.
 func (s *Server) serveEtcd(p *corePart, g *host.Group) error {
 	part := p.coordination.Store()
+	cluster := &etcdCluster{server: s, core: p, store: part, group: g}
+	temporary := "" // a file that etcd's format is written to is one of the operating system
+	if s.config.FS == vfs.Default {
+		temporary = s.directory.sub("core")
+	}
 	services, err := etcdapi.New(etcdapi.Config{Store: part, Random: randomReader(s.config.Random),
-		Cluster:         &etcdCluster{server: s, core: p, store: part, group: g},
-		MaxRequestBytes: s.config.MaxRequestBytes, MaxOperations: s.config.MaxOperations})
+		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
+		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary})
 	if err != nil {
 		return err
 	}
+	// Its streams end with the gRPC server, before the store does.
+	watches, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part, Cluster: cluster,
+		Random: randomReader(s.config.Random), Logger: s.config.Logger})
+	if err != nil {
+		return err
+	}
+	services.Watch = watches
 	s.services.etcd.begin(services.Register)
 	return nil
 }

@@ -28,7 +28,11 @@ const (
 	// checkpointFormat is for checkpoints of leases.
 	checkpointFormat = 5
 
-	newestFormat = checkpointFormat
+	// groupFormat is for an entry that has several commands, each with its format and its length in
+	// front (batch.go).
+	groupFormat = 6
+
+	newestFormat = groupFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
