@@ -90,6 +90,9 @@ func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case proto.Message:
 		b := data.MaterializeToBuffer(buffers)
 		defer b.Free()
+		if err := checkOtherParts(b.ReadOnlyData(), m); err != nil {
+			return err
+		}
 		return proto.Unmarshal(b.ReadOnlyData(), m)
 	}
 	return fmt.Errorf("unmarshal %T: not a protobuf message", v)

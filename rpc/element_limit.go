@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -79,6 +80,30 @@ var shapes = func() map[protoreflect.FullName]*shape {
 	return inputs
 }()
 
+// otherShapes are those of messages of services that other packages bring, by full names. Each is
+// made when its message is first decoded.
+var otherShapes sync.Map
+
+// otherShape is the shape of a message of a service that another package brings.
+func otherShape(m proto.Message) *shape {
+	descriptor := m.ProtoReflect().Descriptor()
+	if s, ok := otherShapes.Load(descriptor.FullName()); ok {
+		return s.(*shape)
+	}
+	s, _ := otherShapes.LoadOrStore(descriptor.FullName(),
+		shapeOf(descriptor, make(map[protoreflect.FullName]*shape)))
+	return s.(*shape)
+}
+
+// checkOtherParts is checkParts for a message of a service that another package brings. Its content
+// comes from clients, as that of requests does.
+func checkOtherParts(b []byte, m proto.Message) error {
+	if len(b) < countedFrom {
+		return nil
+	}
+	return otherShape(m).check(b, maxRequestParts)
+}
+
 // shapeOf makes the shape of a type; known are those that were made before.
 func shapeOf(message protoreflect.MessageDescriptor,
 	known map[protoreflect.FullName]*shape) *shape {
@@ -120,6 +145,11 @@ func checkParts(b []byte, m proto.Message) error {
 	if _, ok := m.(*kvpb.BatchRequest); ok {
 		limit = maxRequestParts
 	}
+	return s.check(b, limit)
+}
+
+// check refuses the encoding of a message that has more parts than limit.
+func (s *shape) check(b []byte, limit int) error {
 	count, err := s.count(b, limit)
 	if err == nil && count > limit {
 		err = fmt.Errorf("the message has more than %d parts", limit)

@@ -2,11 +2,13 @@ package rpc
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
@@ -75,5 +77,25 @@ func TestElementLimit(t *testing.T) {
 		if err := decode(b, new(kvpb.BatchRequest)); err == nil {
 			t.Error("garbage was understood")
 		}
+	}
+}
+
+// Messages of services that other packages bring are counted too.
+func TestElementLimitOfOtherServices(t *testing.T) {
+	empty := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), nil)
+	for n, refused := range map[int]bool{maxRequestParts: false, 4 * maxRequestParts: true} {
+		b := mem.BufferSlice{mem.SliceBuffer(bytes.Repeat(empty, n))}
+		if err := (Codec{}).Unmarshal(b, &descriptorpb.FileDescriptorSet{}); (err != nil) != refused {
+			t.Errorf("%d parts: %v", n, err)
+		}
+	}
+	large := &descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{
+		{Name: proto.String(strings.Repeat("x", 3*countedFrom))}}}
+	b, err := Codec{}.Marshal(large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (Codec{}).Unmarshal(b, &descriptorpb.FileDescriptorSet{}); err != nil {
+		t.Errorf("a large message of few parts: %v", err)
 	}
 }

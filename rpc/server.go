@@ -30,6 +30,9 @@ type ServerConfig struct {
 	// MaxConnections bounds the connections of all but servers (default 4096). Hosts share them
 	// (package quota): one that has its share loses one of its own for each new one.
 	MaxConnections int
+	// MaxStreams bounds the calls and streams that a gRPC connection has open at a time; more wait in
+	// the client. Default 256.
+	MaxStreams uint32
 	// MaxInbound bounds the bytes of messages of gRPC that are not complete, of all but servers
 	// (default 256 MiB). Beyond it the connection with most of them is closed.
 	MaxInbound int64
@@ -86,10 +89,14 @@ func NewServer(c ServerConfig) *Server {
 	if c.MaxInbound <= 0 {
 		c.MaxInbound = maxInbound
 	}
+	if c.MaxStreams == 0 {
+		c.MaxStreams = maxStreamsPerConnection
+	}
 	s.places = quota.NewPlaces(c.MaxConnections, grantedConnections, placeSettled)
 	in := newInbound(c.MaxInbound, s.metrics.inboundClosed.Inc)
 	doors := doorCredentials{transport.Credentials(c.TLS, secret, s.take), c.Peers, in}
-	options := append(serverOptions(doors), grpc.StatsHandler(in))
+	options := append(serverOptions(doors), grpc.StatsHandler(in),
+		grpc.MaxConcurrentStreams(c.MaxStreams))
 	s.grpc = grpc.NewServer(append(options, c.Peers.guard(s.metrics.refused)...)...)
 	peerpb.RegisterPeerServer(s.grpc, &snapshotServer{server: s})
 	return s
@@ -214,6 +221,10 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 }
 
 const (
+	// streamWorkers is how many goroutines serve calls one after the other. A new goroutine's stack
+	// has to grow to what a call needs, which costs as much as many calls do. A call that finds all of
+	// them busy gets a goroutine of its own.
+	streamWorkers = 64
 	// Flow-control windows. Fixed ones, so that gRPC does not probe the bandwidth with pings. A
 	// stream's window bounds what its sender can make the receiver hold unread, and is enough for
 	// 30 MB/s over 30 ms. The connection's does not couple streams: gRPC reopens it when bytes
@@ -222,8 +233,8 @@ const (
 	connectionWindow = 16 << 20
 	// ioBuffer is the size of the read and write buffer of each connection.
 	ioBuffer = 64 << 10
-	// maxStreamsPerConnection bounds what one connection can open. A well-behaved client needs a
-	// handful; more calls than that wait in the client.
+	// maxStreamsPerConnection is the default of ServerConfig.MaxStreams. A client of this project
+	// needs a handful.
 	maxStreamsPerConnection = 256
 	maxHeaderBytes          = 64 << 10
 	// handshakeTimeout is how long a new connection may take to say something sensible.
@@ -246,7 +257,6 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.ReadBufferSize(ioBuffer),
 		grpc.WriteBufferSize(ioBuffer),
-		grpc.MaxConcurrentStreams(maxStreamsPerConnection),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
@@ -254,6 +264,6 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second / 2,
 			PermitWithoutStream: true}),
 		experimental.BufferPool(buffers),
-		grpc.WaitForHandlers(true),
+		grpc.WaitForHandlers(true), grpc.NumStreamWorkers(streamWorkers),
 	}
 }

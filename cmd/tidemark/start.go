@@ -39,7 +39,10 @@ type startFlags struct {
 	kernelBound                             bool
 	clockOffsetFile                         string
 	cache, memTable, logMemTable, minFree,
-	retainLog, snapshotRate argument.Size
+	retainLog, snapshotRate, maxRequest argument.Size
+	coreHistory   time.Duration
+	maxOperations int
+	maxStreams    uint32
 }
 
 func (a *app) startCommand() *cobra.Command {
@@ -148,6 +151,15 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 		"Raft log that each partition keeps for followers that lag (default 8MiB)")
 	flags.Var(&f.snapshotRate, "snapshot-rate",
 		"bytes a second of the snapshots that the server sends (default 64MiB)")
+	flags.Var(&f.maxRequest, "max-request-bytes",
+		"largest request of the etcd API that changes something (default 1.5MiB)")
+	flags.IntVar(&f.maxOperations, "max-txn-ops", 0,
+		"most operations of a transaction of the etcd API (default 128)")
+	flags.DurationVar(&f.coreHistory, "core-history", 0,
+		"for how long changes of the coordination store can be read and watched; negative: until they "+
+			"are compacted (default 1h)")
+	flags.Uint32Var(&f.maxStreams, "max-concurrent-streams", 0,
+		"most calls and streams that a client has open on one gRPC connection (default 256)")
 }
 
 // check finds what is wrong with the flags before anything is opened.
@@ -204,6 +216,10 @@ func (f *startFlags) check() error {
 		return exit.Usagef("--election-ticks %d: it is at least 3", f.electionTicks)
 	case f.memTable > 0 && f.memTable < 1<<20, f.logMemTable > 0 && f.logMemTable < 1<<20:
 		return exit.Usagef("--mem-table and --log-mem-table are at least 1MiB")
+	case f.maxOperations < 0:
+		return exit.Usagef("--max-txn-ops cannot be negative")
+	case f.maxRequest > embedded.MostRequestBytes:
+		return exit.Usagef("--max-request-bytes is at most %d", embedded.MostRequestBytes)
 	}
 	if err := embedded.CheckElections(f.tick, f.electionTicks, f.maxOffset); err != nil {
 		return exit.Usagef("--tick, --election-ticks and --max-offset: %w", err)
@@ -273,8 +289,9 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable),
 		MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
 		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate),
-		GCInterval: f.gcInterval,
-		Physical:   clock,
+		GCInterval:  f.gcInterval,
+		CoreHistory: f.coreHistory, MaxStreams: f.maxStreams, MaxRequestBytes: int(f.maxRequest), MaxOperations: f.maxOperations,
+		Physical: clock,
 	})
 	if err != nil {
 		return err

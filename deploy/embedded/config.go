@@ -100,6 +100,17 @@ type ServerConfig struct {
 	// GCInterval is how often old versions are looked for. Default 1 min.
 	GCInterval time.Duration
 
+	// MaxStreams bounds the calls and streams that a client has open on one gRPC connection. Default
+	// 256. A call that waits for a lock counts too.
+	MaxStreams uint32
+	// MaxRequestBytes bounds a request of the etcd API that changes something, MaxOperations the
+	// comparisons, and the operations, of one transaction of it. Defaults 1.5 MiB and 128, as in etcd;
+	// a request has at most MostRequestBytes.
+	MaxRequestBytes, MaxOperations int
+	// CoreHistory is for how long the coordination store keeps what was changed, so that it can be read
+	// and watched from there. Default 1 h; negative: until a client compacts it.
+	CoreHistory time.Duration
+
 	// Planner bounds what placement does, where no operator of the cluster has set it. Zero: its
 	// defaults.
 	Planner planner.Settings
@@ -167,6 +178,9 @@ func (c *ServerConfig) ensureDefaults() error {
 	}
 	if c.MaxOffset <= 0 {
 		c.MaxOffset = defaultMaxOffset
+	}
+	if c.CoreHistory == 0 {
+		c.CoreHistory = time.Hour
 	}
 	if c.CacheBytes <= 0 {
 		c.CacheBytes = 256 << 20

@@ -21,6 +21,9 @@ import (
 // coordinationName is what errors and logs call the second store of the core's members.
 const coordinationName = "the coordination store"
 
+// maxCoordinationWatchers bounds the watchers of a member. An idle one takes some hundred bytes.
+const maxCoordinationWatchers = 1_000_000
+
 // foundingLook is how often a member looks whether the coordination store is founded.
 const foundingLook = 100 * time.Millisecond
 
@@ -116,6 +119,7 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 	opened, err := store.New(store.Config{
 		State: p.databases.state, Partition: identity.Group, Name: coordinationName,
 		Founding: founding, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic,
+		GroupCommands: true, HistoryFor: s.config.CoreHistory, MaxWatchers: maxCoordinationWatchers,
 		Logger: s.config.Logger, Registerer: ofStore(registerer, "coordination"),
 		Peers: &server.CoordinationPeers{Cluster: s.cluster.Load(), Conn: s.dialer.Conn,
 			Resolve: s.members.resolve},
@@ -131,5 +135,5 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 	p.coordination.store.Store(opened)
 	p.server.OpenCoordination(server.Coordination{Store: opened, Group: g})
 	g.Wake()
-	return nil
+	return s.serveEtcd(p, g)
 }

@@ -263,6 +263,7 @@ func (s *Server) leaveCore(p *corePart) error {
 	}
 	s.coreState.Store(coreRemoved)
 	s.services.setCore(nil)
+	s.services.etcd.end()
 	s.parts.Lock()
 	s.parts.core = nil
 	s.parts.Unlock()

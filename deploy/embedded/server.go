@@ -198,11 +198,12 @@ func (s *Server) run(start func(context.Context) error) {
 
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
-	s.services.server = s
+	s.services.server, s.services.etcd.refuse = s, s.noCoordination
 	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
 	s.pace = rpc.NewPace()
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
-		Registry: prom.Registry(s.config.Registry)})
+		MaxStreams: s.config.MaxStreams,
+		Registry:   prom.Registry(s.config.Registry)})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Take: s.services.take, Cluster: s.cluster.Load, Logger: s.config.Logger,
 		Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
@@ -211,6 +212,7 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	clusterpb.RegisterCoreServer(s.rpc, &s.services.core)
 	clusterpb.RegisterClusterServer(s.rpc, s.clusterService())
 	clusterpb.RegisterCoordinationServer(s.rpc, server.NewCoordinationService(s.coreServer))
+	s.services.etcd.register(s.rpc, etcdServices...)
 	if s.bootstrap != nil {
 		clusterpb.RegisterBootstrapServer(s.rpc, s.bootstrap)
 	}

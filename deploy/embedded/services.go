@@ -27,6 +27,7 @@ type services struct {
 	server *Server
 	node   atomic.Pointer[node.Node]
 	core   coreSwitch
+	etcd   lateServices
 }
 
 func (s *services) setCore(c *server.Server) { s.core.server.Store(c) }

@@ -194,7 +194,7 @@ func TestMutexKeyDeleted(t *testing.T) {
 	lock, err := client.Mutex("m").Lock(w.ctx, s)
 	w.must(err)
 	waiting := w.line(s, 1)[0]
-	_, err = w.admin.Etcd().Delete(w.ctx, w.prefix()+"lock/", clientv3.WithPrefix())
+	_, err = w.admin.Etcd().Delete(w.ctx, w.prefix+"lock/", clientv3.WithPrefix())
 	w.must(err)
 	w.done("the holder is told", lock.Held().Done())
 	w.is(context.Cause(lock.Held()), coord.ErrLost)

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,10 +52,15 @@ func TestMain(m *testing.M) {
 // limit is how long a test waits for what has to happen.
 const limit = 30 * time.Second
 
+// begun counts the tests, so that one that runs again has other keys.
+var begun atomic.Int64
+
 // world is a test with its own names.
 type world struct {
 	*testing.T
 	ctx context.Context
+	// prefix is before all its keys.
+	prefix string
 	// admin is a client that nothing happens to.
 	admin *coord.Client
 }
@@ -66,12 +72,10 @@ func begin(t *testing.T) *world {
 	t.Cleanup(func() { goleak.VerifyNone(t, leaks) })
 	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
 	t.Cleanup(cancel)
-	w := &world{T: t, ctx: ctx}
+	w := &world{T: t, ctx: ctx, prefix: fmt.Sprintf("%s/%d/", url.PathEscape(t.Name()), begun.Add(1))}
 	w.admin = w.client()
 	return w
 }
-
-func (w *world) prefix() string { return url.PathEscape(w.Name()) + "/" }
 
 // client is a client of its own; it is closed when the test ends.
 func (w *world) client(options ...coord.Option) *coord.Client {
@@ -82,7 +86,7 @@ func (w *world) client(options ...coord.Option) *coord.Client {
 func (w *world) clientAt(endpoints []string, options ...coord.Option) *coord.Client {
 	w.Helper()
 	c, err := coord.Connect(w.ctx, endpoints,
-		append([]coord.Option{coord.Prefix(w.prefix())}, options...)...)
+		append([]coord.Option{coord.Prefix(w.prefix)}, options...)...)
 	w.must(err)
 	w.Cleanup(func() { c.Close() })
 	return c
@@ -95,7 +99,7 @@ func (w *world) intercepted(f grpc.UnaryClientInterceptor) *coord.Client {
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(f)}})
 	w.must(err)
 	w.Cleanup(func() { etcd.Close() })
-	return coord.New(etcd, coord.Prefix(w.prefix()))
+	return coord.New(etcd, coord.Prefix(w.prefix))
 }
 
 // session is a session of a client; it is closed when the test ends.
@@ -159,7 +163,7 @@ func (w *world) done(what string, c <-chan struct{}) {
 // keys are the keys of the test that contain a text.
 func (w *world) keys(containing string) (found []string) {
 	w.Helper()
-	r, err := w.admin.Etcd().Get(w.ctx, w.prefix(), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	r, err := w.admin.Etcd().Get(w.ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	w.must(err)
 	for _, kv := range r.Kvs {
 		if strings.Contains(string(kv.Key), containing) {

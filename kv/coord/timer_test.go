@@ -22,6 +22,7 @@ func TestTimerFiresOnce(t *testing.T) {
 	defer cancel()
 	var mu sync.Mutex
 	fired := make(map[time.Time]int)
+	unknown := 0 // periods of which it was not known who has claimed them when the test ended
 	var all sync.WaitGroup
 	for i := range managers {
 		n := &network{choose: randomFates(uint64(i))}
@@ -34,6 +35,11 @@ func TestTimerFiresOnce(t *testing.T) {
 				if err != nil {
 					if !errors.Is(err, context.Canceled) {
 						t.Error(err)
+					}
+					if errors.Is(err, coord.ErrOutcomeUnknown) {
+						mu.Lock()
+						unknown++
+						mu.Unlock()
 					}
 					continue
 				}
@@ -63,8 +69,8 @@ func TestTimerFiresOnce(t *testing.T) {
 			last = due
 		}
 	}
-	if want := int(last.Sub(first)/period) + 1; len(fired) != want {
-		t.Errorf("%d periods were fired of %d", len(fired), want)
+	if want := int(last.Sub(first)/period) + 1; len(fired)+unknown < want {
+		t.Errorf("%d periods were fired of %d, and %d are unknown", len(fired), want, unknown)
 	}
 }
 

@@ -1,14 +1,20 @@
 package etcdapi
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
 var (
@@ -181,6 +187,59 @@ func TestLikeEtcdManyKeys(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// Leases that run out take their keys with them, each lease at one revision.
+func TestLikeEtcdExpiry(t *testing.T) {
+	b := newBoth(t)
+	b.ask(&pb.LeaseGrantRequest{ID: 1, TTL: 1})
+	b.ask(&pb.LeaseGrantRequest{ID: -1, TTL: 600})
+	for i := range 3 {
+		b.ask(&pb.PutRequest{Key: fmt.Append(nil, "short", i), Lease: 1})
+		b.ask(&pb.PutRequest{Key: fmt.Append(nil, "long", i), Lease: -1})
+	}
+	b.ask(&pb.PutRequest{Key: []byte("short1")}) // no longer the lease's
+	first := &pb.RangeRequest{Key: []byte("short0"), CountOnly: true}
+	for _, e := range []*endpoint{b.etcd, b.ours} {
+		deadline, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if err := process.Until(deadline, "the lease has run out", 50*time.Millisecond,
+			func(ctx context.Context) error {
+				answer, err := e.call(ctx, first)
+				if err == nil && answer.(*pb.RangeResponse).Count > 0 {
+					err = errors.New("its key is there")
+				}
+				return err
+			}); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+	b.ask(&pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
+	b.ask(&pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: b.revision - 1})
+	b.ask(&pb.LeaseLeasesRequest{})
+	b.ask(&pb.LeaseTimeToLiveRequest{ID: 1, Keys: true})
+	b.ask(&pb.LeaseKeepAliveRequest{ID: 1})
+	b.ask(&pb.PutRequest{Key: []byte("short2"), Lease: 1})
+	b.ask(&pb.LeaseRevokeRequest{ID: 1})
+	b.ask(&pb.LeaseGrantRequest{ID: 1, TTL: 600})
+	b.ask(&pb.LeaseTimeToLiveRequest{ID: 1, Keys: true})
+}
+
+// Where this database is stricter, as the package's comment says.
+func TestStricterThanEtcd(t *testing.T) {
+	b := newBoth(t)
+	for _, success := range [][]*pb.RequestOp{
+		{deleteOp("a", "\x00"), putOp("b", "")},
+		{txnOp([]*pb.RequestOp{putOp("k", "")}, nil), txnOp([]*pb.RequestOp{deleteOp("k", "")}, nil)},
+	} {
+		r := &pb.TxnRequest{Success: success}
+		if _, err := b.etcd.call(t.Context(), r); err != nil {
+			t.Errorf("etcd refuses it too: %s: %v", describe(r), err)
+		}
+		if _, err := b.ours.call(t.Context(), r); !errors.Is(err, rpctypes.ErrGRPCDuplicateKey) {
+			t.Errorf("%s: %v", describe(r), err)
 		}
 	}
 }

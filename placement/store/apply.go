@@ -21,6 +21,11 @@ type application struct {
 	store *Store
 	batch *engine.StateBatch
 	meta  *storepb.MetaRecord
+	// metaChanged: meta is to be written when all commands are applied.
+	metaChanged bool
+	// reader reads the batch; reading: it is in use.
+	reader  *reader
+	reading bool
 	// index is that of the entry at hand, and format that of its command.
 	index  uint64
 	format byte
@@ -65,11 +70,11 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	}
 	batch := s.config.State.NewIndexedBatch()
 	defer batch.Close()
-	a := &application{store: s, batch: batch, index: s.machine.index, attached: map[int64]int{}}
-	// The indexed batch shows what earlier entries of the same call did.
-	if err := a.read(func(r *reader) error { a.meta = r.meta; return nil }); err != nil {
+	a, err := s.newApplication(batch)
+	if err != nil {
 		return err
 	}
+	defer a.close()
 	for _, e := range entries {
 		if e.Index != a.index+1 {
 			return fmt.Errorf("entry %d of the log of %s follows entry %d", e.Index, s.config.Name, a.index)
@@ -78,25 +83,19 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		if len(e.Data) == 0 {
 			continue
 		}
-		command, format, err := decodeCommand(e.Data)
-		if err != nil {
+		if err := eachCommand(e.Data, func(data []byte) error {
+			command, format, err := decodeCommand(data)
+			if err != nil {
+				return err
+			}
+			a.format, a.change = format, e.Change
+			return a.command(command)
+		}); err != nil {
 			return fmt.Errorf("entry %d of the log of %s: %w", e.Index, s.config.Name, err)
 		}
-		id := commandID{command.Origin, command.Request}
-		heard := s.awaits(id)
-		a.format, a.unheard = format, !heard && command.Session == 0
-		a.change = e.Change
-		result, err := a.once(command)
-		if _, is := command.Op.(*storepb.Command_ChangeMembers); e.Change && !is {
-			err = errors.Join(err, errors.New("it changes the configuration, and says no members"))
-		}
-		if err != nil {
-			return fmt.Errorf("apply entry %d of the log of %s: %w", e.Index, s.config.Name, err)
-		}
-		s.metrics.applied(command, result)
-		if heard {
-			a.answers = append(a.answers, answer{id, result})
-		}
+	}
+	if err := errors.Join(a.saveMeta(), a.close()); err != nil {
+		return err
 	}
 	last := entries[len(entries)-1]
 	if err := batch.Set(s.layout.applied, encodeApplied(last.Index, last.Term), nil); err != nil {
@@ -126,13 +125,61 @@ func (s *Store) publish(a *application, term uint64) {
 	wakeReaching(waiting)
 }
 
-// read runs f on the state as the entries so far have made it.
-func (a *application) read(f func(*reader) error) error {
-	r, err := newReader(a.store.layout, a.batch)
+// newApplication begins to apply entries, which write to the batch. The caller closes it.
+func (s *Store) newApplication(batch *engine.StateBatch) (*application, error) {
+	a := &application{store: s, batch: batch, index: s.machine.index, attached: map[int64]int{}}
+	var err error
+	if a.reader, err = newReader(s.layout, batch); err != nil {
+		return nil, err
+	}
+	a.meta = a.reader.meta
+	return a, nil
+}
+
+func (a *application) close() error {
+	if a.reader == nil {
+		return nil
+	}
+	err := a.reader.close()
+	a.reader = nil
+	return err
+}
+
+// command applies one command.
+func (a *application) command(c *storepb.Command) error {
+	id := commandID{c.Origin, c.Request}
+	heard := a.store.awaits(id)
+	a.unheard = !heard && c.Session == 0
+	result, err := a.once(c)
+	if _, is := c.Op.(*storepb.Command_ChangeMembers); a.change && !is {
+		err = errors.Join(err, errors.New("it changes the configuration, and says no members"))
+	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(r), r.close())
+	a.store.metrics.applied(c, result)
+	if heard {
+		a.answers = append(a.answers, answer{id, result})
+	}
+	return nil
+}
+
+// read runs f on the state as the commands so far have made it. The reader is the same each time,
+// for it costs more to make one than to read a key; only a read within a read has one of its own.
+func (a *application) read(f func(*reader) error) error {
+	if a.reading {
+		r, err := newReader(a.store.layout, a.batch)
+		if err != nil {
+			return err
+		}
+		r.meta = a.meta
+		return errors.Join(f(r), r.close())
+	}
+	a.reading = true
+	defer func() { a.reading = false }()
+	a.reader.meta = a.meta
+	a.reader.refresh()
+	return f(a.reader)
 }
 
 // execute evaluates a command. An error means that the database failed; whatever the command itself
@@ -170,7 +217,11 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 	return result, err
 }
 
+// saveMeta writes the store's own record, if a command has changed it.
 func (a *application) saveMeta() error {
+	if !a.metaChanged {
+		return nil
+	}
 	value, err := a.meta.MarshalVT()
 	if err != nil {
 		return err

@@ -28,11 +28,15 @@ const (
 	// checkpointFormat is for checkpoints of leases.
 	checkpointFormat = 5
 
+	// groupFormat is for an entry that has several commands, each with its format and its length in
+	// front (batch.go).
+	groupFormat = 6
+
 	// authFormat is for changes of users and roles, and for commands of a user: members that know no
 	// users would do them without a check. A command of a client that has not said who it is has the
 	// format of what it does. Before the log enables authentication, such members do right by it, and
 	// they stop there.
-	authFormat = 6
+	authFormat = 7
 
 	newestFormat = authFormat
 

@@ -63,7 +63,8 @@ func (a *application) compact(c uint64, result *storepb.Result) error {
 		return err
 	}
 	a.meta.Compacted = c
-	return a.saveMeta()
+	a.metaChanged = true
+	return nil
 }
 
 // dropVersions removes what the version of a key at a revision makes superfluous.

@@ -180,7 +180,7 @@ func TestExecuteUnderFaults(t *testing.T) {
 }
 
 func executeUnderFaults(t *testing.T, seed uint64) {
-	c, l := linked(t, 3, nil)
+	c, l := linked(t, 3, func(config *Config) { config.GroupCommands = seed%2 == 1 })
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 27))
 	number := func(n int) int {

@@ -24,6 +24,9 @@ type pending struct {
 	// survives: the caller waits beyond the end of the leadership, until the log shows what became
 	// of the command (execute.go).
 	survives bool
+	// group is the entry that it shares with others; nil if it is alone in its own, or is not
+	// proposed yet.
+	group *entryGroup
 	// outcome has room for the one there is.
 	outcome chan outcome
 	// over is closed when the outcome is known; it is for all but the caller.
@@ -53,6 +56,7 @@ func (s *Store) settle(all []known) {
 		k.pending.outcome <- k.outcome
 		close(k.over)
 	}
+	s.groupsSettled(all)
 }
 
 // Leadership says which member leads the core, as this member sees it.
@@ -89,6 +93,7 @@ func (s *Store) LeadershipChanged(l group.Leadership) {
 	})
 	if !l.IsLeader || s.mu.forwarded.term != l.Term {
 		s.mu.forwarded.begin(l.Term)
+		s.mu.grouping = grouping{}
 	}
 	serving := s.leadershipLocked().Serving
 	s.notifyLocked()
@@ -262,7 +267,9 @@ func (s *Store) attempt(
 		s.room.leave(p.size)
 		return nil, err
 	}
-	if err := s.propose(handle, p.term, c, data); err != nil {
+	if s.config.GroupCommands && groups(c) {
+		s.join(id, p, data)
+	} else if err := s.propose(handle, p.term, c, data); err != nil {
 		s.unregister(id)
 		return nil, fmt.Errorf("propose to %s: %w", s.config.Name, err)
 	}

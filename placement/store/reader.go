@@ -53,6 +53,11 @@ func newReader(l *layout, s source) (*reader, error) {
 
 func (r *reader) close() error { return r.it.Close() }
 
+// refresh has the reader of a batch see what was written to that since.
+func (r *reader) refresh() {
+	r.it.SetOptions(&pebble.IterOptions{LowerBound: r.span.Start, UpperBound: r.span.End})
+}
+
 // seek moves to the first engine key at or after start, and says whether it comes before end.
 func (r *reader) seek(start, end []byte) bool {
 	return r.it.SeekGE(start) && bytes.Compare(r.it.Key(), end) < 0

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -21,10 +22,11 @@ func (s *Store) Recover(next *storepb.Members) error {
 	}
 	batch := s.config.State.NewIndexedBatch()
 	defer batch.Close()
-	a := &application{store: s, batch: batch, index: s.machine.index, attached: map[int64]int{}}
-	if err := a.read(func(r *reader) error { a.meta = r.meta; return nil }); err != nil {
+	a, err := s.newApplication(batch)
+	if err != nil {
 		return err
 	}
+	defer a.close()
 	a.meta.Revision += recoveredRevisions
 	result := &storepb.Result{}
 	if err := a.compact(a.meta.Revision, result); err != nil {
@@ -42,6 +44,9 @@ func (s *Store) Recover(next *storepb.Members) error {
 		if err := batch.Set(s.layout.applied, encodeApplied(index, term), nil); err != nil {
 			return err
 		}
+	}
+	if err := errors.Join(a.saveMeta(), a.close()); err != nil {
+		return err
 	}
 	if err := s.config.State.Commit(batch); err != nil {
 		return err

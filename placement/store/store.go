@@ -60,12 +60,18 @@ type Config struct {
 	// and is filled by a snapshot.
 	Founding *storepb.Members
 
-	// History is how many revisions the leader keeps when it compacts. Default 10,000.
-	History uint64
+	// History is how many revisions the leader keeps when it compacts, HistoryFor for how long it
+	// keeps each that was the newest. What either says may go, goes. Default, if neither is set:
+	// 10,000 revisions. Negative HistoryFor: everything is kept, until a command compacts it.
+	History    uint64
+	HistoryFor time.Duration
 	// MaxPending and MaxPendingBytes bound the commands whose outcome is open; Do waits for room.
 	// Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader have without a quorum.
 	MaxPending      int
 	MaxPendingBytes int64
+	// GroupCommands has commands that come while others are on their way share an entry of the log.
+	// All members must know groupFormat.
+	GroupCommands bool
 	// CheckpointAfter is how much of a lease's term passes before the leader notes in the log how much
 	// is left, so that the next leader does not begin anew. Default 5 min.
 	CheckpointAfter time.Duration
@@ -93,7 +99,7 @@ func (c *Config) ensureDefaults() error {
 	if c.State == nil || c.Random == nil {
 		return fmt.Errorf("open %s: State and Random must be set", c.Name)
 	}
-	if c.History == 0 {
+	if c.History == 0 && c.HistoryFor == 0 {
 		c.History = 10_000
 	}
 	if c.History > math.MaxInt64 {
@@ -144,6 +150,7 @@ type Store struct {
 	cancel  context.CancelFunc
 	wake    chan struct{} // for keep
 	long    chan struct{} // for the compactor
+	grouped chan struct{} // for the proposer
 	room    *room         // for commands whose outcome is open
 	indexes readIndexes
 	running sync.WaitGroup
@@ -158,6 +165,7 @@ type Store struct {
 		appliedTerm uint64
 		pending     map[commandID]*pending
 		forwarded   forwarded
+		grouping    grouping
 		// reaching wait for an entry to be applied.
 		reaching []reaching
 		closed   bool
@@ -183,13 +191,14 @@ func New(config Config) (*Store, error) {
 		return nil, fmt.Errorf("open %s: random source: %w", config.Name, err)
 	}
 	s := &Store{
-		config: config,
-		layout: newLayout(config.Partition),
-		origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
-		lessor: newLessor(config.Monotonic, config.CheckpointAfter),
-		wake:   make(chan struct{}, 1),
-		long:   make(chan struct{}, 1),
-		room:   newRoom(int64(config.MaxPending), config.MaxPendingBytes),
+		config:  config,
+		layout:  newLayout(config.Partition),
+		origin:  binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
+		lessor:  newLessor(config.Monotonic, config.CheckpointAfter),
+		wake:    make(chan struct{}, 1),
+		long:    make(chan struct{}, 1),
+		grouped: make(chan struct{}, 1),
+		room:    newRoom(int64(config.MaxPending), config.MaxPendingBytes),
 	}
 	s.mu.group = config.Group
 	s.mu.pending = map[commandID]*pending{}
@@ -205,6 +214,9 @@ func New(config Config) (*Store, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.running.Go(s.keep)
 	s.running.Go(s.compactor)
+	if config.GroupCommands {
+		s.running.Go(s.proposer)
+	}
 	s.running.Go(func() { s.hub.distribute(s.ctx) })
 	s.running.Go(func() { s.hub.catchUp(s.ctx) })
 	return s, nil

@@ -345,5 +345,6 @@ func (w *writer) finish() error {
 	w.meta.Revision = w.revision
 	w.application.events = append(w.application.events,
 		revisionEvents{w.revision, w.events, w.tooMany})
-	return w.saveMeta()
+	w.metaChanged = true
+	return nil
 }

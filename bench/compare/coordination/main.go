@@ -31,6 +31,7 @@ type settings struct {
 	leases      int
 	keys        int
 	cases       []string
+	profiles    string
 }
 
 func run(ctx context.Context) error {
@@ -42,6 +43,8 @@ func run(ctx context.Context) error {
 	flag.IntVar(&s.watchers, "watchers", 10_000, "watchers of one key")
 	flag.IntVar(&s.leases, "leases", 10_000, "leases that are kept alive")
 	flag.IntVar(&s.keys, "keys", 1_000_000, "keys of the memory case")
+	flag.StringVar(&s.profiles, "profiles", "",
+		"a directory for processor profiles of Tidemark's servers, one for each case")
 	flag.StringVar(&cases, "cases", "put1,put64,put256,get1,get64,get256,watch,leases,memory",
 		"which cases, separated by commas")
 	flag.Parse()
@@ -90,7 +93,9 @@ func repeat(ctx context.Context, s *settings, dir string, repetition int, r *res
 			if err := x.connect(ctx); err != nil {
 				return err
 			}
+			profiled := x.profile(ctx, s, name)
 			f, err := measure(ctx, s, x)
+			err = errors.Join(err, profiled())
 			if err != nil {
 				return errors.Join(fmt.Errorf("%s of %s: %w", name, x.name, err), ctx.Err())
 			}

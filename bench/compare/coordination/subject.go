@@ -27,7 +27,9 @@ type subject struct {
 	name      string
 	endpoints []string
 	servers   []*process.Process
-	close     func() error
+	// admin are the addresses for profiles; nil if there are none.
+	admin []string
+	close func() error
 
 	clients []*clientv3.Client
 	leader  string
@@ -56,11 +58,12 @@ func startEtcd(ctx context.Context, _ *settings, dir string) (*subject, error) {
 }
 
 func startTidemark(ctx context.Context, s *settings, dir string) (*subject, error) {
-	addresses, err := process.FreeAddresses(members)
+	all, err := process.FreeAddresses(2 * members)
 	if err != nil {
 		return nil, err
 	}
-	x := &subject{name: "tidemark", endpoints: addresses}
+	addresses := all[:members]
+	x := &subject{name: "tidemark", endpoints: addresses, admin: all[members:]}
 	x.close = func() error {
 		x.disconnect()
 		var errs []error
@@ -76,7 +79,7 @@ func startTidemark(ctx context.Context, s *settings, dir string) (*subject, erro
 		}
 		server, err := process.Start(process.Config{Name: name, Path: s.tidemark,
 			Args: []string{"start", "--dir", filepath.Join(dir, name), "--listen", address,
-				"--core", strings.Join(addresses, ","), "--roles", "core", "--http", ""},
+				"--core", strings.Join(addresses, ","), "--roles", "core", "--http", x.admin[i]},
 			Log: filepath.Join(dir, name+".log")})
 		if err != nil {
 			return nil, errors.Join(err, x.close())

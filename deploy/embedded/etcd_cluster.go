@@ -1,0 +1,217 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// etcdCluster is what the etcd API says and does of the core's members. A member's id is the name
+// of its data directory. A server has one address, for clients and for the other members.
+//
+// Changes are those of `tidemark core`: a server that is added runs already and offers itself, is a
+// learner for as long as it lacks the state, and becomes a voter by itself; a member's address is
+// what its server says of itself.
+type etcdCluster struct {
+	server *Server
+	core   *corePart
+	store  *store.Store
+	group  *host.Group
+}
+
+var _ etcdapi.Cluster = (*etcdCluster)(nil)
+
+const (
+	// membersLook is how often a change of the members that is waited for is looked at.
+	membersLook = 50 * time.Millisecond
+	// moveTimeout bounds a hand-over of the lead.
+	moveTimeout = 5 * time.Second
+)
+
+// ClusterID implements etcdapi.Cluster.
+func (c *etcdCluster) ClusterID() uint64 { return c.server.cluster.Load() }
+
+// MemberID implements etcdapi.Cluster.
+func (c *etcdCluster) MemberID() uint64 { return uint64(c.server.directory.identity().Server) }
+
+// MemberOf implements etcdapi.Cluster.
+func (c *etcdCluster) MemberOf(id keys.ReplicaID) uint64 {
+	for _, m := range c.store.Members().GetMembers() {
+		if m.Replica == uint64(id) {
+			return m.Server
+		}
+	}
+	return 0
+}
+
+// Learner implements etcdapi.Cluster.
+func (c *etcdCluster) Learner() bool {
+	id := c.MemberID()
+	for _, m := range c.store.Members().GetMembers() {
+		if m.Server == id {
+			return m.Role == storepb.MemberRole_LEARNER
+		}
+	}
+	return true // it was not filled yet
+}
+
+// Members implements etcdapi.Cluster.
+func (c *etcdCluster) Members(context.Context) ([]etcdapi.Member, error) {
+	return c.list(c.core.server.Members()), nil
+}
+
+func (c *etcdCluster) list(members []*clusterpb.CoreMember) []etcdapi.Member {
+	scheme := "http"
+	if c.server.tls != nil {
+		scheme = "https"
+	}
+	list := make([]etcdapi.Member, len(members))
+	for i, m := range members {
+		at := []string{scheme + "://" + m.Address}
+		list[i] = etcdapi.Member{ID: m.Server, Name: m.Address, PeerURLs: at, ClientURLs: at,
+			Learner: m.Role == clusterpb.ReplicaRole_LEARNER}
+	}
+	return list
+}
+
+// errLearner is for learners that are to stay so, or to be promoted.
+var errLearner = fmt.Errorf("a new member votes by itself as soon as it has the state: %w",
+	errors.ErrUnsupported)
+
+// Add implements etcdapi.Cluster.
+func (c *etcdCluster) Add(
+	ctx context.Context, peerURLs []string, learner bool,
+) (added etcdapi.Member, members []etcdapi.Member, err error) {
+	if learner {
+		return added, nil, errLearner
+	}
+	at, err := url.Parse(peerURLs[0])
+	if err != nil || at.Host == "" || len(peerURLs) > 1 {
+		return added, nil, rpctypes.ErrGRPCMemberBadURLs
+	}
+	for _, m := range c.core.server.Members() {
+		if m.Address == at.Host {
+			return added, nil, rpctypes.ErrGRPCPeerURLExist
+		}
+	}
+	members, err = c.change(ctx, &clusterpb.ChangeCoreRequest{Add: at.Host},
+		func(all []*clusterpb.CoreMember) bool { return memberAt(all, at.Host) != nil })
+	for _, m := range members {
+		if m.Name == at.Host {
+			added = m
+		}
+	}
+	return added, members, err
+}
+
+func memberAt(all []*clusterpb.CoreMember, address string) *clusterpb.CoreMember {
+	for _, m := range all {
+		if m.Address == address {
+			return m
+		}
+	}
+	return nil
+}
+
+func memberOfServer(all []*clusterpb.CoreMember, id uint64) *clusterpb.CoreMember {
+	for _, m := range all {
+		if m.Server == id {
+			return m
+		}
+	}
+	return nil
+}
+
+// change begins a change of the members, and waits until what it is for is so.
+func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest,
+	done func([]*clusterpb.CoreMember) bool) ([]etcdapi.Member, error) {
+	if _, err := c.server.core.ChangeCore(ctx, r); err != nil {
+		return nil, err
+	}
+	for {
+		list, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+		if err != nil {
+			return nil, err
+		}
+		if members := list.GetMembers().GetMembers(); done(members) {
+			return c.list(members), nil
+		}
+		if !pause(ctx, membersLook) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Remove implements etcdapi.Cluster.
+func (c *etcdCluster) Remove(ctx context.Context, id uint64) ([]etcdapi.Member, error) {
+	m := memberOfServer(c.core.server.Members(), id)
+	if m == nil {
+		return nil, rpctypes.ErrGRPCMemberNotFound
+	}
+	return c.change(ctx, &clusterpb.ChangeCoreRequest{Remove: fmt.Sprint(m.Replica)},
+		func(all []*clusterpb.CoreMember) bool { return memberOfServer(all, id) == nil })
+}
+
+// Update implements etcdapi.Cluster.
+func (c *etcdCluster) Update(
+	_ context.Context, id uint64, _ []string,
+) ([]etcdapi.Member, error) {
+	if memberOfServer(c.core.server.Members(), id) == nil {
+		return nil, rpctypes.ErrGRPCMemberNotFound
+	}
+	return nil, fmt.Errorf("a member is where its server says: start that with another --listen or "+
+		"--advertise: %w", errors.ErrUnsupported)
+}
+
+// Promote implements etcdapi.Cluster.
+func (c *etcdCluster) Promote(_ context.Context, id uint64) ([]etcdapi.Member, error) {
+	switch m := memberOfServer(c.core.server.Members(), id); {
+	case m == nil:
+		return nil, rpctypes.ErrGRPCMemberNotFound
+	case m.Role != clusterpb.ReplicaRole_LEARNER:
+		return nil, rpctypes.ErrGRPCMemberNotLearner
+	}
+	return nil, errLearner
+}
+
+// MoveLeader implements etcdapi.Cluster.
+func (c *etcdCluster) MoveLeader(ctx context.Context, id uint64) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, moveTimeout, rpctypes.ErrGRPCTimeout)
+	defer cancel()
+	l, _ := c.store.Leadership()
+	var to keys.ReplicaID
+	for _, m := range c.store.Members().GetMembers() {
+		if m.Server == id && m.Role == storepb.MemberRole_VOTER {
+			to = keys.ReplicaID(m.Replica)
+		}
+	}
+	if to == 0 {
+		return rpctypes.ErrGRPCBadLeaderTransferee
+	}
+	c.group.TransferLeader(l.Term, to)
+	for {
+		now, changed := c.store.Leadership()
+		if now.Leader == to {
+			return nil
+		}
+		if now.Term != l.Term && now.Leader != 0 {
+			return rpctypes.ErrGRPCLeaderChanged
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

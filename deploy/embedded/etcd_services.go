@@ -1,0 +1,67 @@
+package embedded
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/host"
+)
+
+// etcdServices are the services of the etcd v3 API. Every server has them, and those answer that
+// have a part of the coordination store.
+var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
+	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
+	&pb.Auth_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
+
+// MostRequestBytes is the most that ServerConfig.MaxRequestBytes can be: a command of the store has
+// no room for more.
+const MostRequestBytes = store.MaxCommandBytes - 64<<10
+
+// serveEtcd serves the etcd v3 API from this server's part of the coordination store.
+func (s *Server) serveEtcd(p *corePart, g *host.Group) error {
+	part := p.coordination.Store()
+	cluster := &etcdCluster{server: s, core: p, store: part, group: g}
+	temporary := "" // a file that etcd's format is written to is one of the operating system
+	if s.config.FS == vfs.Default {
+		temporary = s.directory.sub("core")
+	}
+	services, err := etcdapi.New(etcdapi.Config{Store: part, Random: randomReader(s.config.Random),
+		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
+		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary})
+	if err != nil {
+		return err
+	}
+	// Its streams end with the gRPC server, before the store does.
+	watches, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part, Cluster: cluster,
+		Random: randomReader(s.config.Random), Logger: s.config.Logger})
+	if err != nil {
+		return err
+	}
+	services.Watch = watches
+	s.services.etcd.begin(services.Register)
+	return nil
+}
+
+// noCoordination is how a server answers calls of the etcd API that has no part of the coordination
+// store: clients go on with their next endpoint.
+func (s *Server) noCoordination() error {
+	core := distinct(slices.Concat(s.members.all(), s.core.Core()))
+	why := "this server is not a member of the core"
+	switch state := s.coreState.Load(); {
+	case s.config.has(RoleCore) && (state == coreLooking || state == coreMember):
+		why = "this server's part of the coordination store is not open yet"
+	case state == coreRemoved:
+		why = "this server was removed from the core"
+	}
+	return status.Errorf(codes.Unavailable, "etcdserver: %s; the members of the core are %s", why,
+		strings.Join(core, ", "))
+}

@@ -1,0 +1,294 @@
+package embedded
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/deploy/certs"
+)
+
+// etcdClient is an unmodified client of etcd, which knows these addresses and nothing of Tidemark.
+func etcdClient(t *testing.T, tlsConfig *tls.Config, endpoints ...string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: tlsConfig,
+		DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// startEtcd starts a cluster of three members of the core, and a data node that is none.
+func startEtcd(t *testing.T, configure func(int, *ServerConfig)) *Cluster {
+	t.Helper()
+	cluster, err := StartCluster(t.Context(), ClusterConfig{Dir: t.TempDir(), Nodes: 4, Cores: 3,
+		Listen: "127.0.0.1:0", Configure: configure})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := cluster.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		s := cluster.Server(i)
+		awaitTrue(t, "the coordination store has a leader", func() bool {
+			part := s.coordinationStore()
+			if part == nil {
+				return false
+			}
+			l, _ := part.Leadership()
+			return l.Leader != 0
+		})
+	}
+	return cluster
+}
+
+func awaitTrue(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// TestEtcdClients: unmodified clients of etcd use any member of the core, on the port of everything
+// else, and hear from a data node where the members are.
+func TestEtcdClients(t *testing.T) {
+	cluster := startEtcd(t, nil)
+	at := cluster.Endpoints()
+	for i := range 3 {
+		t.Run(fmt.Sprint("member ", i), func(t *testing.T) { useEtcd(t, etcdClient(t, nil, at[i]), i) })
+	}
+	client := etcdClient(t, nil, at[:3]...)
+	members, err := client.MemberList(t.Context())
+	if err != nil || len(members.Members) != 3 {
+		t.Fatal(members, err)
+	}
+	leader := 0
+	sort.Slice(members.Members, func(a, b int) bool {
+		of := func(i int) int { return slices.Index(at, members.Members[i].Name) }
+		return of(a) < of(b)
+	})
+	for i := range 3 {
+		m, s := members.Members[i], cluster.Server(i)
+		if m.ID != uint64(s.directory.identity().Server) || m.ClientURLs[0] != "http://"+at[i] ||
+			m.IsLearner {
+			t.Errorf("%v", m)
+		}
+		answer, err := client.Status(t.Context(), at[i])
+		if err != nil || answer.Header.MemberId != m.ID || answer.Leader == 0 || answer.IsLearner {
+			t.Fatal(answer, err)
+		}
+		if answer.Leader == m.ID {
+			leader = i
+		}
+	}
+	// The lead is handed to another one, by whoever has it.
+	next := members.Members[(leader+1)%3]
+	if _, err := etcdClient(t, nil, at[leader]).MoveLeader(t.Context(), next.ID); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := client.Status(t.Context(), at[(leader+1)%3]); err != nil ||
+		answer.Leader != next.ID {
+		t.Error(answer, err)
+	}
+	if _, err := client.MemberRemove(t.Context(), 1); !errors.Is(err, rpctypes.ErrMemberNotFound) {
+		t.Error(err)
+	}
+	if _, err := client.MemberAdd(t.Context(), []string{"http://" + at[0]}); !errors.Is(err,
+		rpctypes.ErrPeerURLExist) {
+		t.Error(err)
+	}
+	// A data node says where to go.
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err = etcdClient(t, nil, at[3]).Put(ctx, "k", "v")
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), at[0]) ||
+		!strings.Contains(err.Error(), "not a member of the core") {
+		t.Errorf("a data node: %v", err)
+	}
+}
+
+// useEtcd does what clients do.
+func useEtcd(t *testing.T, client *clientv3.Client, i int) {
+	ctx := t.Context()
+	lease, err := client.Grant(ctx, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := fmt.Sprint("member-", i)
+	if _, err := client.Put(ctx, key, "v", clientv3.WithLease(lease.ID)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.Get(ctx, "member-", clientv3.WithPrefix())
+	if err != nil || got.Count != int64(i+1) || string(got.Kvs[i].Value) != "v" {
+		t.Fatal(got, err)
+	}
+	if r, err := client.KeepAliveOnce(ctx, lease.ID); err != nil || r.TTL != 60 {
+		t.Fatal(r, err)
+	}
+	if r, err := client.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys()); err != nil ||
+		r.TTL < 50 || len(r.Keys) != 1 {
+		t.Fatal(r, err)
+	}
+	// As large as they may be.
+	if _, err := client.Put(ctx, "large", strings.Repeat("x", 1536<<10-512)); err != nil {
+		t.Error(err)
+	}
+	if got, err := client.Get(ctx, "large"); err != nil || len(got.Kvs[0].Value) != 1536<<10-512 {
+		t.Error(err)
+	}
+	if _, err := client.Put(ctx, "large", strings.Repeat("x", 1600<<10)); !errors.Is(err,
+		rpctypes.ErrRequestTooLarge) {
+		t.Error(err)
+	}
+}
+
+// TestEtcdClientsWithTLS: the same port, and the same client, with certificates.
+func TestEtcdClientsWithTLS(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	files := certs.PairOf(dir, "ca")
+	server, user := certs.PairOf(dir, "server"), certs.PairOf(dir, "user")
+	authority, err := certs.NewAuthority(files, "authority", time.Hour, now)
+	if err == nil {
+		err = authority.Server(server, []string{"127.0.0.1"}, time.Hour, now)
+	}
+	if err == nil {
+		err = authority.Client(user, "user", time.Hour, now)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := startEtcd(t, func(_ int, c *ServerConfig) {
+		c.TLSCert, c.TLSKey, c.TLSCA, c.SecretFile = server.Cert, server.Key, files.Cert, ""
+	})
+	pem, err := os.ReadFile(files.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	own, err := tls.LoadX509KeyPair(user.Cert, user.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}
+	client := etcdClient(t, config, cluster.Endpoints()[:3]...)
+	useEtcd(t, client, 0)
+	members, err := client.MemberList(t.Context())
+	if err != nil || !strings.HasPrefix(members.Members[0].ClientURLs[0], "https://127.0.0.1:") {
+		t.Error(members, err)
+	}
+}
+
+// TestEtcdClientsOutliveALeader: a client of a member that does not lead notices nothing but a
+// delay when the one that leads ends: no call fails, and each is done once.
+func TestEtcdClientsOutliveALeader(t *testing.T) {
+	cluster := startEtcd(t, nil)
+	leader := 0
+	for i := range 3 {
+		if cluster.Server(i).LeadsCoordination() {
+			leader = i
+		}
+	}
+	client := etcdClient(t, nil, cluster.Endpoints()[(leader+1)%3])
+	var done atomic.Int64
+	var writing sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		writing.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := client.Put(t.Context(), "k", "v"); err != nil {
+					t.Errorf("put: %v", err)
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	awaitTrue(t, "writes are done", func() bool { return done.Load() > 20 || t.Failed() })
+	if err := cluster.Server(leader).Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	more := done.Load() + 20
+	awaitTrue(t, "they go on", func() bool { return done.Load() > more || t.Failed() })
+	close(stop)
+	writing.Wait()
+	got, err := client.Get(t.Context(), "k")
+	if err != nil || got.Kvs[0].Version != done.Load() {
+		t.Fatalf("%d writes were acknowledged: %v, %v", done.Load(), got, err)
+	}
+}
+
+// TestEtcdStreams: as many streams stay open on one connection as the server is configured for,
+// and calls are answered beside them.
+func TestEtcdStreams(t *testing.T) {
+	const streams = 10_000
+	cluster := startEtcd(t, func(_ int, c *ServerConfig) { c.MaxStreams = streams + 100 })
+	client := etcdClient(t, nil, cluster.Endpoints()[0])
+	ctx, cancel := context.WithCancel(t.Context())
+	lease, err := client.Grant(ctx, 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := pb.NewLeaseClient(client.ActiveConnection())
+	var opening sync.WaitGroup
+	for range 100 {
+		opening.Go(func() {
+			for range streams / 100 {
+				stream, err := api.LeaseKeepAlive(ctx) // it stays open until ctx ends
+				if err == nil {
+					err = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(lease.ID)})
+				}
+				if err == nil {
+					_, err = stream.Recv()
+				}
+				if err != nil {
+					t.Errorf("a stream: %v", err)
+					return
+				}
+			}
+		})
+	}
+	opening.Wait()
+	if _, err := client.Put(ctx, "k", "v"); err != nil {
+		t.Error(err)
+	}
+	cancel()
+}
