@@ -42,7 +42,7 @@ func (s *authServer) AuthEnable(
 	ctx context.Context, _ *pb.AuthEnableRequest,
 ) (*pb.AuthEnableResponse, error) {
 	key := make([]byte, authority.KeyBytes)
-	if _, err := io.ReadFull(s.Random, key); err != nil {
+	if _, err := io.ReadFull(s.Secrets, key); err != nil {
 		return nil, s.toGRPC(ctx, fmt.Errorf("random source: %w", err))
 	}
 	revision, err := s.change(ctx, nil, &storepb.AuthChange{

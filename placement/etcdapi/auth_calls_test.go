@@ -73,22 +73,3 @@ func (e *endpoint) watch(
 	}
 	return answer, nil
 }
-
-// createdWatches is a Watch service that creates all watches and sends no events.
-type createdWatches struct{ pb.UnimplementedWatchServer }
-
-func (createdWatches) Watch(stream pb.Watch_WatchServer) error {
-	for {
-		r, err := stream.Recv()
-		if err != nil {
-			return nil
-		}
-		if r.GetCreateRequest() == nil {
-			continue
-		}
-		if err := stream.Send(&pb.WatchResponse{Header: &pb.ResponseHeader{Revision: 1}, Created: true,
-			WatchId: r.GetCreateRequest().WatchId}); err != nil {
-			return err
-		}
-	}
-}

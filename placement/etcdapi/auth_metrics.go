@@ -25,6 +25,13 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		changes: counter("changes", "Calls of the etcd API that administer users, roles or members.",
 			"outcome"),
 	}
+	for _, reason := range []string{"permission", "token", "unidentified", "password"} {
+		m.refusals.WithLabelValues(reason)
+	}
+	for outcome, of := range map[string]*prometheus.CounterVec{"right": m.logins, "wrong": m.logins,
+		"done": m.changes, "refused": m.changes} {
+		of.WithLabelValues(outcome)
+	}
 	if registerer == nil {
 		return m, nil
 	}

@@ -147,6 +147,9 @@ func (b *both) ask(request proto.Message) (proto.Message, error) {
 	want, wantErr := b.etcd.call(ctx, request)
 	got, gotErr := b.ours.call(ctx, request)
 	b.done++
+	if b.answers == nil {
+		b.answers = map[string]int{}
+	}
 	b.answers[fmt.Sprintf("%T %v", request, status.Code(wantErr))]++
 	b.compare(request, want, wantErr, got, gotErr)
 	b.follow(request, want, wantErr)

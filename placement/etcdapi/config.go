@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -94,8 +95,7 @@ const (
 type Config struct {
 	Store   Store
 	Cluster Cluster
-	// Random is where lease ids come from that the client does not choose, and the keys that sign
-	// tokens. Any goroutine reads it.
+	// Random is where lease ids come from that the client does not choose. Any goroutine reads it.
 	Random io.Reader
 
 	// MaxRequestBytes bounds a request that goes through the log. The gRPC server has to accept
@@ -125,6 +125,9 @@ type Config struct {
 	// TokenTTL is how long a token is valid at a member that does not see it used. Default 5 min, as
 	// in etcd.
 	TokenTTL time.Duration
+	// Secrets is where the keys come from that sign tokens. Any goroutine reads it. Default
+	// crypto/rand.
+	Secrets io.Reader
 	// Passwords says how they are hashed. The zero value has etcd's cost, and two at a time.
 	Passwords passwords.Config
 	// Now is the time by which tokens age. Default time.Now.
@@ -167,6 +170,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.TokenTTL <= 0 {
 		c.TokenTTL = 5 * time.Minute
+	}
+	if c.Secrets == nil {
+		c.Secrets = rand.Reader
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -171,9 +171,11 @@ func serve(t testing.TB, change func(*Config)) *served {
 		t.Fatal(err)
 	}
 	s.services = services
-	if services.Watch == nil {
-		services.Watch = createdWatches{}
+	watch, err := NewWatch(WatchConfig{Store: s.lone, Cluster: s.cluster, Random: rand.Reader})
+	if err != nil {
+		t.Fatal(err)
 	}
+	services.Watch = watch
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(DefaultMaxRequestBytes + RequestOverheadBytes))
 	services.Register(server)
 	var running sync.WaitGroup
@@ -182,6 +184,7 @@ func serve(t testing.TB, change func(*Config)) *served {
 	t.Cleanup(func() {
 		server.Stop()
 		running.Wait()
+		watch.Wait()
 	})
 	return s
 }
