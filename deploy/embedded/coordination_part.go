@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -33,6 +34,8 @@ const foundingLook = 100 * time.Millisecond
 type coordinationPart struct {
 	// store is nil until it is open.
 	store atomic.Pointer[store.Store]
+	// services are those of the etcd API; nil until the store is open.
+	services atomic.Pointer[etcdapi.Services]
 	// end ends the wait for the founding, and waiting is that; nil without.
 	end     context.CancelFunc
 	waiting sync.WaitGroup
@@ -51,6 +54,9 @@ func (c *coordinationPart) endWait() {
 
 // close closes the store, whose group has stopped.
 func (c *coordinationPart) close() {
+	if s := c.services.Load(); s != nil {
+		s.Close()
+	}
 	if s := c.store.Load(); s != nil {
 		s.Close()
 	}
@@ -135,5 +141,5 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 	p.coordination.store.Store(opened)
 	p.server.OpenCoordination(server.Coordination{Store: opened, Group: g})
 	g.Wake()
-	return s.serveEtcd(p, g)
+	return s.serveEtcd(p, g, registerer)
 }

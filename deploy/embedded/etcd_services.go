@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -14,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/rpc"
 )
 
 // etcdServices are the services of the etcd v3 API. Every server has them, and those answer that
@@ -27,7 +29,9 @@ var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc
 const MostRequestBytes = store.MaxCommandBytes - 64<<10
 
 // serveEtcd serves the etcd v3 API from this server's part of the coordination store.
-func (s *Server) serveEtcd(p *corePart, g *host.Group) error {
+func (s *Server) serveEtcd(
+	p *corePart, g *host.Group, registerer prometheus.Registerer,
+) error {
 	part := p.coordination.Store()
 	cluster := &etcdCluster{server: s, core: p, store: part, group: g}
 	temporary := "" // a file that etcd's format is written to is one of the operating system
@@ -36,10 +40,13 @@ func (s *Server) serveEtcd(p *corePart, g *host.Group) error {
 	}
 	services, err := etcdapi.New(etcdapi.Config{Store: part, Random: randomReader(s.config.Random),
 		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
-		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary})
+		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
+		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
+		Logger: s.config.Logger, Registerer: registerer})
 	if err != nil {
 		return err
 	}
+	p.coordination.services.Store(services)
 	// Its streams end with the gRPC server, before the store does.
 	watches, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part, Cluster: cluster,
 		Random: randomReader(s.config.Random), Logger: s.config.Logger})
