@@ -14,8 +14,6 @@ type Recorder struct {
 		sync.Mutex
 		clock      int64
 		operations []*Operation
-		// newest is the highest revision of any answer but those of serializable reads.
-		newest int64
 	}
 }
 
@@ -26,8 +24,6 @@ func NewRecorder() *Recorder { return &Recorder{began: time.Now()} }
 type Pending struct {
 	recorder  *Recorder
 	operation *Operation
-	// floor is the highest revision that was known when it began.
-	floor int64
 }
 
 // Begin records a call; it must come before the request leaves. The answer in o is ignored.
@@ -39,7 +35,7 @@ func (r *Recorder) Begin(o Operation) Pending {
 	r.mu.clock++
 	o.Call = r.mu.clock
 	r.mu.operations = append(r.mu.operations, &o)
-	return Pending{r, &o, r.mu.newest}
+	return Pending{r, &o}
 }
 
 // end records a return; it must come after the answer was read.
@@ -50,9 +46,6 @@ func (p Pending) end(set func(*Operation)) {
 	p.recorder.mu.clock++
 	p.operation.Return, p.operation.Ended = p.recorder.mu.clock, ended
 	set(p.operation)
-	if p.operation.Outcome == Done && !p.operation.Serializable {
-		p.recorder.mu.newest = max(p.recorder.mu.newest, p.operation.Revision)
-	}
 }
 
 // Unknown: the client was not told the outcome.
@@ -61,14 +54,11 @@ func (p Pending) Unknown() { p.end(func(*Operation) {}) }
 // Refused: the operation certainly had no effect and never will have one.
 func (p Pending) Refused() { p.end(func(o *Operation) { o.Outcome = Refused }) }
 
-// Done is the answer. found has the pairs of each action of the branch that was taken. It returns
-// the highest revision of any answer that had come when the operation began: the revision of an
-// answer is not below that, but of a serializable read.
-func (p Pending) Done(succeeded bool, revision int64, found [][]Pair) (floor int64) {
+// Done is the answer. found has the pairs of each action of the branch that was taken.
+func (p Pending) Done(succeeded bool, revision int64, found [][]Pair) {
 	p.end(func(o *Operation) {
 		o.Outcome, o.Succeeded, o.Revision, o.Found = Done, succeeded, revision, found
 	})
-	return p.floor
 }
 
 // Operations is a copy of the history so far, by call. What has not returned is in it with an
