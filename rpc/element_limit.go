@@ -80,8 +80,8 @@ var shapes = func() map[protoreflect.FullName]*shape {
 	return inputs
 }()
 
-// otherShapes are those of messages of services that other packages bring, by their full names. They
-// are made when such a message is first decoded.
+// otherShapes are those of messages of services that other packages bring, by full names. Each is
+// made when its message is first decoded.
 var otherShapes sync.Map
 
 // otherShape is the shape of a message of a service that another package brings.

@@ -90,8 +90,9 @@ var errLearner = fmt.Errorf("a new member votes by itself as soon as it has the 
 	errors.ErrUnsupported)
 
 // Add implements etcdapi.Cluster.
-func (c *etcdCluster) Add(ctx context.Context, peerURLs []string, learner bool) (added etcdapi.Member,
-	members []etcdapi.Member, err error) {
+func (c *etcdCluster) Add(
+	ctx context.Context, peerURLs []string, learner bool,
+) (added etcdapi.Member, members []etcdapi.Member, err error) {
 	if learner {
 		return added, nil, errLearner
 	}

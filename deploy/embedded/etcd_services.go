@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -50,6 +49,6 @@ func (s *Server) noCoordination() error {
 	case state == coreRemoved:
 		why = "this server was removed from the core"
 	}
-	return status.Error(codes.Unavailable, fmt.Sprintf("etcdserver: %s; the members of the core are %s",
-		why, strings.Join(core, ", ")))
+	return status.Errorf(codes.Unavailable, "etcdserver: %s; the members of the core are %s", why,
+		strings.Join(core, ", "))
 }

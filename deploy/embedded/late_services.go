@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // lateServices are gRPC services that are registered before what serves them is there. Until it is,
@@ -40,12 +42,15 @@ func (l *lateServices) register(to grpc.ServiceRegistrar, services ...*grpc.Serv
 
 // find finds the service that serves.
 func (l *lateServices) find(name string) (lateService, error) {
-	if serving := l.serving.Load(); serving != nil {
-		if s, ok := (*serving)[name]; ok {
-			return s, nil
-		}
+	serving := l.serving.Load()
+	if serving == nil {
+		return lateService{}, l.refuse()
 	}
-	return lateService{}, l.refuse()
+	s, ok := (*serving)[name]
+	if !ok {
+		return s, status.Errorf(codes.Unimplemented, "unknown service %s", name)
+	}
+	return s, nil
 }
 
 func (l *lateServices) method(service string, at int) grpc.MethodHandler {

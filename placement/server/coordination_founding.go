@@ -25,8 +25,8 @@ import (
 //   - A member that goes on alone after the loss of the others gets another id (package embedded,
 //     recovery), and so is no founder either, whatever the record says.
 //
-// It is written while no change is under way, so all members in it are voters and founders: what came
-// in later has come by an entry of the coordination store's own log.
+// It is written while no change is under way, so all members in it are voters and founders: what
+// came in later has come by an entry of the coordination store's own log.
 
 // CoordinationFounding is the members with which the coordination store was founded, as of what a
 // member of the core has applied to its own store; nil if it has not been, as far as that goes.

@@ -66,8 +66,8 @@ func (p *CoordinationPeers) Execute(
 	if err != nil {
 		return nil, err
 	}
-	r, err := client.Execute(ctx, &clusterpb.CoordinationExecuteRequest{Cluster: p.Cluster, Term: term,
-		Command: command})
+	r, err := client.Execute(ctx, &clusterpb.CoordinationExecuteRequest{Cluster: p.Cluster,
+		Term: term, Command: command})
 	if err != nil {
 		return nil, storeError(err)
 	}
@@ -102,8 +102,9 @@ func (p *CoordinationPeers) TimeToLive(
 }
 
 // leaseCall is a method of the service about a lease.
-type leaseCall func(clusterpb.CoordinationClient, context.Context, *clusterpb.CoordinationLeaseRequest,
-	...grpc.CallOption) (*clusterpb.CoordinationLeaseResponse, error)
+type leaseCall func(clusterpb.CoordinationClient, context.Context,
+	*clusterpb.CoordinationLeaseRequest, ...grpc.CallOption,
+) (*clusterpb.CoordinationLeaseResponse, error)
 
 func (p *CoordinationPeers) lease(
 	ctx context.Context, leader keys.ReplicaID, lease int64, call leaseCall,

@@ -68,7 +68,8 @@ func TestRefusalsOfMembersAreKnown(t *testing.T) {
 		c.client("other")
 		var notLeader *store.NotLeaderError
 		// It is not open yet.
-		if _, err := peers().Index(t.Context(), 1); !errors.As(err, &notLeader) || notLeader.Leader != 0 {
+		if _, err := peers().Index(t.Context(), 1); !errors.As(err, &notLeader) ||
+			notLeader.Leader != 0 {
 			t.Fatal(err)
 		}
 		second := c.found(0)
@@ -98,14 +99,11 @@ func TestRefusalsOfMembersAreKnown(t *testing.T) {
 		c.members[2].grpc.Stop()
 		limited, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		for name, err := range map[string]error{
-			"stopped": func() error { _, err := p.Execute(limited, 3, second.term, command); return err }(),
-			"unknown": func() error { _, err := p.Index(limited, 9); return err }(),
-			"malformed": func() error {
-				_, err := p.Execute(limited, 1, second.term, []byte("nonsense"))
-				return err
-			}(),
-		} {
+		_, stopped := p.Execute(limited, 3, second.term, command)
+		_, unknown := p.Index(limited, 9)
+		_, malformed := p.Execute(limited, 1, second.term, []byte("nonsense"))
+		for name, err := range map[string]error{"stopped": stopped, "unknown": unknown,
+			"malformed": malformed} {
 			if err == nil || errors.As(err, &notLeader) {
 				t.Errorf("%s: %v", name, err)
 			}

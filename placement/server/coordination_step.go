@@ -71,8 +71,8 @@ func followStepOf(core *storepb.Members, v *followView) coreStep {
 		})
 	}
 	for _, m := range next.Members {
-		if m.Role != storepb.MemberRole_INCOMING || now.Role(keys.ReplicaID(m.Replica)) != group.Learner ||
-			v.gone(m.Replica) {
+		was := now.Role(keys.ReplicaID(m.Replica))
+		if m.Role != storepb.MemberRole_INCOMING || was != group.Learner || v.gone(m.Replica) {
 			continue
 		}
 		behind := v.behind(m.Replica)
@@ -128,7 +128,8 @@ func towards(now, core *storepb.Members) *storepb.Members {
 	return next
 }
 
-// unjoined is the configuration from which a joint one was begun; any other is itself. It is a copy.
+// unjoined is the configuration from which a joint one was begun; any other is itself. It is a
+// copy.
 func unjoined(m *storepb.Members) *storepb.Members {
 	before := proto.Clone(m).(*storepb.Members)
 	for _, x := range before.Members {

@@ -174,8 +174,8 @@ func (s *Server) coordinationLags(v *store.View, members *storepb.Members) (stri
 		return "", nil
 	}
 	l, _ := c.Store.Leadership()
-	text := fmt.Sprintf("the coordination store makes the change before it first, from version %d of "+
-		"the members to version %d", have, members.GetVersion())
+	text := fmt.Sprintf("the coordination store makes the change before it first, from version %d "+
+		"of the members to version %d", have, members.GetVersion())
 	switch step := s.coordination.lastStep(); {
 	case l.Leader == 0:
 		text += "; no leader of it is known"
@@ -189,7 +189,9 @@ func (s *Server) coordinationLags(v *store.View, members *storepb.Members) (stri
 
 // coordinationHas says whether the coordination store may still have the member of a server that is
 // none of the core any more.
-func (s *Server) coordinationHas(v *store.View, members *storepb.Members, server uint64) (bool, error) {
+func (s *Server) coordinationHas(
+	v *store.View, members *storepb.Members, server uint64,
+) (bool, error) {
 	lags, err := s.coordinationLags(v, members)
 	if err != nil || lags != "" {
 		return true, err

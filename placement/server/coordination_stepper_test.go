@@ -52,6 +52,11 @@ func (c *core) apart() int {
 		int(c.second.members[0].store.Members().Version)
 }
 
+// isAt says that the core's members are at a version.
+func (c *core) isAt(version uint64) func() bool {
+	return func() bool { return c.members[0].store.Members().Version == version }
+}
+
 // TestCoordinationFollowsTheCore replaces members, also those that lead one of the stores or both,
 // and at each proposal of the coordination store its leader loses the lead, before it or behind it:
 // it comes to the core's members, is one step behind at most, and its changes are fenced.
@@ -99,8 +104,8 @@ func TestCoordinationFollowsTheCore(t *testing.T) {
 	}
 }
 
-// TestCoreWaitsForCoordination: while the coordination store has no leader, the core takes no second
-// step, and says what it waits for; a member that it has removed is not told so before the
+// TestCoreWaitsForCoordination: while the coordination store has no leader, the core takes no
+// second step, and says what it waits for; a member that it has removed is not told so before the
 // coordination store has let it go. A changed address waits for nothing.
 func TestCoreWaitsForCoordination(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
@@ -161,7 +166,7 @@ func TestMemberIsNotToldThatItIsRemoved(t *testing.T) {
 		}
 		c.await("the member goes out", second.holding)
 		second.elect(nil)
-		c.await("the core has removed it", func() bool { return c.members[0].store.Members().Version == 2 })
+		c.await("the core has removed it", c.isAt(2))
 		ask := func() *clusterpb.AnnounceResponse {
 			t.Helper()
 			r, err := client.Announce(t.Context(), &clusterpb.AnnounceRequest{Cluster: testCluster,
@@ -218,7 +223,7 @@ func TestGoneNewcomerIsTakenBack(t *testing.T) {
 		if err := c.change(client, "new:1", ""); err != nil {
 			t.Fatal(err)
 		}
-		c.await("the core lets it vote", func() bool { return c.members[0].store.Members().Version == 2 })
+		c.await("the core lets it vote", c.isAt(2))
 		time.Sleep(time.Minute) // virtual
 		if n := c.apart(); n != 1 {
 			t.Fatalf("%d versions apart", n)
