@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -30,6 +31,8 @@ const foundingLook = 100 * time.Millisecond
 type coordinationPart struct {
 	// store is nil until it is open.
 	store atomic.Pointer[store.Store]
+	// watch is the watch service over it; nil until it is open.
+	watch atomic.Pointer[etcdapi.Watch]
 	// end ends the wait for the founding, and waiting is that; nil without.
 	end     context.CancelFunc
 	waiting sync.WaitGroup
@@ -46,10 +49,13 @@ func (c *coordinationPart) endWait() {
 	}
 }
 
-// close closes the store, whose group has stopped.
+// close closes the store, whose group has stopped, which ends all watches.
 func (c *coordinationPart) close() {
 	if s := c.store.Load(); s != nil {
 		s.Close()
+	}
+	if w := c.watch.Load(); w != nil {
+		w.Wait()
 	}
 }
 

@@ -34,6 +34,14 @@ func (s *Server) serveEtcd(p *corePart, g *host.Group) error {
 	if err != nil {
 		return err
 	}
+	watch, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part,
+		Cluster: &etcdCluster{server: s, core: p, store: part, group: g},
+		Random:  randomReader(s.config.Random), Logger: s.config.Logger})
+	if err != nil {
+		return err
+	}
+	services.Watch = watch
+	p.coordination.watch.Store(watch)
 	s.services.etcd.begin(services.Register)
 	return nil
 }
