@@ -90,6 +90,7 @@ func Run(t testing.TB, c Config) Report {
 		w.Cluster.Clock(i).SetLimit(maxClock)
 		w.Cluster.Clock(i).SetSpeed(shape.speeds[i%len(shape.speeds)])
 	}
+	bubbleEtcd()
 	w.Run.OpenEtcd = shape.openEtcd(w.Cluster)
 	if shape.alone {
 		w.Run.Replicas = 1
