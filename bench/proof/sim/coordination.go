@@ -3,16 +3,32 @@ package sim
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"slices"
 	"sync/atomic"
 	_ "unsafe" // for go:linkname
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/coordination"
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
+
+// mixCoordination has all seeds but those about epochs use the coordination service, besides.
+func (s *shape) mixCoordination(random *rand.Rand) {
+	if s.epochs {
+		return
+	}
+	s.coordination = true
+	possible := slices.DeleteFunc(coordination.Standard(), func(w driver.Workload) bool {
+		// The fence of locks is transactions.
+		return s.wild && !s.transactions && w.Name() == "etcd-locks"
+	})
+	s.extras = append(s.extras, possible[random.IntN(len(possible))])
+}
 
 // openEtcd connects clients of the coordination service. Each has a host of its own in the network,
 // "etcd-1" and so on, and knows the members of the core, or if those change all servers.
