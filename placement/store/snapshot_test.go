@@ -95,17 +95,19 @@ func TestReadDuringInstall(t *testing.T) {
 	var reads sync.WaitGroup
 	defer reads.Wait()
 	defer installed.Store(true)
-	reads.Go(func() {
-		for last := ""; !installed.Load(); {
-			kv, err := c.members[1].store.Stale().Get([]byte("k"))
-			if err != nil || kv == nil || string(kv.Value) < last {
-				t.Errorf("read %v after %q, %v", kv, last, err)
-				return
+	for range 3 {
+		reads.Go(func() {
+			for last := ""; !installed.Load() && !t.Failed(); {
+				kv, err := c.members[1].store.Stale().Get([]byte("k"))
+				if err != nil || kv == nil || string(kv.Value) < last {
+					t.Errorf("read %v after %q, %v", kv, last, err)
+					return
+				}
+				last = string(kv.Value)
 			}
-			last = string(kv.Value)
-		}
-	})
-	for i := range 100 {
+		})
+	}
+	for i := 0; i < 300 && !t.Failed(); i++ {
 		put(t, c.members[0].store, "k", fmt.Sprintf("%03d", i))
 		transfer(t, c.members[0], c.members[1])
 	}

@@ -288,7 +288,7 @@ func (h *watchHub) endLive(compacted uint64) {
 // tellAskingLocked wakes the streams that have what they asked for.
 func (h *watchHub) tellAskingLocked() {
 	h.mu.asking = slices.DeleteFunc(h.mu.asking, func(s *WatchStream) bool {
-		told := s.closed || len(s.lagging) == 0 && h.mu.live.revision > s.asked
+		told := s.closed || len(s.lagging) == 0 && h.mu.live.revision >= s.asked
 		if told {
 			s.asks = false
 			poke(s.ready)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,7 +163,9 @@ func (s *stream) take(t fataler, m *model) {
 	if revision, ok := s.Progress(0); ok {
 		for _, w := range s.watches {
 			if w.ended == 0 {
-				w.progress = revision
+				if w.progress = revision; w.from > revision+1 {
+					t.Fatalf("progress %d was told of watch %d, which begins at %d", revision, w.id, w.from)
+				}
 				w.check(t, m, false)
 			}
 		}
@@ -171,6 +174,16 @@ func (s *stream) take(t fataler, m *model) {
 
 // finish takes until every watch has everything.
 func (s *stream) finish(t fataler, m *model) {
+	s.watches = slices.DeleteFunc(s.watches, func(w *watched) bool {
+		future := w.from > s.on.store.Revision()+1
+		if future {
+			w.check(t, m, true)
+			if err := s.Remove(w.id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return future
+	})
 	deadline := time.After(20 * time.Second)
 	for {
 		s.take(t, m)

@@ -71,9 +71,11 @@ type WatchStream struct {
 	// lagging are the watches that lag. hungry: the stream is in watchHub.hungry, or part of a pass.
 	lagging []*watch
 	hungry  bool
-	// asks: the stream is in watchHub.asking until it has everything up to asked.
-	asks   bool
-	asked  uint64
+	// asks: the stream is in watchHub.asking until it has everything below asked.
+	asks  bool
+	asked uint64
+	// latest is at least the latest revision at which a watch is yet to begin.
+	latest uint64
 	closed bool
 
 	deliveries []Delivery
@@ -126,6 +128,7 @@ func (s *WatchStream) Add(id int64, o WatchOptions) (revision uint64, err error)
 	if w.previous {
 		h.mu.previous++
 	}
+	s.latest = max(s.latest, from)
 	h.lagLocked(w, position{revision: from})
 	if compacted := h.store.Compacted(); from < compacted {
 		h.endLocked(w, compacted)

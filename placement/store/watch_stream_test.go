@@ -99,3 +99,84 @@ func TestWatchStreamRefuses(t *testing.T) {
 		t.Errorf("a watch on a closed stream: %v", err)
 	}
 }
+
+// A revision that does not fit into a queue that has room for its first event comes whole.
+func TestRevisionIsWhole(t *testing.T) {
+	limits := usualWatchLimits
+	limits.queueMost, limits.queueLeast = 500, 500
+	_, s := one(t, func(config *Config) { config.watch = &limits })
+	stream, err := s.NewWatchStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	for id := range int64(3) {
+		if _, err := stream.Add(id, WatchOptions{Span: keys.PrefixSpan(nil)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	value := bytes.Repeat([]byte("v"), 400)
+	const revisions = 20
+	for range revisions {
+		do(t, s, writes(Put([]byte("a"), value), Put([]byte("b"), value), Put([]byte("c"), value)))
+	}
+	got := map[int64]int{}
+	for got[0]+got[1]+got[2] < 3*3*revisions {
+		taken, err := stream.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range taken {
+			got[d.ID] += len(d.Events)
+			if last := d.Events[len(d.Events)-1].KV.ModRevision; len(d.Events)%3 != 0 || d.Revision < last {
+				t.Fatalf("watch %d got %d events, the last of revision %d, and has all up to %d", d.ID,
+					len(d.Events), last, d.Revision)
+			}
+		}
+	}
+}
+
+// A stream that has taken everything in its queue has not made the progress of its live watches
+// while others lag.
+func TestProgressIsNotToldEarly(t *testing.T) {
+	limits := usualWatchLimits
+	limits.queueMost, limits.queueLeast = 500, 500
+	_, s := one(t, func(config *Config) { config.watch = &limits })
+	stream, err := s.NewWatchStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	for id, key := range []string{"often", "seldom"} {
+		if _, err := stream.Add(int64(id), WatchOptions{Span: keys.Point([]byte(key))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got [2]int
+	take := func() {
+		taken, err := stream.Take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range taken {
+			got[d.ID] += len(d.Events)
+		}
+	}
+	const rounds, often = 50, 30
+	for round := 1; round <= rounds; round++ {
+		for range often {
+			put(t, s, "often", "x")
+		}
+		revision := put(t, s, "seldom", "x")
+		for {
+			take()
+			if _, ok := stream.Progress(revision); ok {
+				break
+			}
+			<-stream.Ready()
+		}
+		if got != [2]int{round * often, round} {
+			t.Fatalf("progress up to %d was told in round %d, with %v events", revision, round, got)
+		}
+	}
+}

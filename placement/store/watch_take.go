@@ -109,17 +109,25 @@ func (s *WatchStream) group(taken []queued) []Delivery {
 }
 
 // Progress returns a revision up to which every watch of the stream that has not ended has been
-// given everything. Not ok: that is not known to be so yet for the revision that is asked for, or
-// something waits in the queue; Ready tells when to ask again.
+// given everything. Not ok: that is not known to be so yet for the revision that is asked for,
+// something waits in the queue, or a watch begins later; Ready tells when to ask again.
 func (s *WatchStream) Progress(atLeast uint64) (revision uint64, ok bool) {
 	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	revision = h.mu.live.revision - 1
-	if len(s.queue) == 0 && len(s.lagging) == 0 && revision >= atLeast {
-		return revision, true
+	live := h.mu.live.revision
+	if s.latest > live {
+		s.latest = 0
+		for _, w := range s.watches {
+			if w.state == stateLive {
+				s.latest = max(s.latest, w.next.revision)
+			}
+		}
 	}
-	if s.asked = atLeast; !s.asks && !s.closed {
+	if len(s.queue) == 0 && len(s.lagging) == 0 && live > atLeast && live >= s.latest {
+		return live - 1, true
+	}
+	if s.asked = max(atLeast+1, s.latest); !s.asks && !s.closed {
 		s.asks = true
 		h.mu.asking = append(h.mu.asking, s)
 	}
@@ -133,10 +141,11 @@ func (s *WatchStream) ProgressOf(id int64) (revision uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w := s.watches[id]
-	if w == nil || w.state != stateLive || len(s.queue) > 0 {
+	live := h.mu.live.revision
+	if w == nil || w.state != stateLive || len(s.queue) > 0 || w.next.revision > live {
 		return 0, false
 	}
-	return h.mu.live.revision - 1, true
+	return live - 1, true
 }
 
 // Head is the newest revision, of which the watches may not have everything yet.

@@ -1,0 +1,260 @@
+package etcdapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+const (
+	// autoWatchID is what a client asks for that leaves the choice to the server, and noWatchID what
+	// a response has that is about no watch, or about all of them.
+	autoWatchID = 0
+	noWatchID   = -1
+)
+
+// What etcd says why a watch was not created.
+const (
+	reasonEmpty     = "mvcc: watcher range is empty"
+	reasonDuplicate = "mvcc: duplicate watch ID provided on the WatchStream"
+)
+
+// watchSender answers the requests of one stream and sends its events, in one goroutine: so a watch
+// is told that it was created before it gets anything. While a client does not read, it stands
+// still, and the store keeps what comes in a bounded queue, or in the database alone.
+type watchSender struct {
+	watch    *Watch
+	rpc      watchRPC
+	events   *store.WatchStream
+	requests <-chan *pb.WatchRequest
+	// stall fires if a Send takes too long.
+	stall   *time.Timer
+	watches map[int64]*watchState
+	// nextID is where the search for an id begins that the client does not choose.
+	nextID int64
+	// asked: the client wants to know the progress of all watches, which has to be at least target.
+	asked  bool
+	target uint64
+	// progress ticks while a watch wants to be notified.
+	progress *time.Ticker
+}
+
+// watchState is what the stream has to know of a watch.
+type watchState struct {
+	fragment bool
+	// notify: it wants to be told its progress; quiet: it has got no event since the last tick.
+	notify, quiet bool
+	// ended: it has been cancelled, but not by the client.
+	ended bool
+	// held are events of a revision that is not complete yet.
+	held heldEvents
+}
+
+func newWatchSender(w *Watch, rpc watchRPC, events *store.WatchStream,
+	requests <-chan *pb.WatchRequest, stalled func()) *watchSender {
+	s := &watchSender{watch: w, rpc: rpc, events: events, requests: requests,
+		watches: map[int64]*watchState{}, stall: time.AfterFunc(w.config.StallTimeout, stalled)}
+	s.stall.Stop()
+	return s
+}
+
+// run serves the stream until it ends.
+func (s *watchSender) run(ctx context.Context) error {
+	defer s.stall.Stop()
+	var tick <-chan time.Time
+	defer func() {
+		if s.progress != nil {
+			s.progress.Stop()
+		}
+	}()
+	for {
+		sent, err := s.sendEvents()
+		if err != nil {
+			return err
+		}
+		if s.progress != nil {
+			tick = s.progress.C
+		}
+		if sent {
+			// Requests are looked at in between, but not waited for.
+			select {
+			case r := <-s.requests:
+				err = s.handle(r)
+			case <-tick:
+				err = s.notify()
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			default:
+			}
+		} else {
+			select {
+			case r := <-s.requests:
+				err = s.handle(r)
+			case <-tick:
+				err = s.notify()
+			case <-s.events.Ready():
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// send sends a response, and waits while the client does not read.
+func (s *watchSender) send(r *pb.WatchResponse) error {
+	s.stall.Reset(s.watch.config.StallTimeout)
+	defer s.stall.Stop()
+	return s.rpc.Send(r)
+}
+
+// sendEvents sends what there is, and what progress was asked for, and says whether that was
+// anything.
+func (s *watchSender) sendEvents() (sent bool, err error) {
+	taken, err := s.events.Take()
+	if err != nil {
+		return false, err
+	}
+	for _, d := range taken {
+		if err := s.deliver(d); err != nil {
+			return false, err
+		}
+	}
+	if len(taken) > 0 || !s.asked {
+		return len(taken) > 0, nil
+	}
+	revision, ok := s.events.Progress(s.target)
+	if !ok {
+		return false, nil // Ready tells
+	}
+	s.asked = false
+	return true, s.send(&pb.WatchResponse{Header: s.watch.header(revision),
+		WatchId: noWatchID})
+}
+
+func (s *watchSender) handle(r *pb.WatchRequest) error {
+	switch r := r.RequestUnion.(type) {
+	case *pb.WatchRequest_CreateRequest:
+		if r.CreateRequest != nil {
+			return s.create(r.CreateRequest)
+		}
+	case *pb.WatchRequest_CancelRequest:
+		if r.CancelRequest != nil {
+			return s.cancel(r.CancelRequest.WatchId)
+		}
+	case *pb.WatchRequest_ProgressRequest:
+		if r.ProgressRequest != nil && len(s.watches) > 0 {
+			s.asked, s.target = true, s.events.Head()
+		}
+	}
+	return nil // etcd overlooks other requests, too
+}
+
+// span is what a request watches. Not ok: nothing.
+func watchedSpan(key, end []byte) (span keys.Span, ok bool) {
+	if len(key) == 0 {
+		key = []byte{0}
+	}
+	switch {
+	case len(end) == 0:
+		return keys.Point(key), true
+	case bytes.Equal(end, []byte{0}):
+		return keys.Span{Start: key}, true
+	}
+	span = keys.Span{Start: key, End: end}
+	return span, !span.Empty()
+}
+
+// create begins a watch, or says why not.
+func (s *watchSender) create(r *pb.WatchCreateRequest) error {
+	span, ok := watchedSpan(r.Key, r.RangeEnd)
+	switch {
+	case r.StartRevision < 0:
+		return s.refuse(rpctypes.ErrCompacted.Error())
+	case !ok:
+		return s.refuse(reasonEmpty)
+	}
+	id := r.WatchId
+	if id == autoWatchID {
+		for s.watches[s.nextID] != nil {
+			s.nextID++
+		}
+		id = s.nextID
+	}
+	o := store.WatchOptions{Span: span, From: uint64(r.StartRevision), Previous: r.PrevKv}
+	for _, f := range r.Filters {
+		o.NoPut = o.NoPut || f == pb.WatchCreateRequest_NOPUT
+		o.NoDelete = o.NoDelete || f == pb.WatchCreateRequest_NODELETE
+	}
+	revision, err := s.events.Add(id, o)
+	switch {
+	case errors.Is(err, store.ErrWatchExists):
+		return s.refuse(reasonDuplicate)
+	case errors.Is(err, store.ErrTooManyWatchers):
+		return s.refuse("etcdserver: " + err.Error())
+	case err != nil:
+		return err
+	}
+	if r.WatchId == autoWatchID {
+		s.nextID++
+	}
+	s.watches[id] = &watchState{fragment: r.Fragment, notify: r.ProgressNotify, quiet: true}
+	if r.ProgressNotify && s.progress == nil {
+		interval, err := s.watch.progressInterval()
+		if err != nil {
+			return err
+		}
+		s.progress = time.NewTicker(interval)
+	}
+	return s.send(&pb.WatchResponse{Header: s.watch.header(revision), WatchId: id, Created: true})
+}
+
+// refuse says that a watch was not created.
+func (s *watchSender) refuse(reason string) error {
+	return s.send(&pb.WatchResponse{Header: s.watch.header(s.events.Head()),
+		WatchId: noWatchID, Created: true, Canceled: true, CancelReason: reason})
+}
+
+// cancel ends a watch as its client wants it. etcd does not answer for one that is not there.
+func (s *watchSender) cancel(id int64) error {
+	w := s.watches[id]
+	if w == nil {
+		return nil
+	}
+	delete(s.watches, id)
+	if err := s.events.Remove(id); err != nil && !errors.Is(err, store.ErrWatchUnknown) {
+		return err
+	}
+	return s.send(&pb.WatchResponse{Header: s.watch.header(s.events.Head()), WatchId: id,
+		Canceled: true})
+}
+
+// notify tells watches their progress that want to know it and had no event for a while.
+func (s *watchSender) notify() error {
+	for id, w := range s.watches {
+		if !w.notify {
+			continue
+		}
+		quiet := w.quiet
+		w.quiet = true
+		if !quiet {
+			continue
+		}
+		if revision, ok := s.events.ProgressOf(id); ok && len(w.held.events) == 0 {
+			err := s.send(&pb.WatchResponse{Header: s.watch.header(revision), WatchId: id})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
