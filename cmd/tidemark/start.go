@@ -40,6 +40,7 @@ type startFlags struct {
 	clockOffsetFile                         string
 	cache, memTable, logMemTable, minFree,
 	retainLog, snapshotRate, maxRequest argument.Size
+	coreHistory   time.Duration
 	maxOperations int
 	maxStreams    uint32
 }
@@ -154,6 +155,9 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 		"largest request of the etcd API that changes something (default 1.5MiB)")
 	flags.IntVar(&f.maxOperations, "max-txn-ops", 0,
 		"most operations of a transaction of the etcd API (default 128)")
+	flags.DurationVar(&f.coreHistory, "core-history", 0,
+		"for how long changes of the coordination store can be read and watched; negative: until they "+
+			"are compacted (default 1h)")
 	flags.Uint32Var(&f.maxStreams, "max-concurrent-streams", 0,
 		"most calls and streams that a client has open on one gRPC connection (default 256)")
 }
@@ -285,8 +289,8 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable),
 		MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
 		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate),
-		GCInterval: f.gcInterval,
-		MaxStreams: f.maxStreams, MaxRequestBytes: int(f.maxRequest), MaxOperations: f.maxOperations,
+		GCInterval:  f.gcInterval,
+		CoreHistory: f.coreHistory, MaxStreams: f.maxStreams, MaxRequestBytes: int(f.maxRequest), MaxOperations: f.maxOperations,
 		Physical: clock,
 	})
 	if err != nil {

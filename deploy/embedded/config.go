@@ -107,6 +107,9 @@ type ServerConfig struct {
 	// comparisons, and the operations, of one transaction of it. Defaults 1.5 MiB and 128, as in etcd;
 	// a request has at most MostRequestBytes.
 	MaxRequestBytes, MaxOperations int
+	// CoreHistory is for how long the coordination store keeps what was changed, so that it can be read
+	// and watched from there. Default 1 h; negative: until a client compacts it.
+	CoreHistory time.Duration
 
 	// Planner bounds what placement does, where no operator of the cluster has set it. Zero: its
 	// defaults.
@@ -175,6 +178,9 @@ func (c *ServerConfig) ensureDefaults() error {
 	}
 	if c.MaxOffset <= 0 {
 		c.MaxOffset = defaultMaxOffset
+	}
+	if c.CoreHistory == 0 {
+		c.CoreHistory = time.Hour
 	}
 	if c.CacheBytes <= 0 {
 		c.CacheBytes = 256 << 20

@@ -210,23 +210,26 @@ func (s *Session) remove(ctx context.Context, key string, revision int64) (exist
 	}
 }
 
-// discard removes a key in the background, until the session ends, which removes it too. late says
-// that a write of it may be executed late.
+// discard removes a key in the background, if it is the session's, until the session ends, which
+// removes it too. late says that a write of it may be executed late.
 func (s *Session) discard(key string, late bool) {
-	ops := []clientv3.Op{clientv3.OpDelete(key)}
+	ours := clientv3.Compare(clientv3.LeaseValue(key), "=", s.lease)
+	remove := clientv3.OpDelete(key)
+	var always []clientv3.Op
 	if late {
-		ops = append(ops, s.bumpGuard()...)
+		always = s.bumpGuard()
 	}
 	s.background(func() {
 		for attempt := 0; s.ctx.Err() == nil; attempt++ {
 			var r *clientv3.TxnResponse
 			err := s.client.call(s.ctx, func(ctx context.Context) (err error) {
-				r, err = s.client.etcd.Txn(ctx).Then(ops...).Commit()
+				r, err = s.client.etcd.Txn(ctx).If(ours).Then(append(always, remove)...).
+					Else(always...).Commit()
 				return err
 			})
 			if err == nil {
 				if late {
-					s.noteGuard(one(r, 2))
+					s.noteGuard(one(r, 1))
 				}
 				s.free(key)
 				return

@@ -156,6 +156,36 @@ func TestUnknownOutcomeOfALockGivenUp(t *testing.T) {
 	}
 }
 
+// One that gives up does not take away what another session has.
+func TestUnknownOutcomeLeavesOthersKeys(t *testing.T) {
+	w := begin(t)
+	e, err := w.session(w.client()).Create(w.ctx, "a", nil)
+	w.must(err)
+	ctx, cancel := context.WithCancel(w.ctx)
+	sent := 0
+	n := &network{choose: func() fate {
+		if sent++; sent == 1 {
+			cancel()
+			return late
+		}
+		return passes
+	}}
+	s := w.session(w.intercepted(n.intercept))
+	if _, err := s.Create(ctx, "a", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	w.until("the guard was written", func() bool { return len(w.keys("session/")) == 1 })
+	n.arrive()
+	if keys := w.keys("/a"); len(keys) != 1 {
+		t.Errorf("keys %q; want that of the other session", keys)
+	}
+	_, err = s.Create(w.ctx, "a", nil)
+	w.is(err, coord.ErrExists)
+	w.must(e.Delete(w.ctx))
+	_, err = s.Create(w.ctx, "a", nil)
+	w.must(err)
+}
+
 // An unlock with an unknown outcome is made certain.
 func TestUnknownOutcomeOfAnUnlock(t *testing.T) {
 	for _, first := range []fate{answerLost, requestLost, late} {

@@ -64,7 +64,7 @@ func (c *Client) awaitChange(ctx context.Context, prefix string, after int64,
 	if c.watch(ctx, prefix, after+1, matters, clientv3.WithPrefix()) {
 		return nil
 	}
-	return pause(ctx, 0) // it may have; and it is not asked all the time
+	return pause(ctx, 3) // it may have; and it is not asked all the time
 }
 
 // change is a step in the life of the keys below a prefix: the state as a whole, or what happened

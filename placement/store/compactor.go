@@ -1,36 +1,123 @@
 package store
 
+import (
+	"errors"
+	"time"
+)
+
 // compactor is the leader's other housekeeping: it keeps the history at its length. A compaction
 // may take long, or wait for a quorum, so it has a goroutine of its own, from New to Close: leases
 // run out meanwhile.
 func (s *Store) compactor() {
+	var seen timeline
+	var ticks <-chan time.Time
+	if s.config.HistoryFor > 0 {
+		ticker := time.NewTicker(max(s.config.HistoryFor/timelineParts, time.Second))
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-s.long:
+		case <-ticks:
+			seen.note(s)
 		}
-		s.compactHistory()
+		if to := s.compactTo(&seen); to > 0 {
+			s.compactHistory(to)
+		}
 	}
 }
 
-// compactHistory compacts if the history has become a tenth longer than it is to be.
-func (s *Store) compactHistory() {
-	if !s.historyLong() {
-		return
+// timelineParts is of how many parts of Config.HistoryFor a leader remembers the revision at their
+// ends: it keeps so much more history at most.
+const timelineParts = 16
+
+// timeline is which revision was the newest when, in the present leadership. A new leader knows
+// nothing of that, and keeps what there is for the whole time.
+type timeline struct {
+	term  uint64
+	marks []mark
+}
+
+type mark struct {
+	at       time.Time
+	revision uint64
+}
+
+// note remembers this moment.
+func (t *timeline) note(s *Store) {
+	l, _ := s.Leadership()
+	if !l.Serving || l.Term != t.term {
+		t.term, t.marks = l.Term, nil
 	}
+	if l.Serving {
+		t.marks = append(t.marks, mark{s.lessor.now(), s.Revision()})
+	}
+}
+
+// before is the newest revision that is as old as that; 0 if none is known to be. Older marks are
+// forgotten.
+func (t *timeline) before(at time.Time) (revision uint64) {
+	n := 0
+	for n < len(t.marks) && !t.marks[n].at.After(at) {
+		revision = t.marks[n].revision
+		n++
+	}
+	t.marks = t.marks[max(n-1, 0):]
+	return revision
+}
+
+// compactTo is up to which revision the history is to go; 0: it stays.
+func (s *Store) compactTo(seen *timeline) (to uint64) {
 	if l, _ := s.Leadership(); !l.Serving {
-		return
+		return 0
 	}
-	to := s.Revision() - s.config.History
-	if _, err := s.Do(s.ctx, Compact(to)); err != nil && s.ctx.Err() == nil {
-		s.config.Logger.Info("history was not compacted; the leader tries again later",
-			"to", to, "error", err)
+	if s.historyLong() {
+		to = s.Revision() - s.config.History
+	}
+	if s.config.HistoryFor > 0 {
+		to = max(to, seen.before(s.lessor.now().Add(-s.config.HistoryFor)))
+	}
+	if to <= s.Compacted() {
+		return 0
+	}
+	return to
+}
+
+// compactHistory compacts, in steps. It rests for as long as a step takes, so that what clients ask
+// for has its turns.
+func (s *Store) compactHistory(to uint64) {
+	for s.Compacted() < to && s.ctx.Err() == nil {
+		began := time.Now()
+		step, err := s.compactionStep(to)
+		if err == nil {
+			_, err = s.do(s.ctx, Compact(step))
+		}
+		if err != nil && !errors.Is(err, ErrCompacted) {
+			if s.ctx.Err() == nil {
+				s.config.Logger.Info("history was not compacted; the leader tries again later",
+					"to", to, "error", err)
+			}
+			return
+		}
+		rest := time.NewTimer(min(time.Since(began), longestRest))
+		select {
+		case <-s.ctx.Done():
+		case <-rest.C:
+		}
+		rest.Stop()
 	}
 }
 
+// longestRest bounds the rest between two steps: one that has waited for a quorum needs none.
+const longestRest = 100 * time.Millisecond
+
+// historyLong says whether there are a tenth more revisions than are to be kept.
 func (s *Store) historyLong() bool {
-	return s.Revision() > s.Compacted()+s.config.History+s.config.History/10
+	return s.config.History > 0 &&
+		s.Revision() > s.Compacted()+s.config.History+s.config.History/10
 }
 
 // compactionStep is up to where one command is to compact on the way to a revision: so that it

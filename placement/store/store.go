@@ -59,8 +59,11 @@ type Config struct {
 	// and is filled by a snapshot.
 	Founding *storepb.Members
 
-	// History is how many revisions the leader keeps when it compacts. Default 10,000.
-	History uint64
+	// History is how many revisions the leader keeps when it compacts, HistoryFor for how long it
+	// keeps each that was the newest. What either says may go, goes. Default, if neither is set:
+	// 10,000 revisions. Negative HistoryFor: everything is kept, until a command compacts it.
+	History    uint64
+	HistoryFor time.Duration
 	// MaxPending and MaxPendingBytes bound the commands whose outcome is open; Do waits for room.
 	// Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader have without a quorum.
 	MaxPending      int
@@ -95,7 +98,7 @@ func (c *Config) ensureDefaults() error {
 	if c.State == nil || c.Random == nil {
 		return fmt.Errorf("open %s: State and Random must be set", c.Name)
 	}
-	if c.History == 0 {
+	if c.History == 0 && c.HistoryFor == 0 {
 		c.History = 10_000
 	}
 	if c.History > math.MaxInt64 {

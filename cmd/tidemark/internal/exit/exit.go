@@ -42,8 +42,10 @@ const Help = `A command of tidemark ends with one of these codes:
   130  it was interrupted (Ctrl-C, SIGTERM); the message says how far it came
 
 For txn the code is that of the line that failed. The transaction that it belongs to has changed
-nothing (but for code 5); what was committed before it stays. For lock, and for elect with a command,
-it is that of the command, or 128 and the number of the signal that ended it.`
+nothing (but for code 5); what was committed before it stays.
+
+For lock, and for elect with a command, it is that of the command, or 128 and the number of the
+signal that ended it.`
 
 // Error carries the exit code of an error whose kind does not say it.
 type Error struct {
