@@ -26,6 +26,8 @@ type Store interface {
 	Read(context.Context) (*store.View, error)
 	// ReadTxn does a transaction that writes nothing on what this member has.
 	ReadTxn(context.Context, *storepb.Txn) (*storepb.Result, error)
+	// NewWatchStream is for what waits for changes on this member.
+	NewWatchStream() (*store.WatchStream, error)
 	Revision() uint64
 	Compacted() uint64
 
