@@ -113,8 +113,10 @@ generate: ## generate the protobuf code again
 	$(TOOL) buf generate -o $(GENERATED)
 	$(TOOL) buf generate -o $(GENERATED) --template buf.gen.data.yaml
 	$(TOOL) buf generate -o $(GENERATED) --template buf.gen.cluster.yaml
-	cd placement && $(GO) tool -modfile=../.ci/tools.mod buf generate \
-		-o $(abspath $(GENERATED))/placement
+	cd placement && for of in buf.gen.yaml buf.gen.etcd.yaml; do \
+		$(GO) tool -modfile=../.ci/tools.mod buf generate \
+			-o $(abspath $(GENERATED))/placement --template $$of || exit 1; \
+	done
 
 check-generated: ## see that the committed protobuf code is what `make generate` makes
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(MAKE) -s generate GENERATED="$$dir" && \

@@ -36,6 +36,8 @@ type coordinationPart struct {
 	store atomic.Pointer[store.Store]
 	// services are those of the etcd API; nil until the store is open.
 	services atomic.Pointer[etcdapi.Services]
+	// watch is the watch service over it; nil until it is open.
+	watch atomic.Pointer[etcdapi.Watch]
 	// end ends the wait for the founding, and waiting is that; nil without.
 	end     context.CancelFunc
 	waiting sync.WaitGroup
@@ -52,13 +54,16 @@ func (c *coordinationPart) endWait() {
 	}
 }
 
-// close closes the store, whose group has stopped.
+// close closes the store, whose group has stopped, which ends all watches.
 func (c *coordinationPart) close() {
 	if s := c.services.Load(); s != nil {
 		s.Close()
 	}
 	if s := c.store.Load(); s != nil {
 		s.Close()
+	}
+	if w := c.watch.Load(); w != nil {
+		w.Wait()
 	}
 }
 

@@ -54,6 +54,7 @@ func (s *Server) serveEtcd(
 		return err
 	}
 	services.Watch = watches
+	p.coordination.watch.Store(watches)
 	s.services.etcd.begin(services.Register)
 	return nil
 }

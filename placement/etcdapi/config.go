@@ -36,6 +36,8 @@ type Store interface {
 	Read(context.Context) (*store.View, error)
 	// ReadTxnAs does a transaction that writes nothing on what this member has, for a client.
 	ReadTxnAs(context.Context, *storepb.AuthInfo, *storepb.Txn) (*storepb.Result, error)
+	// NewWatchStream is for what waits for changes on this member.
+	NewWatchStream() (*store.WatchStream, error)
 	Revision() uint64
 	Compacted() uint64
 

@@ -1,7 +1,7 @@
-// Package etcdapi serves the etcd v3 API from a store: KV, Lease, Cluster, Maintenance, Auth and
-// Health, in etcd's own protocol buffers, so that clients of etcd work unchanged. It translates and
-// does nothing else. Whatever a client can tell apart is as in etcd 3.6: fields, revisions of
-// headers, error codes and their texts.
+// Package etcdapi serves the etcd v3 API from a store: KV, Watch, Lease, Cluster, Maintenance, Auth,
+// Lock, Election and Health, in etcd's own protocol buffers, so that clients of etcd work
+// unchanged. It translates and does nothing else. Whatever a client can tell apart is as in etcd
+// 3.6: fields, revisions of headers, error codes and their texts.
 //
 // # How a call goes
 //
@@ -52,6 +52,10 @@
 //   - What one command may read or delete is bounded (store.MaxTouched), and so are how many
 //     operations it has in all (store.MaxOperations) and what a reading may answer with
 //     (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
+//
+//   - Errors of Lock and Election have the codes that they have in other calls; in etcd they are all
+//     Unknown. Who waits for a lock or a lead hears at once that its key is gone, and a campaign whose
+//     key went does not succeed.
 //
 // # Goroutines
 //

@@ -7,6 +7,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/passwords"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
 )
 
 // Services are the gRPC servers of the etcd v3 API.
@@ -15,6 +17,8 @@ type Services struct {
 	Lease       pb.LeaseServer
 	Cluster     pb.ClusterServer
 	Maintenance pb.MaintenanceServer
+	Lock        v3lockpb.LockServer
+	Election    v3electionpb.ElectionServer
 	// Watch is registered if it is set.
 	Watch pb.WatchServer
 	Auth  pb.AuthServer
@@ -41,9 +45,13 @@ func New(config Config) (*Services, error) {
 		uses: newTokenUses(config.TokenTTL, config.Now)}
 	healthy := health.NewServer()
 	healthy.SetServingStatus("", grpc_health_v1.HealthCheckResponse_SERVING)
+	kv, lease := &kvServer{backend: b}, &leaseServer{backend: b}
+	line := &line{backend: b, kv: kv, lease: lease}
 	return &Services{
-		KV:          &kvServer{backend: b},
-		Lease:       &leaseServer{backend: b},
+		KV:          kv,
+		Lease:       lease,
+		Lock:        &lockServer{line: line},
+		Election:    &electionServer{line: line},
 		Cluster:     &clusterServer{backend: b},
 		Maintenance: &maintenanceServer{backend: b, snapshots: make(chan struct{}, 1)},
 		Auth:        &authServer{backend: b},
@@ -61,6 +69,8 @@ func (s *Services) Register(server grpc.ServiceRegistrar) {
 	pb.RegisterClusterServer(guarded, s.Cluster)
 	pb.RegisterMaintenanceServer(guarded, s.Maintenance)
 	pb.RegisterAuthServer(guarded, s.Auth)
+	v3lockpb.RegisterLockServer(guarded, s.Lock)
+	v3electionpb.RegisterElectionServer(guarded, s.Election)
 	if s.Watch != nil {
 		pb.RegisterWatchServer(guarded, s.Watch)
 	}
