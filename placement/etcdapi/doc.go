@@ -18,16 +18,23 @@
 //   - A transaction that both puts a key and deletes it is always refused as one with a duplicate
 //     key. etcd overlooks some of these: where a deletion of all keys from one on is in the same
 //     list as a put, and where a nested transaction deletes what one before it puts.
+//
 //   - Pairs that are equal in what they are ordered by stay in the order of their keys. In etcd
 //     their order is undefined.
+//
 //   - Ranges of keys only tell the leases of the keys, as etcd 3.6 does. etcd 3.7 does not, unless
 //     the keys are ordered by value.
+//
 //   - Compaction at revision 0 does nothing, however often it is asked for before the first
 //     compaction.
+//
 //   - A stream of a range that names a target of order and no order is in the order of the keys.
+//
 //   - A snapshot (etcdfile) has no members, users and roles, and its size is not the database's.
+//
 //   - Sums of the history are of this database's own making, and none is kept of a revision that
 //     was compacted.
+//
 //   - What one command may read or delete is bounded (store.MaxTouched), and so are how many
 //     operations it has in all (store.MaxOperations) and what a reading may answer with
 //     (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
