@@ -71,8 +71,8 @@ func (s *maintenanceServer) Status(
 }
 
 // minorVersion is the version without its last part.
-func (s *maintenanceServer) minorVersion() string {
-	return s.Version[:max(0, strings.LastIndexByte(s.Version, '.'))]
+func (b *backend) minorVersion() string {
+	return b.Version[:max(0, strings.LastIndexByte(b.Version, '.'))]
 }
 
 // Defragment implements etcdserverpb.MaintenanceServer. The database needs none.

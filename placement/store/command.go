@@ -196,6 +196,9 @@ func decodeCommand(data []byte) (c *storepb.Command, format byte, err error) {
 			"command has format %d, this version knows %d to %d: a newer version wrote it",
 			format, commandFormat, newestFormat)
 	}
+	if err := checkNesting(data[1:]); err != nil {
+		return nil, 0, fmt.Errorf("command is malformed: %w", err)
+	}
 	c = &storepb.Command{}
 	if err := c.UnmarshalVT(data[1:]); err != nil {
 		return nil, 0, fmt.Errorf("command is malformed: %w", err)

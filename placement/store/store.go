@@ -153,6 +153,8 @@ type Store struct {
 	grouped chan struct{} // for the proposer
 	room    *room         // for commands whose outcome is open
 	indexes readIndexes
+	// noting is held while it is decided what leases have left, and proposed.
+	noting  sync.Mutex
 	running sync.WaitGroup
 	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile sees
 	// neither what was there nor what comes. It is never waited for with another lock held.

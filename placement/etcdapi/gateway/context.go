@@ -1,0 +1,89 @@
+package gateway
+
+import (
+	"context"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// metadataPrefix begins the names of headers that are metadata.
+const metadataPrefix = "Grpc-Metadata-"
+
+// contextOf is that of the call that a request makes: with who asks, and what it says in its
+// headers.
+func contextOf(r *http.Request) (context.Context, context.CancelFunc, error) {
+	ctx := peer.NewContext(r.Context(), peerOf(r))
+	md := metadata.MD{}
+	for name, values := range r.Header {
+		name, is := strings.CutPrefix(name, metadataPrefix)
+		switch {
+		case is && name != "":
+			md[strings.ToLower(name)] = values
+		case !is && name == "Authorization":
+			md["authorization"] = values
+		}
+	}
+	ctx = metadata.NewIncomingContext(ctx, md)
+	if text := r.Header.Get("Grpc-Timeout"); text != "" {
+		limit, ok := parseTimeout(text)
+		if !ok {
+			return nil, nil, status.Errorf(codes.InvalidArgument, "invalid grpc-timeout: %s", text)
+		}
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		return ctx, cancel, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	return ctx, cancel, nil
+}
+
+// peerOf is who asks.
+func peerOf(r *http.Request) *peer.Peer {
+	p := &peer.Peer{Addr: address(r.RemoteAddr)}
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		p.Addr = net.TCPAddrFromAddrPort(at)
+	}
+	if r.TLS != nil {
+		p.AuthInfo = credentials.TLSInfo{State: *r.TLS, CommonAuthInfo: credentials.CommonAuthInfo{
+			SecurityLevel: credentials.PrivacyAndIntegrity}}
+	}
+	return p
+}
+
+// address is one that is no port's.
+type address string
+
+// Network implements net.Addr.
+func (address) Network() string { return "http" }
+
+// String implements net.Addr.
+func (a address) String() string { return string(a) }
+
+var units = map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second,
+	'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
+
+// parseTimeout reads a timeout as gRPC writes it: up to eight digits, and a unit.
+func parseTimeout(text string) (time.Duration, bool) {
+	if len(text) < 2 || len(text) > 9 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
+	unit := units[text[len(text)-1]]
+	if err != nil || unit == 0 {
+		return 0, false
+	}
+	if n > uint64(math.MaxInt64/unit) {
+		return math.MaxInt64, true
+	}
+	return time.Duration(n) * unit, true
+}

@@ -1,0 +1,24 @@
+// Package gateway serves the etcd v3 API as JSON over HTTP/1.1, as etcd's own gateway renders it:
+// POST /v3/kv/range and the like, with bytes in base64, 64-bit integers as strings, enumerations by
+// name, and the fields' own names. The paths are those that the services' descriptions have.
+//
+// # How a request goes
+//
+// A Handler finds the service that a path is of, decodes the body into the request, and calls the
+// service's method in this process, as the gRPC server would: with the client's address and
+// certificate, and with what it says in its headers (Authorization, Grpc-Metadata-*, Grpc-Timeout)
+// as metadata. The answer, or the status, is rendered. Streams have one JSON value for each message
+// in either direction, a line each in the answer: {"result": ...}, or {"error": ...} as the last.
+//
+// # What clients can do
+//
+// A request is read up to a limit, within a time, and counted before it is decoded, since an empty
+// part takes a few bytes here and a hundred in memory. What clients have the server hold is shared
+// by their hosts (Config.Room). A client that does not read its answer for WriteTimeout loses its
+// connection. Browsers are refused that ask on behalf of another site.
+//
+// # Goroutines
+//
+// A Handler has none of its own. A service may use its stream from several goroutines; none of them
+// is in the stream any more when ServeHTTP returns.
+package gateway

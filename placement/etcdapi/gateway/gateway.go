@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Config is what a Handler is made of. Find must be set.
+type Config struct {
+	// Find finds the service of a name, with its description. The error is what a client is told.
+	Find func(service string) (*grpc.ServiceDesc, any, error)
+	// Healthy says why this server does not serve, if it does not. serializable asks for this server
+	// alone; otherwise it needs a leader and a quorum.
+	Healthy func(ctx context.Context, serializable bool) error
+	// Versions are those that GET /version tells: of the server, the cluster and the storage.
+	Versions func() (server, cluster, storage string)
+
+	// MaxRequestBytes bounds a message of a request, as JSON. Default 2 MiB.
+	MaxRequestBytes int
+	// MaxParts bounds the objects, lists and elements of a message of a request. Default 262144.
+	MaxParts int
+	// Room is shared by hosts for what requests have the server hold. nil: it has no bound.
+	Room Room
+	// ReadTimeout bounds the time in which a request has to come, of a stream its first message.
+	// WriteTimeout is for how long a client may read nothing of what it is sent. Default 1 min each.
+	ReadTimeout, WriteTimeout time.Duration
+}
+
+// Room is a number of bytes that hosts share. quota.Bytes has it.
+type Room interface {
+	// Take takes bytes for a host, and returns false if they are not to be had.
+	Take(host string, n int64) bool
+	// Give gives them back.
+	Give(host string, n int64)
+}
+
+// Handler is the HTTP server's side. Its methods may be called from any goroutine.
+type Handler struct {
+	config  Config
+	handler http.Handler
+}
+
+var _ http.Handler = (*Handler)(nil)
+
+// New makes a Handler of /health, /version and everything below /v3/.
+func New(config Config) (*Handler, error) {
+	if config.Find == nil || config.Healthy == nil || config.Versions == nil {
+		return nil, errors.New("gateway of the etcd API: Find, Healthy and Versions must be set")
+	}
+	if config.MaxRequestBytes <= 0 {
+		config.MaxRequestBytes = 2 << 20
+	}
+	if config.MaxParts <= 0 {
+		config.MaxParts = 1 << 18
+	}
+	if config.ReadTimeout <= 0 {
+		config.ReadTimeout = time.Minute
+	}
+	if config.WriteTimeout <= 0 {
+		config.WriteTimeout = time.Minute
+	}
+	if config.Room == nil {
+		config.Room = boundless{}
+	}
+	h := &Handler{config: config}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/health", h.health)
+	mux.HandleFunc("/version", h.version)
+	mux.HandleFunc("/v3/", h.call)
+	h.handler = http.NewCrossOriginProtection().Handler(mux)
+	return h, nil
+}
+
+type boundless struct{}
+
+// Take implements Room.
+func (boundless) Take(string, int64) bool { return true }
+
+// Give implements Room.
+func (boundless) Give(string, int64) {}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.handler.ServeHTTP(w, r) }
+
+// call serves one call of the API.
+func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
+	x := newExchange(h, w, r)
+	var last error
+	defer func() { x.end(last) }()
+	to, ok := routes[r.URL.Path]
+	switch {
+	case !ok:
+		x.fail(status.Error(codes.NotFound, http.StatusText(http.StatusNotFound)))
+		return
+	case r.Method != http.MethodPost:
+		x.fail(status.Error(codes.Unimplemented, http.StatusText(http.StatusMethodNotAllowed)))
+		return
+	}
+	ctx, cancel, err := contextOf(r)
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	defer cancel()
+	description, service, err := h.config.Find(to.service)
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	for _, m := range description.Methods {
+		if m.MethodName == to.method {
+			x.unary(ctx, m, service)
+			return
+		}
+	}
+	for _, m := range description.Streams {
+		if m.StreamName == to.method {
+			last = x.stream(ctx, m, service)
+			return
+		}
+	}
+	x.fail(status.Errorf(codes.Unimplemented, "unknown method %s", to.method))
+}
