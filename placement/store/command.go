@@ -32,7 +32,10 @@ const (
 	// front (batch.go).
 	groupFormat = 6
 
-	newestFormat = groupFormat
+	// importFormat is for the steps of imports. (7 is not in use yet.)
+	importFormat = 8
+
+	newestFormat = importFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
@@ -124,6 +127,8 @@ func formatOf(c *storepb.Command) byte {
 		return membersFormat
 	case *storepb.Command_LeaseCheckpoint:
 		return checkpointFormat
+	case *storepb.Command_Import:
+		return importFormat
 	}
 	return commandFormat
 }
@@ -210,6 +215,8 @@ func validateCommand(c *storepb.Command) error {
 		}
 	case *storepb.Command_ChangeMembers:
 		return validateMembers(op.ChangeMembers.GetNext())
+	case *storepb.Command_Import:
+		return validateImport(op.Import)
 	case *storepb.Command_SessionClose:
 		if c.Session == 0 {
 			return fmt.Errorf("%w: no session to close", ErrInvalid)

@@ -138,7 +138,9 @@ type Store struct {
 	machine machine
 
 	revision, compacted atomic.Uint64
-	members             currentMembers
+	// importing: an import is under way, so that nothing is read and no lease counts down.
+	importing atomic.Bool
+	members   currentMembers
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -247,6 +249,7 @@ func (s *Store) load() error {
 		}
 		s.members.replace(members)
 		s.lessor.replace(leases, attached)
+		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
 		s.index.Store(s.machine.index)

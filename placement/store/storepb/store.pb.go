@@ -50,6 +50,10 @@ const (
 	Code_OVERLOADED Code = 13
 	// It was proposed before, in the same term, and has been applied there:
 	Code_PROPOSED_BEFORE Code = 14
+	// An import is under way, and this is no step of it.
+	Code_IMPORTING Code = 24
+	// The store is not empty, so that nothing can be imported.
+	Code_NOT_EMPTY Code = 25
 )
 
 // Enum value maps for Code.
@@ -70,6 +74,8 @@ var (
 		12: "MEMBERS_CHANGED",
 		13: "OVERLOADED",
 		14: "PROPOSED_BEFORE",
+		24: "IMPORTING",
+		25: "NOT_EMPTY",
 	}
 	Code_value = map[string]int32{
 		"OK":                0,
@@ -87,6 +93,8 @@ var (
 		"MEMBERS_CHANGED":   12,
 		"OVERLOADED":        13,
 		"PROPOSED_BEFORE":   14,
+		"IMPORTING":         24,
+		"NOT_EMPTY":         25,
 	}
 )
 
@@ -405,6 +413,7 @@ type Command struct {
 	//	*Command_SessionClose
 	//	*Command_ChangeMembers
 	//	*Command_LeaseCheckpoint
+	//	*Command_Import
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -554,6 +563,15 @@ func (x *Command) GetLeaseCheckpoint() *LeaseCheckpoint {
 	return nil
 }
 
+func (x *Command) GetImport() *Import {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Import); ok {
+			return x.Import
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -590,6 +608,10 @@ type Command_LeaseCheckpoint struct {
 	LeaseCheckpoint *LeaseCheckpoint `protobuf:"bytes,13,opt,name=lease_checkpoint,json=leaseCheckpoint,proto3,oneof"`
 }
 
+type Command_Import struct {
+	Import *Import `protobuf:"bytes,16,opt,name=import,proto3,oneof"`
+}
+
 func (*Command_Txn) isCommand_Op() {}
 
 func (*Command_Compact) isCommand_Op() {}
@@ -605,6 +627,8 @@ func (*Command_SessionClose) isCommand_Op() {}
 func (*Command_ChangeMembers) isCommand_Op() {}
 
 func (*Command_LeaseCheckpoint) isCommand_Op() {}
+
+func (*Command_Import) isCommand_Op() {}
 
 // Txn does `success` if all comparisons hold and `failure` otherwise, at one revision.
 type Txn struct {
@@ -1356,6 +1380,272 @@ func (x *LeaseCheckpoint) GetLeases() []*LeaseCheckpoint_Lease {
 	return nil
 }
 
+// Import is one step of bringing in a state that another store had at a revision. The first step
+// begins the import, if the store is empty, and the one that says end makes it the store's state.
+// Between them nothing else can be done to keys and leases. A step that was done does nothing more.
+type Import struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which import; not 0.
+	Id uint64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Counted from 1 on.
+	Step uint64 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	// In the first step: the revision of the state, and what it is read from.
+	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Source   []byte `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// Ascending, as unsigned numbers, over all steps.
+	Leases []*ImportedLease `protobuf:"bytes,5,rep,name=leases,proto3" json:"leases,omitempty"`
+	// Ascending by key over all steps. Their leases come in earlier steps, or in the same.
+	Versions []*ImportedVersion `protobuf:"bytes,6,rep,name=versions,proto3" json:"versions,omitempty"`
+	// This step is the last one.
+	End bool `protobuf:"varint,7,opt,name=end,proto3" json:"end,omitempty"`
+	// Give the import up: the store is empty then. The step does not count.
+	Abandon       bool `protobuf:"varint,8,opt,name=abandon,proto3" json:"abandon,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Import) Reset() {
+	*x = Import{}
+	mi := &file_store_storepb_store_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Import) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Import) ProtoMessage() {}
+
+func (x *Import) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Import.ProtoReflect.Descriptor instead.
+func (*Import) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Import) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Import) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Import) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Import) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *Import) GetLeases() []*ImportedLease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+func (x *Import) GetVersions() []*ImportedVersion {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *Import) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+func (x *Import) GetAbandon() bool {
+	if x != nil {
+		return x.Abandon
+	}
+	return false
+}
+
+type ImportedLease struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	TtlMillis uint64                 `protobuf:"varint,2,opt,name=ttl_millis,json=ttlMillis,proto3" json:"ttl_millis,omitempty"`
+	// 0: its full term.
+	LeftMillis    uint64 `protobuf:"varint,3,opt,name=left_millis,json=leftMillis,proto3" json:"left_millis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportedLease) Reset() {
+	*x = ImportedLease{}
+	mi := &file_store_storepb_store_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportedLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportedLease) ProtoMessage() {}
+
+func (x *ImportedLease) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportedLease.ProtoReflect.Descriptor instead.
+func (*ImportedLease) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ImportedLease) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *ImportedLease) GetTtlMillis() uint64 {
+	if x != nil {
+		return x.TtlMillis
+	}
+	return 0
+}
+
+func (x *ImportedLease) GetLeftMillis() uint64 {
+	if x != nil {
+		return x.LeftMillis
+	}
+	return 0
+}
+
+// ImportedVersion is the newest version of a key.
+type ImportedVersion struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Key            []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	CreateRevision uint64                 `protobuf:"varint,2,opt,name=create_revision,json=createRevision,proto3" json:"create_revision,omitempty"`
+	ModRevision    uint64                 `protobuf:"varint,3,opt,name=mod_revision,json=modRevision,proto3" json:"mod_revision,omitempty"`
+	// 0: it was deleted, at the revision of the state. Earlier deletions are left out.
+	Version uint64 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	Value   []byte `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"`
+	Lease   int64  `protobuf:"varint,6,opt,name=lease,proto3" json:"lease,omitempty"`
+	// Which change of the revision of the state it is, from 0 on; for others it is not looked at.
+	Number        uint32 `protobuf:"varint,7,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportedVersion) Reset() {
+	*x = ImportedVersion{}
+	mi := &file_store_storepb_store_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportedVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportedVersion) ProtoMessage() {}
+
+func (x *ImportedVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportedVersion.ProtoReflect.Descriptor instead.
+func (*ImportedVersion) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ImportedVersion) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *ImportedVersion) GetCreateRevision() uint64 {
+	if x != nil {
+		return x.CreateRevision
+	}
+	return 0
+}
+
+func (x *ImportedVersion) GetModRevision() uint64 {
+	if x != nil {
+		return x.ModRevision
+	}
+	return 0
+}
+
+func (x *ImportedVersion) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ImportedVersion) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *ImportedVersion) GetLease() int64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
+}
+
+func (x *ImportedVersion) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 type SessionOpen struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1364,7 +1654,7 @@ type SessionOpen struct {
 
 func (x *SessionOpen) Reset() {
 	*x = SessionOpen{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1666,7 @@ func (x *SessionOpen) String() string {
 func (*SessionOpen) ProtoMessage() {}
 
 func (x *SessionOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1679,7 @@ func (x *SessionOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpen.ProtoReflect.Descriptor instead.
 func (*SessionOpen) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 type SessionClose struct {
@@ -1400,7 +1690,7 @@ type SessionClose struct {
 
 func (x *SessionClose) Reset() {
 	*x = SessionClose{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1702,7 @@ func (x *SessionClose) String() string {
 func (*SessionClose) ProtoMessage() {}
 
 func (x *SessionClose) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1715,7 @@ func (x *SessionClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
 func (*SessionClose) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 type KeyValue struct {
@@ -1442,7 +1732,7 @@ type KeyValue struct {
 
 func (x *KeyValue) Reset() {
 	*x = KeyValue{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1744,7 @@ func (x *KeyValue) String() string {
 func (*KeyValue) ProtoMessage() {}
 
 func (x *KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1757,7 @@ func (x *KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyValue.ProtoReflect.Descriptor instead.
 func (*KeyValue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *KeyValue) GetKey() []byte {
@@ -1532,7 +1822,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1834,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1847,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -1633,7 +1923,7 @@ type TxnResult struct {
 
 func (x *TxnResult) Reset() {
 	*x = TxnResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1935,7 @@ func (x *TxnResult) String() string {
 func (*TxnResult) ProtoMessage() {}
 
 func (x *TxnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1948,7 @@ func (x *TxnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnResult.ProtoReflect.Descriptor instead.
 func (*TxnResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TxnResult) GetSucceeded() bool {
@@ -1690,7 +1980,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1992,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +2005,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OpResult) GetOp() isOpResult_Op {
@@ -1800,7 +2090,7 @@ type RangeResult struct {
 
 func (x *RangeResult) Reset() {
 	*x = RangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +2102,7 @@ func (x *RangeResult) String() string {
 func (*RangeResult) ProtoMessage() {}
 
 func (x *RangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +2115,7 @@ func (x *RangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeResult.ProtoReflect.Descriptor instead.
 func (*RangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RangeResult) GetKvs() []*KeyValue {
@@ -1858,7 +2148,7 @@ type PutResult struct {
 
 func (x *PutResult) Reset() {
 	*x = PutResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +2160,7 @@ func (x *PutResult) String() string {
 func (*PutResult) ProtoMessage() {}
 
 func (x *PutResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +2173,7 @@ func (x *PutResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResult.ProtoReflect.Descriptor instead.
 func (*PutResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PutResult) GetPrevious() *KeyValue {
@@ -1903,7 +2193,7 @@ type DeleteRangeResult struct {
 
 func (x *DeleteRangeResult) Reset() {
 	*x = DeleteRangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2205,7 @@ func (x *DeleteRangeResult) String() string {
 func (*DeleteRangeResult) ProtoMessage() {}
 
 func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2218,7 @@ func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResult.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteRangeResult) GetDeleted() uint64 {
@@ -1959,7 +2249,7 @@ type VersionRecord struct {
 
 func (x *VersionRecord) Reset() {
 	*x = VersionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2261,7 @@ func (x *VersionRecord) String() string {
 func (*VersionRecord) ProtoMessage() {}
 
 func (x *VersionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2274,7 @@ func (x *VersionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRecord.ProtoReflect.Descriptor instead.
 func (*VersionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *VersionRecord) GetTombstone() bool {
@@ -2024,16 +2314,18 @@ func (x *VersionRecord) GetValue() []byte {
 
 // MetaRecord is the store's own state.
 type MetaRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	Compacted     uint64                 `protobuf:"varint,2,opt,name=compacted,proto3" json:"compacted,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Revision  uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Compacted uint64                 `protobuf:"varint,2,opt,name=compacted,proto3" json:"compacted,omitempty"`
+	// The latest import, unless that was given up.
+	Import        *ImportRecord `protobuf:"bytes,3,opt,name=import,proto3" json:"import,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2337,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2350,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MetaRecord) GetRevision() uint64 {
@@ -2075,6 +2367,142 @@ func (x *MetaRecord) GetCompacted() uint64 {
 	return 0
 }
 
+func (x *MetaRecord) GetImport() *ImportRecord {
+	if x != nil {
+		return x.Import
+	}
+	return nil
+}
+
+// ImportRecord is how far an import is.
+type ImportRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The last that was done.
+	Step     uint64 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Source   []byte `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// How many leases and versions there are, and the last of each.
+	Leases    uint64 `protobuf:"varint,5,opt,name=leases,proto3" json:"leases,omitempty"`
+	LastLease int64  `protobuf:"varint,6,opt,name=last_lease,json=lastLease,proto3" json:"last_lease,omitempty"`
+	Versions  uint64 `protobuf:"varint,7,opt,name=versions,proto3" json:"versions,omitempty"`
+	LastKey   []byte `protobuf:"bytes,8,opt,name=last_key,json=lastKey,proto3" json:"last_key,omitempty"`
+	// How many changes of the revision there are, and the highest number of one.
+	Changes       uint64 `protobuf:"varint,9,opt,name=changes,proto3" json:"changes,omitempty"`
+	HighestChange uint32 `protobuf:"varint,10,opt,name=highest_change,json=highestChange,proto3" json:"highest_change,omitempty"`
+	// It has ended.
+	Done          bool `protobuf:"varint,11,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportRecord) Reset() {
+	*x = ImportRecord{}
+	mi := &file_store_storepb_store_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportRecord) ProtoMessage() {}
+
+func (x *ImportRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportRecord.ProtoReflect.Descriptor instead.
+func (*ImportRecord) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ImportRecord) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *ImportRecord) GetLeases() uint64 {
+	if x != nil {
+		return x.Leases
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetLastLease() int64 {
+	if x != nil {
+		return x.LastLease
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetVersions() uint64 {
+	if x != nil {
+		return x.Versions
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetLastKey() []byte {
+	if x != nil {
+		return x.LastKey
+	}
+	return nil
+}
+
+func (x *ImportRecord) GetChanges() uint64 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetHighestChange() uint32 {
+	if x != nil {
+		return x.HighestChange
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
 type LeaseRecord struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	TtlMillis uint64                 `protobuf:"varint,1,opt,name=ttl_millis,json=ttlMillis,proto3" json:"ttl_millis,omitempty"`
@@ -2086,7 +2514,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2526,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2539,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaseRecord) GetTtlMillis() uint64 {
@@ -2142,7 +2570,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2582,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2595,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SessionRecord) GetForgotten() uint64 {
@@ -2209,7 +2637,7 @@ type Members struct {
 
 func (x *Members) Reset() {
 	*x = Members{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2649,7 @@ func (x *Members) String() string {
 func (*Members) ProtoMessage() {}
 
 func (x *Members) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2662,7 @@ func (x *Members) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Members.ProtoReflect.Descriptor instead.
 func (*Members) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Members) GetVersion() uint64 {
@@ -2278,7 +2706,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2290,7 +2718,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2731,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Member) GetReplica() uint64 {
@@ -2346,7 +2774,7 @@ type ChangeMembers struct {
 
 func (x *ChangeMembers) Reset() {
 	*x = ChangeMembers{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2786,7 @@ func (x *ChangeMembers) String() string {
 func (*ChangeMembers) ProtoMessage() {}
 
 func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2799,7 @@ func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembers.ProtoReflect.Descriptor instead.
 func (*ChangeMembers) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ChangeMembers) GetVersion() uint64 {
@@ -2399,7 +2827,7 @@ type LeaseCheckpoint_Lease struct {
 
 func (x *LeaseCheckpoint_Lease) Reset() {
 	*x = LeaseCheckpoint_Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2839,7 @@ func (x *LeaseCheckpoint_Lease) String() string {
 func (*LeaseCheckpoint_Lease) ProtoMessage() {}
 
 func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +2873,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xaf\x05\n" +
+	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xe4\x05\n" +
 	"\aCommand\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\x04R\arequest\x12\x18\n" +
@@ -2461,7 +2889,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	" \x01(\v2\x1e.tidemark.store.v1.SessionOpenH\x00R\vsessionOpen\x12F\n" +
 	"\rsession_close\x18\v \x01(\v2\x1f.tidemark.store.v1.SessionCloseH\x00R\fsessionClose\x12I\n" +
 	"\x0echange_members\x18\f \x01(\v2 .tidemark.store.v1.ChangeMembersH\x00R\rchangeMembers\x12O\n" +
-	"\x10lease_checkpoint\x18\r \x01(\v2\".tidemark.store.v1.LeaseCheckpointH\x00R\x0fleaseCheckpointB\x04\n" +
+	"\x10lease_checkpoint\x18\r \x01(\v2\".tidemark.store.v1.LeaseCheckpointH\x00R\x0fleaseCheckpoint\x123\n" +
+	"\x06import\x18\x10 \x01(\v2\x19.tidemark.store.v1.ImportH\x00R\x06importB\x04\n" +
 	"\x02op\"\x9d\x01\n" +
 	"\x03Txn\x124\n" +
 	"\acompare\x18\x01 \x03(\v2\x1a.tidemark.store.v1.CompareR\acompare\x12/\n" +
@@ -2549,7 +2978,30 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05Lease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1f\n" +
 	"\vleft_millis\x18\x02 \x01(\x04R\n" +
-	"leftMillis\"\r\n" +
+	"leftMillis\"\x86\x02\n" +
+	"\x06Import\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\fR\x06source\x128\n" +
+	"\x06leases\x18\x05 \x03(\v2 .tidemark.store.v1.ImportedLeaseR\x06leases\x12>\n" +
+	"\bversions\x18\x06 \x03(\v2\".tidemark.store.v1.ImportedVersionR\bversions\x12\x10\n" +
+	"\x03end\x18\a \x01(\bR\x03end\x12\x18\n" +
+	"\aabandon\x18\b \x01(\bR\aabandon\"_\n" +
+	"\rImportedLease\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1d\n" +
+	"\n" +
+	"ttl_millis\x18\x02 \x01(\x04R\tttlMillis\x12\x1f\n" +
+	"\vleft_millis\x18\x03 \x01(\x04R\n" +
+	"leftMillis\"\xcd\x01\n" +
+	"\x0fImportedVersion\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12'\n" +
+	"\x0fcreate_revision\x18\x02 \x01(\x04R\x0ecreateRevision\x12!\n" +
+	"\fmod_revision\x18\x03 \x01(\x04R\vmodRevision\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\x12\x14\n" +
+	"\x05lease\x18\x06 \x01(\x03R\x05lease\x12\x16\n" +
+	"\x06number\x18\a \x01(\rR\x06number\"\r\n" +
 	"\vSessionOpen\"\x0e\n" +
 	"\fSessionClose\"\xae\x01\n" +
 	"\bKeyValue\x12\x10\n" +
@@ -2593,11 +3045,26 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x0fcreate_revision\x18\x02 \x01(\x04R\x0ecreateRevision\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05lease\x18\x04 \x01(\x03R\x05lease\x12\x14\n" +
-	"\x05value\x18\x05 \x01(\fR\x05value\"F\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\"\x7f\n" +
 	"\n" +
 	"MetaRecord\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
-	"\tcompacted\x18\x02 \x01(\x04R\tcompacted\"M\n" +
+	"\tcompacted\x18\x02 \x01(\x04R\tcompacted\x127\n" +
+	"\x06import\x18\x03 \x01(\v2\x1f.tidemark.store.v1.ImportRecordR\x06import\"\xa9\x02\n" +
+	"\fImportRecord\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\fR\x06source\x12\x16\n" +
+	"\x06leases\x18\x05 \x01(\x04R\x06leases\x12\x1d\n" +
+	"\n" +
+	"last_lease\x18\x06 \x01(\x03R\tlastLease\x12\x1a\n" +
+	"\bversions\x18\a \x01(\x04R\bversions\x12\x19\n" +
+	"\blast_key\x18\b \x01(\fR\alastKey\x12\x18\n" +
+	"\achanges\x18\t \x01(\x04R\achanges\x12%\n" +
+	"\x0ehighest_change\x18\n" +
+	" \x01(\rR\rhighestChange\x12\x12\n" +
+	"\x04done\x18\v \x01(\bR\x04done\"M\n" +
 	"\vLeaseRecord\x12\x1d\n" +
 	"\n" +
 	"ttl_millis\x18\x01 \x01(\x04R\tttlMillis\x12\x1f\n" +
@@ -2619,7 +3086,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\x0e2\x1d.tidemark.store.v1.MemberRoleR\x04role\"Y\n" +
 	"\rChangeMembers\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\x93\x02\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\xb1\x02\n" +
 	"\x04Code\x12\x06\n" +
 	"\x02OK\x10\x00\x12\r\n" +
 	"\tCOMPACTED\x10\x01\x12\x13\n" +
@@ -2637,7 +3104,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x0fMEMBERS_CHANGED\x10\f\x12\x0e\n" +
 	"\n" +
 	"OVERLOADED\x10\r\x12\x13\n" +
-	"\x0fPROPOSED_BEFORE\x10\x0e*@\n" +
+	"\x0fPROPOSED_BEFORE\x10\x0e\x12\r\n" +
+	"\tIMPORTING\x10\x18\x12\r\n" +
+	"\tNOT_EMPTY\x10\x19*@\n" +
 	"\n" +
 	"MemberRole\x12\t\n" +
 	"\x05VOTER\x10\x00\x12\v\n" +
@@ -2658,7 +3127,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 }
 
 var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_store_storepb_store_proto_goTypes = []any{
 	(Code)(0),                     // 0: tidemark.store.v1.Code
 	(MemberRole)(0),               // 1: tidemark.store.v1.MemberRole
@@ -2677,64 +3146,72 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*LeaseGrant)(nil),            // 14: tidemark.store.v1.LeaseGrant
 	(*LeaseRevoke)(nil),           // 15: tidemark.store.v1.LeaseRevoke
 	(*LeaseCheckpoint)(nil),       // 16: tidemark.store.v1.LeaseCheckpoint
-	(*SessionOpen)(nil),           // 17: tidemark.store.v1.SessionOpen
-	(*SessionClose)(nil),          // 18: tidemark.store.v1.SessionClose
-	(*KeyValue)(nil),              // 19: tidemark.store.v1.KeyValue
-	(*Result)(nil),                // 20: tidemark.store.v1.Result
-	(*TxnResult)(nil),             // 21: tidemark.store.v1.TxnResult
-	(*OpResult)(nil),              // 22: tidemark.store.v1.OpResult
-	(*RangeResult)(nil),           // 23: tidemark.store.v1.RangeResult
-	(*PutResult)(nil),             // 24: tidemark.store.v1.PutResult
-	(*DeleteRangeResult)(nil),     // 25: tidemark.store.v1.DeleteRangeResult
-	(*VersionRecord)(nil),         // 26: tidemark.store.v1.VersionRecord
-	(*MetaRecord)(nil),            // 27: tidemark.store.v1.MetaRecord
-	(*LeaseRecord)(nil),           // 28: tidemark.store.v1.LeaseRecord
-	(*SessionRecord)(nil),         // 29: tidemark.store.v1.SessionRecord
-	(*Members)(nil),               // 30: tidemark.store.v1.Members
-	(*Member)(nil),                // 31: tidemark.store.v1.Member
-	(*ChangeMembers)(nil),         // 32: tidemark.store.v1.ChangeMembers
-	(*LeaseCheckpoint_Lease)(nil), // 33: tidemark.store.v1.LeaseCheckpoint.Lease
+	(*Import)(nil),                // 17: tidemark.store.v1.Import
+	(*ImportedLease)(nil),         // 18: tidemark.store.v1.ImportedLease
+	(*ImportedVersion)(nil),       // 19: tidemark.store.v1.ImportedVersion
+	(*SessionOpen)(nil),           // 20: tidemark.store.v1.SessionOpen
+	(*SessionClose)(nil),          // 21: tidemark.store.v1.SessionClose
+	(*KeyValue)(nil),              // 22: tidemark.store.v1.KeyValue
+	(*Result)(nil),                // 23: tidemark.store.v1.Result
+	(*TxnResult)(nil),             // 24: tidemark.store.v1.TxnResult
+	(*OpResult)(nil),              // 25: tidemark.store.v1.OpResult
+	(*RangeResult)(nil),           // 26: tidemark.store.v1.RangeResult
+	(*PutResult)(nil),             // 27: tidemark.store.v1.PutResult
+	(*DeleteRangeResult)(nil),     // 28: tidemark.store.v1.DeleteRangeResult
+	(*VersionRecord)(nil),         // 29: tidemark.store.v1.VersionRecord
+	(*MetaRecord)(nil),            // 30: tidemark.store.v1.MetaRecord
+	(*ImportRecord)(nil),          // 31: tidemark.store.v1.ImportRecord
+	(*LeaseRecord)(nil),           // 32: tidemark.store.v1.LeaseRecord
+	(*SessionRecord)(nil),         // 33: tidemark.store.v1.SessionRecord
+	(*Members)(nil),               // 34: tidemark.store.v1.Members
+	(*Member)(nil),                // 35: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),         // 36: tidemark.store.v1.ChangeMembers
+	(*LeaseCheckpoint_Lease)(nil), // 37: tidemark.store.v1.LeaseCheckpoint.Lease
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	7,  // 0: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
 	13, // 1: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
 	14, // 2: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
 	15, // 3: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
-	17, // 4: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
-	18, // 5: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	32, // 6: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	20, // 4: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
+	21, // 5: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
+	36, // 6: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
 	16, // 7: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
-	8,  // 8: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
-	9,  // 9: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
-	9,  // 10: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
-	3,  // 11: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
-	2,  // 12: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
-	10, // 13: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
-	11, // 14: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
-	12, // 15: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
-	7,  // 16: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
-	4,  // 17: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
-	5,  // 18: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
-	33, // 19: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
-	0,  // 20: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
-	21, // 21: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
-	22, // 22: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
-	23, // 23: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
-	24, // 24: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
-	25, // 25: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
-	21, // 26: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
-	19, // 27: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
-	19, // 28: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
-	19, // 29: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	31, // 30: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
-	31, // 31: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
-	1,  // 32: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
-	30, // 33: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	17, // 8: tidemark.store.v1.Command.import:type_name -> tidemark.store.v1.Import
+	8,  // 9: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
+	9,  // 10: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
+	9,  // 11: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
+	3,  // 12: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
+	2,  // 13: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
+	10, // 14: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
+	11, // 15: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
+	12, // 16: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
+	7,  // 17: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
+	4,  // 18: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
+	5,  // 19: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
+	37, // 20: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
+	18, // 21: tidemark.store.v1.Import.leases:type_name -> tidemark.store.v1.ImportedLease
+	19, // 22: tidemark.store.v1.Import.versions:type_name -> tidemark.store.v1.ImportedVersion
+	0,  // 23: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
+	24, // 24: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
+	25, // 25: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
+	26, // 26: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
+	27, // 27: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
+	28, // 28: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
+	24, // 29: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
+	22, // 30: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
+	22, // 31: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
+	22, // 32: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
+	31, // 33: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
+	35, // 34: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	35, // 35: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 36: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	34, // 37: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -2751,6 +3228,7 @@ func file_store_storepb_store_proto_init() {
 		(*Command_SessionClose)(nil),
 		(*Command_ChangeMembers)(nil),
 		(*Command_LeaseCheckpoint)(nil),
+		(*Command_Import)(nil),
 	}
 	file_store_storepb_store_proto_msgTypes[3].OneofWrappers = []any{
 		(*Op_Range)(nil),
@@ -2758,7 +3236,7 @@ func file_store_storepb_store_proto_init() {
 		(*Op_DeleteRange)(nil),
 		(*Op_Txn)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[16].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[19].OneofWrappers = []any{
 		(*OpResult_Range)(nil),
 		(*OpResult_Put)(nil),
 		(*OpResult_DeleteRange)(nil),
@@ -2770,7 +3248,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   28,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
