@@ -169,6 +169,8 @@ func refusal(err error) ([]byte, error) {
 		result.Code = storepb.Code_DUPLICATE_KEY
 	case errors.Is(err, ErrInvalid):
 		result.Code = storepb.Code_INVALID
+	case errors.Is(err, ErrImporting):
+		result.Code = storepb.Code_IMPORTING
 	case errors.Is(err, ErrTooLarge):
 		result.Code = storepb.Code_TOO_LARGE
 	case errors.Is(err, ErrOverloaded):

@@ -18,6 +18,9 @@ func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) 
 	if !led.Serving {
 		return 0, &NotLeaderError{Leader: led.Leader, Term: led.Term}
 	}
+	if err := s.Importing(); err != nil {
+		return 0, err
+	}
 	term, noted, err := s.lessor.renew(id)
 	for ; noted; term, noted, err = s.lessor.renew(id) {
 		s.awaitNotes()
@@ -61,6 +64,9 @@ type LeaseInfo struct {
 // Lease describes a lease as this member knows it.
 func (s *Store) Lease(id int64) (LeaseInfo, error) {
 	info := LeaseInfo{ID: id}
+	if err := s.Importing(); err != nil {
+		return info, err
+	}
 	var ok bool
 	if info.Term, info.Left, ok = s.lessor.remaining(id); !ok {
 		return info, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
@@ -174,13 +180,16 @@ func (s *Store) TimeToLive(ctx context.Context, id int64) (info LeaseInfo, err e
 // atLeader asks the leader, and asks again as long as that cannot be reached, or is none any more.
 func (s *Store) atLeader(ctx context.Context, ask func(Leadership) error) error {
 	for {
+		if err := s.Importing(); err != nil {
+			return err
+		}
 		l, _ := s.Leadership()
 		err := error(&NotLeaderError{Leader: l.Leader, Term: l.Term})
 		if l.Serving || l.Leader != 0 && !l.IsLeader && s.config.Peers != nil {
 			err = ask(l)
 		}
 		if err == nil || errors.Is(err, ErrLeaseNotFound) || errors.Is(err, ErrClosed) ||
-			s.config.Peers == nil {
+			errors.Is(err, ErrImporting) || s.config.Peers == nil {
 			return err
 		}
 		if waitErr := s.leadershipAfter(ctx, indexAgain); waitErr != nil {

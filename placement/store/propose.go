@@ -104,7 +104,7 @@ func (s *Store) LeadershipChanged(l group.Leadership) {
 	s.notifyLocked()
 	s.mu.Unlock()
 	s.lose(lost)
-	s.lessor.activate(serving)
+	s.lessor.activate(serving && !s.importing.Load())
 	s.poke()
 	s.pokeCompactor()
 }
@@ -165,6 +165,8 @@ func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
 	s.revision.Store(a.meta.Revision)
 	s.compacted.Store(a.meta.Compacted)
 	s.index.Store(a.index)
+	imports := importing(a.meta)
+	importChanged := s.importing.Swap(imports) != imports
 	serving := s.leadershipLocked().Serving
 	if serving != before {
 		s.notifyLocked()
@@ -181,10 +183,10 @@ func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
 	}
 	waiting := s.reachedLocked(a.index)
 	s.mu.Unlock()
-	if serving != before {
-		s.lessor.activate(serving)
+	if serving != before || importChanged {
+		s.lessor.activate(serving && !imports)
 	}
-	if serving != before || len(a.leases) > 0 {
+	if serving != before || importChanged || len(a.leases) > 0 {
 		s.poke()
 	}
 	if s.historyLong() {

@@ -139,8 +139,10 @@ type Store struct {
 	machine machine
 
 	revision, compacted atomic.Uint64
-	members             currentMembers
-	authority           atomic.Pointer[authority.State]
+	// importing: an import is under way, so that nothing is read and no lease counts down.
+	importing atomic.Bool
+	members   currentMembers
+	authority atomic.Pointer[authority.State]
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -256,6 +258,7 @@ func (s *Store) load() error {
 		s.authority.Store(state)
 		s.members.replace(members)
 		s.lessor.replace(leases, attached)
+		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
 		s.index.Store(s.machine.index)

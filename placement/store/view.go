@@ -44,7 +44,7 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 		revision = v.Revision
 	}
 	var result *storepb.RangeResult
-	err := v.store.read(func(r *reader) error {
+	err := v.store.readWhole(func(r *reader) error {
 		at, err := r.checkRevision(revision)
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func (s *Store) ReadTxnAs(
 		return nil, fmt.Errorf("%w: a transaction that writes cannot be done by reading", ErrInvalid)
 	}
 	result := &storepb.Result{}
-	err := s.read(func(r *reader) error {
+	err := s.readWhole(func(r *reader) error {
 		if err := s.permitRead(r, who, t); err != nil {
 			return err
 		}
