@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
@@ -79,7 +81,12 @@ func (s *Server) startCoordination(p *corePart, self keys.ReplicaID,
 		return err
 	}
 	if founding != nil {
-		return s.openCoordination(p, self, founding, registerer)
+		err := s.openCoordination(p, self, founding, registerer)
+		if errors.Is(err, group.ErrImplausible) {
+			s.coordinationFailed(err)
+			err = nil
+		}
+		return err
 	}
 	var ctx context.Context
 	ctx, p.coordination.end = context.WithCancel(s.ctx)
@@ -98,6 +105,25 @@ func (s *Server) startCoordination(p *corePart, self keys.ReplicaID,
 			}
 		}
 	})
+	return nil
+}
+
+// coordinationFailed leaves this member's part of the coordination store alone, until the server
+// starts again. The core's own group, and a data node, go on: whatever clients have brought into the
+// coordination store, the metadata does not depend on it.
+func (s *Server) coordinationFailed(err error) {
+	s.coordinationBroken.CompareAndSwap(nil, &err)
+	s.services.etcd.end()
+	s.config.Logger.Error("THIS MEMBER'S PART OF THE COORDINATION STORE FAILED and is left alone; the "+
+		"core goes on", "error", err)
+}
+
+// CoordinationErr returns why this server's part of the coordination store failed; nil if it has
+// not.
+func (s *Server) CoordinationErr() error {
+	if p := s.coordinationBroken.Load(); p != nil {
+		return *p
+	}
 	return nil
 }
 

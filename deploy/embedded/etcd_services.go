@@ -65,6 +65,8 @@ func (s *Server) noCoordination() error {
 	core := distinct(slices.Concat(s.members.all(), s.core.Core()))
 	why := "this server is not a member of the core"
 	switch state := s.coreState.Load(); {
+	case s.CoordinationErr() != nil:
+		why = "this server's part of the coordination store failed; its log says why"
 	case s.config.has(RoleCore) && (state == coreLooking || state == coreMember):
 		why = "this server's part of the coordination store is not open yet"
 	case state == coreRemoved:

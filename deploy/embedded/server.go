@@ -65,6 +65,8 @@ type Server struct {
 	decommissioned atomic.Bool
 	// coreBroken is why the core's member is left alone, if it is.
 	coreBroken atomic.Pointer[error]
+	// coordinationBroken is why its part of the coordination store is left alone, if it is.
+	coordinationBroken atomic.Pointer[error]
 	// stopping: Stop has begun.
 	stopping atomic.Bool
 
