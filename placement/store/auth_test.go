@@ -241,6 +241,7 @@ func TestUsersElsewhere(t *testing.T) {
 	withUsers(t, c.members[0].store)
 	s := c.members[1].store
 	c.members[1].catchUp()
+	defer c.members[1].keepUp()()
 	if _, err := s.Execute(t.Context(), as(s, "u", writes(Put([]byte("u/a"), nil)))); err != nil {
 		t.Error(err)
 	}

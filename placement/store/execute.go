@@ -116,6 +116,9 @@ func (s *Store) handOver(
 	if err != nil {
 		return nil, err
 	}
+	// The caller finds what it has done, on this member, whatever it reads. The command is done if it
+	// does not want to wait for that any more.
+	_ = s.reach(ctx, result.Entry)
 	return result, resultError(result)
 }
 

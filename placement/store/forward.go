@@ -119,6 +119,7 @@ func (s *Store) ServeExecute(ctx context.Context, term uint64, data []byte) ([]b
 	}
 	switch {
 	case result != nil:
+		result.Entry = s.index.Load()
 		return result.MarshalVT()
 	case errors.Is(err, ErrOutcomeUnknown):
 		return nil, err

@@ -2707,7 +2707,10 @@ type Result struct {
 	// COMPACTED: up to where.
 	Compacted uint64 `protobuf:"varint,8,opt,name=compacted,proto3" json:"compacted,omitempty"`
 	// The answer is that of an earlier application of the same session and sequence.
-	Repeated      bool `protobuf:"varint,9,opt,name=repeated,proto3" json:"repeated,omitempty"`
+	Repeated bool `protobuf:"varint,9,opt,name=repeated,proto3" json:"repeated,omitempty"`
+	// Of a command that another member has proposed: an entry of the log that is not before its own.
+	// It is never stored.
+	Entry         uint64 `protobuf:"varint,10,opt,name=entry,proto3" json:"entry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2803,6 +2806,13 @@ func (x *Result) GetRepeated() bool {
 		return x.Repeated
 	}
 	return false
+}
+
+func (x *Result) GetEntry() uint64 {
+	if x != nil {
+		return x.Entry
+	}
+	return 0
 }
 
 type TxnResult struct {
@@ -4143,7 +4153,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\fmod_revision\x18\x03 \x01(\x04R\vmodRevision\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05value\x18\x05 \x01(\fR\x05value\x12\x14\n" +
-	"\x05lease\x18\x06 \x01(\x03R\x05lease\"\xa4\x02\n" +
+	"\x05lease\x18\x06 \x01(\x03R\x05lease\"\xba\x02\n" +
 	"\x06Result\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12+\n" +
 	"\x04code\x18\x02 \x01(\x0e2\x17.tidemark.store.v1.CodeR\x04code\x12\x18\n" +
@@ -4154,7 +4164,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"ttl_millis\x18\x06 \x01(\x04R\tttlMillis\x12\x18\n" +
 	"\asession\x18\a \x01(\x04R\asession\x12\x1c\n" +
 	"\tcompacted\x18\b \x01(\x04R\tcompacted\x12\x1a\n" +
-	"\brepeated\x18\t \x01(\bR\brepeated\"`\n" +
+	"\brepeated\x18\t \x01(\bR\brepeated\x12\x14\n" +
+	"\x05entry\x18\n" +
+	" \x01(\x04R\x05entry\"`\n" +
 	"\tTxnResult\x12\x1c\n" +
 	"\tsucceeded\x18\x01 \x01(\bR\tsucceeded\x125\n" +
 	"\aresults\x18\x02 \x03(\v2\x1b.tidemark.store.v1.OpResultR\aresults\"\xf7\x01\n" +

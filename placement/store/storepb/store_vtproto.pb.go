@@ -2245,6 +2245,11 @@ func (m *Result) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Entry != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Entry))
+		i--
+		dAtA[i] = 0x50
+	}
 	if m.Repeated {
 		i--
 		if m.Repeated {
@@ -4306,6 +4311,9 @@ func (m *Result) SizeVT() (n int) {
 	}
 	if m.Repeated {
 		n += 2
+	}
+	if m.Entry != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Entry))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -9672,6 +9680,25 @@ func (m *Result) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Repeated = bool(v != 0)
+		case 10:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Entry", wireType)
+			}
+			m.Entry = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Entry |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
