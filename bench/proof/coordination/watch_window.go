@@ -184,7 +184,8 @@ func (x *watchWindow) compare(s *segment) (complaints []string) {
 		if revision < s.from || revision >= s.next() {
 			continue
 		}
-		want := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return !s.covers(c.key) })
+		want := slices.DeleteFunc(slices.Clone(changes),
+			func(c change) bool { return !s.covers(c.key) })
 		sortChanges(want)
 		sortChanges(got[revision])
 		if !slices.Equal(want, got[revision]) {
@@ -200,8 +201,8 @@ func sortChanges(all []change) {
 	slices.SortFunc(all, func(a, b change) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// checkReads compares reads of old revisions with the changes up to these. A write whose outcome was
-// not told, and that no watcher saw, can be in none: one of them has followed from the first
+// checkReads compares reads of old revisions with the changes up to these. A write whose outcome
+// was not told, and that no watcher saw, can be in none: one of them has followed from the first
 // revision that was not compacted.
 func (x *watchWindow) checkReads() (complaints []string) {
 	for _, at := range slices.Sorted(maps.Keys(x.reads)) {
