@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -23,6 +24,9 @@ import (
 var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
 	&pb.Auth_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
+
+// maxRevisionBytes leaves room for the rest of a message: gRPC sends none of more than 256 MiB.
+const maxRevisionBytes = 128 << 20
 
 // MostRequestBytes is the most that ServerConfig.MaxRequestBytes can be: a command of the store has
 // no room for more.
@@ -49,7 +53,8 @@ func (s *Server) serveEtcd(
 	p.coordination.services.Store(services)
 	// Its streams end with the gRPC server, before the store does.
 	watches, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part, Cluster: cluster,
-		Random: randomReader(s.config.Random), Logger: s.config.Logger})
+		Random: randomReader(s.config.Random), MaxRevisionBytes: maxRevisionBytes,
+		Logger: s.config.Logger})
 	if err != nil {
 		return err
 	}
@@ -61,7 +66,17 @@ func (s *Server) serveEtcd(
 
 // noCoordination is how a server answers calls of the etcd API that has no part of the coordination
 // store: clients go on with their next endpoint.
-func (s *Server) noCoordination() error {
+//
+// Of calls that change something etcd's client for Go repeats only those of which it is sure that
+// nothing was done: by the error of a learner, for one. That says nothing of why, but gets the call
+// to a member that can do it.
+func (s *Server) noCoordination(method string) error {
+	switch method {
+	case pb.KV_Put_FullMethodName, pb.KV_DeleteRange_FullMethodName, pb.KV_Txn_FullMethodName,
+		pb.KV_Compact_FullMethodName, pb.Lease_LeaseGrant_FullMethodName,
+		pb.Lease_LeaseRevoke_FullMethodName:
+		return rpctypes.ErrGRPCNotSupportedForLearner
+	}
 	core := distinct(slices.Concat(s.members.all(), s.core.Core()))
 	why := "this server is not a member of the core"
 	switch state := s.coreState.Load(); {

@@ -12,7 +12,7 @@ import (
 
 // MaxAnswerBytes is how large the keys and values may be that one reading without the log answers
 // with.
-const MaxAnswerBytes = 256 << 20
+const MaxAnswerBytes = 64 << 20
 
 // pairOverhead is about what a pair takes in memory besides its key and its value.
 const pairOverhead = 96
