@@ -66,12 +66,12 @@ func TestWatchersMistakesAreNoticed(t *testing.T) {
 				5:  {{key: "p/a", value: "1"}, {key: "p/b", value: "2"}},
 				10: {{key: "p/a", value: "3"}},
 			} {
-				x.trying(changes)
+				x.trying(changes, 4)
 				x.wrote(revision, changes)
 			}
-			x.trying([]change{{key: "p/c", value: "4"}})
+			x.trying([]change{{key: "p/c", value: "4"}}, 4)
 			x.failed([]change{{key: "p/c", value: "4"}}, false)
-			x.trying([]change{{key: "p/c", value: "5"}})
+			x.trying([]change{{key: "p/c", value: "5"}}, 4)
 			x.failed([]change{{key: "p/c", value: "5"}}, true)
 			s := &segment{prefix: "p/", from: 5}
 			var complaints []string

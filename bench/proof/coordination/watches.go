@@ -104,7 +104,7 @@ func (w *Watches) write(ctx context.Context, run *driver.Run, client connected, 
 		}
 		changes = append(changes, c)
 	}
-	x.trying(changes)
+	x.trying(changes, w.newest())
 	var r *clientv3.TxnResponse
 	err := client.Do(ctx, "etcd write", func(ctx context.Context) (err error) {
 		r, err = client.SDK().Txn(ctx).Then(ops...).Commit()
@@ -132,6 +132,16 @@ func (w *Watches) note(revision int64) {
 	if len(w.mu.marks) > maxMarks {
 		w.mu.marks = w.mu.marks[maxMarks/2:]
 	}
+}
+
+// newest is the highest revision that is known to have been reached.
+func (w *Watches) newest() (revision int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.mu.marks {
+		revision = max(revision, m.revision)
+	}
+	return revision
 }
 
 // compact compacts to the newest revision that has been kept for long enough.
