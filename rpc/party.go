@@ -25,15 +25,28 @@ func partyOfCall(ctx context.Context) string {
 	if !ok {
 		return ""
 	}
+	return party(TLSOfCall(ctx), from.Addr)
+}
+
+// TLSOfCall is the TLS connection that a gRPC call came on; nil if it came without TLS. It is not to
+// be changed.
+func TLSOfCall(ctx context.Context) *tls.ConnectionState {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
 	info := from.AuthInfo
 	if server, ok := info.(serverInfo); ok {
 		info = server.AuthInfo
 	}
 	if info, ok := info.(credentials.TLSInfo); ok {
-		return party(&info.State, from.Addr)
+		return &info.State
 	}
-	return party(nil, from.Addr)
+	return nil
 }
+
+// Party names the party that speaks on a connection; state is nil without TLS.
+func Party(state *tls.ConnectionState, address net.Addr) string { return party(state, address) }
 
 // party names a party; state is nil without TLS.
 func party(state *tls.ConnectionState, address net.Addr) string {

@@ -80,7 +80,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	fmt.Fprintf(words, "starting %s and %s\n", plural(f.cores, "core server"),
 		plural(f.nodes, "data node"))
 	began := time.Now()
-	embedded.TuneCollector(os.Getenv("GOGC"))
+	embedded.TuneCollector(os.Getenv("GOGC"), false)
 	cluster, err := embedded.StartCluster(ctx, embedded.ClusterConfig{
 		Dir: f.dir, Nodes: f.nodes, Cores: f.cores, Listen: f.listen, HTTP: f.http, Logger: logger,
 		Version: buildVersion(),

@@ -78,9 +78,13 @@ var may = []struct {
 	// Mistakes to build in on purpose. It knows the product as text only.
 	{"bench/proof/planted/...", []string{"bench/proof/planted"}},
 	{"bench/proof/fakeserver", []string{"hlc", "rpc/...", "range/keys", "txn"}},
+	// Checkers. They know histories, and not who made them.
+	{"bench/proof/revisions", nil},
 	{"bench/proof/driver", []string{"metric", "bench/proof/history", "bench/proof/calm", "kv"}},
-	{"bench/proof/workloads",
-		[]string{"bench/proof/driver", "bench/proof/history", "bench/proof/isolation", "kv"}},
+	{"bench/proof/coordination", []string{"hlc", "bench/proof/driver", "bench/proof/revisions",
+		"kv", "kv/coord"}},
+	{"bench/proof/workloads", []string{"bench/proof/coordination", "bench/proof/driver",
+		"bench/proof/history", "bench/proof/isolation", "kv"}},
 	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/kvtest", "hlc", "rpc/...",
 		"range/replica/proposal", "deploy/embedded"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},

@@ -266,7 +266,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	if err != nil {
 		return err
 	}
-	embedded.TuneCollector(os.Getenv("GOGC"))
+	embedded.TuneCollector(os.Getenv("GOGC"), slices.Equal(f.roles, []string{embedded.RoleCore}))
 	var clock hlc.Physical // nil is the system's
 	if f.clockOffsetFile != "" {
 		offset := serving.NewOffsetClock(f.clockOffsetFile, logger)

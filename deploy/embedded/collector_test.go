@@ -13,7 +13,7 @@ func TestPercentFor(t *testing.T) {
 		want int
 	}{{0, 400}, {1 << 20, 400}, {96 << 20, 400}, {192 << 20, 200}, {384 << 20, 100}, {768 << 20,
 		50}, {8 << 30, 50}} {
-		if got := percentFor(c.live); got != c.want {
+		if got := percentFor(c.live, maxGCPercent); got != c.want {
 			t.Errorf("%d MiB live: %d %%, want %d", c.live>>20, got, c.want)
 		}
 	}
@@ -21,7 +21,7 @@ func TestPercentFor(t *testing.T) {
 
 func TestCollectorTunerLeavesSmallChanges(t *testing.T) {
 	var set []int
-	tuner := &collectorTuner{percent: 400, set: func(percent int) { set = append(set, percent) }}
+	tuner := &collectorTuner{percent: 400, most: maxGCPercent, set: func(percent int) { set = append(set, percent) }}
 	for _, live := range []uint64{10 << 20, 192 << 20, 194 << 20, 384 << 20, 767 << 20, 768 << 20,
 		2 << 30, 1} {
 		tuner.adjust(live)
@@ -36,7 +36,7 @@ func TestCollectorTunerWatches(t *testing.T) {
 	var calls atomic.Int64
 	// A percentage that no heap gives, so that each adjustment changes it. The tuner outlives the
 	// test: it must not wait for anything.
-	tuner := &collectorTuner{percent: -1000}
+	tuner := &collectorTuner{percent: -1000, most: maxGCPercent}
 	tuner.set = func(int) { tuner.percent = -1000; calls.Add(1) }
 	tuner.watch()
 	for calls.Load() < 3 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -21,6 +22,9 @@ import (
 // coordinationName is what errors and logs call the second store of the core's members.
 const coordinationName = "the coordination store"
 
+// maxCoordinationWatchers bounds the watchers of a member. An idle one takes some hundred bytes.
+const maxCoordinationWatchers = 1_000_000
+
 // foundingLook is how often a member looks whether the coordination store is founded.
 const foundingLook = 100 * time.Millisecond
 
@@ -30,6 +34,10 @@ const foundingLook = 100 * time.Millisecond
 type coordinationPart struct {
 	// store is nil until it is open.
 	store atomic.Pointer[store.Store]
+	// services are those of the etcd API; nil until the store is open.
+	services atomic.Pointer[etcdapi.Services]
+	// watch is the watch service over it; nil until it is open.
+	watch atomic.Pointer[etcdapi.Watch]
 	// end ends the wait for the founding, and waiting is that; nil without.
 	end     context.CancelFunc
 	waiting sync.WaitGroup
@@ -46,10 +54,16 @@ func (c *coordinationPart) endWait() {
 	}
 }
 
-// close closes the store, whose group has stopped.
+// close closes the store, whose group has stopped, which ends all watches.
 func (c *coordinationPart) close() {
+	if s := c.services.Load(); s != nil {
+		s.Close()
+	}
 	if s := c.store.Load(); s != nil {
 		s.Close()
+	}
+	if w := c.watch.Load(); w != nil {
+		w.Wait()
 	}
 }
 
@@ -116,7 +130,7 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 	opened, err := store.New(store.Config{
 		State: p.databases.state, Partition: identity.Group, Name: coordinationName,
 		Founding: founding, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic,
-		GroupCommands: true, HistoryFor: s.config.CoreHistory,
+		GroupCommands: true, HistoryFor: s.config.CoreHistory, MaxWatchers: maxCoordinationWatchers,
 		Logger: s.config.Logger, Registerer: ofStore(registerer, "coordination"),
 		Peers: &server.CoordinationPeers{Cluster: s.cluster.Load(), Conn: s.dialer.Conn,
 			Resolve: s.members.resolve},
@@ -132,5 +146,5 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 	p.coordination.store.Store(opened)
 	p.server.OpenCoordination(server.Coordination{Store: opened, Group: g})
 	g.Wake()
-	return s.serveEtcd(p, g)
+	return s.serveEtcd(p, g, registerer)
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -11,29 +13,51 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/rpc"
 )
 
 // etcdServices are the services of the etcd v3 API. Every server has them, and those answer that
 // have a part of the coordination store.
 var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
-	&pb.Auth_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
+	&pb.Auth_ServiceDesc, &v3lockpb.Lock_ServiceDesc, &v3electionpb.Election_ServiceDesc,
+	&grpc_health_v1.Health_ServiceDesc}
 
 // MostRequestBytes is the most that ServerConfig.MaxRequestBytes can be: a command of the store has
 // no room for more.
 const MostRequestBytes = store.MaxCommandBytes - 64<<10
 
 // serveEtcd serves the etcd v3 API from this server's part of the coordination store.
-func (s *Server) serveEtcd(p *corePart, g *host.Group) error {
+func (s *Server) serveEtcd(
+	p *corePart, g *host.Group, registerer prometheus.Registerer,
+) error {
 	part := p.coordination.Store()
+	cluster := &etcdCluster{server: s, core: p, store: part, group: g}
+	temporary := "" // a file that etcd's format is written to is one of the operating system
+	if s.config.FS == vfs.Default {
+		temporary = s.directory.sub("core")
+	}
 	services, err := etcdapi.New(etcdapi.Config{Store: part, Random: randomReader(s.config.Random),
-		Cluster:         &etcdCluster{server: s, core: p, store: part, group: g},
-		MaxRequestBytes: s.config.MaxRequestBytes, MaxOperations: s.config.MaxOperations})
+		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
+		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
+		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
+		Logger: s.config.Logger, Registerer: registerer})
 	if err != nil {
 		return err
 	}
+	p.coordination.services.Store(services)
+	// Its streams end with the gRPC server, before the store does.
+	watches, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part, Cluster: cluster,
+		Random: randomReader(s.config.Random), Logger: s.config.Logger})
+	if err != nil {
+		return err
+	}
+	services.Watch = watches
+	p.coordination.watch.Store(watches)
 	s.services.etcd.begin(services.Register)
 	return nil
 }

@@ -50,6 +50,7 @@ type config struct {
 	etcd    clientv3.Config
 	prefix  string
 	attempt time.Duration
+	clock   hlc.Monotonic
 }
 
 // Option is an option of Connect and New.
@@ -74,6 +75,12 @@ func AttemptTimeout(d time.Duration) Option { return func(c *config) { c.attempt
 // Prefix is put before the keys of all recipes, so that applications that share a service do not
 // meet. The default is DefaultPrefix.
 func Prefix(p string) Option { return func(c *config) { c.prefix = p } }
+
+// Monotonic is the clock by which sessions count their time to live: nanoseconds since some moment,
+// never going back. The default goes on while the process is paused and, on Linux, while the machine
+// is suspended; one that does not makes a session believe for too long that it lives. It is for
+// tests in which time is not real.
+func Monotonic(clock func() int64) Option { return func(c *config) { c.clock = clock } }
 
 // Connect connects to the coordination service at the addresses of its servers (host:port, or URLs)
 // and returns when one of them has answered. Close ends the client.
@@ -105,14 +112,15 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 }
 
 // New uses a client of etcd that the caller has made, and closes after the Client. Of the options
-// only Prefix and AttemptTimeout count.
+// only Prefix, AttemptTimeout and Monotonic count.
 func New(etcd *clientv3.Client, options ...Option) *Client {
 	return newClient(etcd, newConfig(options))
 }
 
 func newConfig(options []Option) config {
-	cfg := config{prefix: DefaultPrefix, attempt: DefaultAttemptTimeout, etcd: clientv3.Config{
-		DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingTimeout, Logger: zap.NewNop()}}
+	cfg := config{prefix: DefaultPrefix, attempt: DefaultAttemptTimeout,
+		clock: hlc.SystemMonotonic(), etcd: clientv3.Config{
+			DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingTimeout, Logger: zap.NewNop()}}
 	for _, o := range options {
 		o(&cfg)
 	}
@@ -123,7 +131,7 @@ func newClient(etcd *clientv3.Client, cfg config) *Client {
 	var id [12]byte
 	rand.Read(id[:]) // never fails
 	return &Client{etcd: etcd, prefix: cfg.prefix, attempt: cfg.attempt,
-		clock: hlc.SystemMonotonic(), id: hex.EncodeToString(id[:])}
+		clock: cfg.clock, id: hex.EncodeToString(id[:])}
 }
 
 // Etcd is the client of etcd that this one stands on, for what is not a recipe.

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tidemarkdb/tidemark/bench/proof/reference"
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
@@ -19,16 +18,11 @@ type cluster interface {
 	Restart(ctx context.Context, server int) error
 }
 
-// startCluster starts one of three servers. It syncs its writes: it is killed.
-func startCluster(ctx context.Context) (cluster, error) {
-	return reference.Start(ctx, reference.Options{Members: 3})
-}
-
 // Leaders are killed again and again. One holds the lock at a time, numbers are given once, and
 // sessions live on.
 func TestLeadersDie(t *testing.T) {
 	w := begin(t)
-	c, err := startCluster(w.ctx)
+	c, err := startService(w.ctx, 3)
 	w.must(err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

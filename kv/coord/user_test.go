@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/reference"
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
@@ -13,7 +14,7 @@ import (
 // one with another password is refused.
 func TestUser(t *testing.T) {
 	w := begin(t)
-	s, err := startService(w.ctx)
+	s, err := reference.Start(w.ctx, reference.Options{Args: []string{"--unsafe-no-fsync"}})
 	w.must(err)
 	w.Cleanup(func() { s.Close() })
 	open := w.clientAt(s.Endpoints())

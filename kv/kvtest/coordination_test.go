@@ -3,6 +3,7 @@ package kvtest_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -191,5 +192,78 @@ func TestCoordinationFollowsMembers(t *testing.T) {
 			}
 			return true
 		})
+	})
+}
+
+// TestCoordinationChangesUnderLostLeaders replaces all members of a core of three, one after the
+// other, while the server that leads the coordination store loses its power again and again: the
+// changes are completed, and nothing that was acknowledged is lost.
+func TestCoordinationChangesUnderLostLeaders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := growing(t, 6)
+		client := c.Client(t)
+		at := c.Endpoints()
+		for i := 1; i < 3; i++ {
+			changeCore(t, client, at[i], "")
+			awaitMembers(t, c, client, []int{0, 1, 2}[:i+1]...)
+		}
+		stop := make(chan struct{})
+		var disturbing sync.WaitGroup
+		disturbing.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Duration(1500+370*(n%7)) * time.Millisecond): // virtual
+				}
+				for i := range c.Servers() {
+					p := c.Process(i)
+					if p == nil || !p.LeadsCoordination() {
+						continue
+					}
+					c.Kill(i, 50)
+					time.Sleep(time.Second) // virtual
+					if err := c.Run(i); err != nil {
+						t.Error(err)
+						return
+					}
+					break
+				}
+			}
+		})
+		var written []string
+		disturbing.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(50 * time.Millisecond): // virtual
+				}
+				p := c.Process(n % c.Servers())
+				if p == nil {
+					continue
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				key := fmt.Sprint("key-", n)
+				if p.PutCoordination(ctx, []byte(key), []byte("v")) == nil {
+					written = append(written, key)
+				}
+				cancel()
+			}
+		})
+		for i := range 3 {
+			changeCore(t, client, at[i+3], at[i])
+			awaitMembers(t, c, client, []int{0, 1, 2, 3, 4, 5}[i+1:i+4]...)
+		}
+		close(stop)
+		disturbing.Wait()
+		putCoordination(t, c, "last", "v")
+		followed(t, c, "last", "v", 3, 4, 5)
+		for _, key := range written {
+			hasCoordination(t, c.Process(3), key, "v")
+		}
+		if len(written) < 20 {
+			t.Errorf("only %d writes were acknowledged", len(written))
+		}
 	})
 }

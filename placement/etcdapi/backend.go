@@ -7,11 +7,18 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/passwords"
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
 // backend is what all services share.
-type backend struct{ Config }
+type backend struct {
+	Config
+	passwords *passwords.Passwords
+	uses      *tokenUses
+	metrics   *metrics
+}
 
 // header is that of an answer; revision 0 is the newest that this member has.
 func (b *backend) header(revision uint64) *pb.ResponseHeader {
@@ -36,7 +43,7 @@ func (b *backend) checkSize(r *pb.InternalRaftRequest) error {
 	return nil
 }
 
-// execute does a command and waits for it, for a limited time.
+// execute does a command for the client that makes a call, and waits for it for a limited time.
 func (b *backend) execute(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
 	return b.executeWithin(ctx, b.RequestTimeout, c)
 }
@@ -44,6 +51,15 @@ func (b *backend) execute(ctx context.Context, c *storepb.Command) (*storepb.Res
 func (b *backend) executeWithin(
 	ctx context.Context, limit time.Duration, c *storepb.Command,
 ) (*storepb.Result, error) {
+	who, err := b.permit(ctx, func(state *authority.State, who *storepb.AuthInfo) error {
+		c.Auth = who
+		return state.Command(c, b.Store.AttachedKeys)
+	})
+	if err != nil {
+		return nil, err
+	}
+	// It is checked again when it is applied, by every member.
+	c.Auth = who
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	result, err := b.Store.Execute(limited, c)

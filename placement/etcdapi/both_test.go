@@ -81,7 +81,7 @@ func (e *endpoint) call(ctx context.Context, request proto.Message) (proto.Messa
 	case *pb.MemberAddRequest:
 		return pb.NewClusterClient(e.connection).MemberAdd(ctx, r)
 	}
-	return nil, errors.New("no such request")
+	return e.callAuth(ctx, request)
 }
 
 // streamed is a range that is asked for as a stream.
@@ -147,6 +147,9 @@ func (b *both) ask(request proto.Message) (proto.Message, error) {
 	want, wantErr := b.etcd.call(ctx, request)
 	got, gotErr := b.ours.call(ctx, request)
 	b.done++
+	if b.answers == nil {
+		b.answers = map[string]int{}
+	}
 	b.answers[fmt.Sprintf("%T %v", request, status.Code(wantErr))]++
 	b.compare(request, want, wantErr, got, gotErr)
 	b.follow(request, want, wantErr)

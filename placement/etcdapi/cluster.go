@@ -36,6 +36,9 @@ func (s *clusterServer) MemberList(
 			return nil, err
 		}
 	}
+	if _, err := s.identified(ctx); err != nil {
+		return nil, err
+	}
 	members, err := s.Cluster.Members(ctx)
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
@@ -49,6 +52,9 @@ func (s *clusterServer) MemberAdd(
 ) (*pb.MemberAddResponse, error) {
 	if !soundURLs(r.PeerURLs) {
 		return nil, rpctypes.ErrGRPCMemberBadURLs
+	}
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
 	}
 	added, members, err := s.Cluster.Add(ctx, slices.Sorted(slices.Values(r.PeerURLs)), r.IsLearner)
 	if err != nil {
@@ -83,6 +89,9 @@ func soundURLs(urls []string) bool {
 func (s *clusterServer) MemberRemove(
 	ctx context.Context, r *pb.MemberRemoveRequest,
 ) (*pb.MemberRemoveResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
 	members, err := s.Cluster.Remove(ctx, r.ID)
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
@@ -94,6 +103,9 @@ func (s *clusterServer) MemberRemove(
 func (s *clusterServer) MemberUpdate(
 	ctx context.Context, r *pb.MemberUpdateRequest,
 ) (*pb.MemberUpdateResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
 	members, err := s.Cluster.Update(ctx, r.ID, r.PeerURLs)
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
@@ -105,6 +117,9 @@ func (s *clusterServer) MemberUpdate(
 func (s *clusterServer) MemberPromote(
 	ctx context.Context, r *pb.MemberPromoteRequest,
 ) (*pb.MemberPromoteResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
 	members, err := s.Cluster.Promote(ctx, r.ID)
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)

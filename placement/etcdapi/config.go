@@ -2,11 +2,18 @@ package etcdapi
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"io"
+	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/passwords"
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -18,14 +25,17 @@ type Store interface {
 	// Renew gives a lease its full term, and TimeToLive describes one, on any member.
 	Renew(ctx context.Context, lease int64) (time.Duration, error)
 	TimeToLive(ctx context.Context, lease int64) (store.LeaseInfo, error)
-	// Leases are the leases that exist, as far as this member knows.
+	// Leases are the leases that exist, as far as this member knows, AttachedKeys the keys of one.
 	Leases() []int64
+	AttachedKeys(lease int64) ([][]byte, error)
+	// Authority is what this member knows of users and roles.
+	Authority() *authority.State
 
 	// Read waits for a leader, and returns once this member has everything that was acknowledged
 	// before the call.
 	Read(context.Context) (*store.View, error)
-	// ReadTxn does a transaction that writes nothing on what this member has.
-	ReadTxn(context.Context, *storepb.Txn) (*storepb.Result, error)
+	// ReadTxnAs does a transaction that writes nothing on what this member has, for a client.
+	ReadTxnAs(context.Context, *storepb.AuthInfo, *storepb.Txn) (*storepb.Result, error)
 	// NewWatchStream is for what waits for changes on this member.
 	NewWatchStream() (*store.WatchStream, error)
 	Revision() uint64
@@ -108,6 +118,27 @@ type Config struct {
 	// TemporaryDirectory is where a snapshot is written before it is sent, one at a time. It needs
 	// room for the whole history. Default: that of the operating system.
 	TemporaryDirectory string
+	// CertificateUsers takes the common name of a client's verified certificate for its user, if the
+	// client comes without a token. It is for servers that ask clients for certificates.
+	CertificateUsers bool
+	// TLS is the TLS connection that a call came on; nil if there is none. Default: what gRPC's own
+	// credentials for TLS say.
+	TLS func(context.Context) *tls.ConnectionState
+	// TokenTTL is how long a token is valid at a member that does not see it used. Default 5 min, as
+	// in etcd.
+	TokenTTL time.Duration
+	// Secrets is where the keys come from that sign tokens. Any goroutine reads it. Default
+	// crypto/rand.
+	Secrets io.Reader
+	// Passwords says how they are hashed. The zero value has etcd's cost, and two at a time.
+	Passwords passwords.Config
+	// Now is the time by which tokens age. Default time.Now.
+	Now func() time.Time
+	// Logger is told what is refused and what is administered, with audit=true. Default: nothing is
+	// logged.
+	Logger *slog.Logger
+	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: nobody does.
+	Registerer prometheus.Registerer
 	// Version is the etcd version that clients are told, "major.minor.patch". Default
 	// DefaultVersion.
 	Version string
@@ -135,6 +166,21 @@ func (c *Config) ensureDefaults() error {
 	c.MinLease = c.MinLease.Round(time.Second)
 	if c.Version == "" {
 		c.Version = DefaultVersion
+	}
+	if c.TLS == nil {
+		c.TLS = tlsOf
+	}
+	if c.TokenTTL <= 0 {
+		c.TokenTTL = 5 * time.Minute
+	}
+	if c.Secrets == nil {
+		c.Secrets = rand.Reader
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return nil
 }

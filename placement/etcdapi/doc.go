@@ -1,7 +1,7 @@
-// Package etcdapi serves the etcd v3 API from a store: KV, Watch, Lease, Cluster, Maintenance, Lock,
-// Election and Health, in etcd's own protocol buffers, so that clients of etcd work unchanged. It
-// translates and does nothing else. Whatever a client can tell apart is as in etcd 3.6: fields,
-// revisions of headers, error codes and their texts.
+// Package etcdapi serves the etcd v3 API from a store: KV, Watch, Lease, Cluster, Maintenance, Auth,
+// Lock, Election and Health, in etcd's own protocol buffers, so that clients of etcd work
+// unchanged. It translates and does nothing else. Whatever a client can tell apart is as in etcd
+// 3.6: fields, revisions of headers, error codes and their texts.
 //
 // # How a call goes
 //
@@ -12,6 +12,18 @@
 // Any member answers: what writes nothing is read on this member, after it has made sure that it is
 // up to date unless the request is serializable; commands go through Store.Execute, which forwards
 // them.
+//
+// # Users
+//
+// A call is made by a user whose token comes with it or, with Config.CertificateUsers, whose name
+// a client's certificate has (identity.go). Tokens are signed with a key that is part of the state,
+// so every member verifies those of every other. What a user may do is decided by package
+// authority: here before anything is done, by what this member knows, and for commands again when
+// they are applied. This member refuses nothing before it is up to date. Watches are let in by the
+// guard, so the Watch service sees none that its client may not have (permit_watch.go). Passwords
+// are hashed and compared by package passwords, a few at a time.
+//
+// What is refused for want of permission, and what administers, is logged (audit.go).
 //
 // # Where it differs from etcd
 //
@@ -30,10 +42,23 @@
 //
 //   - A stream of a range that names a target of order and no order is in the order of the keys.
 //
-//   - A snapshot (etcdfile) has no members, users and roles, and its size is not the database's.
+//   - A snapshot (etcdfile) has no members, users and roles, and its size is not the database's. A
+//     cluster that is restored from it has authentication disabled.
 //
 //   - Sums of the history are of this database's own making, and none is kept of a revision that
 //     was compacted.
+//
+//   - Whether a range may be read that ends at or below its first key, and has no keys, depends on
+//     whether that key may. In etcd it depends on the order in which permissions were granted, too.
+//
+//   - Requests that add users or change passwords are refused before the password is hashed. So of
+//     a request that may not be made, and whose password is too long, the error is the former's.
+//
+//   - A hash of a password whose cost is far above that of the server is that of no password. Who
+//     has a name of more than 4 KiB cannot log in with a password.
+//
+//   - A token is prolonged by use at the member that sees it used, as in etcd, and is valid for at
+//     least Config.TokenTTL at all others, which in etcd have to be asked first.
 //
 //   - What one command may read or delete is bounded (store.MaxTouched), and so are how many
 //     operations it has in all (store.MaxOperations) and what a reading may answer with

@@ -19,6 +19,9 @@ func (b *backend) toGRPC(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
+	if answer := authError(err); answer != nil {
+		return answer
+	}
 	for _, known := range []struct{ ours, etcds error }{
 		{store.ErrCompacted, rpctypes.ErrGRPCCompacted},
 		{store.ErrFutureRevision, rpctypes.ErrGRPCFutureRev},

@@ -117,8 +117,7 @@ func TestUnsupported(t *testing.T) {
 	_, update := s.MemberUpdate(ctx, 7, []string{"http://127.0.0.1:1"})
 	_, promote := s.MemberPromote(ctx, 7)
 	_, move := s.MoveLeader(ctx, 7)
-	_, user := s.UserAdd(ctx, "a", "b")
-	for i, err := range []error{add, learner, remove, update, promote, move, user} {
+	for i, err := range []error{add, learner, remove, update, promote, move} {
 		if status.Code(err) != codes.Unimplemented {
 			t.Errorf("call %d: %v", i, err)
 		}

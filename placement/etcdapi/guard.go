@@ -14,7 +14,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// guard refuses calls for what they come with, before a service sees them.
+// guard refuses calls for what they come with, before a service sees them, and has what came of
+// them audited.
 type guard struct{ *backend }
 
 // registrar registers services whose methods are called behind the guard. The server that they
@@ -29,44 +30,63 @@ func (r registrar) RegisterService(description *grpc.ServiceDesc, service any) {
 	guarded := *description
 	guarded.Methods = slices.Clone(description.Methods)
 	for i := range guarded.Methods {
-		guarded.Methods[i].Handler = r.guard.method(guarded.Methods[i].Handler)
+		m := &guarded.Methods[i]
+		m.Handler = r.guard.method("/"+guarded.ServiceName+"/"+m.MethodName, m.Handler)
 	}
 	guarded.Streams = slices.Clone(description.Streams)
 	for i := range guarded.Streams {
-		guarded.Streams[i].Handler = r.guard.stream(guarded.Streams[i])
+		d := guarded.Streams[i]
+		guarded.Streams[i].Handler = r.guard.stream("/"+guarded.ServiceName+"/"+d.StreamName, d)
 	}
 	r.ServiceRegistrar.RegisterService(&guarded, service)
 }
 
-func (g *guard) method(handler grpc.MethodHandler) grpc.MethodHandler {
+func (g *guard) method(name string, handler grpc.MethodHandler) grpc.MethodHandler {
 	return func(service any, ctx context.Context, decode func(any) error,
 		interceptor grpc.UnaryServerInterceptor) (any, error) {
 		if _, err := g.admit(ctx); err != nil {
 			return nil, err
 		}
-		return handler(service, ctx, func(request any) error {
+		c := &call{method: name}
+		ctx = withCall(ctx, c)
+		answer, err := handler(service, ctx, func(request any) error {
 			if err := decode(request); err != nil {
 				return err
 			}
+			c.request = request
 			return g.admitToLearner(request)
 		}, interceptor)
+		g.audit(ctx, c, err)
+		return answer, err
 	}
 }
 
-func (g *guard) stream(d grpc.StreamDesc) grpc.StreamHandler {
+func (g *guard) stream(name string, d grpc.StreamDesc) grpc.StreamHandler {
 	return func(service any, stream grpc.ServerStream) error {
-		needsLeader, err := g.admit(stream.Context())
-		if err != nil {
-			return err
+		c := &call{method: name}
+		ctx := withCall(stream.Context(), c)
+		stream = streamWithContext{stream, ctx}
+		if name == pb.Watch_Watch_FullMethodName {
+			stream = permittedWatches{stream, g.backend, &sync.Mutex{}}
 		}
-		if g.Cluster.Learner() && d.StreamName != "Snapshot" {
-			return rpctypes.ErrGRPCNotSupportedForLearner
-		}
-		if !needsLeader {
-			return d.Handler(service, stream)
-		}
-		return g.withLeader(stream, func(s grpc.ServerStream) error { return d.Handler(service, s) })
+		err := g.serveStream(d, service, stream)
+		g.audit(ctx, c, err)
+		return err
 	}
+}
+
+func (g *guard) serveStream(d grpc.StreamDesc, service any, stream grpc.ServerStream) error {
+	needsLeader, err := g.admit(stream.Context())
+	if err != nil {
+		return err
+	}
+	if g.Cluster.Learner() && d.StreamName != "Snapshot" {
+		return rpctypes.ErrGRPCNotSupportedForLearner
+	}
+	if !needsLeader {
+		return d.Handler(service, stream)
+	}
+	return g.withLeader(stream, func(s grpc.ServerStream) error { return d.Handler(service, s) })
 }
 
 // admit checks what a call says in its metadata, and whether it demands a leader.

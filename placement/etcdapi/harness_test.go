@@ -148,9 +148,10 @@ func (a *alone) MoveLeader(context.Context, uint64) error { return errUnsupporte
 // served is the API on a port, and a client of it.
 type served struct {
 	*clientv3.Client
-	lone    *lone
-	cluster *alone
-	address string
+	lone     *lone
+	cluster  *alone
+	services *Services
+	address  string
 }
 
 func serve(t testing.TB, change func(*Config)) *served {
@@ -169,6 +170,12 @@ func serve(t testing.TB, change func(*Config)) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.services = services
+	watch, err := NewWatch(WatchConfig{Store: s.lone, Cluster: s.cluster, Random: rand.Reader})
+	if err != nil {
+		t.Fatal(err)
+	}
+	services.Watch = watch
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(DefaultMaxRequestBytes + RequestOverheadBytes))
 	services.Register(server)
 	var running sync.WaitGroup
@@ -177,6 +184,7 @@ func serve(t testing.TB, change func(*Config)) *served {
 	t.Cleanup(func() {
 		server.Stop()
 		running.Wait()
+		watch.Wait()
 	})
 	return s
 }

@@ -25,7 +25,11 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 			return nil, err
 		}
 	}
-	response, err := s.readRange(ctx, r)
+	who, err := s.identify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.readRange(ctx, who, r)
 	if err != nil {
 		return nil, err
 	}
@@ -35,12 +39,14 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 
 // readRange reads what this member has. The revision of the answer is the newest, whatever was
 // read.
-func (s *kvServer) readRange(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+func (s *kvServer) readRange(
+	ctx context.Context, who *storepb.AuthInfo, r *pb.RangeRequest,
+) (*pb.RangeResponse, error) {
 	q := toRange(r)
 	if r.Revision < 0 {
 		q.Revision = 0
 	}
-	result, err := s.Store.ReadTxn(ctx, one(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
+	result, err := s.Store.ReadTxnAs(ctx, who, one(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
 	}
@@ -99,8 +105,13 @@ func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, 
 				return nil, err
 			}
 		}
-		result, err = s.Store.ReadTxn(ctx, t)
-		err = s.toGRPC(ctx, err)
+		who, err := s.identify(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if result, err = s.Store.ReadTxnAs(ctx, who, t); err != nil {
+			return nil, s.toGRPC(ctx, err)
+		}
 	} else {
 		if err := s.checkSize(&pb.InternalRaftRequest{Txn: r}); err != nil {
 			return nil, err
@@ -138,6 +149,9 @@ const compactionTimeouts = 10
 func (s *kvServer) Compact(
 	ctx context.Context, r *pb.CompactionRequest,
 ) (*pb.CompactionResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
 	switch {
 	case r.Revision < 0, r.Revision == 0 && s.Store.Compacted() > 0:
 		return nil, rpctypes.ErrGRPCCompacted

@@ -27,6 +27,9 @@ type leaseServer struct {
 func (s *leaseServer) LeaseGrant(
 	ctx context.Context, r *pb.LeaseGrantRequest,
 ) (*pb.LeaseGrantResponse, error) {
+	if _, err := s.identified(ctx); err != nil {
+		return nil, err
+	}
 	if r.TTL > maxLeaseSeconds {
 		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
 	}
@@ -67,6 +70,9 @@ func (s *leaseServer) newLeaseID() (int64, error) {
 func (s *leaseServer) LeaseRevoke(
 	ctx context.Context, r *pb.LeaseRevokeRequest,
 ) (*pb.LeaseRevokeResponse, error) {
+	if _, err := s.identified(ctx); err != nil {
+		return nil, err
+	}
 	result, err := s.execute(ctx, store.Revoke(r.ID))
 	if err != nil {
 		return nil, err
@@ -79,9 +85,23 @@ func (s *leaseServer) LeaseRevoke(
 func (s *leaseServer) LeaseTimeToLive(
 	ctx context.Context, r *pb.LeaseTimeToLiveRequest,
 ) (*pb.LeaseTimeToLiveResponse, error) {
+	state := s.Store.Authority()
+	who, err := s.identified(ctx)
+	if err != nil {
+		return nil, err
+	}
 	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
 	defer cancel()
 	info, err := s.Store.TimeToLive(limited, r.ID)
+	if r.Keys && (err == nil || errors.Is(err, store.ErrLeaseNotFound)) {
+		// Of the keys that are answered, and not of others.
+		if err := s.toGRPC(ctx, state.ReadAll(who, info.Keys)); err != nil {
+			return nil, err
+		}
+		if err := s.unchanged(state); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case errors.Is(err, store.ErrLeaseNotFound):
 		return &pb.LeaseTimeToLiveResponse{Header: s.header(0), ID: r.ID, TTL: -1}, nil
@@ -98,13 +118,45 @@ func (s *leaseServer) LeaseTimeToLive(
 
 // LeaseLeases implements etcdserverpb.LeaseServer: the leases that this member knows of.
 func (s *leaseServer) LeaseLeases(
-	context.Context, *pb.LeaseLeasesRequest,
+	ctx context.Context, _ *pb.LeaseLeasesRequest,
 ) (*pb.LeaseLeasesResponse, error) {
+	state := s.Store.Authority()
+	who, err := s.identified(ctx)
+	if err != nil {
+		return nil, err
+	}
 	response := &pb.LeaseLeasesResponse{Header: s.header(0)}
-	for _, id := range s.Store.Leases() {
+	leases := s.Store.Leases()
+	// Whose ids may be seen is decided by all keys of all leases, as in etcd.
+	if err := s.forLeases(leases, state.Admin(who) != nil, func(keys [][]byte) error {
+		return state.ReadAll(who, keys)
+	}); err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	if err := s.unchanged(state); err != nil {
+		return nil, err
+	}
+	for _, id := range leases {
 		response.Leases = append(response.Leases, &pb.LeaseStatus{ID: id})
 	}
 	return response, nil
+}
+
+// forLeases visits the keys of leases, if that is needed.
+func (s *leaseServer) forLeases(leases []int64, needed bool, visit func([][]byte) error) error {
+	if !needed {
+		return nil
+	}
+	for _, id := range leases {
+		keys, err := s.Store.AttachedKeys(id)
+		if err != nil {
+			return err
+		}
+		if err := visit(keys); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type renewals = grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
@@ -146,7 +198,21 @@ func (s *leaseServer) renewAll(ctx context.Context, stream renewals) error {
 	}
 }
 
+// renew renews a lease for who may write its keys. The token is looked at each time.
 func (s *leaseServer) renew(ctx context.Context, id int64) (time.Duration, error) {
+	state := s.Store.Authority()
+	who, err := s.identified(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.forLeases([]int64{id}, state.Admin(who) != nil, func(keys [][]byte) error {
+		return state.WriteAll(who, keys)
+	}); err != nil {
+		return 0, s.toGRPC(ctx, err)
+	}
+	if err := s.unchanged(state); err != nil {
+		return 0, err
+	}
 	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
 	defer cancel()
 	term, err := s.Store.Renew(limited, id)

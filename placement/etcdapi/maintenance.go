@@ -23,8 +23,15 @@ type maintenanceServer struct {
 // quota, and a damaged database stops its member. So there is none to list or to end, and none can
 // be raised.
 func (s *maintenanceServer) Alarm(
-	_ context.Context, r *pb.AlarmRequest,
+	ctx context.Context, r *pb.AlarmRequest,
 ) (*pb.AlarmResponse, error) {
+	check := s.administer
+	if r.Action == pb.AlarmRequest_GET {
+		check = s.identified
+	}
+	if _, err := check(ctx); err != nil {
+		return nil, err
+	}
 	if r.Action == pb.AlarmRequest_ACTIVATE {
 		return nil, status.Error(codes.Unimplemented, "etcdserver: alarms cannot be raised")
 	}
@@ -39,6 +46,9 @@ const leastSize = 4 << 10
 func (s *maintenanceServer) Status(
 	ctx context.Context, _ *pb.StatusRequest,
 ) (*pb.StatusResponse, error) {
+	if _, err := s.identified(ctx); err != nil {
+		return nil, err
+	}
 	size, err := s.Store.Size()
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
@@ -67,8 +77,11 @@ func (b *backend) minorVersion() string {
 
 // Defragment implements etcdserverpb.MaintenanceServer. The database needs none.
 func (s *maintenanceServer) Defragment(
-	context.Context, *pb.DefragmentRequest,
+	ctx context.Context, _ *pb.DefragmentRequest,
 ) (*pb.DefragmentResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
 	return &pb.DefragmentResponse{}, nil
 }
 
@@ -76,6 +89,9 @@ func (s *maintenanceServer) Defragment(
 func (s *maintenanceServer) Hash(
 	ctx context.Context, _ *pb.HashRequest,
 ) (*pb.HashResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
 	sum, revision, err := s.Store.HashAll(ctx)
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
@@ -88,6 +104,9 @@ func (s *maintenanceServer) Hash(
 func (s *maintenanceServer) HashKV(
 	ctx context.Context, r *pb.HashKVRequest,
 ) (*pb.HashKVResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
 	h, err := s.Store.Hash(ctx, uint64(max(r.Revision, 0)))
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
@@ -104,6 +123,9 @@ func (s *maintenanceServer) HashKV(
 func (s *maintenanceServer) MoveLeader(
 	ctx context.Context, r *pb.MoveLeaderRequest,
 ) (*pb.MoveLeaderResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
 	if l, _ := s.Store.Leadership(); !l.IsLeader {
 		return nil, rpctypes.ErrGRPCNotLeader
 	}
@@ -118,8 +140,11 @@ var versionForm = regexp.MustCompile(`^v?\d+\.\d+(\.\d+)?$`)
 // Downgrade implements etcdserverpb.MaintenanceServer. The version is that of the API; there is
 // none below it to go to.
 func (s *maintenanceServer) Downgrade(
-	_ context.Context, r *pb.DowngradeRequest,
+	ctx context.Context, r *pb.DowngradeRequest,
 ) (*pb.DowngradeResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
 	switch {
 	case r.Action == pb.DowngradeRequest_CANCEL:
 		return &pb.DowngradeResponse{Header: s.header(0), Version: s.minorVersion()}, nil

@@ -26,6 +26,10 @@ func (s *kvServer) RangeStream(
 			return err
 		}
 	}
+	who, err := s.identify(ctx)
+	if err != nil {
+		return err
+	}
 	r = proto.CloneOf(r)
 	if r.Limit <= 0 {
 		r.Limit = math.MaxInt64
@@ -34,7 +38,7 @@ func (s *kvServer) RangeStream(
 	sent := int64(0)
 	for {
 		r.Limit = min(left, size)
-		chunk, err := s.readRange(ctx, r)
+		chunk, err := s.readRange(ctx, who, r)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/passwords"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
 )
@@ -20,8 +21,7 @@ type Services struct {
 	Election    v3electionpb.ElectionServer
 	// Watch is registered if it is set.
 	Watch pb.WatchServer
-	// Auth says that authentication is not enabled.
-	Auth pb.AuthServer
+	Auth  pb.AuthServer
 	// Health says that this server serves. It is registered unless it is nil: a server whose port
 	// has a health service already sets it to nil.
 	Health grpc_health_v1.HealthServer
@@ -29,12 +29,20 @@ type Services struct {
 	guard *guard
 }
 
+// Close takes back the metrics. The gRPC server must have been stopped.
+func (s *Services) Close() { s.guard.metrics.close() }
+
 // New makes the services, except for Watch.
 func New(config Config) (*Services, error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	b := &backend{Config: config}
+	metrics, err := newMetrics(config.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{Config: config, passwords: passwords.New(config.Passwords), metrics: metrics,
+		uses: newTokenUses(config.TokenTTL, config.Now)}
 	healthy := health.NewServer()
 	healthy.SetServingStatus("", grpc_health_v1.HealthCheckResponse_SERVING)
 	kv, lease := &kvServer{backend: b}, &leaseServer{backend: b}

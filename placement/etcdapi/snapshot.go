@@ -20,6 +20,9 @@ func (s *maintenanceServer) Snapshot(
 	_ *pb.SnapshotRequest, stream pb.Maintenance_SnapshotServer,
 ) (err error) {
 	ctx := stream.Context()
+	if _, err := s.administer(ctx); err != nil {
+		return err
+	}
 	select {
 	case s.snapshots <- struct{}{}:
 		defer func() { <-s.snapshots }()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -377,7 +378,7 @@ func (c *core) hello(_ context.Context, address string) (*clusterpb.BootstrapHel
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h := c.hellos[address]; h != nil {
-		return h, nil
+		return proto.Clone(h).(*clusterpb.BootstrapHello), nil
 	}
 	return nil, errors.New("connection refused")
 }

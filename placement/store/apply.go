@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -30,6 +31,8 @@ type application struct {
 	format byte
 	// change: its entry was proposed as a change of the configuration.
 	change bool
+	// authority is what the entries have made of users and roles; nil if they change nothing.
+	authority *authority.State
 	// members are what the entries have made of the core's; nil if they change nothing.
 	members *storepb.Members
 	// unheard: no caller gets the answer of the command at hand, and it is not kept. So it need not
@@ -104,6 +107,9 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	s.machine.index, s.machine.term = last.Index, last.Term
 	if a.members != nil {
 		s.members.replace(a.members)
+	}
+	if a.authority != nil {
+		s.authority.Store(a.authority)
 	}
 	s.publish(a, last.Term)
 	return nil
@@ -180,7 +186,11 @@ func (a *application) read(f func(*reader) error) error {
 // does wrong is in the result.
 func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 	result := &storepb.Result{}
-	var err error
+	err := a.authorize(c, result)
+	if err != nil || result.Code != storepb.Code_OK {
+		result.Revision = a.meta.Revision
+		return result, err
+	}
 	switch op := c.Op.(type) {
 	case *storepb.Command_Txn:
 		err = a.txn(op.Txn, result)
@@ -196,6 +206,8 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		err = a.openSession(result)
 	case *storepb.Command_SessionClose:
 		err = a.closeSession(c.Session)
+	case *storepb.Command_AuthChange:
+		err = a.changeAuth(op.AuthChange, result)
 	case *storepb.Command_ChangeMembers:
 		err = a.changeMembers(op.ChangeMembers, result)
 	default:

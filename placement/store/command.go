@@ -32,7 +32,13 @@ const (
 	// front (batch.go).
 	groupFormat = 6
 
-	newestFormat = groupFormat
+	// authFormat is for changes of users and roles, and for commands of a user: members that know no
+	// users would do them without a check. A command of a client that has not said who it is has the
+	// format of what it does. Before the log enables authentication, such members do right by it, and
+	// they stop there.
+	authFormat = 7
+
+	newestFormat = authFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
@@ -113,6 +119,9 @@ func encodeCommand(c *storepb.Command) ([]byte, error) {
 
 // formatOf is the lowest format that says what a command means.
 func formatOf(c *storepb.Command) byte {
+	if c.GetAuth().GetUser() != "" {
+		return authFormat
+	}
 	switch op := c.Op.(type) {
 	case *storepb.Command_Txn:
 		return formatOfTxn(op.Txn)
@@ -124,6 +133,8 @@ func formatOf(c *storepb.Command) byte {
 		return membersFormat
 	case *storepb.Command_LeaseCheckpoint:
 		return checkpointFormat
+	case *storepb.Command_AuthChange:
+		return authFormat
 	}
 	return commandFormat
 }
@@ -210,6 +221,10 @@ func validateCommand(c *storepb.Command) error {
 		}
 	case *storepb.Command_ChangeMembers:
 		return validateMembers(op.ChangeMembers.GetNext())
+	case *storepb.Command_AuthChange:
+		if err := validateAuthChange(op.AuthChange); err != nil {
+			return err
+		}
 	case *storepb.Command_SessionClose:
 		if c.Session == 0 {
 			return fmt.Errorf("%w: no session to close", ErrInvalid)

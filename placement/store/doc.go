@@ -77,6 +77,14 @@
 // compacted meanwhile, it ends and is told so. Progress up to a revision is told of a stream only
 // when all of its watches have everything up to it, also of what they took.
 //
+// # Users
+//
+// Users, roles, and whether they count are in the state (auth.go); package authority says what they
+// permit. A command with an AuthInfo is a client's. It is checked when it is applied, whoever let
+// it in: if it is of a user, by rules that have not changed since. A command without one is of the
+// servers themselves. What clients read is checked against the same state that is read (ReadTxnAs).
+// Hashes of passwords and the key that signs tokens lie in the log and the database as they are.
+//
 // # Once
 //
 // A command without a session takes effect at most once, since this package never proposes a

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -72,6 +73,9 @@ func (e *CompactedError) Is(target error) bool { return target == ErrCompacted }
 
 // resultError turns the code of a result into an error; nil if it is OK.
 func resultError(r *storepb.Result) error {
+	if err := authority.ErrorOf(r.Code); err != nil {
+		return err
+	}
 	var base error
 	switch r.Code {
 	case storepb.Code_OK:

@@ -20,6 +20,9 @@ const (
 	tableMeta     = 'm' // -> MetaRecord
 	tableSession  = 's' // session -> SessionRecord
 	tableAnswer   = 'S' // session, sequence -> Result
+	tableAuth     = 'A' // -> AuthRecord; absent while no user or role was ever changed
+	tableUser     = 'u' // name -> UserRecord
+	tableRole     = 'r' // name -> RoleRecord
 )
 
 const (
@@ -35,12 +38,14 @@ const (
 type layout struct {
 	span                   keys.Span
 	applied, meta, members []byte
+	auth                   []byte
 }
 
 func newLayout(partition keys.PartitionID) *layout {
 	l := &layout{span: keys.LocalSpan(partition),
 		applied: keys.LocalKey(partition, keys.SuffixApplied)}
 	l.meta, l.members = l.table(tableMeta), l.table(tableMembers)
+	l.auth = l.table(tableAuth)
 	return l
 }
 
@@ -97,6 +102,15 @@ func decodeEventKey(stateKey []byte) (revision uint64, n uint32, err error) {
 		return 0, 0, fmt.Errorf("state key %s is not an event of the core", keys.Pretty(stateKey))
 	}
 	return binary.BigEndian.Uint64(stateKey[head:]), binary.BigEndian.Uint32(stateKey[head+8:]), nil
+}
+
+// decodeNameKey reads the name that the key of a user or a role consists of.
+func decodeNameKey(stateKey []byte) (string, error) {
+	const head = localPrefixLength + 1
+	if len(stateKey) < head+2 {
+		return "", fmt.Errorf("state key %s has no name", keys.Pretty(stateKey))
+	}
+	return string(stateKey[head : len(stateKey)-1]), nil
 }
 
 // decodeNumberKey reads the number that the key of a lease or a session consists of, and what

@@ -115,6 +115,8 @@ func (m *metrics) applied(c *storepb.Command, r *storepb.Result) {
 		kind = "session"
 	case *storepb.Command_ChangeMembers:
 		kind = "members"
+	case *storepb.Command_AuthChange:
+		kind = "auth"
 	}
 	outcome := "ok"
 	switch {

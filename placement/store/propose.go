@@ -240,7 +240,7 @@ func (s *Store) do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 // own is a command by a new name of this process. It shares what is to be done with c.
 func (s *Store) own(c *storepb.Command) *storepb.Command {
 	return &storepb.Command{Origin: s.origin, Request: s.requests.Add(1), Session: c.Session,
-		Sequence: c.Sequence, Acknowledged: c.Acknowledged, Op: c.Op}
+		Sequence: c.Sequence, Acknowledged: c.Acknowledged, Auth: c.Auth, Op: c.Op}
 }
 
 // attempt proposes a command once and waits for its outcome. like says how the command waits: its

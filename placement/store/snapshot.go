@@ -344,6 +344,14 @@ func (l *layout) verifyPair(key, value, last []byte) (err error) {
 		record = &storepb.MetaRecord{}
 	case bytes.Equal(key, l.members):
 		record = &storepb.Members{}
+	case bytes.Equal(key, l.auth):
+		record = &storepb.AuthRecord{}
+	case table == tableUser:
+		_, err = decodeNameKey(key)
+		record = &storepb.UserRecord{}
+	case table == tableRole:
+		_, err = decodeNameKey(key)
+		record = &storepb.RoleRecord{}
 	case table == tableLease:
 		_, _, err = decodeNumberKey(key)
 		record = &storepb.LeaseRecord{}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -139,6 +140,7 @@ type Store struct {
 
 	revision, compacted atomic.Uint64
 	members             currentMembers
+	authority           atomic.Pointer[authority.State]
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -245,6 +247,11 @@ func (s *Store) load() error {
 		if members == nil {
 			members = s.founding()
 		}
+		state, err := loadAuthority(r)
+		if err != nil {
+			return err
+		}
+		s.authority.Store(state)
 		s.members.replace(members)
 		s.lessor.replace(leases, attached)
 		s.revision.Store(r.meta.Revision)

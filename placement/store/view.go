@@ -55,12 +55,20 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 	return result, err
 }
 
-// ReadTxn does a transaction that writes nothing, and nor do those nested in it, without the log
+// ReadTxn is ReadTxnAs for the servers themselves.
+func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, error) {
+	return s.ReadTxnAs(ctx, nil, t)
+}
+
+// ReadTxnAs does a transaction that writes nothing, and nor do those nested in it, without the log
 // and on one state of this member, whose revision is that of the result. If Read returned before,
 // that state has everything that was acknowledged anywhere before Read was called; otherwise it may
-// lag behind by any time. ErrTooLarge says that the answer would have more than MaxAnswerBytes, an
+// lag behind by any time. What the client may not read is refused, by the users and roles of the
+// same state; who is nil for the servers themselves. ErrTooLarge says that the answer would have more than MaxAnswerBytes, an
 // error of ctx that it ended while the state was read; the other errors are those of Do.
-func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, error) {
+func (s *Store) ReadTxnAs(
+	ctx context.Context, who *storepb.AuthInfo, t *storepb.Txn,
+) (*storepb.Result, error) {
 	command := &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
 	if err := validateCommand(command); err != nil {
 		return nil, err
@@ -70,6 +78,9 @@ func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, e
 	}
 	result := &storepb.Result{}
 	err := s.read(func(r *reader) error {
+		if err := s.permitRead(r, who, t); err != nil {
+			return err
+		}
 		r.interrupted = ctx.Err
 		result.Revision = r.meta.Revision
 		chosen, err := choose(r, t, newestFormat, nil)

@@ -41,6 +41,9 @@ func kindOf(err error) string {
 	case errors.Is(err, context.Canceled):
 		return "cancelled"
 	}
+	if kind := etcdKind(err); kind != "" {
+		return "other: " + kind
+	}
 	return "other: " + err.Error()
 }
 

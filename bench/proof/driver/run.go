@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/kv"
@@ -18,6 +20,9 @@ import (
 type Run struct {
 	// Open connects one more client; the caller closes it.
 	Open func(ctx context.Context, options ...kv.Option) (*kv.Client, error)
+	// OpenEtcd connects one more client of the coordination service, which the caller closes; nil: the
+	// cluster has none.
+	OpenEtcd func(ctx context.Context) (*clientv3.Client, error)
 	// History takes operations on single keys; names of keys must not repeat between workloads.
 	History *history.Recorder
 	// Incremental: what is over is taken out of the history, checked at once, and forgotten, so
@@ -50,6 +55,8 @@ type Run struct {
 		transactions, retries int
 		lastDone              time.Time
 		longest               time.Duration
+		// later are checks that wait for the end of the run.
+		later []func() []string
 	}
 }
 
@@ -107,6 +114,33 @@ func (r *Run) CheckHistory(operations []history.Operation) history.Report {
 		r.Count("undecided history", nil)
 	}
 	return report
+}
+
+// CheckLater has something checked that takes real time: at once in a run that is Incremental,
+// otherwise by CheckAll. check returns violations.
+func (r *Run) CheckLater(check func() []string) {
+	if !r.Incremental {
+		r.mu.Lock()
+		r.mu.later = append(r.mu.later, check)
+		r.mu.Unlock()
+		return
+	}
+	for _, violation := range check() {
+		r.Violation("%s", violation)
+	}
+}
+
+// CheckAll makes the checks of CheckLater that are left, and returns the violations. It is called
+// once, at the end; not in a synctest bubble.
+func (r *Run) CheckAll() (violations []string) {
+	r.mu.Lock()
+	later := r.mu.later
+	r.mu.later = nil
+	r.mu.Unlock()
+	for _, check := range later {
+		violations = append(violations, check()...)
+	}
+	return violations
 }
 
 // CreateKeyspace makes a workload's keyspace. A run begins with a cluster that has none of this

@@ -25,12 +25,14 @@ type Dice struct {
 	Epochs bool
 	// Transactions: the workloads have them.
 	Transactions bool
+	// Coordination: there are workloads of the coordination service.
+	Coordination bool
 	// Hasty: a leader can be elected sooner than clocks may differ.
 	Hasty bool
 }
 
 // Target names a server by its number ("2"), or by what it is when the fault begins: "core" (the
-// core's leader), "leader.5" (of the partition that comes fifth, counted around), "follower.5.1"
+// core's leader), "coordination" (the coordination store's), "leader.5" (of the partition that comes fifth, counted around), "follower.5.1"
 // (of that partition, its second follower).
 type Target string
 

@@ -61,6 +61,8 @@ type Report struct {
 	// Covered says what the servers had to do, and what was done to them.
 	Covered map[string]int
 	History []history.Operation
+	// Later makes the checks that take real time, and returns what they find: outside of the bubble.
+	Later func() []string
 }
 
 // Run does one run. It is called inside a synctest bubble.
@@ -88,6 +90,8 @@ func Run(t testing.TB, c Config) Report {
 		w.Cluster.Clock(i).SetLimit(maxClock)
 		w.Cluster.Clock(i).SetSpeed(shape.speeds[i%len(shape.speeds)])
 	}
+	bubbleEtcd()
+	w.Run.OpenEtcd = shape.openEtcd(w.Cluster)
 	if shape.alone {
 		w.Run.Replicas = 1
 	}
@@ -146,7 +150,7 @@ func Run(t testing.TB, c Config) Report {
 		Schedule: c.Schedule, Cluster: shape.String(), Log: w.mu.log, Trace: w.mu.trace,
 		Duration: w.Elapsed(), Violations: w.Violations(),
 		Events: w.Events(), Operations: w.Operations(), Longest: w.Longest(), Rows: w.Rows(),
-		Covered: covered, History: w.History.Operations(),
+		Covered: covered, History: w.History.Operations(), Later: w.CheckAll,
 	}
 }
 

@@ -131,10 +131,20 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 			s.Faults = append(s.Faults, merging(d, at)...)
 		}
 	}
+	if d.Coordination {
+		d.Rand = rand.New(rand.NewPCG(seed, 15))
+		for at := d.Between(3*time.Second, 20*time.Second); at < duration; at += 5*time.Second +
+			time.Duration(d.ExpFloat64()*float64(coordinationApart)) {
+			s.Faults = append(s.Faults, coordinationFails(d, at)...)
+		}
+	}
 	s.Faults = slices.DeleteFunc(s.Faults, func(f Fault) bool { return f.At >= duration })
 	s.sort()
 	return s
 }
+
+// coordinationApart is the mean time from one fault of the coordination store's leader to the next.
+const coordinationApart = 45 * time.Second
 
 // splitsApart is about how far apart the splits are that every seed has.
 const splitsApart = 15 * time.Second

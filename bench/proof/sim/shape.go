@@ -42,6 +42,8 @@ type shape struct {
 	members bool
 	// transactions: the workloads have them.
 	transactions bool
+	// coordination: there are workloads of the coordination service.
+	coordination bool
 	// speeds are those of the servers' monotonic clocks.
 	speeds []float64
 }
@@ -97,6 +99,7 @@ func shapeOf(seed uint64, transactions bool) *shape {
 	s.mixExtras(rand.New(rand.NewPCG(seed, 7)))
 	s.mixReplicas(rand.New(rand.NewPCG(seed, 8)))
 	s.mixFeeds(rand.New(rand.NewPCG(seed, 9)))
+	s.mixCoordination(rand.New(rand.NewPCG(seed, 14)))
 	s.perMinute = []float64{200, 400, 500, 700, 700, 3000}[random.IntN(6)]
 	if s.epochs {
 		s.perMinute = 3000
@@ -289,8 +292,9 @@ func (s *shape) add(possible []driver.Workload, name string) {
 
 // choose has the seed run other workloads.
 func (s *shape) choose(workloads []driver.Workload) {
-	s.workloads, s.perSecond, s.extras = workloads, 1, nil
+	s.workloads, s.perSecond, s.extras, s.coordination = workloads, 1, nil, false
 	for _, w := range workloads {
+		s.coordination = s.coordination || strings.HasPrefix(w.Name(), "etcd-")
 		s.perSecond += operationsPerSecond(w.Name())
 	}
 }
@@ -300,6 +304,7 @@ func (s *shape) tell(d *Dice) {
 	d.Servers, d.Cores, d.Clients, d.Wild = max(s.options.Nodes, s.options.Cores), s.options.Cores,
 		s.clients(), s.wild
 	d.Members = s.members
+	d.Coordination = s.coordination
 	d.Hasty, d.Alone, d.Epochs, d.Transactions = s.hasty, s.alone, s.epochs, s.transactions
 	if s.options.Separate {
 		d.Servers = s.options.Nodes + s.options.Cores

@@ -130,6 +130,7 @@ func run(t *testing.T, s sim.Schedule) {
 	if err := checked.Err(); err != nil {
 		r.Violations = append(r.Violations, err.Error())
 	}
+	r.Violations = append(r.Violations, r.Later()...)
 	for _, v := range r.Violations {
 		t.Errorf("VIOLATION %s", v)
 	}

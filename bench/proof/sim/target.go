@@ -7,16 +7,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
 // targets are what a target looks like.
 var targets = regexp.MustCompile(
-	`^([0-9]{1,6}|core|leader\.[0-9]{1,6}|follower\.[0-9]{1,6}\.[0-9]{1,6})$`)
+	`^([0-9]{1,6}|core|coordination|leader\.[0-9]{1,6}|follower\.[0-9]{1,6}\.[0-9]{1,6})$`)
 
 // check says what is wrong with a target, whatever the servers are.
 func (t Target) check() error {
 	if !targets.MatchString(string(t)) {
-		return fmt.Errorf("%q is no number of a server, nor core, leader.N or follower.N.M",
+		return fmt.Errorf("%q is no number of a server, nor core, coordination, leader.N "+
+			"or follower.N.M",
 			string(t))
 	}
 	return nil
@@ -27,13 +30,11 @@ func (w *World) find(t Target) (server int, ok bool) {
 	if n, err := strconv.Atoi(string(t)); err == nil {
 		return n, n >= 0 && n < w.Cluster.Servers()
 	}
-	if t == "core" {
-		for i := range w.Cluster.Servers() {
-			if p := w.Cluster.Process(i); p != nil && p.LeadsCore() {
-				return i, true
-			}
-		}
-		return 0, false
+	switch t {
+	case "core":
+		return w.leads((*embedded.Server).LeadsCore)
+	case coordinationLeader:
+		return w.leads((*embedded.Server).LeadsCoordination)
 	}
 	words := strings.Split(string(t), ".")
 	var at, which int
@@ -47,6 +48,16 @@ func (w *World) find(t Target) (server int, ok bool) {
 		return followers[which%max(1, len(followers))], true
 	}
 	return leader, ok
+}
+
+// leads finds the first server that says that it leads.
+func (w *World) leads(says func(*embedded.Server) bool) (server int, ok bool) {
+	for i := range w.Cluster.Servers() {
+		if p := w.Cluster.Process(i); p != nil && says(p) {
+			return i, true
+		}
+	}
+	return 0, false
 }
 
 // partition finds the partition that comes in a place, counted around, the server that leads it,

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/coordination"
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/isolation"
 	"github.com/tidemarkdb/tidemark/kv"
@@ -161,10 +162,10 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// Choose is those of Standard and SDKTransactions that have the given names. An unknown name is an
-// error.
+// Choose is those of Standard, SDKTransactions and coordination.Standard that have the given names.
+// An unknown name is an error.
 func Choose(names ...string) ([]driver.Workload, error) {
-	all := append(Standard(), SDKTransactions()...)
+	all := slices.Concat(Standard(), SDKTransactions(), coordination.Standard())
 	var chosen []driver.Workload
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })

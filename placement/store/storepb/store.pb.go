@@ -50,6 +50,21 @@ const (
 	Code_OVERLOADED Code = 13
 	// It was proposed before, in the same term, and has been applied there:
 	Code_PROPOSED_BEFORE Code = 14
+	// What etcd says about users and roles, by its own names.
+	Code_AUTH_USER_EMPTY             Code = 32
+	Code_AUTH_USER_NOT_FOUND         Code = 33
+	Code_AUTH_USER_EXISTS            Code = 34
+	Code_AUTH_ROLE_EMPTY             Code = 35
+	Code_AUTH_ROLE_NOT_FOUND         Code = 36
+	Code_AUTH_ROLE_EXISTS            Code = 37
+	Code_AUTH_ROLE_NOT_GRANTED       Code = 38
+	Code_AUTH_PERMISSION_NOT_GIVEN   Code = 39
+	Code_AUTH_PERMISSION_NOT_GRANTED Code = 40
+	Code_AUTH_PERMISSION_DENIED      Code = 41
+	Code_AUTH_OLD_REVISION           Code = 42
+	Code_AUTH_ROOT_USER_MISSING      Code = 43
+	Code_AUTH_ROOT_ROLE_MISSING      Code = 44
+	Code_AUTH_INVALID_MANAGEMENT     Code = 45
 )
 
 // Enum value maps for Code.
@@ -70,23 +85,51 @@ var (
 		12: "MEMBERS_CHANGED",
 		13: "OVERLOADED",
 		14: "PROPOSED_BEFORE",
+		32: "AUTH_USER_EMPTY",
+		33: "AUTH_USER_NOT_FOUND",
+		34: "AUTH_USER_EXISTS",
+		35: "AUTH_ROLE_EMPTY",
+		36: "AUTH_ROLE_NOT_FOUND",
+		37: "AUTH_ROLE_EXISTS",
+		38: "AUTH_ROLE_NOT_GRANTED",
+		39: "AUTH_PERMISSION_NOT_GIVEN",
+		40: "AUTH_PERMISSION_NOT_GRANTED",
+		41: "AUTH_PERMISSION_DENIED",
+		42: "AUTH_OLD_REVISION",
+		43: "AUTH_ROOT_USER_MISSING",
+		44: "AUTH_ROOT_ROLE_MISSING",
+		45: "AUTH_INVALID_MANAGEMENT",
 	}
 	Code_value = map[string]int32{
-		"OK":                0,
-		"COMPACTED":         1,
-		"FUTURE_REVISION":   2,
-		"LEASE_NOT_FOUND":   3,
-		"LEASE_EXISTS":      4,
-		"KEY_NOT_FOUND":     5,
-		"DUPLICATE_KEY":     6,
-		"INVALID":           7,
-		"SESSION_UNKNOWN":   8,
-		"SESSION_FORGOTTEN": 9,
-		"SESSION_FULL":      10,
-		"TOO_LARGE":         11,
-		"MEMBERS_CHANGED":   12,
-		"OVERLOADED":        13,
-		"PROPOSED_BEFORE":   14,
+		"OK":                          0,
+		"COMPACTED":                   1,
+		"FUTURE_REVISION":             2,
+		"LEASE_NOT_FOUND":             3,
+		"LEASE_EXISTS":                4,
+		"KEY_NOT_FOUND":               5,
+		"DUPLICATE_KEY":               6,
+		"INVALID":                     7,
+		"SESSION_UNKNOWN":             8,
+		"SESSION_FORGOTTEN":           9,
+		"SESSION_FULL":                10,
+		"TOO_LARGE":                   11,
+		"MEMBERS_CHANGED":             12,
+		"OVERLOADED":                  13,
+		"PROPOSED_BEFORE":             14,
+		"AUTH_USER_EMPTY":             32,
+		"AUTH_USER_NOT_FOUND":         33,
+		"AUTH_USER_EXISTS":            34,
+		"AUTH_ROLE_EMPTY":             35,
+		"AUTH_ROLE_NOT_FOUND":         36,
+		"AUTH_ROLE_EXISTS":            37,
+		"AUTH_ROLE_NOT_GRANTED":       38,
+		"AUTH_PERMISSION_NOT_GIVEN":   39,
+		"AUTH_PERMISSION_NOT_GRANTED": 40,
+		"AUTH_PERMISSION_DENIED":      41,
+		"AUTH_OLD_REVISION":           42,
+		"AUTH_ROOT_USER_MISSING":      43,
+		"AUTH_ROOT_ROLE_MISSING":      44,
+		"AUTH_INVALID_MANAGEMENT":     45,
 	}
 )
 
@@ -170,6 +213,55 @@ func (MemberRole) EnumDescriptor() ([]byte, []int) {
 	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
 }
 
+type Permission_Type int32
+
+const (
+	Permission_READ      Permission_Type = 0
+	Permission_WRITE     Permission_Type = 1
+	Permission_READWRITE Permission_Type = 2
+)
+
+// Enum value maps for Permission_Type.
+var (
+	Permission_Type_name = map[int32]string{
+		0: "READ",
+		1: "WRITE",
+		2: "READWRITE",
+	}
+	Permission_Type_value = map[string]int32{
+		"READ":      0,
+		"WRITE":     1,
+		"READWRITE": 2,
+	}
+)
+
+func (x Permission_Type) Enum() *Permission_Type {
+	p := new(Permission_Type)
+	*p = x
+	return p
+}
+
+func (x Permission_Type) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Permission_Type) Descriptor() protoreflect.EnumDescriptor {
+	return file_store_storepb_store_proto_enumTypes[2].Descriptor()
+}
+
+func (Permission_Type) Type() protoreflect.EnumType {
+	return &file_store_storepb_store_proto_enumTypes[2]
+}
+
+func (x Permission_Type) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Permission_Type.Descriptor instead.
+func (Permission_Type) EnumDescriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12, 0}
+}
+
 type Compare_Relation int32
 
 const (
@@ -206,11 +298,11 @@ func (x Compare_Relation) String() string {
 }
 
 func (Compare_Relation) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[2].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[3].Descriptor()
 }
 
 func (Compare_Relation) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[2]
+	return &file_store_storepb_store_proto_enumTypes[3]
 }
 
 func (x Compare_Relation) Number() protoreflect.EnumNumber {
@@ -219,7 +311,7 @@ func (x Compare_Relation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Compare_Relation.Descriptor instead.
 func (Compare_Relation) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14, 0}
 }
 
 type Compare_Target int32
@@ -261,11 +353,11 @@ func (x Compare_Target) String() string {
 }
 
 func (Compare_Target) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[3].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[4].Descriptor()
 }
 
 func (Compare_Target) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[3]
+	return &file_store_storepb_store_proto_enumTypes[4]
 }
 
 func (x Compare_Target) Number() protoreflect.EnumNumber {
@@ -274,7 +366,7 @@ func (x Compare_Target) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Compare_Target.Descriptor instead.
 func (Compare_Target) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2, 1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14, 1}
 }
 
 type Range_SortOrder int32
@@ -310,11 +402,11 @@ func (x Range_SortOrder) String() string {
 }
 
 func (Range_SortOrder) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[4].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[5].Descriptor()
 }
 
 func (Range_SortOrder) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[4]
+	return &file_store_storepb_store_proto_enumTypes[5]
 }
 
 func (x Range_SortOrder) Number() protoreflect.EnumNumber {
@@ -323,7 +415,7 @@ func (x Range_SortOrder) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Range_SortOrder.Descriptor instead.
 func (Range_SortOrder) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 0}
 }
 
 type Range_SortTarget int32
@@ -365,11 +457,11 @@ func (x Range_SortTarget) String() string {
 }
 
 func (Range_SortTarget) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[5].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[6].Descriptor()
 }
 
 func (Range_SortTarget) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[5]
+	return &file_store_storepb_store_proto_enumTypes[6]
 }
 
 func (x Range_SortTarget) Number() protoreflect.EnumNumber {
@@ -378,7 +470,7 @@ func (x Range_SortTarget) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Range_SortTarget.Descriptor instead.
 func (Range_SortTarget) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4, 1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 1}
 }
 
 // Command is one entry of the core's log.
@@ -395,6 +487,8 @@ type Command struct {
 	// The client has the answers of all sequences up to this one, and will not ask for them again.
 	// Without a session: the process knows what became of all requests up to this one.
 	Acknowledged uint64 `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// On whose behalf it is. Not there: on behalf of the servers themselves.
+	Auth *AuthInfo `protobuf:"bytes,14,opt,name=auth,proto3" json:"auth,omitempty"`
 	// Types that are valid to be assigned to Op:
 	//
 	//	*Command_Txn
@@ -405,6 +499,7 @@ type Command struct {
 	//	*Command_SessionClose
 	//	*Command_ChangeMembers
 	//	*Command_LeaseCheckpoint
+	//	*Command_AuthChange
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -473,6 +568,13 @@ func (x *Command) GetAcknowledged() uint64 {
 		return x.Acknowledged
 	}
 	return 0
+}
+
+func (x *Command) GetAuth() *AuthInfo {
+	if x != nil {
+		return x.Auth
+	}
+	return nil
 }
 
 func (x *Command) GetOp() isCommand_Op {
@@ -554,6 +656,15 @@ func (x *Command) GetLeaseCheckpoint() *LeaseCheckpoint {
 	return nil
 }
 
+func (x *Command) GetAuthChange() *AuthChange {
+	if x != nil {
+		if x, ok := x.Op.(*Command_AuthChange); ok {
+			return x.AuthChange
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -590,6 +701,10 @@ type Command_LeaseCheckpoint struct {
 	LeaseCheckpoint *LeaseCheckpoint `protobuf:"bytes,13,opt,name=lease_checkpoint,json=leaseCheckpoint,proto3,oneof"`
 }
 
+type Command_AuthChange struct {
+	AuthChange *AuthChange `protobuf:"bytes,15,opt,name=auth_change,json=authChange,proto3,oneof"`
+}
+
 func (*Command_Txn) isCommand_Op() {}
 
 func (*Command_Compact) isCommand_Op() {}
@@ -606,6 +721,783 @@ func (*Command_ChangeMembers) isCommand_Op() {}
 
 func (*Command_LeaseCheckpoint) isCommand_Op() {}
 
+func (*Command_AuthChange) isCommand_Op() {}
+
+// AuthInfo is who a client is, as far as the member knows that took the command from it.
+type AuthInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	User  string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	// The revision of users and roles by which the member went; 0: the client has not said who it is.
+	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthInfo) Reset() {
+	*x = AuthInfo{}
+	mi := &file_store_storepb_store_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthInfo) ProtoMessage() {}
+
+func (x *AuthInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthInfo.ProtoReflect.Descriptor instead.
+func (*AuthInfo) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AuthInfo) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *AuthInfo) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+// AuthChange changes users, roles, or whether they count. What is random in it, hashes of passwords
+// and the key, was made before it was proposed.
+type AuthChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Change:
+	//
+	//	*AuthChange_Enable
+	//	*AuthChange_Disable
+	//	*AuthChange_UserAdd
+	//	*AuthChange_UserDelete
+	//	*AuthChange_UserPassword
+	//	*AuthChange_GrantRole
+	//	*AuthChange_RevokeRole
+	//	*AuthChange_RoleAdd
+	//	*AuthChange_RoleDelete
+	//	*AuthChange_GrantPermission
+	//	*AuthChange_RevokePermission
+	Change        isAuthChange_Change `protobuf_oneof:"change"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthChange) Reset() {
+	*x = AuthChange{}
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthChange) ProtoMessage() {}
+
+func (x *AuthChange) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthChange.ProtoReflect.Descriptor instead.
+func (*AuthChange) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AuthChange) GetChange() isAuthChange_Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *AuthChange) GetEnable() *AuthEnable {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_Enable); ok {
+			return x.Enable
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetDisable() *AuthDisable {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_Disable); ok {
+			return x.Disable
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetUserAdd() *UserAdd {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_UserAdd); ok {
+			return x.UserAdd
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetUserDelete() *UserDelete {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_UserDelete); ok {
+			return x.UserDelete
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetUserPassword() *UserPassword {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_UserPassword); ok {
+			return x.UserPassword
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetGrantRole() *UserRole {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_GrantRole); ok {
+			return x.GrantRole
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetRevokeRole() *UserRole {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_RevokeRole); ok {
+			return x.RevokeRole
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetRoleAdd() *RoleAdd {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_RoleAdd); ok {
+			return x.RoleAdd
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetRoleDelete() *RoleDelete {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_RoleDelete); ok {
+			return x.RoleDelete
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetGrantPermission() *RolePermission {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_GrantPermission); ok {
+			return x.GrantPermission
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetRevokePermission() *RolePermission {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_RevokePermission); ok {
+			return x.RevokePermission
+		}
+	}
+	return nil
+}
+
+type isAuthChange_Change interface {
+	isAuthChange_Change()
+}
+
+type AuthChange_Enable struct {
+	Enable *AuthEnable `protobuf:"bytes,1,opt,name=enable,proto3,oneof"`
+}
+
+type AuthChange_Disable struct {
+	Disable *AuthDisable `protobuf:"bytes,2,opt,name=disable,proto3,oneof"`
+}
+
+type AuthChange_UserAdd struct {
+	UserAdd *UserAdd `protobuf:"bytes,3,opt,name=user_add,json=userAdd,proto3,oneof"`
+}
+
+type AuthChange_UserDelete struct {
+	UserDelete *UserDelete `protobuf:"bytes,4,opt,name=user_delete,json=userDelete,proto3,oneof"`
+}
+
+type AuthChange_UserPassword struct {
+	UserPassword *UserPassword `protobuf:"bytes,5,opt,name=user_password,json=userPassword,proto3,oneof"`
+}
+
+type AuthChange_GrantRole struct {
+	GrantRole *UserRole `protobuf:"bytes,6,opt,name=grant_role,json=grantRole,proto3,oneof"`
+}
+
+type AuthChange_RevokeRole struct {
+	RevokeRole *UserRole `protobuf:"bytes,7,opt,name=revoke_role,json=revokeRole,proto3,oneof"`
+}
+
+type AuthChange_RoleAdd struct {
+	RoleAdd *RoleAdd `protobuf:"bytes,8,opt,name=role_add,json=roleAdd,proto3,oneof"`
+}
+
+type AuthChange_RoleDelete struct {
+	RoleDelete *RoleDelete `protobuf:"bytes,9,opt,name=role_delete,json=roleDelete,proto3,oneof"`
+}
+
+type AuthChange_GrantPermission struct {
+	GrantPermission *RolePermission `protobuf:"bytes,10,opt,name=grant_permission,json=grantPermission,proto3,oneof"`
+}
+
+type AuthChange_RevokePermission struct {
+	RevokePermission *RolePermission `protobuf:"bytes,11,opt,name=revoke_permission,json=revokePermission,proto3,oneof"`
+}
+
+func (*AuthChange_Enable) isAuthChange_Change() {}
+
+func (*AuthChange_Disable) isAuthChange_Change() {}
+
+func (*AuthChange_UserAdd) isAuthChange_Change() {}
+
+func (*AuthChange_UserDelete) isAuthChange_Change() {}
+
+func (*AuthChange_UserPassword) isAuthChange_Change() {}
+
+func (*AuthChange_GrantRole) isAuthChange_Change() {}
+
+func (*AuthChange_RevokeRole) isAuthChange_Change() {}
+
+func (*AuthChange_RoleAdd) isAuthChange_Change() {}
+
+func (*AuthChange_RoleDelete) isAuthChange_Change() {}
+
+func (*AuthChange_GrantPermission) isAuthChange_Change() {}
+
+func (*AuthChange_RevokePermission) isAuthChange_Change() {}
+
+type AuthEnable struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The key that signs tokens from now on.
+	Key           []byte `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthEnable) Reset() {
+	*x = AuthEnable{}
+	mi := &file_store_storepb_store_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthEnable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthEnable) ProtoMessage() {}
+
+func (x *AuthEnable) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthEnable.ProtoReflect.Descriptor instead.
+func (*AuthEnable) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AuthEnable) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+type AuthDisable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthDisable) Reset() {
+	*x = AuthDisable{}
+	mi := &file_store_storepb_store_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthDisable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthDisable) ProtoMessage() {}
+
+func (x *AuthDisable) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthDisable.ProtoReflect.Descriptor instead.
+func (*AuthDisable) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+}
+
+type UserAdd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Of the password, by bcrypt.
+	Hash []byte `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	// The user cannot log in with a password, only with a certificate.
+	NoPassword    bool `protobuf:"varint,3,opt,name=no_password,json=noPassword,proto3" json:"no_password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserAdd) Reset() {
+	*x = UserAdd{}
+	mi := &file_store_storepb_store_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserAdd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserAdd) ProtoMessage() {}
+
+func (x *UserAdd) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserAdd.ProtoReflect.Descriptor instead.
+func (*UserAdd) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *UserAdd) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UserAdd) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *UserAdd) GetNoPassword() bool {
+	if x != nil {
+		return x.NoPassword
+	}
+	return false
+}
+
+type UserDelete struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserDelete) Reset() {
+	*x = UserDelete{}
+	mi := &file_store_storepb_store_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserDelete) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserDelete) ProtoMessage() {}
+
+func (x *UserDelete) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserDelete.ProtoReflect.Descriptor instead.
+func (*UserDelete) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *UserDelete) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type UserPassword struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserPassword) Reset() {
+	*x = UserPassword{}
+	mi := &file_store_storepb_store_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserPassword) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserPassword) ProtoMessage() {}
+
+func (x *UserPassword) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserPassword.ProtoReflect.Descriptor instead.
+func (*UserPassword) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *UserPassword) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UserPassword) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+type UserRole struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserRole) Reset() {
+	*x = UserRole{}
+	mi := &file_store_storepb_store_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserRole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserRole) ProtoMessage() {}
+
+func (x *UserRole) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserRole.ProtoReflect.Descriptor instead.
+func (*UserRole) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *UserRole) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *UserRole) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+type RoleAdd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoleAdd) Reset() {
+	*x = RoleAdd{}
+	mi := &file_store_storepb_store_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoleAdd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoleAdd) ProtoMessage() {}
+
+func (x *RoleAdd) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoleAdd.ProtoReflect.Descriptor instead.
+func (*RoleAdd) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RoleAdd) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RoleDelete struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoleDelete) Reset() {
+	*x = RoleDelete{}
+	mi := &file_store_storepb_store_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoleDelete) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoleDelete) ProtoMessage() {}
+
+func (x *RoleDelete) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoleDelete.ProtoReflect.Descriptor instead.
+func (*RoleDelete) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RoleDelete) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RolePermission struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	// Not there: it was not given. A permission is taken back by its range.
+	Permission    *Permission `protobuf:"bytes,2,opt,name=permission,proto3" json:"permission,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RolePermission) Reset() {
+	*x = RolePermission{}
+	mi := &file_store_storepb_store_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RolePermission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RolePermission) ProtoMessage() {}
+
+func (x *RolePermission) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RolePermission.ProtoReflect.Descriptor instead.
+func (*RolePermission) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RolePermission) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *RolePermission) GetPermission() *Permission {
+	if x != nil {
+		return x.Permission
+	}
+	return nil
+}
+
+// Permission is what a role may do with a range of keys, in the forms of Range.
+type Permission struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          Permission_Type        `protobuf:"varint,1,opt,name=type,proto3,enum=tidemark.store.v1.Permission_Type" json:"type,omitempty"`
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	RangeEnd      []byte                 `protobuf:"bytes,3,opt,name=range_end,json=rangeEnd,proto3" json:"range_end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Permission) Reset() {
+	*x = Permission{}
+	mi := &file_store_storepb_store_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Permission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Permission) ProtoMessage() {}
+
+func (x *Permission) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Permission.ProtoReflect.Descriptor instead.
+func (*Permission) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Permission) GetType() Permission_Type {
+	if x != nil {
+		return x.Type
+	}
+	return Permission_READ
+}
+
+func (x *Permission) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Permission) GetRangeEnd() []byte {
+	if x != nil {
+		return x.RangeEnd
+	}
+	return nil
+}
+
 // Txn does `success` if all comparisons hold and `failure` otherwise, at one revision.
 type Txn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -618,7 +1510,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_store_storepb_store_proto_msgTypes[1]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +1522,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[1]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +1535,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Txn) GetCompare() []*Compare {
@@ -684,7 +1576,7 @@ type Compare struct {
 
 func (x *Compare) Reset() {
 	*x = Compare{}
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +1588,7 @@ func (x *Compare) String() string {
 func (*Compare) ProtoMessage() {}
 
 func (x *Compare) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +1601,7 @@ func (x *Compare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compare.ProtoReflect.Descriptor instead.
 func (*Compare) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Compare) GetKey() []byte {
@@ -769,7 +1661,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +1673,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +1686,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -898,7 +1790,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +1802,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1815,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Range) GetKey() []byte {
@@ -1031,7 +1923,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1935,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1948,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Put) GetKey() []byte {
@@ -1112,7 +2004,7 @@ type DeleteRange struct {
 
 func (x *DeleteRange) Reset() {
 	*x = DeleteRange{}
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +2016,7 @@ func (x *DeleteRange) String() string {
 func (*DeleteRange) ProtoMessage() {}
 
 func (x *DeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +2029,7 @@ func (x *DeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRange.ProtoReflect.Descriptor instead.
 func (*DeleteRange) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DeleteRange) GetKey() []byte {
@@ -1170,7 +2062,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +2074,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +2087,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Compact) GetRevision() uint64 {
@@ -1215,7 +2107,7 @@ type LeaseGrant struct {
 
 func (x *LeaseGrant) Reset() {
 	*x = LeaseGrant{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +2119,7 @@ func (x *LeaseGrant) String() string {
 func (*LeaseGrant) ProtoMessage() {}
 
 func (x *LeaseGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +2132,7 @@ func (x *LeaseGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGrant.ProtoReflect.Descriptor instead.
 func (*LeaseGrant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LeaseGrant) GetId() int64 {
@@ -1268,7 +2160,7 @@ type LeaseRevoke struct {
 
 func (x *LeaseRevoke) Reset() {
 	*x = LeaseRevoke{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +2172,7 @@ func (x *LeaseRevoke) String() string {
 func (*LeaseRevoke) ProtoMessage() {}
 
 func (x *LeaseRevoke) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +2185,7 @@ func (x *LeaseRevoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoke.ProtoReflect.Descriptor instead.
 func (*LeaseRevoke) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeaseRevoke) GetId() int64 {
@@ -1321,7 +2213,7 @@ type LeaseCheckpoint struct {
 
 func (x *LeaseCheckpoint) Reset() {
 	*x = LeaseCheckpoint{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +2225,7 @@ func (x *LeaseCheckpoint) String() string {
 func (*LeaseCheckpoint) ProtoMessage() {}
 
 func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +2238,7 @@ func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCheckpoint.ProtoReflect.Descriptor instead.
 func (*LeaseCheckpoint) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseCheckpoint) GetLeases() []*LeaseCheckpoint_Lease {
@@ -1364,7 +2256,7 @@ type SessionOpen struct {
 
 func (x *SessionOpen) Reset() {
 	*x = SessionOpen{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +2268,7 @@ func (x *SessionOpen) String() string {
 func (*SessionOpen) ProtoMessage() {}
 
 func (x *SessionOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +2281,7 @@ func (x *SessionOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpen.ProtoReflect.Descriptor instead.
 func (*SessionOpen) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 type SessionClose struct {
@@ -1400,7 +2292,7 @@ type SessionClose struct {
 
 func (x *SessionClose) Reset() {
 	*x = SessionClose{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +2304,7 @@ func (x *SessionClose) String() string {
 func (*SessionClose) ProtoMessage() {}
 
 func (x *SessionClose) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +2317,7 @@ func (x *SessionClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
 func (*SessionClose) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 type KeyValue struct {
@@ -1442,7 +2334,7 @@ type KeyValue struct {
 
 func (x *KeyValue) Reset() {
 	*x = KeyValue{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +2346,7 @@ func (x *KeyValue) String() string {
 func (*KeyValue) ProtoMessage() {}
 
 func (x *KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +2359,7 @@ func (x *KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyValue.ProtoReflect.Descriptor instead.
 func (*KeyValue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *KeyValue) GetKey() []byte {
@@ -1532,7 +2424,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +2436,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +2449,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -1633,7 +2525,7 @@ type TxnResult struct {
 
 func (x *TxnResult) Reset() {
 	*x = TxnResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +2537,7 @@ func (x *TxnResult) String() string {
 func (*TxnResult) ProtoMessage() {}
 
 func (x *TxnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +2550,7 @@ func (x *TxnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnResult.ProtoReflect.Descriptor instead.
 func (*TxnResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TxnResult) GetSucceeded() bool {
@@ -1690,7 +2582,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +2594,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +2607,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OpResult) GetOp() isOpResult_Op {
@@ -1800,7 +2692,7 @@ type RangeResult struct {
 
 func (x *RangeResult) Reset() {
 	*x = RangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +2704,7 @@ func (x *RangeResult) String() string {
 func (*RangeResult) ProtoMessage() {}
 
 func (x *RangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +2717,7 @@ func (x *RangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeResult.ProtoReflect.Descriptor instead.
 func (*RangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RangeResult) GetKvs() []*KeyValue {
@@ -1858,7 +2750,7 @@ type PutResult struct {
 
 func (x *PutResult) Reset() {
 	*x = PutResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +2762,7 @@ func (x *PutResult) String() string {
 func (*PutResult) ProtoMessage() {}
 
 func (x *PutResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +2775,7 @@ func (x *PutResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResult.ProtoReflect.Descriptor instead.
 func (*PutResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PutResult) GetPrevious() *KeyValue {
@@ -1903,7 +2795,7 @@ type DeleteRangeResult struct {
 
 func (x *DeleteRangeResult) Reset() {
 	*x = DeleteRangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2807,7 @@ func (x *DeleteRangeResult) String() string {
 func (*DeleteRangeResult) ProtoMessage() {}
 
 func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2820,7 @@ func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResult.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteRangeResult) GetDeleted() uint64 {
@@ -1959,7 +2851,7 @@ type VersionRecord struct {
 
 func (x *VersionRecord) Reset() {
 	*x = VersionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2863,7 @@ func (x *VersionRecord) String() string {
 func (*VersionRecord) ProtoMessage() {}
 
 func (x *VersionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2876,7 @@ func (x *VersionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRecord.ProtoReflect.Descriptor instead.
 func (*VersionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *VersionRecord) GetTombstone() bool {
@@ -2033,7 +2925,7 @@ type MetaRecord struct {
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2937,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2950,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MetaRecord) GetRevision() uint64 {
@@ -2086,7 +2978,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2990,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +3003,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LeaseRecord) GetTtlMillis() uint64 {
@@ -2128,6 +3020,185 @@ func (x *LeaseRecord) GetLeftMillis() uint64 {
 	return 0
 }
 
+// AuthRecord says whether users and roles count.
+type AuthRecord struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Enabled bool                   `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// Counts the changes; 1 is that of a store without any.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Signs tokens; there is one while enabled.
+	Key           []byte `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthRecord) Reset() {
+	*x = AuthRecord{}
+	mi := &file_store_storepb_store_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthRecord) ProtoMessage() {}
+
+func (x *AuthRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthRecord.ProtoReflect.Descriptor instead.
+func (*AuthRecord) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *AuthRecord) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *AuthRecord) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *AuthRecord) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+type UserRecord struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Hash       []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
+	NoPassword bool                   `protobuf:"varint,2,opt,name=no_password,json=noPassword,proto3" json:"no_password,omitempty"`
+	// Ascending.
+	Roles []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
+	// The revision of users and roles at which the user was added, or last got a password. Tokens name
+	// it, and those that name another are not valid.
+	Generation    uint64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserRecord) Reset() {
+	*x = UserRecord{}
+	mi := &file_store_storepb_store_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserRecord) ProtoMessage() {}
+
+func (x *UserRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserRecord.ProtoReflect.Descriptor instead.
+func (*UserRecord) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *UserRecord) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *UserRecord) GetNoPassword() bool {
+	if x != nil {
+		return x.NoPassword
+	}
+	return false
+}
+
+func (x *UserRecord) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *UserRecord) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+type RoleRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By ascending key; those of the same key in the order in which they were granted.
+	Permissions   []*Permission `protobuf:"bytes,1,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoleRecord) Reset() {
+	*x = RoleRecord{}
+	mi := &file_store_storepb_store_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoleRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoleRecord) ProtoMessage() {}
+
+func (x *RoleRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoleRecord.ProtoReflect.Descriptor instead.
+func (*RoleRecord) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *RoleRecord) GetPermissions() []*Permission {
+	if x != nil {
+		return x.Permissions
+	}
+	return nil
+}
+
 type SessionRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Every sequence up to this one is done and its answer forgotten.
@@ -2142,7 +3213,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +3225,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +3238,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SessionRecord) GetForgotten() uint64 {
@@ -2209,7 +3280,7 @@ type Members struct {
 
 func (x *Members) Reset() {
 	*x = Members{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +3292,7 @@ func (x *Members) String() string {
 func (*Members) ProtoMessage() {}
 
 func (x *Members) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +3305,7 @@ func (x *Members) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Members.ProtoReflect.Descriptor instead.
 func (*Members) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Members) GetVersion() uint64 {
@@ -2278,7 +3349,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2290,7 +3361,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +3374,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Member) GetReplica() uint64 {
@@ -2346,7 +3417,7 @@ type ChangeMembers struct {
 
 func (x *ChangeMembers) Reset() {
 	*x = ChangeMembers{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +3429,7 @@ func (x *ChangeMembers) String() string {
 func (*ChangeMembers) ProtoMessage() {}
 
 func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +3442,7 @@ func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembers.ProtoReflect.Descriptor instead.
 func (*ChangeMembers) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ChangeMembers) GetVersion() uint64 {
@@ -2399,7 +3470,7 @@ type LeaseCheckpoint_Lease struct {
 
 func (x *LeaseCheckpoint_Lease) Reset() {
 	*x = LeaseCheckpoint_Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +3482,7 @@ func (x *LeaseCheckpoint_Lease) String() string {
 func (*LeaseCheckpoint_Lease) ProtoMessage() {}
 
 func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +3495,7 @@ func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCheckpoint_Lease.ProtoReflect.Descriptor instead.
 func (*LeaseCheckpoint_Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22, 0}
 }
 
 func (x *LeaseCheckpoint_Lease) GetId() int64 {
@@ -2445,13 +3516,14 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xaf\x05\n" +
+	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xa2\x06\n" +
 	"\aCommand\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\x04R\arequest\x12\x18\n" +
 	"\asession\x18\x03 \x01(\x04R\asession\x12\x1a\n" +
 	"\bsequence\x18\x04 \x01(\x04R\bsequence\x12\"\n" +
-	"\facknowledged\x18\x05 \x01(\x04R\facknowledged\x12*\n" +
+	"\facknowledged\x18\x05 \x01(\x04R\facknowledged\x12/\n" +
+	"\x04auth\x18\x0e \x01(\v2\x1b.tidemark.store.v1.AuthInfoR\x04auth\x12*\n" +
 	"\x03txn\x18\x06 \x01(\v2\x16.tidemark.store.v1.TxnH\x00R\x03txn\x126\n" +
 	"\acompact\x18\a \x01(\v2\x1a.tidemark.store.v1.CompactH\x00R\acompact\x12@\n" +
 	"\vlease_grant\x18\b \x01(\v2\x1d.tidemark.store.v1.LeaseGrantH\x00R\n" +
@@ -2461,8 +3533,69 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	" \x01(\v2\x1e.tidemark.store.v1.SessionOpenH\x00R\vsessionOpen\x12F\n" +
 	"\rsession_close\x18\v \x01(\v2\x1f.tidemark.store.v1.SessionCloseH\x00R\fsessionClose\x12I\n" +
 	"\x0echange_members\x18\f \x01(\v2 .tidemark.store.v1.ChangeMembersH\x00R\rchangeMembers\x12O\n" +
-	"\x10lease_checkpoint\x18\r \x01(\v2\".tidemark.store.v1.LeaseCheckpointH\x00R\x0fleaseCheckpointB\x04\n" +
-	"\x02op\"\x9d\x01\n" +
+	"\x10lease_checkpoint\x18\r \x01(\v2\".tidemark.store.v1.LeaseCheckpointH\x00R\x0fleaseCheckpoint\x12@\n" +
+	"\vauth_change\x18\x0f \x01(\v2\x1d.tidemark.store.v1.AuthChangeH\x00R\n" +
+	"authChangeB\x04\n" +
+	"\x02op\":\n" +
+	"\bAuthInfo\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"\xe9\x05\n" +
+	"\n" +
+	"AuthChange\x127\n" +
+	"\x06enable\x18\x01 \x01(\v2\x1d.tidemark.store.v1.AuthEnableH\x00R\x06enable\x12:\n" +
+	"\adisable\x18\x02 \x01(\v2\x1e.tidemark.store.v1.AuthDisableH\x00R\adisable\x127\n" +
+	"\buser_add\x18\x03 \x01(\v2\x1a.tidemark.store.v1.UserAddH\x00R\auserAdd\x12@\n" +
+	"\vuser_delete\x18\x04 \x01(\v2\x1d.tidemark.store.v1.UserDeleteH\x00R\n" +
+	"userDelete\x12F\n" +
+	"\ruser_password\x18\x05 \x01(\v2\x1f.tidemark.store.v1.UserPasswordH\x00R\fuserPassword\x12<\n" +
+	"\n" +
+	"grant_role\x18\x06 \x01(\v2\x1b.tidemark.store.v1.UserRoleH\x00R\tgrantRole\x12>\n" +
+	"\vrevoke_role\x18\a \x01(\v2\x1b.tidemark.store.v1.UserRoleH\x00R\n" +
+	"revokeRole\x127\n" +
+	"\brole_add\x18\b \x01(\v2\x1a.tidemark.store.v1.RoleAddH\x00R\aroleAdd\x12@\n" +
+	"\vrole_delete\x18\t \x01(\v2\x1d.tidemark.store.v1.RoleDeleteH\x00R\n" +
+	"roleDelete\x12N\n" +
+	"\x10grant_permission\x18\n" +
+	" \x01(\v2!.tidemark.store.v1.RolePermissionH\x00R\x0fgrantPermission\x12P\n" +
+	"\x11revoke_permission\x18\v \x01(\v2!.tidemark.store.v1.RolePermissionH\x00R\x10revokePermissionB\b\n" +
+	"\x06change\"\x1e\n" +
+	"\n" +
+	"AuthEnable\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\"\r\n" +
+	"\vAuthDisable\"R\n" +
+	"\aUserAdd\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x1f\n" +
+	"\vno_password\x18\x03 \x01(\bR\n" +
+	"noPassword\" \n" +
+	"\n" +
+	"UserDelete\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"6\n" +
+	"\fUserPassword\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"2\n" +
+	"\bUserRole\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\"\x1d\n" +
+	"\aRoleAdd\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\" \n" +
+	"\n" +
+	"RoleDelete\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"c\n" +
+	"\x0eRolePermission\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12=\n" +
+	"\n" +
+	"permission\x18\x02 \x01(\v2\x1d.tidemark.store.v1.PermissionR\n" +
+	"permission\"\x9f\x01\n" +
+	"\n" +
+	"Permission\x126\n" +
+	"\x04type\x18\x01 \x01(\x0e2\".tidemark.store.v1.Permission.TypeR\x04type\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x1b\n" +
+	"\trange_end\x18\x03 \x01(\fR\brangeEnd\"*\n" +
+	"\x04Type\x12\b\n" +
+	"\x04READ\x10\x00\x12\t\n" +
+	"\x05WRITE\x10\x01\x12\r\n" +
+	"\tREADWRITE\x10\x02\"\x9d\x01\n" +
 	"\x03Txn\x124\n" +
 	"\acompare\x18\x01 \x03(\v2\x1a.tidemark.store.v1.CompareR\acompare\x12/\n" +
 	"\asuccess\x18\x02 \x03(\v2\x15.tidemark.store.v1.OpR\asuccess\x12/\n" +
@@ -2602,7 +3735,24 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"ttl_millis\x18\x01 \x01(\x04R\tttlMillis\x12\x1f\n" +
 	"\vleft_millis\x18\x02 \x01(\x04R\n" +
-	"leftMillis\"U\n" +
+	"leftMillis\"T\n" +
+	"\n" +
+	"AuthRecord\x12\x18\n" +
+	"\aenabled\x18\x01 \x01(\bR\aenabled\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\fR\x03key\"w\n" +
+	"\n" +
+	"UserRecord\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x1f\n" +
+	"\vno_password\x18\x02 \x01(\bR\n" +
+	"noPassword\x12\x14\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x04 \x01(\x04R\n" +
+	"generation\"M\n" +
+	"\n" +
+	"RoleRecord\x12?\n" +
+	"\vpermissions\x18\x01 \x03(\v2\x1d.tidemark.store.v1.PermissionR\vpermissions\"U\n" +
 	"\rSessionRecord\x12\x1c\n" +
 	"\tforgotten\x18\x01 \x01(\x04R\tforgotten\x12\x12\n" +
 	"\x04used\x18\x02 \x01(\x04R\x04used\x12\x12\n" +
@@ -2619,7 +3769,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\x0e2\x1d.tidemark.store.v1.MemberRoleR\x04role\"Y\n" +
 	"\rChangeMembers\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\x93\x02\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\xfe\x04\n" +
 	"\x04Code\x12\x06\n" +
 	"\x02OK\x10\x00\x12\r\n" +
 	"\tCOMPACTED\x10\x01\x12\x13\n" +
@@ -2637,7 +3787,21 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x0fMEMBERS_CHANGED\x10\f\x12\x0e\n" +
 	"\n" +
 	"OVERLOADED\x10\r\x12\x13\n" +
-	"\x0fPROPOSED_BEFORE\x10\x0e*@\n" +
+	"\x0fPROPOSED_BEFORE\x10\x0e\x12\x13\n" +
+	"\x0fAUTH_USER_EMPTY\x10 \x12\x17\n" +
+	"\x13AUTH_USER_NOT_FOUND\x10!\x12\x14\n" +
+	"\x10AUTH_USER_EXISTS\x10\"\x12\x13\n" +
+	"\x0fAUTH_ROLE_EMPTY\x10#\x12\x17\n" +
+	"\x13AUTH_ROLE_NOT_FOUND\x10$\x12\x14\n" +
+	"\x10AUTH_ROLE_EXISTS\x10%\x12\x19\n" +
+	"\x15AUTH_ROLE_NOT_GRANTED\x10&\x12\x1d\n" +
+	"\x19AUTH_PERMISSION_NOT_GIVEN\x10'\x12\x1f\n" +
+	"\x1bAUTH_PERMISSION_NOT_GRANTED\x10(\x12\x1a\n" +
+	"\x16AUTH_PERMISSION_DENIED\x10)\x12\x15\n" +
+	"\x11AUTH_OLD_REVISION\x10*\x12\x1a\n" +
+	"\x16AUTH_ROOT_USER_MISSING\x10+\x12\x1a\n" +
+	"\x16AUTH_ROOT_ROLE_MISSING\x10,\x12\x1b\n" +
+	"\x17AUTH_INVALID_MANAGEMENT\x10-*@\n" +
 	"\n" +
 	"MemberRole\x12\t\n" +
 	"\x05VOTER\x10\x00\x12\v\n" +
@@ -2657,84 +3821,116 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_store_storepb_store_proto_goTypes = []any{
 	(Code)(0),                     // 0: tidemark.store.v1.Code
 	(MemberRole)(0),               // 1: tidemark.store.v1.MemberRole
-	(Compare_Relation)(0),         // 2: tidemark.store.v1.Compare.Relation
-	(Compare_Target)(0),           // 3: tidemark.store.v1.Compare.Target
-	(Range_SortOrder)(0),          // 4: tidemark.store.v1.Range.SortOrder
-	(Range_SortTarget)(0),         // 5: tidemark.store.v1.Range.SortTarget
-	(*Command)(nil),               // 6: tidemark.store.v1.Command
-	(*Txn)(nil),                   // 7: tidemark.store.v1.Txn
-	(*Compare)(nil),               // 8: tidemark.store.v1.Compare
-	(*Op)(nil),                    // 9: tidemark.store.v1.Op
-	(*Range)(nil),                 // 10: tidemark.store.v1.Range
-	(*Put)(nil),                   // 11: tidemark.store.v1.Put
-	(*DeleteRange)(nil),           // 12: tidemark.store.v1.DeleteRange
-	(*Compact)(nil),               // 13: tidemark.store.v1.Compact
-	(*LeaseGrant)(nil),            // 14: tidemark.store.v1.LeaseGrant
-	(*LeaseRevoke)(nil),           // 15: tidemark.store.v1.LeaseRevoke
-	(*LeaseCheckpoint)(nil),       // 16: tidemark.store.v1.LeaseCheckpoint
-	(*SessionOpen)(nil),           // 17: tidemark.store.v1.SessionOpen
-	(*SessionClose)(nil),          // 18: tidemark.store.v1.SessionClose
-	(*KeyValue)(nil),              // 19: tidemark.store.v1.KeyValue
-	(*Result)(nil),                // 20: tidemark.store.v1.Result
-	(*TxnResult)(nil),             // 21: tidemark.store.v1.TxnResult
-	(*OpResult)(nil),              // 22: tidemark.store.v1.OpResult
-	(*RangeResult)(nil),           // 23: tidemark.store.v1.RangeResult
-	(*PutResult)(nil),             // 24: tidemark.store.v1.PutResult
-	(*DeleteRangeResult)(nil),     // 25: tidemark.store.v1.DeleteRangeResult
-	(*VersionRecord)(nil),         // 26: tidemark.store.v1.VersionRecord
-	(*MetaRecord)(nil),            // 27: tidemark.store.v1.MetaRecord
-	(*LeaseRecord)(nil),           // 28: tidemark.store.v1.LeaseRecord
-	(*SessionRecord)(nil),         // 29: tidemark.store.v1.SessionRecord
-	(*Members)(nil),               // 30: tidemark.store.v1.Members
-	(*Member)(nil),                // 31: tidemark.store.v1.Member
-	(*ChangeMembers)(nil),         // 32: tidemark.store.v1.ChangeMembers
-	(*LeaseCheckpoint_Lease)(nil), // 33: tidemark.store.v1.LeaseCheckpoint.Lease
+	(Permission_Type)(0),          // 2: tidemark.store.v1.Permission.Type
+	(Compare_Relation)(0),         // 3: tidemark.store.v1.Compare.Relation
+	(Compare_Target)(0),           // 4: tidemark.store.v1.Compare.Target
+	(Range_SortOrder)(0),          // 5: tidemark.store.v1.Range.SortOrder
+	(Range_SortTarget)(0),         // 6: tidemark.store.v1.Range.SortTarget
+	(*Command)(nil),               // 7: tidemark.store.v1.Command
+	(*AuthInfo)(nil),              // 8: tidemark.store.v1.AuthInfo
+	(*AuthChange)(nil),            // 9: tidemark.store.v1.AuthChange
+	(*AuthEnable)(nil),            // 10: tidemark.store.v1.AuthEnable
+	(*AuthDisable)(nil),           // 11: tidemark.store.v1.AuthDisable
+	(*UserAdd)(nil),               // 12: tidemark.store.v1.UserAdd
+	(*UserDelete)(nil),            // 13: tidemark.store.v1.UserDelete
+	(*UserPassword)(nil),          // 14: tidemark.store.v1.UserPassword
+	(*UserRole)(nil),              // 15: tidemark.store.v1.UserRole
+	(*RoleAdd)(nil),               // 16: tidemark.store.v1.RoleAdd
+	(*RoleDelete)(nil),            // 17: tidemark.store.v1.RoleDelete
+	(*RolePermission)(nil),        // 18: tidemark.store.v1.RolePermission
+	(*Permission)(nil),            // 19: tidemark.store.v1.Permission
+	(*Txn)(nil),                   // 20: tidemark.store.v1.Txn
+	(*Compare)(nil),               // 21: tidemark.store.v1.Compare
+	(*Op)(nil),                    // 22: tidemark.store.v1.Op
+	(*Range)(nil),                 // 23: tidemark.store.v1.Range
+	(*Put)(nil),                   // 24: tidemark.store.v1.Put
+	(*DeleteRange)(nil),           // 25: tidemark.store.v1.DeleteRange
+	(*Compact)(nil),               // 26: tidemark.store.v1.Compact
+	(*LeaseGrant)(nil),            // 27: tidemark.store.v1.LeaseGrant
+	(*LeaseRevoke)(nil),           // 28: tidemark.store.v1.LeaseRevoke
+	(*LeaseCheckpoint)(nil),       // 29: tidemark.store.v1.LeaseCheckpoint
+	(*SessionOpen)(nil),           // 30: tidemark.store.v1.SessionOpen
+	(*SessionClose)(nil),          // 31: tidemark.store.v1.SessionClose
+	(*KeyValue)(nil),              // 32: tidemark.store.v1.KeyValue
+	(*Result)(nil),                // 33: tidemark.store.v1.Result
+	(*TxnResult)(nil),             // 34: tidemark.store.v1.TxnResult
+	(*OpResult)(nil),              // 35: tidemark.store.v1.OpResult
+	(*RangeResult)(nil),           // 36: tidemark.store.v1.RangeResult
+	(*PutResult)(nil),             // 37: tidemark.store.v1.PutResult
+	(*DeleteRangeResult)(nil),     // 38: tidemark.store.v1.DeleteRangeResult
+	(*VersionRecord)(nil),         // 39: tidemark.store.v1.VersionRecord
+	(*MetaRecord)(nil),            // 40: tidemark.store.v1.MetaRecord
+	(*LeaseRecord)(nil),           // 41: tidemark.store.v1.LeaseRecord
+	(*AuthRecord)(nil),            // 42: tidemark.store.v1.AuthRecord
+	(*UserRecord)(nil),            // 43: tidemark.store.v1.UserRecord
+	(*RoleRecord)(nil),            // 44: tidemark.store.v1.RoleRecord
+	(*SessionRecord)(nil),         // 45: tidemark.store.v1.SessionRecord
+	(*Members)(nil),               // 46: tidemark.store.v1.Members
+	(*Member)(nil),                // 47: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),         // 48: tidemark.store.v1.ChangeMembers
+	(*LeaseCheckpoint_Lease)(nil), // 49: tidemark.store.v1.LeaseCheckpoint.Lease
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
-	7,  // 0: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
-	13, // 1: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
-	14, // 2: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
-	15, // 3: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
-	17, // 4: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
-	18, // 5: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	32, // 6: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
-	16, // 7: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
-	8,  // 8: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
-	9,  // 9: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
-	9,  // 10: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
-	3,  // 11: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
-	2,  // 12: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
-	10, // 13: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
-	11, // 14: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
-	12, // 15: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
-	7,  // 16: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
-	4,  // 17: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
-	5,  // 18: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
-	33, // 19: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
-	0,  // 20: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
-	21, // 21: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
-	22, // 22: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
-	23, // 23: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
-	24, // 24: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
-	25, // 25: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
-	21, // 26: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
-	19, // 27: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
-	19, // 28: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
-	19, // 29: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	31, // 30: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
-	31, // 31: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
-	1,  // 32: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
-	30, // 33: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	8,  // 0: tidemark.store.v1.Command.auth:type_name -> tidemark.store.v1.AuthInfo
+	20, // 1: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
+	26, // 2: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
+	27, // 3: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
+	28, // 4: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
+	30, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
+	31, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
+	48, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	29, // 8: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
+	9,  // 9: tidemark.store.v1.Command.auth_change:type_name -> tidemark.store.v1.AuthChange
+	10, // 10: tidemark.store.v1.AuthChange.enable:type_name -> tidemark.store.v1.AuthEnable
+	11, // 11: tidemark.store.v1.AuthChange.disable:type_name -> tidemark.store.v1.AuthDisable
+	12, // 12: tidemark.store.v1.AuthChange.user_add:type_name -> tidemark.store.v1.UserAdd
+	13, // 13: tidemark.store.v1.AuthChange.user_delete:type_name -> tidemark.store.v1.UserDelete
+	14, // 14: tidemark.store.v1.AuthChange.user_password:type_name -> tidemark.store.v1.UserPassword
+	15, // 15: tidemark.store.v1.AuthChange.grant_role:type_name -> tidemark.store.v1.UserRole
+	15, // 16: tidemark.store.v1.AuthChange.revoke_role:type_name -> tidemark.store.v1.UserRole
+	16, // 17: tidemark.store.v1.AuthChange.role_add:type_name -> tidemark.store.v1.RoleAdd
+	17, // 18: tidemark.store.v1.AuthChange.role_delete:type_name -> tidemark.store.v1.RoleDelete
+	18, // 19: tidemark.store.v1.AuthChange.grant_permission:type_name -> tidemark.store.v1.RolePermission
+	18, // 20: tidemark.store.v1.AuthChange.revoke_permission:type_name -> tidemark.store.v1.RolePermission
+	19, // 21: tidemark.store.v1.RolePermission.permission:type_name -> tidemark.store.v1.Permission
+	2,  // 22: tidemark.store.v1.Permission.type:type_name -> tidemark.store.v1.Permission.Type
+	21, // 23: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
+	22, // 24: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
+	22, // 25: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
+	4,  // 26: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
+	3,  // 27: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
+	23, // 28: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
+	24, // 29: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
+	25, // 30: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
+	20, // 31: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
+	5,  // 32: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
+	6,  // 33: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
+	49, // 34: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
+	0,  // 35: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
+	34, // 36: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
+	35, // 37: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
+	36, // 38: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
+	37, // 39: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
+	38, // 40: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
+	34, // 41: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
+	32, // 42: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
+	32, // 43: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
+	32, // 44: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
+	19, // 45: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
+	47, // 46: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	47, // 47: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 48: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	46, // 49: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -2751,14 +3947,28 @@ func file_store_storepb_store_proto_init() {
 		(*Command_SessionClose)(nil),
 		(*Command_ChangeMembers)(nil),
 		(*Command_LeaseCheckpoint)(nil),
+		(*Command_AuthChange)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[3].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[2].OneofWrappers = []any{
+		(*AuthChange_Enable)(nil),
+		(*AuthChange_Disable)(nil),
+		(*AuthChange_UserAdd)(nil),
+		(*AuthChange_UserDelete)(nil),
+		(*AuthChange_UserPassword)(nil),
+		(*AuthChange_GrantRole)(nil),
+		(*AuthChange_RevokeRole)(nil),
+		(*AuthChange_RoleAdd)(nil),
+		(*AuthChange_RoleDelete)(nil),
+		(*AuthChange_GrantPermission)(nil),
+		(*AuthChange_RevokePermission)(nil),
+	}
+	file_store_storepb_store_proto_msgTypes[15].OneofWrappers = []any{
 		(*Op_Range)(nil),
 		(*Op_Put)(nil),
 		(*Op_DeleteRange)(nil),
 		(*Op_Txn)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[16].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[28].OneofWrappers = []any{
 		(*OpResult_Range)(nil),
 		(*OpResult_Put)(nil),
 		(*OpResult_DeleteRange)(nil),
@@ -2769,8 +3979,8 @@ func file_store_storepb_store_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   28,
+			NumEnums:      7,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,85 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
+	"github.com/tidemarkdb/tidemark/kv/coord"
+)
+
+const (
+	// attemptTimeout is how long a server has to answer one request of a recipe.
+	attemptTimeout = time.Second
+	// ttl is the time to live of sessions and leases. The service grants two seconds at least.
+	ttl = 3 * time.Second
+	// drift is by how much of a time to live the servers' clocks may be wrong when it is over.
+	drift = ttl * 3 / 100
+)
+
+// connected is a client of the service for one Drive, and the recipes on it.
+type connected struct {
+	*driver.Etcd
+	recipes *coord.Client
+	hangUp  func()
+}
+
+// connect connects. Until it succeeds the context ends, or the run does not go on: the client of
+// etcd makes its connections by itself, whenever a server is there.
+func connect(ctx context.Context, run *driver.Run, workload string) (connected, error) {
+	etcd, hangUp, err := run.ConnectEtcd(ctx, workload)
+	if err != nil {
+		return connected{}, err
+	}
+	began := time.Now()
+	recipes := coord.New(etcd.SDK(), coord.Prefix(workload+"/"),
+		coord.AttemptTimeout(attemptTimeout),
+		coord.Monotonic(func() int64 { return int64(time.Since(began)) }))
+	return connected{etcd, recipes, hangUp}, nil
+}
+
+// available says whether there is a service; a workload's Setup returns its error.
+func available(ctx context.Context, run *driver.Run, workload string) error {
+	c, err := connect(ctx, run, workload)
+	if err != nil {
+		return err
+	}
+	defer c.hangUp()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		_, err = c.SDK().Get(attempt, workload+"/")
+		cancel()
+		if err == nil || !pause(ctx, 100*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// pause returns false when the context has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// plain is an error of a recipe without what is different each time, so that it can be counted.
+func plain(err error) error {
+	var of *coord.Error
+	if !errors.As(err, &of) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	for _, kind := range []coord.ErrorKind{coord.ErrSessionExpired, coord.ErrSessionUnconfirmed,
+		coord.ErrSessionClosed, coord.ErrLost, coord.ErrReleased, coord.ErrLocked, coord.ErrFenced,
+		coord.ErrOutcomeUnknown, coord.ErrClockAhead, coord.ErrClosed} {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return err
+}

@@ -1,0 +1,129 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/bench/proof/driver"
+	"github.com/tidemarkdb/tidemark/kv/coord"
+)
+
+// Timers has several managers wait for the ticks of some timers. Each period is fired by one manager
+// at most, later ones with higher tokens; what was missed in between is said; and a timer that
+// catches up misses nothing but what a manager may have claimed without being told.
+type Timers struct {
+	Managers int
+	Period   time.Duration
+	Pause    time.Duration
+
+	mu struct {
+		sync.Mutex
+		timers [3]timerHistory // by coord.Missed
+	}
+}
+
+// timerHistory is what is known of a timer.
+type timerHistory struct {
+	last coord.Tick
+	// untold is how many claims there were whose outcome was not told.
+	untold int
+	// count is how many ticks there were.
+	count int
+}
+
+// Name implements Workload.
+func (*Timers) Name() string { return "etcd-timers" }
+
+// Clients implements Workload.
+func (t *Timers) Clients() int { return t.Managers }
+
+// Setup implements Workload.
+func (t *Timers) Setup(ctx context.Context, run *driver.Run) error {
+	return available(ctx, run, t.Name())
+}
+
+// Drive implements Workload. Each manager waits for the ticks of one timer for a while, then for
+// those of another one.
+func (t *Timers) Drive(ctx context.Context, run *driver.Run, number int, _ *driver.Client,
+	random *rand.Rand) {
+	client, err := connect(ctx, run, t.Name())
+	if err != nil {
+		run.Violation("%s: connecting: %v", t.Name(), err)
+		return
+	}
+	defer client.hangUp()
+	for run.Rest(ctx, random, t.Pause) {
+		missed := coord.Missed(random.IntN(3))
+		t.manage(ctx, run, client, missed, random)
+	}
+}
+
+func (t *Timers) manage(ctx context.Context, run *driver.Run, client connected,
+	missed coord.Missed, random *rand.Rand) {
+	waiting, cancel := context.WithTimeout(ctx, time.Duration(1+random.IntN(20))*time.Second)
+	defer cancel()
+	timer := client.recipes.Timer(fmt.Sprint("timer", missed), t.Period, missed)
+	for tick, err := range timer.Ticks(waiting) {
+		switch {
+		case err == nil:
+			run.Count("tick", nil)
+			t.fired(run, missed, tick)
+			continue
+		case errors.Is(err, coord.ErrOutcomeUnknown):
+			t.mu.Lock()
+			t.mu.timers[missed].untold++
+			t.mu.Unlock()
+		}
+		if waiting.Err() == nil {
+			run.Count("tick", plain(err))
+		}
+	}
+}
+
+// fired takes in a tick. Those of a timer are claimed one after the other; two managers may come
+// here in another order, so only what does not depend on it is checked of those.
+func (t *Timers) fired(run *driver.Run, missed coord.Missed, tick coord.Tick) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := &t.mu.timers[missed]
+	h.count++
+	last := h.last
+	if tick.Token < last.Token {
+		last, tick = tick, last
+	} else {
+		h.last = tick
+	}
+	switch periods := int64(tick.Due.Sub(last.Due) / t.Period); {
+	case last.Token == 0:
+	case tick.Token == last.Token || !tick.Due.After(last.Due):
+		run.Violation("%s: the period of %v was fired with token %d, and that of %v with %d", t.Name(),
+			last.Due, last.Token, tick.Due, tick.Token)
+	case tick.Missed > periods-1:
+		run.Violation("%s: %d periods are said to be missed before %v, and the one of %v was fired",
+			t.Name(), tick.Missed, tick.Due, last.Due)
+	case tick.Missed < periods-1 && h.untold == 0 && h.last.Token == tick.Token:
+		// Others may be between them whose managers have not come here yet.
+		run.Event("%s: of %d periods before %v %d are said to be missed", t.Name(), periods-1, tick.Due,
+			tick.Missed)
+	}
+	if missed == coord.FireEach && tick.Missed > 0 {
+		run.Violation("%s: a timer that fires each period missed %d before %v", t.Name(), tick.Missed,
+			tick.Due)
+	}
+}
+
+// Check implements Workload.
+func (t *Timers) Check(context.Context, *driver.Run, *driver.Client) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for missed := range t.mu.timers {
+		if h := &t.mu.timers[missed]; h.count == 0 {
+			return fmt.Errorf("timer %d has never fired", missed)
+		}
+	}
+	return nil
+}

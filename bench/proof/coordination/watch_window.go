@@ -1,0 +1,261 @@
+package coordination
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// change is what a write does to a key.
+type change struct {
+	key, value string
+	deleted    bool
+}
+
+func (c change) String() string {
+	if c.deleted {
+		return c.key + " deleted"
+	}
+	return c.key + " = " + c.value
+}
+
+// pair is a key as a read found it, and as the changes make it.
+type pair struct {
+	value                string
+	create, mod, version int64
+}
+
+// watchWindow is what is known of the keys of one time.
+type watchWindow struct {
+	prefix string
+
+	mu sync.Mutex
+	// told are the changes of each revision: those that were acknowledged, and from check on those
+	// that only watchers saw.
+	told map[int64][]change
+	// unknown are changes of writes whose outcome was not told, or not yet.
+	unknown  map[change]bool
+	refused  map[change]bool
+	segments []*segment
+	reads    map[int64]map[string]pair
+}
+
+func newWatchWindow(prefix string) *watchWindow {
+	return &watchWindow{prefix: prefix, told: make(map[int64][]change),
+		unknown: make(map[change]bool), refused: make(map[change]bool),
+		reads: make(map[int64]map[string]pair)}
+}
+
+func (x *watchWindow) trying(changes []change) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, c := range changes {
+		if !c.deleted { // a value is written once; deletions are not told apart
+			x.unknown[c] = true
+		}
+	}
+}
+
+func (x *watchWindow) failed(changes []change, unknown bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, c := range changes {
+		switch {
+		case unknown:
+			x.unknown[c] = true
+		case !c.deleted:
+			delete(x.unknown, c)
+			x.refused[c] = true
+		}
+	}
+}
+
+func (x *watchWindow) wrote(revision int64, changes []change) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(changes) == 0 {
+		return
+	}
+	for _, c := range changes {
+		if !c.deleted {
+			delete(x.unknown, c)
+		}
+	}
+	x.told[revision] = append(x.told[revision], changes...)
+}
+
+// first is the first revision at which anything is known to have been written; 0 if none is.
+func (x *watchWindow) first() (first int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for revision := range x.told {
+		if first == 0 || revision < first {
+			first = revision
+		}
+	}
+	return first
+}
+
+// revisionSince draws a revision from the first to some that are not there yet; 0 if there is no
+// first.
+func (x *watchWindow) revisionSince(random *rand.Rand) int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.told) == 0 {
+		return 0
+	}
+	all := slices.Sorted(maps.Keys(x.told))
+	first, last := all[0], all[len(all)-1]
+	return first + random.Int64N(last-first+4)
+}
+
+// maxSegments bounds what is remembered of watchers in one window.
+const maxSegments = 200
+
+func (x *watchWindow) watched(s *segment) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.segments) < maxSegments {
+		x.segments = append(x.segments, s)
+	}
+}
+
+// readAt takes what a read of all keys has found at a revision.
+func (x *watchWindow) readAt(revision int64, r *clientv3.GetResponse) {
+	found := make(map[string]pair)
+	for _, kv := range r.Kvs {
+		found[string(kv.Key)] = pair{string(kv.Value), kv.CreateRevision, kv.ModRevision, kv.Version}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.reads[revision] = found
+}
+
+// check compares all that was told, when nobody writes any more. It takes from the watchers what
+// became of writes whose outcome was not told; each watcher that could have seen them has to agree.
+func (x *watchWindow) check() (complaints []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	seen := make(map[change]int64)
+	for revision, changes := range x.told {
+		for _, c := range changes {
+			seen[c] = max(seen[c], revision)
+		}
+	}
+	for _, s := range x.segments {
+		for _, e := range s.events {
+			if at := seen[e.change]; !e.deleted && at != 0 && at != e.revision {
+				complaints = append(complaints, fmt.Sprintf("%v was written once, and is told at "+
+					"revision %d and at %d", e.change, at, e.revision))
+			}
+			if slices.Contains(x.told[e.revision], e.change) {
+				continue
+			}
+			if !x.unknown[e.change] {
+				what := "nobody wrote"
+				if x.refused[e.change] {
+					what = "a write was refused of"
+				}
+				complaints = append(complaints, fmt.Sprintf("%s what a watcher was told at revision %d: "+
+					"%v", what, e.revision, e.change))
+			}
+			x.told[e.revision] = append(x.told[e.revision], e.change)
+			seen[e.change] = e.revision
+		}
+	}
+	for _, s := range x.segments {
+		complaints = append(complaints, x.compare(s)...)
+	}
+	return append(complaints, x.checkReads()...)
+}
+
+// compare compares what a watcher was told with what is known.
+func (x *watchWindow) compare(s *segment) (complaints []string) {
+	got := make(map[int64][]change)
+	for _, e := range s.events {
+		got[e.revision] = append(got[e.revision], e.change)
+	}
+	for revision, changes := range x.told {
+		if revision < s.from || revision >= s.next() {
+			continue
+		}
+		want := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return !s.covers(c.key) })
+		sortChanges(want)
+		sortChanges(got[revision])
+		if !slices.Equal(want, got[revision]) {
+			complaints = append(complaints, fmt.Sprintf("a watch of %s from %d on was told %v of "+
+				"revision %d, which is %v; it has been told all before %d", s.watched(), s.from,
+				got[revision], revision, want, s.next()))
+		}
+	}
+	return complaints
+}
+
+func sortChanges(all []change) {
+	slices.SortFunc(all, func(a, b change) int { return strings.Compare(a.String(), b.String()) })
+}
+
+// checkReads compares reads of old revisions with the changes up to these. A write whose outcome was
+// not told, and that no watcher saw, can be in none: one of them has followed from the first
+// revision that was not compacted.
+func (x *watchWindow) checkReads() (complaints []string) {
+	for _, at := range slices.Sorted(maps.Keys(x.reads)) {
+		state := make(map[string]pair)
+		for _, revision := range slices.Sorted(maps.Keys(x.told)) {
+			if revision > at {
+				break
+			}
+			for _, c := range x.told[revision] {
+				p := state[c.key]
+				if c.deleted {
+					delete(state, c.key)
+					continue
+				}
+				if p.version == 0 {
+					p.create = revision
+				}
+				state[c.key] = pair{c.value, p.create, revision, p.version + 1}
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(x.reads[at])) {
+			got, want := x.reads[at][key], state[key]
+			if x.vagueLocked(at) {
+				// Deletions may have been missed: what came before is not known.
+				want.create, want.version = got.create, got.version
+				if want.mod == 0 {
+					continue
+				}
+			}
+			if got != want {
+				complaints = append(complaints, fmt.Sprintf("a read at revision %d has found %+v of %s, "+
+					"and the changes up to it make %+v", at, got, key, want))
+			}
+			delete(state, key)
+		}
+		if len(state) > 0 && !x.vagueLocked(at) {
+			complaints = append(complaints, fmt.Sprintf("a read at revision %d has not found %+v", at,
+				state))
+		}
+	}
+	return complaints
+}
+
+// vagueLocked says whether there may be changes up to a revision that nobody knows of: those of
+// writes whose outcome was not told, before the first revision that was followed to the end.
+func (x *watchWindow) vagueLocked(at int64) bool {
+	if len(x.unknown) == 0 {
+		return false
+	}
+	first, whole := int64(0), x.segments[len(x.segments)-1]
+	for revision := range x.told {
+		if first == 0 || revision < first {
+			first = revision
+		}
+	}
+	return whole.key != "" || whole.from > first || whole.next() <= at
+}

@@ -1,0 +1,72 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+// EtcdConfig is how workloads connect to the coordination service: with etcd's own client, as it
+// is. Connections that were lost are made again within half a second, as those of the SDK.
+func EtcdConfig(endpoints []string, options ...grpc.DialOption) clientv3.Config {
+	again := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+		MaxDelay: 500 * time.Millisecond}
+	return clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(),
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+		DialOptions: append([]grpc.DialOption{grpc.WithNoProxy(), grpc.WithConnectParams(
+			grpc.ConnectParams{Backoff: again, MinConnectTimeout: 2 * time.Second})}, options...)}
+}
+
+// Etcd is a client of the coordination service for one Drive of a workload. It reports how every
+// call ends.
+type Etcd struct {
+	sdk     *clientv3.Client
+	reports reports
+}
+
+// ConnectEtcd opens a client of the coordination service for a workload, which the caller ends with
+// hangUp.
+func (r *Run) ConnectEtcd(ctx context.Context, workload string) (e *Etcd, hangUp func(),
+	err error) {
+	if r.OpenEtcd == nil {
+		return nil, nil, errors.New("this cluster has no coordination service")
+	}
+	sdk, err := r.OpenEtcd(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Etcd{sdk, reports{run: r, workload: workload}}, func() { _ = sdk.Close() }, nil
+}
+
+// SDK is etcd's client.
+func (e *Etcd) SDK() *clientv3.Client { return e.sdk }
+
+// Report says that an operation begins that does not go through Do. The caller calls ended with its
+// error when it is over.
+func (e *Etcd) Report(ctx context.Context, kind string) (ended func(error)) {
+	return e.reports.begin(ctx, kind).end
+}
+
+// Do makes a call, and makes it again if the server is no member of the core: the next one may be,
+// since a client goes from one endpoint to the next. kind is what it is called in the table.
+func (e *Etcd) Do(ctx context.Context, kind string, call func(context.Context) error) error {
+	report := e.reports.begin(ctx, kind)
+	for attempt := 1; ; attempt++ {
+		err := call(ctx)
+		if !noMember(err) || !sleep(ctx, nil, 10*time.Millisecond) {
+			report.endAfter(attempt, err)
+			return err
+		}
+	}
+}
+
+// noMember says whether a server refused a call because it has no part of the coordination store.
+func noMember(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "etcdserver: this server")
+}

@@ -1,0 +1,174 @@
+package etcdapi
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// What is refused for want of permission, and what administers, is logged with audit=true: who,
+// from where, what, and what came of it. No password, hash, token or value is.
+
+// call is what the guard knows of a call.
+type call struct {
+	method  string
+	request any
+	mu      struct {
+		sync.Mutex
+		// by is who made it, as far as that came up.
+		by identity
+	}
+}
+
+type callKey struct{}
+
+func withCall(ctx context.Context, c *call) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// callOf is nil for a call that did not pass the guard.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+func (c *call) note(by identity) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.by = by
+}
+
+func (c *call) by() identity {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.by
+}
+
+// refusalOf says why a call was refused, if it was for want of permission.
+func refusalOf(err error) (reason string, refused bool) {
+	switch s := status.Convert(err); {
+	case err == nil:
+		return "", false
+	case s.Code() == codes.PermissionDenied:
+		return "permission", true
+	case s.Code() == codes.Unauthenticated:
+		return "token", true
+	case s.Message() == rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):
+		return "unidentified", true
+	case s.Message() == rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthFailed),
+		s.Message() == status.Convert(errPasswordForNone).Message():
+		return "password", true
+	}
+	return "", false
+}
+
+// administers are the methods that do, by the ends of their names.
+var administers = map[string]bool{
+	"AuthEnable": true, "AuthDisable": true, "UserAdd": true, "UserDelete": true,
+	"UserChangePassword": true, "UserGrantRole": true, "UserRevokeRole": true, "RoleAdd": true,
+	"RoleDelete": true, "RoleGrantPermission": true, "RoleRevokePermission": true,
+	"MemberAdd": true, "MemberRemove": true, "MemberUpdate": true, "MemberPromote": true,
+	"MoveLeader": true, "Snapshot": true,
+}
+
+// audit logs and counts what came of a call.
+func (b *backend) audit(ctx context.Context, c *call, err error) {
+	reason, refused := refusalOf(err)
+	administered := administers[c.method[strings.LastIndexByte(c.method, '/')+1:]]
+	if refused {
+		b.metrics.refusals.WithLabelValues(reason).Inc()
+	}
+	if administered {
+		b.metrics.administered(err)
+	}
+	if !refused && !administered {
+		return
+	}
+	outcome, level := "done", slog.LevelInfo
+	switch {
+	case refused:
+		outcome, level = "refused", slog.LevelWarn
+	case err != nil:
+		outcome = "failed"
+	}
+	by := c.by()
+	user := slog.String("user", by.info.GetUser())
+	if by.certificate {
+		user.Key = "certificate"
+	}
+	attrs := []slog.Attr{slog.Bool("audit", true), slog.String("outcome", outcome),
+		slog.String("method", c.method), user}
+	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
+		attrs = append(attrs, slog.String("address", from.Addr.String()))
+	}
+	attrs = append(attrs, about(c.request)...)
+	if err != nil {
+		attrs = append(attrs, slog.String("error", status.Convert(err).Message()))
+	}
+	b.Logger.LogAttrs(ctx, level, "etcd API: "+outcome, attrs...)
+}
+
+// about is what a request is about, without any secret of it.
+func about(request any) []slog.Attr {
+	var attrs []slog.Attr
+	add := func(key, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(key, value[:min(len(value), 256)]))
+		}
+	}
+	between := func(key, end []byte) {
+		add("key", string(key))
+		add("range_end", string(end))
+	}
+	switch r := request.(type) {
+	case *pb.RangeRequest:
+		between(r.Key, r.RangeEnd)
+	case *pb.PutRequest:
+		between(r.Key, nil)
+	case *pb.DeleteRangeRequest:
+		between(r.Key, r.RangeEnd)
+	case *pb.WatchCreateRequest:
+		between(r.Key, r.RangeEnd)
+	case *pb.AuthUserAddRequest:
+		add("of", r.Name)
+	case *pb.AuthUserDeleteRequest:
+		add("of", r.Name)
+	case *pb.AuthUserChangePasswordRequest:
+		add("of", r.Name)
+	case *pb.AuthUserGetRequest:
+		add("of", r.Name)
+	case *pb.AuthUserGrantRoleRequest:
+		add("of", r.User)
+		add("role", r.Role)
+	case *pb.AuthUserRevokeRoleRequest:
+		add("of", r.Name)
+		add("role", r.Role)
+	case *pb.AuthRoleAddRequest:
+		add("role", r.Name)
+	case *pb.AuthRoleDeleteRequest:
+		add("role", r.Role)
+	case *pb.AuthRoleGetRequest:
+		add("role", r.Role)
+	case *pb.AuthRoleGrantPermissionRequest:
+		add("role", r.Name)
+		add("permission", r.GetPerm().GetPermType().String())
+		between(r.GetPerm().GetKey(), r.GetPerm().GetRangeEnd())
+	case *pb.AuthRoleRevokePermissionRequest:
+		add("role", r.Role)
+		between(r.Key, r.RangeEnd)
+	case interface{ GetID() uint64 }: // of members
+		attrs = append(attrs, slog.Uint64("id", r.GetID()))
+	case interface{ GetID() int64 }: // of leases
+		attrs = append(attrs, slog.Int64("id", r.GetID()))
+	case interface{ GetPeerURLs() []string }:
+		add("peer_urls", strings.Join(r.GetPeerURLs(), ","))
+	}
+	return attrs
+}

@@ -1,0 +1,128 @@
+package etcdapi
+
+import (
+	"context"
+	"encoding/base64"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// UserAdd implements etcdserverpb.AuthServer. A hash that comes with the request does not count.
+func (s *authServer) UserAdd(
+	ctx context.Context, r *pb.AuthUserAddRequest,
+) (*pb.AuthUserAddResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
+	add := &storepb.UserAdd{Name: r.Name, NoPassword: r.Options.GetNoPassword()}
+	if !add.NoPassword {
+		var err error
+		if add.Hash, err = s.hash(ctx, r.Password); err != nil {
+			return nil, err
+		}
+	}
+	revision, err := s.change(ctx, &pb.InternalRaftRequest{AuthUserAdd: r}, &storepb.AuthChange{
+		Change: &storepb.AuthChange_UserAdd{UserAdd: add}})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.AuthUserAddResponse{Header: s.header(revision)}, nil
+}
+
+// UserDelete implements etcdserverpb.AuthServer.
+func (s *authServer) UserDelete(
+	ctx context.Context, r *pb.AuthUserDeleteRequest,
+) (*pb.AuthUserDeleteResponse, error) {
+	revision, err := s.change(ctx, &pb.InternalRaftRequest{AuthUserDelete: r}, &storepb.AuthChange{
+		Change: &storepb.AuthChange_UserDelete{UserDelete: &storepb.UserDelete{Name: r.Name}}})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.AuthUserDeleteResponse{Header: s.header(revision)}, nil
+}
+
+// UserChangePassword implements etcdserverpb.AuthServer. Without a password, the hash that comes
+// with the request counts, or nothing: then there is no password that would be right.
+func (s *authServer) UserChangePassword(
+	ctx context.Context, r *pb.AuthUserChangePasswordRequest,
+) (*pb.AuthUserChangePasswordResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
+	change := &storepb.UserPassword{Name: r.Name}
+	var err error
+	if r.Password != "" {
+		change.Hash, err = s.hash(ctx, r.Password)
+	} else if change.Hash, err = base64.StdEncoding.DecodeString(r.HashedPassword); err != nil {
+		err = errPasswordForNone // etcd's answer
+	}
+	if err != nil {
+		return nil, err
+	}
+	revision, err := s.change(ctx, &pb.InternalRaftRequest{AuthUserChangePassword: r},
+		&storepb.AuthChange{Change: &storepb.AuthChange_UserPassword{UserPassword: change}})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.AuthUserChangePasswordResponse{Header: s.header(revision)}, nil
+}
+
+// UserGrantRole implements etcdserverpb.AuthServer.
+func (s *authServer) UserGrantRole(
+	ctx context.Context, r *pb.AuthUserGrantRoleRequest,
+) (*pb.AuthUserGrantRoleResponse, error) {
+	revision, err := s.change(ctx, &pb.InternalRaftRequest{AuthUserGrantRole: r},
+		&storepb.AuthChange{Change: &storepb.AuthChange_GrantRole{
+			GrantRole: &storepb.UserRole{User: r.User, Role: r.Role}}})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.AuthUserGrantRoleResponse{Header: s.header(revision)}, nil
+}
+
+// UserRevokeRole implements etcdserverpb.AuthServer.
+func (s *authServer) UserRevokeRole(
+	ctx context.Context, r *pb.AuthUserRevokeRoleRequest,
+) (*pb.AuthUserRevokeRoleResponse, error) {
+	revision, err := s.change(ctx, &pb.InternalRaftRequest{AuthUserRevokeRole: r},
+		&storepb.AuthChange{Change: &storepb.AuthChange_RevokeRole{
+			RevokeRole: &storepb.UserRole{User: r.Name, Role: r.Role}}})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.AuthUserRevokeRoleResponse{Header: s.header(revision)}, nil
+}
+
+// UserGet implements etcdserverpb.AuthServer: for administrators, and for the user.
+func (s *authServer) UserGet(
+	ctx context.Context, r *pb.AuthUserGetRequest,
+) (*pb.AuthUserGetResponse, error) {
+	state, err := s.state(ctx, func(state *authority.State, who *storepb.AuthInfo) error {
+		if err := state.Admin(who); err != nil && r.Name != who.User {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	roles, err := state.UserRoles(r.Name)
+	if err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
+	return &pb.AuthUserGetResponse{Header: s.header(0), Roles: roles}, nil
+}
+
+// UserList implements etcdserverpb.AuthServer.
+func (s *authServer) UserList(
+	ctx context.Context, _ *pb.AuthUserListRequest,
+) (*pb.AuthUserListResponse, error) {
+	state, err := s.state(ctx, (*authority.State).Admin)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.AuthUserListResponse{Header: s.header(0), Users: state.Users()}, nil
+}

@@ -1,0 +1,73 @@
+package etcdapi
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+)
+
+// withCertificate is the context of a call by the holder of a certificate, which was verified or
+// not, with metadata.
+func withCertificate(name string, verified bool, md ...string) context.Context {
+	certificate := &x509.Certificate{Subject: pkix.Name{CommonName: name}}
+	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificate}}
+	if verified {
+		state.VerifiedChains = [][]*x509.Certificate{{certificate}}
+	}
+	ctx := peer.NewContext(context.Background(), &peer.Peer{
+		Addr:     &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7},
+		AuthInfo: credentials.TLSInfo{State: state}})
+	return metadata.NewIncomingContext(ctx, metadata.Pairs(md...))
+}
+
+// The name of a certificate is that of a user, if it was verified and nothing else says who it is.
+func TestCertificateUsers(t *testing.T) {
+	g := serveUsers(t, func(c *Config) { c.CertificateUsers = true })
+	off := serveUsers(t, nil)
+	token := g.token(t, "u", "pw")
+	key := &pb.RangeRequest{Key: []byte("u/a")}
+	for name, c := range map[string]struct {
+		of   *guarded
+		ctx  context.Context
+		want error
+	}{
+		"certificate":  {g, withCertificate("u", true), nil},
+		"root":         {g, withCertificate("root", true), nil},
+		"unknown name": {g, withCertificate("x", true), rpctypes.ErrGRPCPermissionDenied},
+		"no name":      {g, withCertificate("", true), rpctypes.ErrGRPCPermissionDenied},
+		"not verified": {g, withCertificate("u", false), rpctypes.ErrGRPCUserEmpty},
+		"of a gateway": {g, withCertificate("u", true, "grpcgateway-accept", "x"),
+			rpctypes.ErrGRPCUserEmpty},
+		"token precedes": {g, withCertificate("x", true, "token", token), nil},
+		"token not valid": {g, withCertificate("u", true, "token", "x"),
+			rpctypes.ErrGRPCInvalidAuthToken},
+		"bearer":   {g, withCertificate("x", true, "authorization", "Bearer "+token), nil},
+		"not used": {off, withCertificate("u", true), rpctypes.ErrGRPCUserEmpty},
+	} {
+		if _, err := c.of.services.KV.Range(c.ctx, key); err != c.want {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	// It is in the audit by another name than a user.
+	ctx := withCertificate("u", true)
+	made := &call{method: "/etcdserverpb.KV/Put", request: &pb.PutRequest{Key: []byte("v")}}
+	_, err := g.services.KV.Put(withCall(ctx, made), made.request.(*pb.PutRequest))
+	g.services.guard.audit(ctx, made, err)
+	if lines := g.log.lines(t); len(lines) != 1 || lines[0]["certificate"] != "u" ||
+		lines[0]["address"] != "10.0.0.1:7" {
+		t.Errorf("%v", lines)
+	}
+	if who, err := g.services.guard.identify(context.Background()); err != nil ||
+		who.Revision != 0 {
+		t.Errorf("a call from nowhere: %v, %v", who, err)
+	}
+}

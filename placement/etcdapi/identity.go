@@ -1,0 +1,181 @@
+package etcdapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// Who makes a call is said by the token in its metadata or, without one and with
+// Config.CertificateUsers, by the common name of its certificate, as in etcd. It counts only while
+// authentication is enabled.
+
+// identity is who makes a call.
+type identity struct {
+	// info is never nil. Without a revision, it is a client that has not said who it is.
+	info *storepb.AuthInfo
+	// certificate: the user is the name of a certificate.
+	certificate bool
+}
+
+var nobody = &storepb.AuthInfo{}
+
+// identify says who makes a call by what this member knows, and that the token is valid.
+func (b *backend) identify(ctx context.Context) (*storepb.AuthInfo, error) {
+	id, err := b.identityOf(ctx)
+	if c := callOf(ctx); c != nil {
+		c.note(id)
+	}
+	return id.info, err
+}
+
+func (b *backend) identityOf(ctx context.Context) (identity, error) {
+	state := b.Store.Authority()
+	if !state.Enabled() {
+		return identity{info: nobody}, nil
+	}
+	if text, given := tokenOf(ctx); given {
+		user, revision, err := b.verify(ctx, text)
+		if err != nil {
+			return identity{info: nobody}, err
+		}
+		return identity{info: &storepb.AuthInfo{User: user, Revision: revision}}, nil
+	}
+	if b.CertificateUsers {
+		if name, ok := commonName(ctx, b.TLS(ctx)); ok {
+			return identity{&storepb.AuthInfo{User: name, Revision: state.Revision()}, true}, nil
+		}
+	}
+	return identity{info: nobody}, nil
+}
+
+// tokenOf is the token that came with a call. The field for gRPC precedes that of HTTP gateways.
+func tokenOf(ctx context.Context) (text string, given bool) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	for _, field := range []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger} {
+		if values := md.Get(field); len(values) > 0 {
+			return strings.TrimPrefix(values[0], "Bearer "), true
+		}
+	}
+	return "", false
+}
+
+// verify says whose a token is, and by which revision of users and roles. A token that was made by
+// a member that has applied more than this one is judged again when this one has caught up.
+func (b *backend) verify(
+	ctx context.Context, text string,
+) (user string, revision uint64, err error) {
+	token, err := authority.ParseToken(text)
+	if err != nil {
+		return "", 0, rpctypes.ErrGRPCInvalidAuthToken
+	}
+	behind := token.Index > b.Store.AppliedIndex()
+	state := b.Store.Authority()
+	if err = state.Verify(token); err != nil && behind {
+		if err := b.confirm(ctx); err != nil {
+			return "", 0, err
+		}
+		state = b.Store.Authority()
+		err = state.Verify(token)
+	}
+	if err != nil || !b.uses.use(token) {
+		return "", 0, rpctypes.ErrGRPCInvalidAuthToken
+	}
+	return token.User, state.Revision(), nil
+}
+
+// tlsOf is the TLS connection that a call came on; nil if there is none.
+func tlsOf(ctx context.Context) *tls.ConnectionState {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	if info, ok := from.AuthInfo.(credentials.TLSInfo); ok {
+		return &info.State
+	}
+	return nil
+}
+
+// commonName is that of a verified certificate. An HTTP gateway calls with a certificate of its
+// own, which is not that of its clients.
+func commonName(ctx context.Context, state *tls.ConnectionState) (string, bool) {
+	md, ok := metadata.FromIncomingContext(ctx)
+	if state == nil || !ok || len(md.Get("grpcgateway-accept")) > 0 {
+		return "", false
+	}
+	for _, chain := range state.VerifiedChains {
+		if len(chain) > 0 {
+			return chain[0].Subject.CommonName, true
+		}
+	}
+	return "", false
+}
+
+// hostOf is the host that a call came from.
+func hostOf(ctx context.Context) string {
+	from, ok := peer.FromContext(ctx)
+	if !ok || from.Addr == nil {
+		return ""
+	}
+	if host, _, err := net.SplitHostPort(from.Addr.String()); err == nil {
+		return host
+	}
+	return from.Addr.String()
+}
+
+// permit says on whose behalf a call does something, if check, by users and roles as this member
+// knows them, does not refuse it. What this member refuses is checked again when it is up to date.
+func (b *backend) permit(
+	ctx context.Context, check func(*authority.State, *storepb.AuthInfo) error,
+) (*storepb.AuthInfo, error) {
+	who, err := b.identify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err = check(b.Store.Authority(), who); err == nil {
+		return who, nil
+	}
+	if refused := (*authority.Error)(nil); !errors.As(err, &refused) {
+		return nil, b.toGRPC(ctx, err)
+	}
+	if err := b.confirm(ctx); err != nil {
+		return nil, err
+	}
+	if who, err = b.identify(ctx); err == nil {
+		err = check(b.Store.Authority(), who)
+	}
+	return who, b.toGRPC(ctx, err)
+}
+
+// administer refuses everybody but administrators.
+func (b *backend) administer(ctx context.Context) (*storepb.AuthInfo, error) {
+	return b.permit(ctx, (*authority.State).Admin)
+}
+
+// identified refuses clients that do not say who they are.
+func (b *backend) identified(ctx context.Context) (*storepb.AuthInfo, error) {
+	who, err := b.identify(ctx)
+	if err == nil {
+		err = b.toGRPC(ctx, b.Store.Authority().Identified(who))
+	}
+	return who, err
+}
+
+// unchanged refuses what was checked by users and roles that are no more.
+func (b *backend) unchanged(before *authority.State) error {
+	now := b.Store.Authority()
+	if now.Enabled() && (!before.Enabled() || now.Revision() != before.Revision()) {
+		return rpctypes.ErrGRPCAuthOldRevision
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package etcdapi
+
+import (
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+)
+
+// maxTokenUses bounds of how many tokens it is remembered that they are in use. Those of which it
+// is not end when they are as old as a token may be unused.
+const maxTokenUses = 128 << 10
+
+// tokenUses remembers which tokens were used at this member, so that one that is in use does not
+// end, as it does not in etcd. In old are those that were not used since it was replaced.
+type tokenUses struct {
+	ttl time.Duration
+	now func() time.Time
+	mu  struct {
+		sync.Mutex
+		young, old map[[16]byte]time.Time
+		turned     time.Time
+	}
+}
+
+func newTokenUses(ttl time.Duration, now func() time.Time) *tokenUses {
+	u := &tokenUses{ttl: ttl, now: now}
+	u.mu.young, u.mu.turned = map[[16]byte]time.Time{}, now()
+	return u
+}
+
+// use says whether a token, which was verified, is young enough, and that it is in use.
+func (u *tokenUses) use(t authority.Token) bool {
+	now := u.now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	used, ok := u.mu.young[t.ID]
+	if !ok {
+		used, ok = u.mu.old[t.ID]
+	}
+	if !ok {
+		// The clocks of members may differ, but not by that much.
+		used = t.Issued
+	}
+	if age := now.Sub(used); age > u.ttl || age < -u.ttl {
+		return false
+	}
+	if now.Sub(u.mu.turned) > u.ttl || len(u.mu.young) >= maxTokenUses/2 {
+		u.mu.old, u.mu.young, u.mu.turned = u.mu.young, map[[16]byte]time.Time{}, now
+	}
+	u.mu.young[t.ID] = now
+	return true
+}
