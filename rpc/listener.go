@@ -3,6 +3,7 @@ package rpc
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/rpc/quota"
@@ -70,6 +71,8 @@ func inPlace(raw net.Conn, c *placed, pace *connPace) net.Conn {
 type placed struct {
 	place *quota.Place
 	once  sync.Once
+	// handed: the connection is not gRPC's any more, whose deadlines do not count then.
+	handed atomic.Bool
 }
 
 // leave gives the place back.
@@ -122,6 +125,38 @@ type placedConn struct {
 func (c *placedConn) Close() error {
 	c.leave()
 	return c.Conn.Close()
+}
+
+// SetDeadline implements net.Conn, for gRPC's handshake.
+func (c *placedTCP) SetDeadline(t time.Time) error {
+	if c.handed.Load() {
+		return nil
+	}
+	return c.TCPConn.SetDeadline(t)
+}
+
+// SetDeadline implements net.Conn, for gRPC's handshake.
+func (c *placedConn) SetDeadline(t time.Time) error {
+	if c.handed.Load() {
+		return nil
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// hand has what gRPC sets as a deadline from now on not count.
+func (p *placed) hand() { p.handed.Store(true) }
+
+// handOver hands a connection over from gRPC, which takes away the deadline of its handshake when
+// that returns: later than another deadline may have been set by then.
+func handOver(conn, raw net.Conn, to func(net.Conn)) {
+	_ = raw.SetDeadline(time.Time{})
+	if p, ok := raw.(interface{ hand() }); ok {
+		p.hand()
+	}
+	if p := paceOf(raw); p != nil {
+		p.calls.Store(true)
+	}
+	to(conn)
 }
 
 // exempt takes a server's connection out of those among which hosts share.

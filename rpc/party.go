@@ -45,6 +45,9 @@ func TLSOfCall(ctx context.Context) *tls.ConnectionState {
 	return nil
 }
 
+// Party names the party that speaks on a connection; state is nil without TLS.
+func Party(state *tls.ConnectionState, address net.Addr) string { return party(state, address) }
+
 // party names a party; state is nil without TLS.
 func party(state *tls.ConnectionState, address net.Addr) string {
 	if state != nil && len(state.VerifiedChains) > 0 {

@@ -39,6 +39,10 @@ type ServerConfig struct {
 	// Pace slows down hosts that use much of the processors while others wait for one, but for
 	// servers; nil: no host. It is for TCP only.
 	Pace *quota.Pace
+	// HTTP gets the connections on which a client speaks HTTP/1, with TLS a *tls.Conn whose handshake
+	// is done. It owns them, and must not block. They keep their places, and are paced as those of
+	// gRPC are, but Stop does not end them. nil: they are refused.
+	HTTP func(net.Conn)
 	// Registry is nil for no metrics.
 	Registry metric.Registry
 }
@@ -94,7 +98,11 @@ func NewServer(c ServerConfig) *Server {
 	}
 	s.places = quota.NewPlaces(c.MaxConnections, grantedConnections, placeSettled)
 	in := newInbound(c.MaxInbound, s.metrics.inboundClosed.Inc)
-	doors := doorCredentials{transport.Credentials(c.TLS, secret, s.take), c.Peers, in}
+	takers := transport.Takers{Take: s.take}
+	if c.HTTP != nil {
+		takers.HTTP = func(conn, raw net.Conn) { handOver(conn, raw, c.HTTP) }
+	}
+	doors := doorCredentials{transport.Credentials(c.TLS, secret, takers), c.Peers, in}
 	options := append(serverOptions(doors), grpc.StatsHandler(in),
 		grpc.MaxConcurrentStreams(c.MaxStreams))
 	s.grpc = grpc.NewServer(append(options, c.Peers.guard(s.metrics.refused)...)...)

@@ -183,8 +183,9 @@ func useEtcd(t *testing.T, client *clientv3.Client, i int) {
 	}
 }
 
-// TestEtcdClientsWithTLS: the same port, and the same client, with certificates.
-func TestEtcdClientsWithTLS(t *testing.T) {
+// etcdCertificates make the configuration of a client with a certificate, and the servers' part.
+func etcdCertificates(t *testing.T) (*tls.Config, func(int, *ServerConfig)) {
+	t.Helper()
 	dir, now := t.TempDir(), time.Now()
 	files := certs.PairOf(dir, "ca")
 	server, user := certs.PairOf(dir, "server"), certs.PairOf(dir, "user")
@@ -198,9 +199,6 @@ func TestEtcdClientsWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster := startEtcd(t, func(_ int, c *ServerConfig) {
-		c.TLSCert, c.TLSKey, c.TLSCA, c.SecretFile = server.Cert, server.Key, files.Cert, ""
-	})
 	pem, err := os.ReadFile(files.Cert)
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +209,15 @@ func TestEtcdClientsWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}, func(_ int, c *ServerConfig) {
+		c.TLSCert, c.TLSKey, c.TLSCA, c.SecretFile = server.Cert, server.Key, files.Cert, ""
+	}
+}
+
+// TestEtcdClientsWithTLS: the same port, and the same client, with certificates.
+func TestEtcdClientsWithTLS(t *testing.T) {
+	config, configure := etcdCertificates(t)
+	cluster := startEtcd(t, configure)
 	client := etcdClient(t, config, cluster.Endpoints()[:3]...)
 	useEtcd(t, client, 0)
 	members, err := client.MemberList(t.Context())

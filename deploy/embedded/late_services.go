@@ -54,6 +54,12 @@ func (l *lateServices) find(name, method string) (lateService, error) {
 	return s, nil
 }
 
+// describe gives the service that serves, with its description.
+func (l *lateServices) describe(name string) (*grpc.ServiceDesc, any, error) {
+	s, err := l.find(name, "")
+	return s.description, s.service, err
+}
+
 func (l *lateServices) method(service, method string, at int) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error,
 		interceptor grpc.UnaryServerInterceptor) (any, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -43,6 +44,9 @@ type Server struct {
 	listener net.Listener
 	http     *httpServer
 	services services
+	// gateway is the etcd API as JSON, and clientHTTP serves it on the port of everything else.
+	gateway    *counted
+	clientHTTP *clientHTTP
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -139,12 +143,15 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 			return nil, err
 		}
 	}
+	if s.gateway, err = s.newGateway(); err != nil {
+		return nil, err
+	}
 	s.serve(serverTLS, peers)
 	s.config.Logger.Info("listening", "address", s.listener.Addr(), "advertise", config.Advertise,
 		"roles", s.config.Roles)
 	if config.HTTP != "" {
 		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages,
-			administrators{config.HTTPDebugForAll, s.tls != nil, config.TLSAdmins}, s.pace)
+			administrators{config.HTTPDebugForAll, s.tls != nil, config.TLSAdmins}, s.pace, s.gateway)
 		pages.ErrorLog = slog.NewLogLogger(config.Logger.Handler(), slog.LevelInfo)
 		if s.http, err = startHTTP(config.HTTP, pages, s.listenHTTP); err != nil {
 			return nil, err
@@ -203,9 +210,11 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server, s.services.etcd.refuse = s, s.noCoordination
 	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
 	s.pace = rpc.NewPace()
+	s.clientHTTP = serveClientHTTP(s.listener.Addr(),
+		clientPages(s.gateway, s.Ready, s.config.Logger))
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
-		MaxStreams: s.config.MaxStreams,
-		Registry:   prom.Registry(s.config.Registry)})
+		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.take,
+		Registry: prom.Registry(s.config.Registry)})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Take: s.services.take, Cluster: s.cluster.Load, Logger: s.config.Logger,
 		Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
@@ -316,6 +325,8 @@ func (s *Server) Close(ctx context.Context) error {
 		if s.http != nil {
 			s.closed = errors.Join(s.closed, s.http.close())
 		}
+		s.closed = errors.Join(s.closed, s.clientHTTP.close())
+		s.gateway.close()
 		stopped := context.AfterFunc(ctx, s.rpc.Stop)
 		s.rpc.Stop()
 		stopped()
@@ -329,6 +340,8 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) release() (err error) {
 	s.cancel()
 	if s.rpc != nil {
+		err = s.clientHTTP.close()
+		s.gateway.close()
 		s.rpc.Stop()
 	} else if s.listener != nil {
 		err = s.listener.Close()

@@ -22,23 +22,37 @@ const (
 	preface = "\x01tidemark 1\n"
 	// Protocol is the application protocol (ALPN) of a connection with TLS.
 	Protocol = "tidemark/1"
+	// httpProtocol is that of HTTP/1.
+	httpProtocol = "http/1.1"
 )
 
-// Credentials are those of a gRPC server whose listener takes connections of this package as well.
-// config is nil without TLS; then openers may prove that they know the secret. take gets each
-// connection whose hello has come; it must not block, and owns the connection. Without take, only
-// gRPC is spoken.
+// Takers are given the connections that are not gRPC's. They own them, and must not block.
+type Takers struct {
+	// Take gets each connection of this package whose hello has come. nil: only gRPC is spoken.
+	Take func(c *Conn, hello []byte)
+	// HTTP gets the connections on which a client speaks HTTP/1: c, whose handshake is done if there
+	// is one, over raw, which the listener gave. gRPC still sets deadlines of raw. nil: they are
+	// refused.
+	HTTP func(c, raw net.Conn)
+}
+
+// Credentials are those of a gRPC server whose listener takes other connections as well. config is
+// nil without TLS; then openers may prove that they know the secret.
 func Credentials(
-	config *tls.Config, secret Secret, take func(c *Conn, hello []byte),
+	config *tls.Config, secret Secret, takers Takers,
 ) credentials.TransportCredentials {
 	if config == nil {
-		return plainCredentials{insecure.NewCredentials(), secret, take}
+		return plainCredentials{insecure.NewCredentials(), secret, takers}
 	}
 	protocols := []string{"h2"}
-	if take != nil {
+	if takers.Take != nil {
 		protocols = []string{Protocol, "h2"}
 	}
-	return tlsCredentials{credentials.NewTLS(speaking(config, protocols)), take}
+	if takers.HTTP != nil {
+		protocols = append(protocols, httpProtocol)
+	}
+	config = speaking(config, protocols)
+	return tlsCredentials{credentials.NewTLS(config), config, takers}
 }
 
 // speaking is the configuration for these protocols.
@@ -62,12 +76,12 @@ func speaking(config *tls.Config, protocols []string) *tls.Config {
 type plainCredentials struct {
 	credentials.TransportCredentials
 	secret Secret
-	take   func(c *Conn, hello []byte)
+	takers Takers
 }
 
 // Clone implements credentials.TransportCredentials.
 func (p plainCredentials) Clone() credentials.TransportCredentials {
-	return plainCredentials{p.TransportCredentials.Clone(), p.secret, p.take}
+	return plainCredentials{p.TransportCredentials.Clone(), p.secret, p.takers}
 }
 
 // ServerHandshake implements credentials.TransportCredentials. gRPC has set a deadline, and takes
@@ -75,14 +89,18 @@ func (p plainCredentials) Clone() credentials.TransportCredentials {
 func (p plainCredentials) ServerHandshake(
 	raw net.Conn,
 ) (net.Conn, credentials.AuthInfo, error) {
-	if p.take == nil {
+	if p.takers.Take == nil {
 		return p.TransportCredentials.ServerHandshake(raw)
 	}
+	given := raw
 	raw, first, err := peek(raw)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, nil, err
-	}
-	if first != preface[0] {
+	case p.takers.HTTP != nil && beginsHTTP(first):
+		p.takers.HTTP(raw, given)
+		return nil, nil, credentials.ErrConnDispatched
+	case first[0] != preface[0]:
 		return p.TransportCredentials.ServerHandshake(raw)
 	}
 	c := newConn(newSocket(raw), nil, nil)
@@ -106,7 +124,7 @@ func (p plainCredentials) ServerHandshake(
 		return &readAheadConn{Conn: raw, reader: c.reader}, ProvedInfo{credentials.CommonAuthInfo{
 			SecurityLevel: credentials.NoSecurity}}, nil
 	}
-	p.take(c, hello)
+	p.takers.Take(c, hello)
 	return nil, nil, credentials.ErrConnDispatched
 }
 
@@ -133,12 +151,13 @@ func begins(c *Conn, secret Secret) (hello []byte, err error) {
 // certificate, or one that is refused, gets to read the alert that says so.
 type tlsCredentials struct {
 	credentials.TransportCredentials
-	take func(c *Conn, hello []byte)
+	config *tls.Config
+	takers Takers
 }
 
 // Clone implements credentials.TransportCredentials.
 func (t tlsCredentials) Clone() credentials.TransportCredentials {
-	return tlsCredentials{t.TransportCredentials.Clone(), t.take}
+	return tlsCredentials{t.TransportCredentials.Clone(), t.config, t.takers}
 }
 
 // ServerHandshake implements credentials.TransportCredentials. gRPC has set a deadline, and takes
@@ -147,23 +166,35 @@ func (t tlsCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Aut
 	s := newSocket(raw)
 	held := &handshakeConn{Conn: s}
 	sealed := &seal{Conn: held}
-	conn, info, err := t.TransportCredentials.ServerHandshake(sealed)
+	// Not by gRPC's own credentials: those refuse clients that ask for no application protocol, as
+	// many of HTTP/1 do, and show their connection to nobody.
+	over := tls.Server(sealed, t.config)
+	err := over.Handshake()
 	held.over.Store(true)
 	if err != nil {
 		answerPlain(raw, err)
 		held.refuse()
 		return nil, nil, err
 	}
-	over, ok := conn.(*tls.Conn)
-	if !ok || over.ConnectionState().NegotiatedProtocol != Protocol {
-		return conn, info, nil
+	state := over.ConnectionState()
+	switch protocol := state.NegotiatedProtocol; {
+	case protocol == Protocol && t.takers.Take != nil:
+	case protocol == "h2":
+		return over, credentials.TLSInfo{State: state, CommonAuthInfo: credentials.CommonAuthInfo{
+			SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
+	case t.takers.HTTP != nil:
+		t.takers.HTTP(over, raw)
+		return nil, nil, credentials.ErrConnDispatched
+	default:
+		_ = over.Close()
+		return nil, nil, errors.New("the client asks for no application protocol that is spoken here")
 	}
 	c := newConn(s, over, sealed)
 	hello, err := begins(c, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	t.take(c, hello)
+	t.takers.Take(c, hello)
 	return nil, nil, credentials.ErrConnDispatched
 }
 

@@ -66,12 +66,12 @@ func listen(t testing.TB, config *tls.Config) (addr string, taken <-chan *Conn) 
 		t.Fatal(err)
 	}
 	conns := make(chan *Conn, 10)
-	handshake := Credentials(config, nil, func(c *Conn, hello []byte) {
+	handshake := Credentials(config, nil, Takers{Take: func(c *Conn, hello []byte) {
 		if string(hello) != "hello" {
 			t.Errorf("hello %q", hello)
 		}
 		conns <- c
-	})
+	}})
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {

@@ -1,8 +1,31 @@
 package transport
 
-import "net"
+import (
+	"io"
+	"net"
+	"slices"
+)
 
-// peekedConn is a connection whose first byte was read already.
+// peekedBytes are as many as every protocol begins with at least.
+const peekedBytes = 3
+
+// httpMethods are how requests of HTTP/1 begin. HTTP/2 begins with "PRI".
+var httpMethods = []string{"GET", "HEA", "POS", "PUT", "PAT", "DEL", "OPT"}
+
+func beginsHTTP(first [peekedBytes]byte) bool {
+	return slices.Contains(httpMethods, string(first[:]))
+}
+
+// peekByReading reads the first bytes, and gives a connection from which they can be read again.
+func peekByReading(conn net.Conn) (net.Conn, [peekedBytes]byte, error) {
+	var first [peekedBytes]byte
+	if _, err := io.ReadFull(conn, first[:]); err != nil {
+		return nil, first, err
+	}
+	return &peekedConn{Conn: conn, first: first[:]}, first, nil
+}
+
+// peekedConn is a connection whose first bytes were read already.
 type peekedConn struct {
 	net.Conn
 	first []byte

@@ -30,7 +30,10 @@ type handshake struct {
 func accept(t *testing.T, raw net.Conn, secret Secret) *accepting {
 	a := &accepting{taken: make(chan *Conn, 1), hello: make(chan []byte, 1),
 		ended: make(chan handshake, 1)}
-	of := Credentials(nil, secret, func(c *Conn, hello []byte) { a.taken <- c; a.hello <- hello })
+	of := Credentials(nil, secret, Takers{Take: func(c *Conn, hello []byte) {
+		a.taken <- c
+		a.hello <- hello
+	}})
 	go func() {
 		conn, info, err := of.ServerHandshake(raw)
 		a.ended <- handshake{conn, info, err}

@@ -8,32 +8,33 @@ import (
 	"syscall"
 )
 
-// peek looks at the first byte that arrives on a connection, and gives a connection from which it
-// can still be read: the same, if it has a file descriptor.
-func peek(conn net.Conn) (net.Conn, byte, error) {
-	var first [1]byte
+// peek looks at the first bytes that arrive on a connection, so many as tell the protocols apart,
+// and gives a connection from which they can still be read: the same, if it has a file descriptor.
+// It waits for all of them.
+func peek(conn net.Conn) (net.Conn, [peekedBytes]byte, error) {
+	var first [peekedBytes]byte
+	raw := rawConn(conn)
+	if raw == nil {
+		return peekByReading(conn)
+	}
 	var n int
-	if raw := rawConn(conn); raw != nil {
-		var err error
-		if readErr := raw.Read(func(fd uintptr) bool {
-			for {
-				n, _, err = syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK)
-				if err != syscall.EINTR {
-					return err != syscall.EAGAIN
-				}
+	var err error
+	if readErr := raw.Read(func(fd uintptr) bool {
+		for {
+			n, _, err = syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK)
+			if err == syscall.EINTR {
+				continue
 			}
-		}); readErr != nil {
-			err = readErr
+			// Fewer than all: it is called again when more have come.
+			return err != syscall.EAGAIN && (err != nil || n == 0 || n == peekedBytes)
 		}
-		if err == nil && n == 0 {
-			err = io.EOF
-		}
-		return conn, first[0], err
+	}); readErr != nil {
+		err = readErr
 	}
-	if _, err := io.ReadFull(conn, first[:]); err != nil {
-		return nil, 0, err
+	if err == nil && n == 0 {
+		err = io.EOF
 	}
-	return &peekedConn{Conn: conn, first: first[:]}, first[0], nil
+	return conn, first, err
 }
 
 // writeSome writes what can be written without waiting.

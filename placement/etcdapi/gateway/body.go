@@ -48,7 +48,7 @@ var (
 	errTooMany  = status.Error(codes.ResourceExhausted,
 		"etcdserver: the request has too many parts")
 	errNoRoom = status.Error(codes.ResourceExhausted,
-		"etcdserver: too many requests of this host at the same time; try again later")
+		"etcdserver: too many requests at the same time; try again later")
 )
 
 // Read implements io.Reader for the decoder.
@@ -78,7 +78,7 @@ func (b *body) read(p []byte) (int, error) {
 
 // hold takes bytes from the room, until free.
 func (b *body) hold(n int64) bool {
-	if !b.exchange.config.Room.Take(b.exchange.host, n) {
+	if !b.exchange.config.Room.Take(b.exchange.party, n) {
 		return false
 	}
 	b.held += n
@@ -86,7 +86,7 @@ func (b *body) hold(n int64) bool {
 }
 
 func (b *body) free() {
-	b.exchange.config.Room.Give(b.exchange.host, b.held)
+	b.exchange.config.Room.Give(b.exchange.party, b.held)
 	b.held = 0
 }
 

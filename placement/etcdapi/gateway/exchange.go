@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -35,7 +34,7 @@ type exchange struct {
 	response http.ResponseWriter
 	control  *http.ResponseController
 	request  *http.Request
-	host     string
+	party    string
 	body     *body
 
 	// ended: the call has ended. Whoever sets a deadline looks at it afterwards.
@@ -50,7 +49,7 @@ type exchange struct {
 
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request) *exchange {
 	x := &exchange{Handler: h, response: w, control: http.NewResponseController(w), request: r}
-	x.host, _, _ = net.SplitHostPort(r.RemoteAddr)
+	x.party = h.config.Party(r, peerOf(r).Addr)
 	x.body = newBody(x)
 	return x
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"time"
 
@@ -25,19 +26,21 @@ type Config struct {
 	MaxRequestBytes int
 	// MaxParts bounds the objects, lists and elements of a message of a request. Default 262144.
 	MaxParts int
-	// Room is shared by hosts for what requests have the server hold. nil: it has no bound.
+	// Room is shared by parties for what requests have the server hold. nil: it has no bound.
 	Room Room
+	// Party is the name by which a request takes from the room. nil: the client's IP address.
+	Party func(r *http.Request, from net.Addr) string
 	// ReadTimeout bounds the time in which a request has to come, of a stream its first message.
 	// WriteTimeout is for how long a client may read nothing of what it is sent. Default 1 min each.
 	ReadTimeout, WriteTimeout time.Duration
 }
 
-// Room is a number of bytes that hosts share. quota.Bytes has it.
+// Room is a number of bytes that parties share. quota.Bytes has it.
 type Room interface {
-	// Take takes bytes for a host, and returns false if they are not to be had.
-	Take(host string, n int64) bool
+	// Take takes bytes for a party, and returns false if they are not to be had.
+	Take(party string, n int64) bool
 	// Give gives them back.
-	Give(host string, n int64)
+	Give(party string, n int64)
 }
 
 // Handler is the HTTP server's side. Its methods may be called from any goroutine.
@@ -67,6 +70,12 @@ func New(config Config) (*Handler, error) {
 	}
 	if config.Room == nil {
 		config.Room = boundless{}
+	}
+	if config.Party == nil {
+		config.Party = func(_ *http.Request, from net.Addr) string {
+			host, _, _ := net.SplitHostPort(from.String())
+			return host
+		}
 	}
 	h := &Handler{config: config}
 	mux := http.NewServeMux()
