@@ -14,13 +14,14 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // etcdServices are the services of the etcd v3 API. Every server has them, and those answer that
 // have a part of the coordination store.
 var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
-	&pb.Auth_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
+	&pb.Auth_ServiceDesc, &coordpb.Import_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
 
 // MostRequestBytes is the most that ServerConfig.MaxRequestBytes can be: a command of the store has
 // no room for more.

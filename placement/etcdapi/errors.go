@@ -42,6 +42,8 @@ func (b *backend) toGRPC(ctx context.Context, err error) error {
 		return answer.GRPCStatus().Err()
 	case errors.Is(err, store.ErrOverloaded):
 		return rpctypes.ErrGRPCRequestTooManyRequests
+	case errors.Is(err, store.ErrImporting):
+		return status.Error(codes.Unavailable, "etcdserver: "+err.Error())
 	case errors.Is(err, store.ErrOutcomeUnknown):
 		return rpctypes.ErrGRPCTimeout
 	case errors.As(err, &notLeader):

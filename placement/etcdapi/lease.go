@@ -98,8 +98,11 @@ func (s *leaseServer) LeaseTimeToLive(
 
 // LeaseLeases implements etcdserverpb.LeaseServer: the leases that this member knows of.
 func (s *leaseServer) LeaseLeases(
-	context.Context, *pb.LeaseLeasesRequest,
+	ctx context.Context, _ *pb.LeaseLeasesRequest,
 ) (*pb.LeaseLeasesResponse, error) {
+	if err := s.Store.Importing(); err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
 	response := &pb.LeaseLeasesResponse{Header: s.header(0)}
 	for _, id := range s.Store.Leases() {
 		response.Leases = append(response.Leases, &pb.LeaseStatus{ID: id})

@@ -5,6 +5,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // Services are the gRPC servers of the etcd v3 API.
@@ -17,6 +19,8 @@ type Services struct {
 	Watch pb.WatchServer
 	// Auth says that authentication is not enabled.
 	Auth pb.AuthServer
+	// Import brings the state of another store in; it is none of etcd's services.
+	Import coordpb.ImportServer
 	// Health says that this server serves. It is registered unless it is nil: a server whose port
 	// has a health service already sets it to nil.
 	Health grpc_health_v1.HealthServer
@@ -38,6 +42,7 @@ func New(config Config) (*Services, error) {
 		Cluster:     &clusterServer{backend: b},
 		Maintenance: &maintenanceServer{backend: b, snapshots: make(chan struct{}, 1)},
 		Auth:        &authServer{backend: b},
+		Import:      &importServer{backend: b},
 		Health:      healthy,
 		guard:       &guard{backend: b},
 	}, nil
@@ -52,6 +57,7 @@ func (s *Services) Register(server grpc.ServiceRegistrar) {
 	pb.RegisterClusterServer(guarded, s.Cluster)
 	pb.RegisterMaintenanceServer(guarded, s.Maintenance)
 	pb.RegisterAuthServer(guarded, s.Auth)
+	coordpb.RegisterImportServer(guarded, s.Import)
 	if s.Watch != nil {
 		pb.RegisterWatchServer(guarded, s.Watch)
 	}
