@@ -19,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // etcdServices are the services of the etcd v3 API. Every server has them, and those answer that
@@ -26,7 +27,7 @@ import (
 var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
 	&pb.Auth_ServiceDesc, &v3lockpb.Lock_ServiceDesc, &v3electionpb.Election_ServiceDesc,
-	&grpc_health_v1.Health_ServiceDesc}
+	&coordpb.Import_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
 
 // maxRevisionBytes leaves room for the rest of a message: gRPC sends none of more than 256 MiB.
 const maxRevisionBytes = 128 << 20

@@ -47,6 +47,11 @@ type Store interface {
 	Hash(ctx context.Context, revision uint64) (store.Hash, error)
 	HashAll(context.Context) (sum uint32, revision uint64, err error)
 	Export() (*store.Export, error)
+
+	// ImportState says how far the latest import is, on any member. Importing is store.ErrImporting
+	// while one is under way, as far as this member knows.
+	ImportState(context.Context) (store.ImportState, error)
+	Importing() error
 }
 
 // Cluster is what the services need of the cluster around the store. Its methods may be called from

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/passwords"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // Services are the gRPC servers of the etcd v3 API.
@@ -22,6 +23,8 @@ type Services struct {
 	// Watch is registered if it is set.
 	Watch pb.WatchServer
 	Auth  pb.AuthServer
+	// Import brings the state of another store in; it is none of etcd's services.
+	Import coordpb.ImportServer
 	// Health says that this server serves. It is registered unless it is nil: a server whose port
 	// has a health service already sets it to nil.
 	Health grpc_health_v1.HealthServer
@@ -55,6 +58,7 @@ func New(config Config) (*Services, error) {
 		Cluster:     &clusterServer{backend: b},
 		Maintenance: &maintenanceServer{backend: b, snapshots: make(chan struct{}, 1)},
 		Auth:        &authServer{backend: b},
+		Import:      &importServer{backend: b},
 		Health:      healthy,
 		guard:       &guard{backend: b},
 	}, nil
@@ -71,6 +75,7 @@ func (s *Services) Register(server grpc.ServiceRegistrar) {
 	pb.RegisterAuthServer(guarded, s.Auth)
 	v3lockpb.RegisterLockServer(guarded, s.Lock)
 	v3electionpb.RegisterElectionServer(guarded, s.Election)
+	coordpb.RegisterImportServer(guarded, s.Import)
 	if s.Watch != nil {
 		pb.RegisterWatchServer(guarded, s.Watch)
 	}

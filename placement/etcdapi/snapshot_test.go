@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/reference"
 )
@@ -51,7 +52,7 @@ func TestSnapshotIsEtcds(t *testing.T) {
 
 	dir := t.TempDir()
 	path := filepath.Join(dir, "snapshot.db")
-	if err := saveSnapshot(t.Context(), s, path); err != nil {
+	if err := saveSnapshot(t.Context(), s.Client, path); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
@@ -66,11 +67,7 @@ func TestSnapshotIsEtcds(t *testing.T) {
 	if err := json.Unmarshal(out, &status); err != nil || status.Revision != b.revision {
 		t.Errorf("etcdutl says %s, want revision %d, %v", out, b.revision, err)
 	}
-	run(t, programs.Etcdutl, "snapshot", "restore", path, "--data-dir", filepath.Join(dir, "m1"),
-		"--name", "m1", "--initial-cluster", "m1=http://127.0.0.1:1",
-		"--initial-advertise-peer-urls", "http://127.0.0.1:1")
-	etcd := reference.Test(t, reference.Options{Dir: dir, Args: []string{"--unsafe-no-fsync"}})
-	b.etcd = connect(t, etcd.Endpoints()[0])
+	b.etcd = restored(t, programs, path)
 
 	for revision := b.compacted - 1; revision <= b.revision+1; revision++ {
 		b.ask(&pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: revision})
@@ -85,8 +82,19 @@ func TestSnapshotIsEtcds(t *testing.T) {
 	}
 }
 
-func saveSnapshot(ctx context.Context, s *served, path string) (err error) {
-	r, err := s.Snapshot(ctx)
+// restored is an etcd that is restored from a snapshot.
+func restored(t *testing.T, programs reference.Programs, path string) *endpoint {
+	t.Helper()
+	dir := t.TempDir()
+	run(t, programs.Etcdutl, "snapshot", "restore", path, "--data-dir", filepath.Join(dir, "m1"),
+		"--name", "m1", "--initial-cluster", "m1=http://127.0.0.1:1",
+		"--initial-advertise-peer-urls", "http://127.0.0.1:1")
+	etcd := reference.Test(t, reference.Options{Dir: dir, Args: []string{"--unsafe-no-fsync"}})
+	return connect(t, etcd.Endpoints()[0])
+}
+
+func saveSnapshot(ctx context.Context, c *clientv3.Client, path string) (err error) {
+	r, err := c.Snapshot(ctx)
 	if err != nil {
 		return err
 	}

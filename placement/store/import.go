@@ -11,13 +11,14 @@ import (
 )
 
 // An import brings in the state that another store had at a revision: a stream of commands, each of
-// which writes leases and versions as they were there. Step 1 begins it, in a store without keys and
-// leases, and the step that says so ends it. In between, the meta record says how far it is, and
-// Apply refuses all other commands that read or change keys and leases, so that nobody sees a part.
+// which writes leases and versions as they were there. Step 1 begins it, in a store without keys
+// and leases, and the step that says so ends it. In between, the meta record says how far it is,
+// and Apply refuses all other commands that read or change keys and leases, so that nobody sees a
+// part.
 //
-// Versions come in the order of their keys, so that none comes twice and an interrupted import knows
-// where to go on. A step is applied as a whole or not at all, and one that was applied is applied no
-// more.
+// Versions come in the order of their keys, so that none comes twice and an interrupted import
+// knows where to go on. A step is applied as a whole or not at all, and one that was applied is
+// applied no more.
 //
 // INVARIANT: the end of an import leaves what a compaction at its revision would have left: of each
 // key the newest version, and the events of that revision alone.

@@ -198,8 +198,8 @@ func TestImportRefuses(t *testing.T) {
 		}
 	}
 	do(t, s, writes(Delete([]byte("a"))))
-	if _, err := s.Do(context.Background(), Import(&storepb.Import{Id: 5, Step: 1, Revision: 4})); !errors.Is(
-		err, ErrNotEmpty) {
+	back := Import(&storepb.Import{Id: 5, Step: 1, Revision: 4})
+	if _, err := s.Do(context.Background(), back); !errors.Is(err, ErrNotEmpty) {
 		t.Error("revisions go back: ", err)
 	}
 	do(t, s, Import(importOf(1)))
