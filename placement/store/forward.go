@@ -117,6 +117,8 @@ func (s *Store) ServeExecute(ctx context.Context, term uint64, data []byte) ([]b
 	case !first:
 		return s.proposedBefore(ctx, term, before)
 	}
+	// The other member gives its clients their turns; here it has its own.
+	ctx = WithClient(ctx, fmt.Sprintf("member %x", c.Origin))
 	result, err := s.attempt(ctx, c, &pending{term: term})
 	if err != nil && !errors.Is(err, ErrOutcomeUnknown) && result == nil {
 		s.mu.Lock()
