@@ -28,7 +28,7 @@
 //   - A snapshot (etcdfile) has no members, users and roles, and its size is not the database's.
 //   - Sums of the history are of this database's own making, and none is kept of a revision that
 //     was compacted.
-//   - What one command may read or delete is bounded (store.MaxTouched), and so are how many
+//   - What one command may read or delete is bounded (store.Config.MaxTouched), and so are how many
 //     operations it has in all (store.MaxOperations) and what a reading may answer with
 //     (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
 //
