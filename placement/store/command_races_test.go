@@ -26,7 +26,7 @@ func TestJoinAfterTheLeadershipEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.room.enter(t.Context(), len(data)); err != nil {
+	if err := s.room.enter(t.Context(), "", len(data)); err != nil {
 		t.Fatal(err)
 	}
 	p := newPending(len(data))

@@ -95,7 +95,7 @@ func (s *Store) handOver(
 	if size > MaxCommandBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, size, MaxCommandBytes)
 	}
-	if err := s.room.enter(ctx, size); err != nil {
+	if err := s.room.enter(ctx, clientOf(ctx), size); err != nil {
 		return nil, err
 	}
 	p := newPending(size)

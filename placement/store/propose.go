@@ -264,7 +264,7 @@ func (s *Store) attempt(
 	if len(data) > MaxCommandBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), MaxCommandBytes)
 	}
-	if err := s.room.enter(ctx, len(data)); err != nil {
+	if err := s.room.enter(ctx, clientOf(ctx), len(data)); err != nil {
 		return nil, err
 	}
 	p := newPending(len(data))

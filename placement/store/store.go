@@ -69,6 +69,10 @@ type Config struct {
 	// Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader have without a quorum.
 	MaxPending      int
 	MaxPendingBytes int64
+	// MaxTouched is how many keys the ranges of one command may read, compare or delete together, and
+	// how many a lease may have, which all go when it ends. Default DefaultMaxTouched. The leader's
+	// counts: Apply does what is in the log.
+	MaxTouched int
 	// GroupCommands has commands that come while others are on their way share an entry of the log.
 	// All members must know groupFormat.
 	GroupCommands bool
@@ -110,6 +114,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.MaxPendingBytes <= 0 {
 		c.MaxPendingBytes = 64 << 20
+	}
+	if c.MaxTouched <= 0 {
+		c.MaxTouched = DefaultMaxTouched
 	}
 	if c.CheckpointAfter <= 0 {
 		c.CheckpointAfter = 5 * time.Minute
