@@ -116,8 +116,12 @@ type Config struct {
 	// multiple of a second. Default 2 s, as in etcd with its default election timeout.
 	MinLease time.Duration
 	// TemporaryDirectory is where a snapshot is written before it is sent, one at a time. It needs
-	// room for the whole history. Default: that of the operating system.
+	// room for the whole history, four times if as many snapshots are sent as may be. Default: that of
+	// the operating system.
 	TemporaryDirectory string
+	// StallTimeout is for how long a client may read nothing of a snapshot that it is sent until the
+	// stream is ended. Default 5 min.
+	StallTimeout time.Duration
 	// CertificateUsers takes the common name of a client's verified certificate for its user, if the
 	// client comes without a token. It is for servers that ask clients for certificates.
 	CertificateUsers bool
@@ -159,6 +163,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.LeaderGrace <= 0 {
 		c.LeaderGrace = 3 * time.Second
+	}
+	if c.StallTimeout <= 0 {
+		c.StallTimeout = 5 * time.Minute
 	}
 	if c.MinLease < time.Second {
 		c.MinLease = 2 * time.Second
