@@ -34,8 +34,10 @@ type Store interface {
 	// Read waits for a leader, and returns once this member has everything that was acknowledged
 	// before the call.
 	Read(context.Context) (*store.View, error)
-	// ReadTxnAs does a transaction that writes nothing on what this member has, for a client.
-	ReadTxnAs(context.Context, *storepb.AuthInfo, *storepb.Txn) (*storepb.Result, error)
+	// ReadTxnAs does a transaction that writes nothing on what this member has, for a client. release
+	// is called when the answer is needed no more.
+	ReadTxnAs(context.Context, *storepb.AuthInfo, *storepb.Txn) (
+		result *storepb.Result, release func(), err error)
 	// NewWatchStream is for what waits for changes on this member.
 	NewWatchStream() (*store.WatchStream, error)
 	Revision() uint64
