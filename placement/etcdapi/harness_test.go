@@ -185,6 +185,7 @@ func serve(t testing.TB, change func(*Config)) *served {
 		server.Stop()
 		running.Wait()
 		watch.Wait()
+		services.Close()
 	})
 	return s
 }

@@ -29,11 +29,16 @@ type Services struct {
 	// has a health service already sets it to nil.
 	Health grpc_health_v1.HealthServer
 
-	guard *guard
+	guard     *guard
+	snapshots *snapshots
 }
 
-// Close takes back the metrics. The gRPC server must have been stopped.
-func (s *Services) Close() { s.guard.metrics.close() }
+// Close takes back the metrics, and waits until no snapshot is sent. The gRPC server must have been
+// stopped.
+func (s *Services) Close() {
+	s.snapshots.running.Wait()
+	s.guard.metrics.close()
+}
 
 // New makes the services, except for Watch.
 func New(config Config) (*Services, error) {
@@ -49,6 +54,8 @@ func New(config Config) (*Services, error) {
 	healthy := health.NewServer()
 	healthy.SetServingStatus("", grpc_health_v1.HealthCheckResponse_SERVING)
 	kv, lease := &kvServer{backend: b}, &leaseServer{backend: b}
+	maintenance := &maintenanceServer{backend: b, snapshots: snapshots{
+		sending: make(chan struct{}, maxSnapshots), writing: make(chan struct{}, 1)}}
 	line := &line{backend: b, kv: kv, lease: lease}
 	return &Services{
 		KV:          kv,
@@ -56,11 +63,12 @@ func New(config Config) (*Services, error) {
 		Lock:        &lockServer{line: line},
 		Election:    &electionServer{line: line},
 		Cluster:     &clusterServer{backend: b},
-		Maintenance: &maintenanceServer{backend: b, snapshots: make(chan struct{}, 1)},
+		Maintenance: maintenance,
 		Auth:        &authServer{backend: b},
 		Import:      &importServer{backend: b},
 		Health:      healthy,
 		guard:       &guard{backend: b},
+		snapshots:   &maintenance.snapshots,
 	}, nil
 }
 

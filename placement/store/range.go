@@ -21,7 +21,11 @@ const pairOverhead = 96
 const trimAbove = 1024
 
 // allowance is how many bytes the ranges of one reading may still answer with.
-type allowance struct{ bytes, of int }
+type allowance struct {
+	bytes, of int
+	// large, if set, is called once, when the answer becomes large; after an error it is not read.
+	large func() error
+}
 
 // unbounded is for commands that were weighed when they were proposed.
 var unbounded *allowance
@@ -35,6 +39,11 @@ func (a *allowance) take(kv *storepb.KeyValue) error {
 	if a.bytes -= pairBytes(kv); a.bytes < 0 {
 		return fmt.Errorf("%w: the answer would have more than %d bytes; ask for less at a time",
 			ErrTooLarge, a.of)
+	}
+	if a.large != nil && a.of-a.bytes > LargeAnswerBytes {
+		large := a.large
+		a.large = nil
+		return large()
 	}
 	return nil
 }

@@ -162,6 +162,7 @@ type Store struct {
 	grouped chan struct{} // for the proposer
 	room    *room         // for commands whose outcome is open
 	indexes readIndexes
+	large   largeAnswers
 	// noting is held while it is decided what leases have left, and proposed.
 	noting  sync.Mutex
 	running sync.WaitGroup
@@ -210,6 +211,7 @@ func New(config Config) (*Store, error) {
 		long:    make(chan struct{}, 1),
 		grouped: make(chan struct{}, 1),
 		room:    newRoom(int64(config.MaxPending), config.MaxPendingBytes),
+		large:   newLargeAnswers(),
 	}
 	s.mu.group = config.Group
 	s.mu.pending = map[commandID]*pending{}
