@@ -30,25 +30,36 @@
 //   - A transaction that both puts a key and deletes it is always refused as one with a duplicate
 //     key. etcd overlooks some of these: where a deletion of all keys from one on is in the same
 //     list as a put, and where a nested transaction deletes what one before it puts.
+//
 //   - Pairs that are equal in what they are ordered by stay in the order of their keys. In etcd
 //     their order is undefined.
+//
 //   - Ranges of keys only tell the leases of the keys, as etcd 3.6 does. etcd 3.7 does not, unless
 //     the keys are ordered by value.
+//
 //   - Compaction at revision 0 does nothing, however often it is asked for before the first
 //     compaction.
+//
 //   - A stream of a range that names a target of order and no order is in the order of the keys.
+//
 //   - A snapshot (etcdfile) has no members, users and roles, and its size is not the database's. A
 //     cluster that is restored from it has authentication disabled.
+//
 //   - Sums of the history are of this database's own making, and none is kept of a revision that
 //     was compacted.
+//
 //   - Whether a range may be read that ends at or below its first key, and has no keys, depends on
 //     whether that key may. In etcd it depends on the order in which permissions were granted, too.
+//
 //   - Requests that add users or change passwords are refused before the password is hashed. So of
 //     a request that may not be made, and whose password is too long, the error is the former's.
+//
 //   - A hash of a password whose cost is far above that of the server is that of no password. Who
 //     has a name of more than 4 KiB cannot log in with a password.
+//
 //   - A token is prolonged by use at the member that sees it used, as in etcd, and is valid for at
 //     least Config.TokenTTL at all others, which in etcd have to be asked first.
+//
 //   - What one command may read or delete is bounded (store.MaxTouched), and so are how many
 //     operations it has in all (store.MaxOperations) and what a reading may answer with
 //     (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
