@@ -142,15 +142,15 @@ can do what the user can.`,
 		Example: `  tidemark auth login --user app --password-file app.password`,
 		Args:    arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {
-			name, password, err := a.credentials(f)
+			name, password, err := a.credentials()
 			if err != nil {
 				return err
 			}
 			if name == "" {
 				return exit.Usagef("login: give --user")
 			}
-			given := &coordFlags{user: name + ":" + password}
-			return a.withEtcd(ctx, given, false, func(ctx context.Context, c *clientv3.Client) error {
+			a.user, a.passwordFile = name+":"+password, "" // stdin is read once
+			return a.withEtcd(ctx, f, false, func(ctx context.Context, c *clientv3.Client) error {
 				r, err := c.Authenticate(ctx, name, password)
 				if err != nil {
 					return err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,18 +16,11 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
-// passwordEnv is the password of --user, if that does not hold it.
-const passwordEnv = "TIDEMARK_PASSWORD"
-
 // coordFlags are what the commands of the coordination service have in common.
-type coordFlags struct{ user, passwordFile, namespace string }
+type coordFlags struct{ namespace string }
 
 // coordClient adds the flags of commands that talk to the coordination service.
 func (a *app) coordClient(cmd *cobra.Command, f *coordFlags) *cobra.Command {
-	cmd.Flags().StringVar(&f.user, "user", "",
-		"authenticate as NAME, with the password in "+passwordEnv+", or as NAME:PASSWORD")
-	cmd.Flags().StringVar(&f.passwordFile, "password-file", "",
-		"take the password of --user from this file; - is stdin")
 	return a.client(cmd)
 }
 
@@ -54,7 +45,7 @@ func (a *app) withCoord(ctx context.Context, f *coordFlags, do func(*coord.Clien
 	if config != nil {
 		options = append(options, coord.TLS(config))
 	}
-	name, password, err := a.credentials(f)
+	name, password, err := a.credentials()
 	if err != nil {
 		return err
 	}
@@ -68,59 +59,6 @@ func (a *app) withCoord(ctx context.Context, f *coordFlags, do func(*coord.Clien
 	}
 	defer client.Close()
 	return coordFailed(do(client))
-}
-
-// credentials are the name and the password of --user; empty without it.
-func (a *app) credentials(f *coordFlags) (name, password string, err error) {
-	if f.user == "" {
-		if f.passwordFile != "" {
-			return "", "", exit.Usagef("--password-file: give --user as well")
-		}
-		return "", "", nil
-	}
-	name, password, given := strings.Cut(f.user, ":")
-	switch {
-	case given && f.passwordFile != "":
-		return "", "", exit.Usagef("--user has a password, and --password-file is given; use one")
-	case f.passwordFile != "":
-		if password, err = a.passwordIn("--password-file", f.passwordFile); err != nil {
-			return "", "", err
-		}
-	case !given:
-		password = a.getenv(passwordEnv)
-	}
-	if name == "" || password == "" {
-		return "", "", exit.Usagef("--user %s: give a name, and a password in a file "+
-			"(--password-file), after a colon, or in %s", name, passwordEnv)
-	}
-	return name, password, nil
-}
-
-// maxPasswordBytes bounds a password in a file. bcrypt takes 72.
-const maxPasswordBytes = 1 << 10
-
-// passwordIn reads a password from a file, without the end of its line.
-func (a *app) passwordIn(flag, file string) (string, error) {
-	in := a.in
-	if file != "-" {
-		opened, err := os.Open(file)
-		if err != nil {
-			return "", exit.Usagef("%s: %w", flag, err)
-		}
-		defer opened.Close()
-		in = opened
-	}
-	text, err := io.ReadAll(io.LimitReader(in, maxPasswordBytes+1))
-	password := strings.TrimRight(string(text), "\r\n")
-	switch {
-	case err != nil:
-		return "", exit.Usagef("%s: %w", flag, err)
-	case len(text) > maxPasswordBytes:
-		return "", exit.Usagef("%s %s: a password has at most %d bytes", flag, file, maxPasswordBytes)
-	case password == "" || strings.ContainsAny(password, "\r\n"):
-		return "", exit.Usagef("%s %s: it has to hold a password, on one line", flag, file)
-	}
-	return password, nil
 }
 
 // withEtcd runs do with the client for what is not a recipe, and the time that --timeout gives it.

@@ -221,7 +221,7 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	})
 	s.rpc.ServeClients(s.clients)
 	clusterpb.RegisterCoreServer(s.rpc, &s.services.core)
-	clusterpb.RegisterClusterServer(s.rpc, s.clusterService())
+	clusterpb.RegisterClusterServer(clusterRegistrar{s.rpc, s}, s.clusterService())
 	clusterpb.RegisterCoordinationServer(s.rpc, server.NewCoordinationService(s.coreServer))
 	s.services.etcd.register(s.rpc, etcdServices...)
 	if s.bootstrap != nil {
