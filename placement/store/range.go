@@ -188,7 +188,8 @@ func (r *reader) rangeAt(
 ) (*storepb.RangeResult, error) {
 	result := &storepb.RangeResult{}
 	s := newSelection(q, allowed)
-	if len(q.RangeEnd) == 0 {
+	switch {
+	case len(q.RangeEnd) == 0:
 		kv, err := r.at(q.Key, revision)
 		if err != nil || kv == nil {
 			return result, err
@@ -197,7 +198,12 @@ func (r *reader) rangeAt(
 		if err := s.add(kv); err != nil {
 			return nil, err
 		}
-	} else {
+	case r.remembersCount(q):
+		var err error
+		if result.Count, err = r.rangeCounted(q, revision, s); err != nil {
+			return nil, err
+		}
+	default:
 		err := r.walk(rangeSpan(q.Key, q.RangeEnd), revision, s.need,
 			func(kv *storepb.KeyValue) (bool, error) {
 				if err := s.add(kv); err != nil || s.more && s.full() && !q.Count {

@@ -163,6 +163,7 @@ type Store struct {
 	room    *room         // for commands whose outcome is open
 	indexes readIndexes
 	large   largeAnswers
+	counts  rangeCounts
 	// noting is held while it is decided what leases have left, and proposed.
 	noting  sync.Mutex
 	running sync.WaitGroup

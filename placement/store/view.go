@@ -91,7 +91,7 @@ func (s *Store) ReadTxnAs(
 		if err := s.permitRead(r, who, t); err != nil {
 			return err
 		}
-		r.interrupted = ctx.Err
+		r.interrupted, r.counts = ctx.Err, &s.counts
 		result.Revision = r.meta.Revision
 		chosen, err := choose(r, t, newestFormat, nil)
 		if err == nil {
