@@ -13,12 +13,12 @@ import (
 )
 
 // The methods of the service Cluster that change something are for administrators while
-// authentication is enabled: users with the role root, who are known as in the etcd API. A member of
-// the core judges by its part of the coordination store, whether it leads or passes the call on. A
-// server that is none passes on the token that came, and the member that gets the call judges.
+// authentication is enabled: users with the role root, who are known as in the etcd API. A member
+// of the core judges by its part of the coordination store, whether it leads or passes the call on.
+// A server that is none passes on the token that came, and the member that gets the call judges.
 
-// administration are these methods. The others show what there is, but for SetConsumer, which belongs
-// to the reading of data.
+// administration are these methods. The others show what there is, but for SetConsumer, which
+// belongs to the reading of data.
 var administration = []string{"CreateKeyspace", "DropKeyspace", "AlterKeyspace", "MoveReplica",
 	"CancelOperator", "TransferLeader", "SplitPartition", "MergePartition", "SetNodeStatus",
 	"SetPlacement", "ConfirmRecovery", "ChangeCore", "DeleteConsumer"}

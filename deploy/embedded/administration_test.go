@@ -46,13 +46,12 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 		return client
 	}
 	token := func(name, password string) kv.Option {
-		return kv.Token(func(ctx context.Context) (string, error) {
-			r, err := etcd.Authenticate(ctx, name, password)
-			if err != nil {
-				return "", err
-			}
-			return r.Token, nil
-		})
+		t.Helper()
+		r, err := etcd.Authenticate(ctx, name, password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kv.Token(func(context.Context) (string, error) { return r.Token, nil })
 	}
 	stranger := open(at[0])
 	keyspace, err := stranger.CreateKeyspace(ctx, "before", kv.Hash(1), kv.Replicas(1))
@@ -68,9 +67,10 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
+	asUser, asRoot := token("u", "pw"), token("root", "secret")
 	for i, endpoint := range at { // the last is no member of the core
 		for name, c := range map[string]*kv.Client{"a stranger": open(endpoint),
-			"a user": open(endpoint, token("u", "pw"))} {
+			"a user": open(endpoint, asUser)} {
 			if err := c.DropKeyspace(ctx, "before"); err == nil ||
 				!strings.Contains(err.Error(), "user name is empty") &&
 					!strings.Contains(err.Error(), "permission denied") {
@@ -80,7 +80,7 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 				t.Errorf("server %d: keyspaces are not shown to %s: %v", i, name, err)
 			}
 		}
-		root := open(endpoint, token("root", "secret"))
+		root := open(endpoint, asRoot)
 		if _, err := root.CreateKeyspace(ctx, "k", kv.Hash(1), kv.Replicas(1)); err != nil {
 			t.Errorf("server %d: create by root: %v", i, err)
 		}
