@@ -9,7 +9,7 @@ TOOL     := $(GO) tool -modfile=.ci/tools.mod
 .DEFAULT_GOAL := help
 .PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
 .PHONY: sim sim-soak sim-shrink planted hostile generate check-generated clean helm-check monitoring
-.PHONY: monitoring-check monitoring-demo man deb check-deploy reference
+.PHONY: monitoring-check monitoring-demo man deb check-deploy reference clients
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -29,6 +29,9 @@ race: reference ## run all tests under the race detector (needs a C compiler)
 
 reference: ## build the etcd that tests compare with, once, into the user's cache directory
 	@$(GO) run ./bench/proof/reference/install >/dev/null
+
+clients: build ## run unmodified clients of etcd against three servers, and kill one (CLIENT_FLAGS)
+	$(GO) test ./bench/proof/clients -clients -v -count 1 -timeout 15m $(CLIENT_FLAGS)
 
 lint: check-generated ## check formatting, generated code and imports, vet and staticcheck
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \

@@ -16,6 +16,9 @@ type CoreMemberInfo struct {
 	Role string
 	// Leader: it leads the core. Answers: its leader has heard of it lately.
 	Leader, Answers bool
+	// LeadsCoordination: it leads the coordination store. If none does, that has no leader, as far as
+	// the core's leader knows.
+	LeadsCoordination bool
 	// Behind is how many entries of the log it does not have yet. Snapshot: it is being sent the
 	// state.
 	Behind   uint64
@@ -72,7 +75,8 @@ func coreOf(r *clusterpb.ListCoreResponse) (core Core) {
 		s := states[m.Replica]
 		core.Members = append(core.Members, CoreMemberInfo{ID: m.Replica, Address: m.Address,
 			Role: coreRoles[m.Role], Leader: s.GetLeader(), Answers: s.GetAnswers(),
-			Behind: s.GetBehind(), Snapshot: s.GetSnapshot()})
+			LeadsCoordination: s.GetLeadsCoordination(), Behind: s.GetBehind(),
+			Snapshot: s.GetSnapshot()})
 	}
 	for _, x := range r.GetCandidates() {
 		core.Candidates = append(core.Candidates, CoreCandidate{Address: x.Address, Version: x.Version})

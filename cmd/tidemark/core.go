@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,9 +39,9 @@ func (a *app) coreListCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "list",
 		Short: "List the members of the core, and the servers that offer themselves",
-		Long: `List the members of the core: which leads, which answers, and what is being done to them. A
-candidate is a server that offers itself, and is no member yet. A learner is sent everything, and
-does not vote yet.`,
+		Long: `List the members of the core: which leads the core, which leads the coordination store (locks,
+leases, the etcd API), which answers, and what is being done to them. A candidate is a server that offers itself, and is no member yet. A learner is sent everything, and does not vote
+yet.`,
 		Example: `  tidemark core list
   tidemark core list --output json`,
 		Args: arguments("", 0, 0),
@@ -58,7 +59,8 @@ does not vote yet.`,
 
 func (a *app) printCore(core kv.Core) error {
 	list := a.list(output.Column{Name: "id", Number: true}, output.Column{Name: "address"},
-		output.Column{Name: "role"}, output.Column{Name: "leads"}, output.Column{Name: "answers"},
+		output.Column{Name: "role"}, output.Column{Name: "leads"},
+		output.Column{Name: "leads coordination"}, output.Column{Name: "answers"},
 		output.Column{Name: "behind", Number: true}, output.Column{Name: "under way"})
 	doing := func(address string) any {
 		if c := core.Change; c != nil && (c.Add == address || c.Remove == address) {
@@ -67,10 +69,15 @@ func (a *app) printCore(core kv.Core) error {
 		return nil
 	}
 	for _, m := range core.Members {
-		list.Row(m.ID, m.Address, m.Role, m.Leader, m.Answers, m.Behind, doing(m.Address))
+		list.Row(m.ID, m.Address, m.Role, m.Leader, m.LeadsCoordination, m.Answers, m.Behind, doing(m.Address))
+	}
+	if !slices.ContainsFunc(core.Members, func(m kv.CoreMemberInfo) bool {
+		return m.LeadsCoordination
+	}) {
+		a.say("the coordination store (locks, leases, the etcd API) has no leader")
 	}
 	for _, x := range core.Candidates {
-		list.Row(nil, x.Address, "candidate", nil, true, nil, doing(x.Address))
+		list.Row(nil, x.Address, "candidate", nil, nil, true, nil, doing(x.Address))
 	}
 	return list.Flush()
 }

@@ -133,8 +133,14 @@ Try, in another terminal:
     tidemark partitions fruit%[1]s
     tidemark bench put --clients 64%[1]s
 
+It also is an etcd, for locks, leases and configuration, at the same address:
+
+    etcdctl --endpoints %[2]s put a b
+    tidemark lock job%[1]s -- echo only one at a time
+    curl http://%[2]s/health
+
 Ctrl-C stops the cluster.
-`, option)
+`, option, endpoints[0])
 }
 
 func plural[N int | uint64](n N, noun string) string {

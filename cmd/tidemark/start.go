@@ -62,6 +62,9 @@ A server whose own address is in the list is a member of the core and, unless --
 otherwise, a data node as well; any other server is a data node. With --roles core,node a server
 offers itself to a core that is there already: "tidemark core add" makes it a member.
 
+Members of the core also answer the etcd v3 API, at the same address: to etcdctl and all clients of
+etcd over gRPC, and as JSON over HTTP/1 ("tidemark help coord", docs/coordination.md).
+
 The server says one line when it is ready. Logs go to stderr: warnings and errors, unless
 --log-level asks for more.`,
 		Example: `  # three servers on one machine make a complete cluster; in each of three terminals:

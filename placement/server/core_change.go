@@ -305,6 +305,11 @@ func (s *Server) ListCore(
 		return nil, s.toStatus(err)
 	}
 	l, _ := s.store.Leadership()
+	var coordinator keys.ReplicaID
+	if part := s.coordination.part.Load(); part != nil {
+		second, _ := part.Store.Leadership()
+		coordinator = second.Leader
+	}
 	members, progress := s.store.Members(), s.progress(ctx)
 	r := &clusterpb.ListCoreResponse{Members: s.current(),
 		Removed: publicMembers(members.GetRemoved()),
@@ -313,7 +318,9 @@ func (s *Server) ListCore(
 				memberByServer(&storepb.Members{Members: members.GetRemoved()}, server) != nil
 		})}
 	for _, m := range r.Members.Members {
-		state := &clusterpb.CoreMemberState{Replica: m.Replica, Leader: keys.ReplicaID(m.Replica) == l.Leader}
+		state := &clusterpb.CoreMemberState{Replica: m.Replica,
+			Leader:            keys.ReplicaID(m.Replica) == l.Leader,
+			LeadsCoordination: keys.ReplicaID(m.Replica) == coordinator}
 		if p, ok := progress[keys.ReplicaID(m.Replica)]; ok {
 			state.Answers = s.answersCore(m.Replica, progress)
 			state.Snapshot = p.Snapshot

@@ -6969,10 +6969,12 @@ type CoreMemberState struct {
 	Leader  bool                   `protobuf:"varint,2,opt,name=leader,proto3" json:"leader,omitempty"`
 	Answers bool                   `protobuf:"varint,3,opt,name=answers,proto3" json:"answers,omitempty"`
 	// How many entries of the log it does not have yet, and whether it is being sent a snapshot.
-	Behind        uint64 `protobuf:"varint,4,opt,name=behind,proto3" json:"behind,omitempty"`
-	Snapshot      bool   `protobuf:"varint,5,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Behind   uint64 `protobuf:"varint,4,opt,name=behind,proto3" json:"behind,omitempty"`
+	Snapshot bool   `protobuf:"varint,5,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// It leads the coordination store.
+	LeadsCoordination bool `protobuf:"varint,6,opt,name=leads_coordination,json=leadsCoordination,proto3" json:"leads_coordination,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *CoreMemberState) Reset() {
@@ -7036,6 +7038,13 @@ func (x *CoreMemberState) GetBehind() uint64 {
 func (x *CoreMemberState) GetSnapshot() bool {
 	if x != nil {
 		return x.Snapshot
+	}
+	return false
+}
+
+func (x *CoreMemberState) GetLeadsCoordination() bool {
+	if x != nil {
+		return x.LeadsCoordination
 	}
 	return false
 }
@@ -7872,13 +7881,14 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"candidates\x18\x03 \x03(\v2\".tidemark.cluster.v1.CoreCandidateR\n" +
 	"candidates\x127\n" +
 	"\x06change\x18\x04 \x01(\v2\x1f.tidemark.cluster.v1.CoreChangeR\x06change\x129\n" +
-	"\aremoved\x18\x05 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\aremoved\"\x91\x01\n" +
+	"\aremoved\x18\x05 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\aremoved\"\xc0\x01\n" +
 	"\x0fCoreMemberState\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\x04R\areplica\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\bR\x06leader\x12\x18\n" +
 	"\aanswers\x18\x03 \x01(\bR\aanswers\x12\x16\n" +
 	"\x06behind\x18\x04 \x01(\x04R\x06behind\x12\x1a\n" +
-	"\bsnapshot\x18\x05 \x01(\bR\bsnapshot\"[\n" +
+	"\bsnapshot\x18\x05 \x01(\bR\bsnapshot\x12-\n" +
+	"\x12leads_coordination\x18\x06 \x01(\bR\x11leadsCoordination\"[\n" +
 	"\rCoreCandidate\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x06R\x06server\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +

@@ -5988,6 +5988,16 @@ func (m *CoreMemberState) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.LeadsCoordination {
+		i--
+		if m.LeadsCoordination {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x30
+	}
 	if m.Snapshot {
 		i--
 		if m.Snapshot {
@@ -8618,6 +8628,9 @@ func (m *CoreMemberState) SizeVT() (n int) {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Behind))
 	}
 	if m.Snapshot {
+		n += 2
+	}
+	if m.LeadsCoordination {
 		n += 2
 	}
 	n += len(m.unknownFields)
@@ -23486,6 +23499,26 @@ func (m *CoreMemberState) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Snapshot = bool(v != 0)
+		case 6:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field LeadsCoordination", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.LeadsCoordination = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
