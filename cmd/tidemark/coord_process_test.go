@@ -30,7 +30,8 @@ func (b shared) program(script string, args ...string) (*exec.Cmd, *screen, int)
 	b.t.Cleanup(func() { _ = cmd.Process.Kill() })
 	limit := time.After(time.Minute)
 	for {
-		if found := regexp.MustCompile(`command (\d+)\n`).FindStringSubmatch(out.String()); found != nil {
+		found := regexp.MustCompile(`command (\d+)\n`).FindStringSubmatch(out.String())
+		if found != nil {
 			pid, err := strconv.Atoi(found[1])
 			if err != nil {
 				b.t.Fatal(err)
@@ -92,7 +93,8 @@ func TestCommandEndsWithTheProgram(t *testing.T) {
 // one that does not want to.
 func TestCommandEndsBeforeItsSession(t *testing.T) {
 	needsShell(t)
-	cluster, err := reference.Start(t.Context(), reference.Options{Args: []string{"--unsafe-no-fsync"}})
+	cluster, err := reference.Start(t.Context(),
+		reference.Options{Args: []string{"--unsafe-no-fsync"}})
 	if err != nil {
 		t.Fatal(err)
 	}
