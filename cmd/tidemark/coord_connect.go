@@ -141,8 +141,13 @@ func coordFailed(err error) error {
 		code = exit.Unavailable
 	default:
 		switch codeOf(err) {
-		case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:
+		case codes.Unavailable, codes.DeadlineExceeded:
 			code = exit.Unavailable
+		case codes.ResourceExhausted:
+			code = exit.Usage // a message that is too large
+			if is(rpctypes.ErrTooManyRequests, rpctypes.ErrNoSpace) {
+				code = exit.Unavailable
+			}
 		case codes.InvalidArgument, codes.OutOfRange, codes.FailedPrecondition:
 			code = exit.Usage
 		}

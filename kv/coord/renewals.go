@@ -136,7 +136,7 @@ func (r *renewals) run(ctx context.Context) {
 	}
 }
 
-// renewalStream is one stream to one server. All but sending and receiving is done by one goroutine.
+// renewalStream is one stream to one server. One goroutine does all but sending and receiving.
 type renewalStream struct {
 	renewals *renewals
 	outgoing chan *renewal
