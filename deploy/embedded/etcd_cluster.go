@@ -67,7 +67,16 @@ func (c *etcdCluster) Learner() bool {
 }
 
 // Members implements etcdapi.Cluster.
-func (c *etcdCluster) Members(context.Context) ([]etcdapi.Member, error) {
+func (c *etcdCluster) Members(
+	ctx context.Context, linearizable bool,
+) ([]etcdapi.Member, error) {
+	if linearizable {
+		list, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+		if err != nil {
+			return nil, err
+		}
+		return c.list(list.GetMembers().GetMembers()), nil
+	}
 	return c.list(c.core.server.Members()), nil
 }
 

@@ -68,8 +68,9 @@ type Cluster interface {
 	MemberOf(keys.ReplicaID) uint64
 	// Learner says whether this member has no vote.
 	Learner() bool
-	// Members lists the members as this member knows them.
-	Members(context.Context) ([]Member, error)
+	// Members lists the members as this member knows them, or if linearizable, with every change that
+	// was answered anywhere before the call.
+	Members(ctx context.Context, linearizable bool) ([]Member, error)
 
 	// Add adds a member of which these are the peer URLs, and returns it. Remove, Update and Promote
 	// name one by its id. All return the members after the change.
