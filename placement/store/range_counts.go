@@ -16,8 +16,8 @@ const (
 	maxCountedBytes = 4 << 10
 )
 
-// countedRange is how many keys a range has at a revision. Nothing changes that, so that it holds for as
-// long as the revision can be read.
+// countedRange is how many keys a range has at a revision. Nothing changes that, so that it holds
+// for as long as the revision can be read.
 type countedRange struct {
 	key, end []byte
 	revision uint64
