@@ -62,6 +62,15 @@ func CreationProgress(progress func(keyspace string, made, total int)) Option {
 	return clientOption(func(c *config) { c.creating = progress })
 }
 
+// Token says who the client is to whom it administers: source is called for each call that creates,
+// alters or drops a keyspace, moves partitions and the like, and returns a token of a user with the
+// role root, as "tidemark auth login" does; empty: none. It is needed while authentication is
+// enabled. source must be safe for concurrent use, and keep what it got: a token is valid for 5
+// minutes at least. Reading and writing data needs none.
+func Token(source func(context.Context) (string, error)) Option {
+	return clientOption(func(c *config) { c.route.Token = source })
+}
+
 // ConnectionsPerNode spreads requests over n connections to each node. The default is 1, which
 // suits all but the largest values: calls made at the same time share messages on it.
 func ConnectionsPerNode(n int) Option {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/stats"
 )
@@ -14,8 +15,9 @@ import (
 // not complete are counted for all connections of clients together; when they are more than
 // maxInbound, the connection with most of them is closed, which frees them.
 //
-// What is counted of a connection is what was read of it, less the messages that have come out.
-// Frames without content (pings, window updates) stay in that account: some megabytes a day.
+// What is counted of a connection is what was read of it in DATA frames, less the messages that have
+// come out. What a call had sent of a message when it was given up stays in that account until no
+// call is open on the connection.
 
 // maxInbound bounds the bytes of incomplete messages.
 const maxInbound = 256 << 20
@@ -39,13 +41,17 @@ type inboundConn struct {
 	net.Conn
 	in  *inbound
 	key string
-	// incomplete is guarded by in.mu.
-	incomplete int64
+	// frames is for the one goroutine that reads.
+	frames frames
+	// incomplete is how many bytes of incomplete messages there are, and calls how many calls are open.
+	// in.mu guards them.
+	incomplete, calls int64
 }
 
 // watch counts a connection from now on.
 func (in *inbound) watch(conn net.Conn) net.Conn {
-	c := &inboundConn{Conn: conn, in: in, key: conn.RemoteAddr().String()}
+	c := &inboundConn{Conn: conn, in: in, key: conn.RemoteAddr().String(),
+		frames: frames{skip: len(http2.ClientPreface)}}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if before := in.conns[c.key]; before != nil {
@@ -58,12 +64,16 @@ func (in *inbound) watch(conn net.Conn) net.Conn {
 // Read implements net.Conn.
 func (c *inboundConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	content := c.frames.content(b[:n])
+	if content == 0 {
+		return n, err
+	}
 	in := c.in
 	var largest *inboundConn
 	in.mu.Lock()
 	if in.conns[c.key] == c {
-		c.incomplete += int64(n)
-		in.total += int64(n)
+		c.incomplete += content
+		in.total += content
 		if in.total > in.limit {
 			for _, other := range in.conns {
 				if largest == nil || other.incomplete > largest.incomplete {
@@ -114,20 +124,30 @@ func (*inbound) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context
 
 // HandleRPC implements stats.Handler.
 func (in *inbound) HandleRPC(ctx context.Context, event stats.RPCStats) {
-	payload, ok := event.(*stats.InPayload)
-	if !ok {
-		return
-	}
 	c, _ := ctx.Value(inboundKey{}).(*inboundConn)
 	if c == nil {
 		return
 	}
+	var calls, out int64
+	switch event := event.(type) {
+	case *stats.Begin:
+		calls = 1
+	case *stats.End:
+		calls = -1
+	case *stats.InPayload:
+		out = int64(event.WireLength)
+	default:
+		return
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if c.calls += calls; c.calls == 0 && calls < 0 {
+		out = c.incomplete // of calls that were given up
+	}
 	if in.conns[c.key] == c {
-		n := min(c.incomplete, int64(payload.WireLength))
-		c.incomplete -= n
-		in.total -= n
+		out = min(c.incomplete, out)
+		c.incomplete -= out
+		in.total -= out
 	}
 }
 

@@ -229,6 +229,8 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 }
 
 const (
+	// maxAnswerBytes bounds a message that a server sends: what it says is bounded before, and less.
+	maxAnswerBytes = 256 << 20
 	// streamWorkers is how many goroutines serve calls one after the other. A new goroutine's stack
 	// has to grow to what a call needs, which costs as much as many calls do. A call that finds all of
 	// them busy gets a goroutine of its own.
@@ -242,8 +244,8 @@ const (
 	// ioBuffer is the size of the read and write buffer of each connection.
 	ioBuffer = 64 << 10
 	// maxStreamsPerConnection is the default of ServerConfig.MaxStreams. A client of this project
-	// needs a handful.
-	maxStreamsPerConnection = 256
+	// needs a handful, and one of etcd a stream for each call that waits, and each lease.
+	maxStreamsPerConnection = 2048
 	maxHeaderBytes          = 64 << 10
 	// handshakeTimeout is how long a new connection may take to say something sensible.
 	handshakeTimeout = 5 * time.Second
@@ -260,7 +262,7 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		grpc.Creds(transport),
 		grpc.ForceServerCodecV2(Codec{}),
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
-		grpc.MaxSendMsgSize(MaxMessageBytes),
+		grpc.MaxSendMsgSize(maxAnswerBytes),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.ReadBufferSize(ioBuffer),

@@ -240,11 +240,16 @@ func incompleteMessages(ctx context.Context, raw net.Conn) {
 // TestInboundForgets: a connection whose address was another one's leaves no bytes of that behind.
 func TestInboundForgets(t *testing.T) {
 	in := newInbound(100, func() { t.Error("a connection was closed") })
+	var sent bytes.Buffer
+	sent.WriteString(http2.ClientPreface)
+	if err := http2.NewFramer(&sent, nil).WriteData(1, false, make([]byte, 50)); err != nil {
+		t.Fatal(err)
+	}
 	for range 10 {
 		one, other := net.Pipe()
 		c := in.watch(one)
-		go func() { _, _ = other.Write(make([]byte, 50)) }()
-		if n, err := c.Read(make([]byte, 64)); n != 50 || err != nil {
+		go func() { _, _ = other.Write(sent.Bytes()) }()
+		if n, err := c.Read(make([]byte, 128)); n != sent.Len() || err != nil {
 			t.Fatal(n, err)
 		}
 		defer other.Close()

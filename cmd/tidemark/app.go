@@ -27,8 +27,10 @@ type app struct {
 	timeout   time.Duration
 	tls       argument.ClientTLS
 	locality  string
-	format    output.Format
-	output    string
+	// user and passwordFile say who the client is. See credentials.
+	user, passwordFile string
+	format             output.Format
+	output             string
 
 	// running: the command line was understood, and the verb's own code has begun.
 	running bool
@@ -95,6 +97,10 @@ func (a *app) client(cmd *cobra.Command) *cobra.Command {
 		"addresses of servers, any of the cluster (default "+endpointsEnv+", or "+defaultEndpoint+")")
 	flags.DurationVar(&a.timeout, "timeout", defaultTimeout,
 		"how long to try each request; 0 is without limit")
+	flags.StringVar(&a.user, "user", "",
+		"authenticate as NAME, with the password in "+passwordEnv+", or as NAME:PASSWORD")
+	flags.StringVar(&a.passwordFile, "password-file", "",
+		"take the password of --user from this file; - is stdin")
 	a.tls.Register(cmd)
 	return cmd
 }

@@ -30,6 +30,13 @@ func (a *app) connect(ctx context.Context, options ...kv.Option) (*kv.Client, er
 	if config != nil {
 		options = append(options, kv.TLS(config))
 	}
+	name, password, err := a.credentials()
+	if err != nil {
+		return nil, err
+	}
+	if name != "" {
+		options = append(options, kv.Token(a.token(name, password)))
+	}
 	if a.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, a.timeout)

@@ -27,7 +27,8 @@ It is the etcd v3 API; etcdctl works as well.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.coordGetCommand(), a.coordPutCommand(), a.coordDeleteCommand(),
-		a.coordTxnCommand(), a.coordWatchCommand(), a.coordCompactCommand())
+		a.coordTxnCommand(), a.coordWatchCommand(), a.coordCompactCommand(), a.coordExportCommand(),
+		a.coordImportCommand())
 	return cmd
 }
 

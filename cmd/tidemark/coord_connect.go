@@ -16,16 +16,11 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
-// passwordEnv is the password of --user, if that does not hold it.
-const passwordEnv = "TIDEMARK_PASSWORD"
-
 // coordFlags are what the commands of the coordination service have in common.
-type coordFlags struct{ user, namespace string }
+type coordFlags struct{ namespace string }
 
 // coordClient adds the flags of commands that talk to the coordination service.
 func (a *app) coordClient(cmd *cobra.Command, f *coordFlags) *cobra.Command {
-	cmd.Flags().StringVar(&f.user, "user", "",
-		"authenticate as NAME, with the password in "+passwordEnv+", or as NAME:PASSWORD")
 	return a.client(cmd)
 }
 
@@ -50,15 +45,11 @@ func (a *app) withCoord(ctx context.Context, f *coordFlags, do func(*coord.Clien
 	if config != nil {
 		options = append(options, coord.TLS(config))
 	}
-	if f.user != "" {
-		name, password, given := strings.Cut(f.user, ":")
-		if !given {
-			password = a.getenv(passwordEnv)
-		}
-		if name == "" || password == "" {
-			return exit.Usagef("--user %s: give a name, and a password after a colon or in %s", name,
-				passwordEnv)
-		}
+	name, password, err := a.credentials()
+	if err != nil {
+		return err
+	}
+	if name != "" {
 		options = append(options, coord.User(name, password))
 	}
 	client, err := coord.Connect(ctx, endpoints, options...)
@@ -138,14 +129,25 @@ func coordFailed(err error) error {
 	case is(coord.ErrLocked, coord.ErrExists):
 		code = exit.Conflict
 	case is(coord.ErrSessionEnded, coord.ErrLost):
-	case is(rpctypes.ErrLeaseNotFound, rpctypes.ErrKeyNotFound):
+	case is(rpctypes.ErrLeaseNotFound, rpctypes.ErrKeyNotFound, rpctypes.ErrUserNotFound,
+		rpctypes.ErrRoleNotFound):
 		code = exit.NotFound
+	case is(rpctypes.ErrUserEmpty):
+		return &exit.Error{Code: exit.Failed, Err: said{
+			"authentication is enabled: give --user, and its password in a file (--password-file)", err}}
+	case is(rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken):
+		code = exit.Failed
 	case is(context.DeadlineExceeded):
 		code = exit.Unavailable
 	default:
 		switch codeOf(err) {
-		case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:
+		case codes.Unavailable, codes.DeadlineExceeded:
 			code = exit.Unavailable
+		case codes.ResourceExhausted:
+			code = exit.Usage // a message that is too large
+			if is(rpctypes.ErrTooManyRequests, rpctypes.ErrNoSpace) {
+				code = exit.Unavailable
+			}
 		case codes.InvalidArgument, codes.OutOfRange, codes.FailedPrecondition:
 			code = exit.Usage
 		}

@@ -179,6 +179,7 @@ func TestCoordWatchAndCompact(t *testing.T) {
 		"--rev", revision(first))
 	b.fails(exit.Usage, "compacted", "coord", "compact", "1")
 	b.fails(exit.Usage, "no revision", "coord", "compact", "x")
+	b.fails(exit.Usage, "the newest is ", "coord", "compact", "1000000")
 }
 
 func TestCoordTxn(t *testing.T) {
@@ -241,6 +242,9 @@ func TestLease(t *testing.T) {
 	for _, args := range [][]string{{"ttl", id}, {"revoke", id}, {"keep-alive", id, "--once"}} {
 		b.run("", exit.NotFound, append([]string{"lease"}, args...)...)
 	}
+	if got := rows(t, b.ok("lease", "grant", "30", "-o", "json")); got[0]["ttl"] != 30.0 {
+		t.Errorf("%v", got)
+	}
 	b.fails(exit.Usage, "whole seconds", "lease", "grant", "1ms")
 	b.fails(exit.Usage, "no lease", "lease", "ttl", "zz")
 }
@@ -256,7 +260,7 @@ func TestLock(t *testing.T) {
 	held.says("holding the lock l/1, fencing number")
 	held.says("number ")
 	b.fails(exit.Conflict, "somebody has it", "lock", "l/1", "--no-wait", "--", "true")
-	b.fails(exit.Conflict, "not free within 100ms", "lock", "l/1", "--wait", "100ms", "--", "true")
+	b.fails(exit.Conflict, "not free within 2s", "lock", "l/1", "--wait", "2s", "--", "true")
 	next := b.begin("lock", "l/1", "--", "sh", "-c", `echo "number $TIDEMARK_FENCING_NUMBER"`)
 	next.says("waiting for the lock l/1")
 	b.ok("lock", "l/2", "--", "touch", file)
@@ -278,6 +282,12 @@ func TestLock(t *testing.T) {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
+	for _, refused := range [][]string{{"--kill-after", "5s"}, {"--kill-after", "1s", "--ttl", "3s"},
+		{"--kill-after", "-1s"}} {
+		b.fails(exit.Usage, "--kill-after", append(append([]string{"lock", "l/4"}, refused...), "--",
+			"true")...)
+	}
+	b.ok("lock", "l/4", "--ttl", "3s", "--", "true")
 	b.fails(exit.Usage, "no-such-program", "lock", "l/4", "--", "no-such-program")
 	b.run("", 128+9, "lock", "l/4", "--", "sh", "-c", "kill -9 $$")
 }

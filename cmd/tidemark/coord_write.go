@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
@@ -144,7 +146,14 @@ are refused, and watches that are behind it end.`,
 				options = append(options, clientv3.WithCompactPhysical())
 			}
 			return a.withEtcd(ctx, &f, true, func(ctx context.Context, c *clientv3.Client) error {
-				if _, err := c.Compact(ctx, revision, options...); err != nil {
+				_, err := c.Compact(ctx, revision, options...)
+				if errors.Is(err, rpctypes.ErrFutureRev) {
+					if r, failed := c.Get(ctx, "\x00", clientv3.WithCountOnly()); failed == nil {
+						return exit.Usagef("the revision %d is in the future: the newest is %d", revision,
+							r.Header.Revision)
+					}
+				}
+				if err != nil {
 					return err
 				}
 				list := a.list(output.Column{Name: "compacted revision", Number: true})

@@ -20,7 +20,8 @@ func (a *app) electCommand() *cobra.Command {
 		Long: `Campaign in the election NAME, wait to become its leader, and lead until this is
 interrupted; with a command, until that ends. PROPOSAL is what others see of the leader: its
 address, for instance. It prints the leader when it leads; the exit code is 1 if the leadership is
-lost. A command is run as lock runs it, with ` + fencingEnv + `.
+lost. A command is run as lock runs it, with ` + fencingEnv + `: it is ended before the
+service gives the leadership away, and, on Linux, with this process.
 
 With --observe it does not campaign, but prints each leader, and each proposal of one, and that
 there is none (a dash), until it is interrupted.`,
@@ -33,11 +34,14 @@ there is none (a dash), until it is interrupted.`,
 			return nameAndCommand("NAME PROPOSAL [-- COMMAND]", 2, true)(cmd, args)
 		},
 	}
-	cmd.RunE = a.verb(func(ctx context.Context, args []string) error {
+	cmd.RunE = a.holding(func(ctx context.Context, args []string) error {
 		if observe {
 			return a.observe(ctx, &f, args[0])
 		}
 		names, command := afterDash(cmd, args)
+		if err := f.check(cmd, command); err != nil {
+			return err
+		}
 		return a.elect(ctx, &f, names[0], names[1], command)
 	})
 	f.register(cmd)
@@ -55,7 +59,7 @@ func (a *app) elect(ctx context.Context, f *holdFlags, name, proposal string,
 		}
 		if len(command) > 0 {
 			a.say("tidemark: leading %s, fencing number %d", name, leadership.Token())
-			err := a.runCommand(ctx, leadership.Held(), f, a.in, command,
+			err := a.runCommand(ctx, leadership.Held(), s, f, a.in, command,
 				fencing(leadership.Token()))
 			return a.resign(ctx, leadership, err)
 		}

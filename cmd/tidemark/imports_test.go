@@ -54,7 +54,7 @@ var may = []struct {
 	// The core stands on the same Raft machinery as a replica does, and knows nothing of replicas,
 	// nodes and clients.
 	{"placement/etcdapi/...",
-		[]string{"range/keys", "placement/store/...", "placement/etcdapi/..."}},
+		[]string{"rpc/coordpb", "range/keys", "placement/store/...", "placement/etcdapi/..."}},
 	{"placement/planner", []string{"rpc/...", "range/keys", "placement/planner"}},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
@@ -93,7 +93,8 @@ var may = []struct {
 	{"bench/...", []string{"bench/...", "kv", "kv/kvprom", "hlc", "rpc/...", "range/engine",
 		"range/keys", "deploy/certs", "deploy/embedded"}},
 	{"cmd/tidemark/...", []string{"cmd/tidemark/...", "bench/...", "kv", "kv/coord", "kv/kvprom",
-		"hlc", "rpc", "range/keys", "deploy/certs", "deploy/embedded"}},
+		"hlc", "rpc", "rpc/coordpb", "range/keys", "placement/etcdapi/etcdfile", "deploy/certs",
+		"deploy/embedded"}},
 }
 
 var ground = []string{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,13 +74,18 @@ func (a *app) leaseGrantCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grant TTL",
 		Short: "Grant a lease",
-		Long: `Grant a lease with a time to live, such as 30s or 5m, in whole seconds. The service may
-give it more, if it is very short. With --output raw and tsv the time to live is in seconds.`,
+		Long: `Grant a lease with a time to live, such as 30s or 5m, in whole seconds; a number without
+a unit is seconds. The service may give it more, if it is very short. With --output raw and tsv the
+time to live is in seconds.`,
 		Example: `  tidemark lease grant 30s
   lease=$(tidemark lease grant 30s --output raw | cut -f 1)`,
 		Args: arguments("TTL", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			ttl, err := time.ParseDuration(args[0])
+			text := args[0]
+			if _, err := strconv.ParseUint(text, 10, 64); err == nil {
+				text += "s"
+			}
+			ttl, err := time.ParseDuration(text)
 			if err != nil || ttl < time.Second || ttl%time.Second != 0 {
 				return exit.Usagef("%q is no time to live: give whole seconds, such as 30s or 5m", args[0])
 			}

@@ -30,7 +30,9 @@ The command finds a number in its environment, ` + fencingEnv + `, that is highe
 those of all holders before: what the lock protects should refuse lower numbers than it has seen.
 For if this process stands still, or is cut off for longer than --ttl, the service gives the lock to
 the next one. Then the command (not what it has started) gets SIGTERM, and is killed if it does not
-end, and the exit code is 1; but what it has sent already may still arrive.
+end, and the exit code is 1: SIGTERM comes --kill-after before the service gives the lock away, and
+SIGKILL before that is so. But what it has sent already may still arrive. If this process is killed,
+the command is too, on Linux; on other systems it runs on. SIGHUP and SIGQUIT are as SIGTERM.
 
 With --read or --write it is the read-write lock NAME, which has nothing to do with the lock NAME:
 many hold it for reading at a time, or one for writing.`,
@@ -39,14 +41,19 @@ many hold it for reading at a time, or one for writing.`,
   tidemark lock nightly --wait 5m -- sh -c 'echo $` + fencingEnv + `'`,
 		Args: nameAndCommand("NAME -- COMMAND", 1, false),
 	}
-	cmd.RunE = a.verb(func(ctx context.Context, args []string) error {
+	cmd.RunE = a.holding(func(ctx context.Context, args []string) error {
 		names, command := afterDash(cmd, args)
+		if err := f.check(cmd, command); err != nil {
+			return err
+		}
 		return a.lock(ctx, &f, names[0], command)
 	})
 	f.register(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.noWait, "no-wait", false, "if the lock is not free, end with exit code 6")
-	flags.DurationVar(&f.wait, "wait", 0, "wait for so long, and end with exit code 6; 0: for ever")
+	flags.DurationVar(&f.wait, "wait", 0,
+		"wait for so long, and end with exit code 6, or 4 if the service does not say that somebody "+
+			"has it; 0: for ever")
 	flags.BoolVar(&f.read, "read", false, "hold the read-write lock for reading")
 	flags.BoolVar(&f.write, "write", false, "hold the read-write lock for writing")
 	cmd.MarkFlagsMutuallyExclusive("no-wait", "wait")
@@ -66,25 +73,27 @@ func (a *app) lock(ctx context.Context, f *lockFlags, name string, command []str
 		if f.noWait {
 			take = try
 		}
-		waiting := ctx
-		if f.wait > 0 {
-			var cancel context.CancelFunc
-			waiting, cancel = context.WithTimeout(ctx, f.wait)
-			defer cancel()
+		waiting, stop := ctx, context.CancelFunc(func() {})
+		switch {
+		case f.noWait:
+			waiting, stop = a.limited(ctx)
+		case f.wait > 0:
+			waiting, stop = context.WithTimeout(ctx, f.wait)
 		}
+		defer stop()
 		if !f.noWait {
 			a.say("tidemark: waiting for the lock %s", name)
 		}
 		lock, err := take(waiting, s)
 		switch {
-		case err != nil && ctx.Err() == nil && waiting.Err() != nil:
+		case errors.Is(err, coord.ErrLocked) && ctx.Err() == nil && waiting.Err() != nil:
 			return &exit.Error{Code: exit.Conflict,
 				Err: fmt.Errorf("the lock %s was not free within %s", name, f.wait)}
 		case err != nil:
 			return err
 		}
 		a.say("tidemark: holding the lock %s, fencing number %d", name, lock.Token())
-		err = a.runCommand(ctx, lock.Held(), &f.holdFlags, a.in, command, fencing(lock.Token()))
+		err = a.runCommand(ctx, lock.Held(), s, &f.holdFlags, a.in, command, fencing(lock.Token()))
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if failed := lock.Unlock(ending); err == nil && !errors.Is(failed, coord.ErrOutcomeUnknown) {

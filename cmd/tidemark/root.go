@@ -64,7 +64,7 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		a.incrementCommand(), a.scanCommand(),
 		a.countCommand(), a.txnCommand(), a.loadCommand(), a.dumpCommand(),
 		a.changesCommand())
-	add(groupCoord, a.coordCommand(), a.leaseCommand(), a.lockCommand(), a.electCommand(),
+	add(groupCoord, a.authCommand(), a.coordCommand(), a.leaseCommand(), a.lockCommand(), a.electCommand(),
 		a.timerCommand())
 	add(groupMeasure, a.benchCommand())
 	root.AddCommand(a.versionCommand(), a.manCommand(),

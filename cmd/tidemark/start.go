@@ -162,7 +162,7 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 		"for how long changes of the coordination store can be read and watched; negative: until they "+
 			"are compacted (default 1h)")
 	flags.Uint32Var(&f.maxStreams, "max-concurrent-streams", 0,
-		"most calls and streams that a client has open on one gRPC connection (default 256)")
+		"most calls and streams that a client has open on one gRPC connection (default 2048)")
 }
 
 // check finds what is wrong with the flags before anything is opened.

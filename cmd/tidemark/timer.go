@@ -38,20 +38,27 @@ said. --missed says what becomes of periods in which nobody ran the command: the
 
 The command finds in its environment TIDEMARK_TIMER_DUE, when its period was due,
 TIDEMARK_TIMER_MISSED, how many were left out before it, and ` + fencingEnv + `, which
-is higher in each period.`,
+is higher in each period. If this process is killed the command is too, on Linux; on other systems
+it runs on. SIGHUP and SIGQUIT are as SIGTERM.`,
 		Example: `  tidemark timer cleanup 10m -- ./cleanup.sh
   tidemark timer invoices 24h --missed each -- sh -c './invoices --day "$TIDEMARK_TIMER_DUE"'`,
 		Args: nameAndCommand("NAME PERIOD -- COMMAND", 2, false),
 	}
-	cmd.RunE = a.verb(func(ctx context.Context, args []string) error {
+	cmd.RunE = a.holding(func(ctx context.Context, args []string) error {
 		names, command := afterDash(cmd, args)
 		period, err := time.ParseDuration(names[1])
 		if err != nil {
 			return exit.Usagef("%q is no period: give a duration, such as 10m", names[1])
 		}
+		if period < coord.MinPeriod {
+			return exit.Usagef("a period of %s: give %s or more", period, coord.MinPeriod)
+		}
 		missed, ok := missedPolicies[f.missed]
 		if !ok {
 			return exit.Usagef("--missed %s: use skip, once or each", f.missed)
+		}
+		if err := f.check(cmd, command); err != nil {
+			return err
 		}
 		return a.timer(ctx, &f, names[0], period, missed, command)
 	})
@@ -79,7 +86,7 @@ func (a *app) timer(ctx context.Context, f *timerFlags, name string, period time
 			}
 			due := tick.Due.Format(time.RFC3339Nano)
 			a.say("tidemark: running the command for %s", due)
-			err := a.runCommand(ctx, ctx, &f.holdFlags, nil, command, fencing(tick.Token),
+			err := a.runCommand(ctx, ctx, nil, &f.holdFlags, nil, command, fencing(tick.Token),
 				"TIDEMARK_TIMER_DUE="+due, fmt.Sprintf("TIDEMARK_TIMER_MISSED=%d", tick.Missed))
 			var coded *exit.Error
 			switch {

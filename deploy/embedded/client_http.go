@@ -41,7 +41,7 @@ func (s *Server) newGateway() (*counted, error) {
 			if services := s.etcdServices(); services != nil {
 				return services.Healthy(ctx, serializable)
 			}
-			return s.noCoordination()
+			return s.noCoordination("")
 		},
 		Versions: func() (server, cluster, storage string) {
 			if services := s.etcdServices(); services != nil {

@@ -101,7 +101,7 @@ type ServerConfig struct {
 	GCInterval time.Duration
 
 	// MaxStreams bounds the calls and streams that a client has open on one gRPC connection. Default
-	// 256. A call that waits for a lock counts too.
+	// 2,048. A call that waits for a lock counts too.
 	MaxStreams uint32
 	// MaxRequestBytes bounds a request of the etcd API that changes something, MaxOperations the
 	// comparisons, and the operations, of one transaction of it. Defaults 1.5 MiB and 128, as in etcd;

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
@@ -24,6 +26,11 @@ const coordinationName = "the coordination store"
 
 // maxCoordinationWatchers bounds the watchers of a member. An idle one takes some hundred bytes.
 const maxCoordinationWatchers = 1_000_000
+
+// coordinationMaxTouched is how many keys one command of the coordination store may delete, read or
+// compare, and a lease may have. It is what clients of etcd expect to be able to do at once, as far
+// as it stops the others for a second or two at most.
+const coordinationMaxTouched = 100_000
 
 // foundingLook is how often a member looks whether the coordination store is founded.
 const foundingLook = 100 * time.Millisecond
@@ -79,7 +86,12 @@ func (s *Server) startCoordination(p *corePart, self keys.ReplicaID,
 		return err
 	}
 	if founding != nil {
-		return s.openCoordination(p, self, founding, registerer)
+		err := s.openCoordination(p, self, founding, registerer)
+		if errors.Is(err, group.ErrImplausible) {
+			s.coordinationFailed(err)
+			err = nil
+		}
+		return err
 	}
 	var ctx context.Context
 	ctx, p.coordination.end = context.WithCancel(s.ctx)
@@ -98,6 +110,25 @@ func (s *Server) startCoordination(p *corePart, self keys.ReplicaID,
 			}
 		}
 	})
+	return nil
+}
+
+// coordinationFailed leaves this member's part of the coordination store alone, until the server
+// starts again. The core's own group, and a data node, go on: whatever clients have brought into the
+// coordination store, the metadata does not depend on it.
+func (s *Server) coordinationFailed(err error) {
+	s.coordinationBroken.CompareAndSwap(nil, &err)
+	s.services.etcd.end()
+	s.config.Logger.Error("THIS MEMBER'S PART OF THE COORDINATION STORE FAILED and is left alone; the "+
+		"core goes on", "error", err)
+}
+
+// CoordinationErr returns why this server's part of the coordination store failed; nil if it has
+// not.
+func (s *Server) CoordinationErr() error {
+	if p := s.coordinationBroken.Load(); p != nil {
+		return *p
+	}
 	return nil
 }
 
@@ -130,8 +161,9 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 	opened, err := store.New(store.Config{
 		State: p.databases.state, Partition: identity.Group, Name: coordinationName,
 		Founding: founding, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic,
-		GroupCommands: true, HistoryFor: s.config.CoreHistory, MaxWatchers: maxCoordinationWatchers,
-		Logger: s.config.Logger, Registerer: ofStore(registerer, "coordination"),
+		GroupCommands: true, MaxTouched: coordinationMaxTouched, HistoryFor: s.config.CoreHistory,
+		MaxWatchers: maxCoordinationWatchers,
+		Logger:      s.config.Logger, Registerer: ofStore(registerer, "coordination"),
 		Peers: &server.CoordinationPeers{Cluster: s.cluster.Load(), Conn: s.dialer.Conn,
 			Resolve: s.members.resolve},
 	})

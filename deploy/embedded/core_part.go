@@ -84,8 +84,12 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 		SleepAfter: -1, Shards: 1, ApplyWorkers: 2, Logger: s.config.Logger, Registerer: registerer,
 		Random:    s.config.Random,
 		Monotonic: s.config.Monotonic,
-		OnFailed: func(_ keys.PartitionID, err error) {
-			if s.ctx.Err() == nil { // on a full disk it ends like this when the server is closed
+		OnFailed: func(id keys.PartitionID, err error) {
+			switch {
+			case s.ctx.Err() != nil: // on a full disk it ends like this when the server is closed
+			case id == keys.CoordinationPartition:
+				s.coordinationFailed(err)
+			default:
 				s.failed(fmt.Errorf("the consistent core's member failed: %w", err))
 			}
 		},

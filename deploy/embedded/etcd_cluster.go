@@ -67,7 +67,16 @@ func (c *etcdCluster) Learner() bool {
 }
 
 // Members implements etcdapi.Cluster.
-func (c *etcdCluster) Members(context.Context) ([]etcdapi.Member, error) {
+func (c *etcdCluster) Members(
+	ctx context.Context, linearizable bool,
+) ([]etcdapi.Member, error) {
+	if linearizable {
+		list, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+		if err != nil {
+			return nil, err
+		}
+		return c.list(list.GetMembers().GetMembers()), nil
+	}
 	return c.list(c.core.server.Members()), nil
 }
 
@@ -136,7 +145,8 @@ func memberOfServer(all []*clusterpb.CoreMember, id uint64) *clusterpb.CoreMembe
 // change begins a change of the members, and waits until what it is for is so.
 func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	done func([]*clusterpb.CoreMember) bool) ([]etcdapi.Member, error) {
-	if _, err := c.server.core.ChangeCore(ctx, r); err != nil {
+	begun, err := c.server.core.ChangeCore(ctx, r)
+	if err != nil {
 		return nil, err
 	}
 	for {
@@ -144,7 +154,9 @@ func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest
 		if err != nil {
 			return nil, err
 		}
-		if members := list.GetMembers().GetMembers(); done(members) {
+		// It is over when the coordination store's members have changed, too.
+		over := list.GetChange() == nil || list.GetChange().Id != begun.GetChange()
+		if members := list.GetMembers().GetMembers(); over && done(members) {
 			return c.list(members), nil
 		}
 		if !pause(ctx, membersLook) {

@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // etcdServices are the services of the etcd v3 API. Every server has them, and those answer that
@@ -25,7 +27,10 @@ import (
 var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
 	&pb.Auth_ServiceDesc, &v3lockpb.Lock_ServiceDesc, &v3electionpb.Election_ServiceDesc,
-	&grpc_health_v1.Health_ServiceDesc}
+	&coordpb.Import_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
+
+// maxRevisionBytes leaves room for the rest of a message: gRPC sends none of more than 256 MiB.
+const maxRevisionBytes = 128 << 20
 
 // MostRequestBytes is the most that ServerConfig.MaxRequestBytes can be: a command of the store has
 // no room for more.
@@ -52,7 +57,8 @@ func (s *Server) serveEtcd(
 	p.coordination.services.Store(services)
 	// Its streams end with the gRPC server, before the store does.
 	watches, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part, Cluster: cluster,
-		Random: randomReader(s.config.Random), Logger: s.config.Logger})
+		Random: randomReader(s.config.Random), MaxRevisionBytes: maxRevisionBytes,
+		Logger: s.config.Logger})
 	if err != nil {
 		return err
 	}
@@ -64,10 +70,22 @@ func (s *Server) serveEtcd(
 
 // noCoordination is how a server answers calls of the etcd API that has no part of the coordination
 // store: clients go on with their next endpoint.
-func (s *Server) noCoordination() error {
+//
+// Of calls that change something etcd's client for Go repeats only those of which it is sure that
+// nothing was done: by the error of a learner, for one. That says nothing of why, but gets the call
+// to a member that can do it.
+func (s *Server) noCoordination(method string) error {
+	switch method {
+	case pb.KV_Put_FullMethodName, pb.KV_DeleteRange_FullMethodName, pb.KV_Txn_FullMethodName,
+		pb.KV_Compact_FullMethodName, pb.Lease_LeaseGrant_FullMethodName,
+		pb.Lease_LeaseRevoke_FullMethodName:
+		return rpctypes.ErrGRPCNotSupportedForLearner
+	}
 	core := distinct(slices.Concat(s.members.all(), s.core.Core()))
 	why := "this server is not a member of the core"
 	switch state := s.coreState.Load(); {
+	case s.CoordinationErr() != nil:
+		why = "this server's part of the coordination store failed; its log says why"
 	case s.config.has(RoleCore) && (state == coreLooking || state == coreMember):
 		why = "this server's part of the coordination store is not open yet"
 	case state == coreRemoved:

@@ -133,10 +133,18 @@ func TestEtcdClients(t *testing.T) {
 	// A data node says where to go.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	_, err = etcdClient(t, nil, at[3]).Put(ctx, "k", "v")
+	direct := pb.NewKVClient(etcdClient(t, nil, at[3]).ActiveConnection())
+	_, err = direct.Range(ctx, &pb.RangeRequest{Key: []byte("k")})
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), at[0]) ||
 		!strings.Contains(err.Error(), "not a member of the core") {
 		t.Errorf("a data node: %v", err)
+	}
+	// A client that knows a member as well writes there.
+	both := etcdClient(t, nil, at[3], at[0])
+	for range 20 {
+		if _, err := both.Put(t.Context(), "k", "v"); err != nil {
+			t.Errorf("with a data node among the endpoints: %v", err)
+		}
 	}
 }
 

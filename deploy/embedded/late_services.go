@@ -12,8 +12,9 @@ import (
 // lateServices are gRPC services that are registered before what serves them is there. Until it is,
 // and when it is there no more, calls are refused.
 type lateServices struct {
-	// refuse is why a call is refused. It is set before anything is served.
-	refuse func() error
+	// refuse is why a call of a method ("/service/method") is refused. It is set before anything is
+	// served.
+	refuse func(method string) error
 	// serving are those that serve, by the services' names; nil: none.
 	serving atomic.Pointer[map[string]lateService]
 }
@@ -30,21 +31,21 @@ func (l *lateServices) register(to grpc.ServiceRegistrar, services ...*grpc.Serv
 		late := &grpc.ServiceDesc{ServiceName: s.ServiceName, Metadata: s.Metadata}
 		for i, m := range s.Methods {
 			late.Methods = append(late.Methods, grpc.MethodDesc{MethodName: m.MethodName,
-				Handler: l.method(s.ServiceName, i)})
+				Handler: l.method(s.ServiceName, m.MethodName, i)})
 		}
 		for i, m := range s.Streams {
-			m.Handler = l.stream(s.ServiceName, i)
+			m.Handler = l.stream(s.ServiceName, m.StreamName, i)
 			late.Streams = append(late.Streams, m)
 		}
 		to.RegisterService(late, nil)
 	}
 }
 
-// find finds the service that serves.
-func (l *lateServices) find(name string) (lateService, error) {
+// find finds the service that serves a method.
+func (l *lateServices) find(name, method string) (lateService, error) {
 	serving := l.serving.Load()
 	if serving == nil {
-		return lateService{}, l.refuse()
+		return lateService{}, l.refuse("/" + name + "/" + method)
 	}
 	s, ok := (*serving)[name]
 	if !ok {
@@ -55,14 +56,14 @@ func (l *lateServices) find(name string) (lateService, error) {
 
 // describe gives the service that serves, with its description.
 func (l *lateServices) describe(name string) (*grpc.ServiceDesc, any, error) {
-	s, err := l.find(name)
+	s, err := l.find(name, "")
 	return s.description, s.service, err
 }
 
-func (l *lateServices) method(service string, at int) grpc.MethodHandler {
+func (l *lateServices) method(service, method string, at int) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error,
 		interceptor grpc.UnaryServerInterceptor) (any, error) {
-		s, err := l.find(service)
+		s, err := l.find(service, method)
 		if err != nil {
 			return nil, err
 		}
@@ -70,9 +71,9 @@ func (l *lateServices) method(service string, at int) grpc.MethodHandler {
 	}
 }
 
-func (l *lateServices) stream(service string, at int) grpc.StreamHandler {
+func (l *lateServices) stream(service, method string, at int) grpc.StreamHandler {
 	return func(_ any, stream grpc.ServerStream) error {
-		s, err := l.find(service)
+		s, err := l.find(service, method)
 		if err != nil {
 			return err
 		}

@@ -69,6 +69,8 @@ type Server struct {
 	decommissioned atomic.Bool
 	// coreBroken is why the core's member is left alone, if it is.
 	coreBroken atomic.Pointer[error]
+	// coordinationBroken is why its part of the coordination store is left alone, if it is.
+	coordinationBroken atomic.Pointer[error]
 	// stopping: Stop has begun.
 	stopping atomic.Bool
 
@@ -219,7 +221,7 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	})
 	s.rpc.ServeClients(s.clients)
 	clusterpb.RegisterCoreServer(s.rpc, &s.services.core)
-	clusterpb.RegisterClusterServer(s.rpc, s.clusterService())
+	clusterpb.RegisterClusterServer(clusterRegistrar{s.rpc, s}, s.clusterService())
 	clusterpb.RegisterCoordinationServer(s.rpc, server.NewCoordinationService(s.coreServer))
 	s.services.etcd.register(s.rpc, etcdServices...)
 	if s.bootstrap != nil {

@@ -44,6 +44,8 @@ type Client struct {
 	// id and made make values that no other write has.
 	id   string
 	made atomic.Uint64
+	// renewing is the stream of renewals of the client's sessions.
+	renewing renewing
 }
 
 type config struct {
@@ -137,9 +139,11 @@ func newClient(etcd *clientv3.Client, cfg config) *Client {
 // Etcd is the client of etcd that this one stands on, for what is not a recipe.
 func (c *Client) Etcd() *clientv3.Client { return c.etcd }
 
-// Close closes the connections, if Connect made them. Sessions are to be closed before: one that
-// was not ends when its time to live is over, and is lost to its holder at once.
+// Close ends the renewals of sessions, and closes the connections, if Connect made them. Sessions
+// are to be closed before: one that was not ends when its time to live is over, and is lost to its
+// holder at once.
 func (c *Client) Close() error {
+	c.renewing.close()
 	if !c.owned {
 		return nil
 	}

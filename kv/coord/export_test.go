@@ -14,3 +14,10 @@ func (t *Timer) WithClock(now func() time.Time,
 	}
 	return t
 }
+
+// Deadline is when the session is lost if no other renewal is confirmed, by the client's clock.
+func (s *Session) Deadline() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.deadline
+}

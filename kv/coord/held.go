@@ -24,6 +24,8 @@ type held struct {
 	cancel context.CancelCauseFunc
 	// finishing says that the holder itself is deleting the key.
 	finishing atomic.Bool
+	// doubtful says that the holder may have deleted the key, or may yet: the outcome is unknown.
+	doubtful atomic.Bool
 
 	// mu is held over calls that write the key, so that they follow each other.
 	mu       sync.Mutex
@@ -48,13 +50,31 @@ func (h *held) watch(from int64) {
 	})
 }
 
+// lost notes that the key was seen to be gone, or to be another one.
 func (h *held) lost() {
-	h.cancel(&Error{Op: "hold", Name: h.name, Message: "its key " + h.key +
-		" was deleted by somebody else", wraps: []error{ErrLost}})
+	err := &Error{Op: "hold", Name: h.name, Message: "its key " + h.key +
+		" was deleted by somebody else", wraps: []error{ErrLost}}
+	if h.doubtful.Load() {
+		err.Message = "its key " + h.key + " is gone; whether its holder's deletion of it did that, " +
+			"whose outcome was not known, or somebody else is not known either"
+		err.wraps = []error{ErrOutcomeUnknown}
+	}
+	h.gone(err)
 }
 
-func (h *held) released(message string) {
-	h.cancel(&Error{Op: "hold", Name: h.name, Message: message, wraps: []error{ErrReleased}})
+// gone ends it, the key of which is gone. The first one that ends it frees the key: later it may
+// be used again.
+func (h *held) gone(err *Error) {
+	h.session.mu.Lock()
+	defer h.session.mu.Unlock()
+	h.cancel(err)
+	if context.Cause(h.ctx) == error(err) {
+		delete(h.session.mu.keys, h.key)
+	}
+}
+
+func (h *held) released(message string) *Error {
+	return &Error{Op: "hold", Name: h.name, Message: message, wraps: []error{ErrReleased}}
 }
 
 // err is nil while it is held.
@@ -68,12 +88,16 @@ func (h *held) err() error {
 // release deletes the key. If it was lost before, the error says so.
 func (h *held) release(ctx context.Context, op string) error {
 	before := h.err()
-	h.released("it was released")
+	h.cancel(h.released("it was released"))
 	if before != nil {
 		return fail(op, h.name, before)
 	}
 	existed, err := h.session.remove(ctx, h.key, h.created)
-	if err == nil && !existed {
+	switch {
+	case err == nil && !existed && h.doubtful.Load():
+		err = because("its key "+h.key+" was gone; an earlier deletion of it, whose outcome was not "+
+			"known, may have done that", ErrOutcomeUnknown)
+	case err == nil && !existed:
 		err = because("it was lost before: its key "+h.key+" was gone", ErrLost)
 	}
 	return fail(op, h.name, err)

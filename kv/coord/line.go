@@ -56,6 +56,10 @@ func (l line) await(ctx context.Context, s *Session, key string, created int64) 
 		}
 		if err := s.client.awaitGone(ctx, string(previous.Key), previous.CreateRevision,
 			r.Header.Revision); err != nil {
+			if cause := context.Cause(ctx); cause != nil && s.Err() == nil {
+				return because(text(err)+"; somebody else has it, or is before it in the line", ErrLocked,
+					err)
+			}
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -331,5 +332,78 @@ func TestUnknownOutcomeOfAQueue(t *testing.T) {
 				t.Errorf("done again: %v", err)
 			}
 		})
+	}
+}
+
+// A consumer that does not know whether its item is done is not told that somebody else took it.
+func TestUnknownOutcomeOfADoneGivenUp(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		w := begin(t)
+		w.must(w.admin.Queue("q").Put(w.ctx, []byte("a")))
+		n := &network{choose: after()}
+		client := w.intercepted(n.intercept)
+		s := w.session(client)
+		item, err := client.Queue("q").Take(w.ctx, s)
+		w.must(err)
+		ctx, cancel := context.WithCancel(w.ctx)
+		n.mu.Lock()
+		n.choose = func() fate {
+			n.choose = after()
+			cancel()
+			return late
+		}
+		n.mu.Unlock()
+		w.is(item.Done(ctx), coord.ErrOutcomeUnknown)
+		w.must(context.Cause(item.Held()))
+		if again {
+			w.must(item.Done(w.ctx))
+			w.is(context.Cause(item.Held()), coord.ErrReleased)
+			continue
+		}
+		n.arrive()
+		w.done("the item is not held", item.Held().Done())
+		err = context.Cause(item.Held())
+		w.is(err, coord.ErrOutcomeUnknown)
+		if errors.Is(err, coord.ErrLost) {
+			t.Errorf("%v", err)
+		}
+		w.is(item.Done(w.ctx), coord.ErrOutcomeUnknown)
+	}
+}
+
+// An item whose claim was deleted can be taken again under the same session.
+func TestItemIsTakenAgainAfterItsClaimWasDeleted(t *testing.T) {
+	w := begin(t)
+	q := w.admin.Queue("q")
+	w.must(q.Put(w.ctx, []byte("a")))
+	s := w.session(w.admin)
+	item, err := q.Take(w.ctx, s)
+	w.must(err)
+	for _, claim := range w.keys("queue/q/claims") {
+		_, err := w.admin.Etcd().Delete(w.ctx, claim)
+		w.must(err)
+	}
+	w.done("the item is not held", item.Held().Done())
+	w.is(context.Cause(item.Held()), coord.ErrLost)
+	item, err = q.Take(w.ctx, s)
+	w.must(err)
+	w.must(item.Done(w.ctx))
+}
+
+// Who gives up waiting for a lock hears that somebody else has it, if so.
+func TestLockGivenUpSaysWhetherItIsHeld(t *testing.T) {
+	w := begin(t)
+	m := w.admin.Mutex("m")
+	_, err := m.Lock(w.ctx, w.session(w.admin))
+	w.must(err)
+	s := w.session(w.admin)
+	ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+	defer cancel()
+	_, err = m.Lock(ctx, s)
+	w.is(err, coord.ErrLocked, context.DeadlineExceeded)
+	ended, cancel := context.WithCancel(w.ctx)
+	cancel()
+	if _, err = m.Lock(ended, s); errors.Is(err, coord.ErrLocked) {
+		t.Errorf("%v, and nothing was read", err)
 	}
 }

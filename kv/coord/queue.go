@@ -178,7 +178,8 @@ func (i *Item) Return(ctx context.Context) error { return i.held.release(ctx, "r
 
 // Done removes the item from the queue. It fails with ErrLost or ErrSessionEnded if the consumer
 // did not hold it any more: then it is delivered again, or was. ErrOutcomeUnknown says that ctx or
-// the session ended before the outcome was known.
+// the session ended before the outcome was known. As long as Held has not ended Done may be called
+// again then; if the consumer turns out not to hold the item, Held ends with ErrOutcomeUnknown.
 func (i *Item) Done(ctx context.Context) error {
 	const op = "finish an item"
 	h := i.held
@@ -191,11 +192,13 @@ func (i *Item) Done(ctx context.Context) error {
 	err := i.done(ctx)
 	switch {
 	case err == nil:
-		h.released("it is done")
-		h.session.free(h.key)
+		h.gone(h.released("it is done"))
 	case errors.Is(err, ErrLost):
 		h.lost()
 	default:
+		if errors.Is(err, ErrOutcomeUnknown) {
+			h.doubtful.Store(true)
+		}
 		h.finishing.Store(false)
 		h.watch(0) // the former watch may have ended
 	}
@@ -203,7 +206,8 @@ func (i *Item) Done(ctx context.Context) error {
 }
 
 func (i *Item) done(ctx context.Context) error {
-	h, c, maybe := i.held, i.held.session.client, false
+	h, c := i.held, i.held.session.client
+	maybe := h.doubtful.Load()
 	for attempt := 0; ; attempt++ {
 		var r *clientv3.TxnResponse
 		err := c.call(ctx, func(ctx context.Context) (err error) {

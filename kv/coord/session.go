@@ -89,6 +89,10 @@ func (c *Client) NewSession(ctx context.Context, options ...SessionOption) (*Ses
 		return nil, invalid(op, "", fmt.Sprintf("a time to live of %s: give one above 0 and up to %s",
 			cfg.ttl, MaxTTL))
 	}
+	stream := c.renewing.join(c)
+	if stream == nil {
+		return nil, fail(op, "", because("the client is closed", ErrClosed))
+	}
 	var granted *clientv3.LeaseGrantResponse
 	var sent int64
 	// An attempt whose outcome is unknown may leave a lease, which expires unused.
@@ -98,6 +102,7 @@ func (c *Client) NewSession(ctx context.Context, options ...SessionOption) (*Ses
 		return err
 	})
 	if err != nil {
+		c.renewing.leave(stream)
 		return nil, fail(op, "", err)
 	}
 	s := &Session{client: c, lease: granted.ID, label: cfg.label,
@@ -106,7 +111,7 @@ func (c *Client) NewSession(ctx context.Context, options ...SessionOption) (*Ses
 	s.mu.keys = make(map[string]struct{})
 	s.mu.expiry = time.AfterFunc(time.Hour, s.checkDeadline)
 	s.confirm(sent, s.ttl)
-	s.running.Go(s.renew)
+	s.running.Go(func() { s.renew(stream) })
 	return s, nil
 }
 
@@ -118,6 +123,18 @@ func (s *Session) Lease() clientv3.LeaseID { return s.lease }
 
 // TTL is the time to live that the service has granted.
 func (s *Session) TTL() time.Duration { return s.ttl }
+
+// Left is for how long the session lives if no other renewal is confirmed, by the client's clock: 0
+// if it has ended. Renewals are sent every third of the time to live, so less than half of it means
+// that the service does not answer.
+func (s *Session) Left() time.Duration {
+	if s.Err() != nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leftLocked()
+}
 
 // Done is closed when the session has ended. Err says why.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }

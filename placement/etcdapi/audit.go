@@ -20,7 +20,9 @@ import (
 type call struct {
 	method  string
 	request any
-	mu      struct {
+	// administers: the method does, though it is none of the etcd API.
+	administers bool
+	mu          struct {
 		sync.Mutex
 		// by is who made it, as far as that came up.
 		by identity
@@ -81,7 +83,7 @@ var administers = map[string]bool{
 // audit logs and counts what came of a call.
 func (b *backend) audit(ctx context.Context, c *call, err error) {
 	reason, refused := refusalOf(err)
-	administered := administers[c.method[strings.LastIndexByte(c.method, '/')+1:]]
+	administered := c.administers || administers[c.method[strings.LastIndexByte(c.method, '/')+1:]]
 	if refused {
 		b.metrics.refusals.WithLabelValues(reason).Inc()
 	}
@@ -163,6 +165,8 @@ func about(request any) []slog.Attr {
 	case *pb.AuthRoleRevokePermissionRequest:
 		add("role", r.Role)
 		between(r.Key, r.RangeEnd)
+	case interface{ GetName() string }: // of keyspaces
+		add("of", r.GetName())
 	case interface{ GetID() uint64 }: // of members
 		attrs = append(attrs, slog.Uint64("id", r.GetID()))
 	case interface{ GetID() int64 }: // of leases

@@ -2,12 +2,15 @@ package etcdapi
 
 import (
 	"context"
+	"net"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/passwords"
+	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
@@ -60,13 +63,26 @@ func (b *backend) executeWithin(
 	}
 	// It is checked again when it is applied, by every member.
 	c.Auth = who
-	limited, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(store.WithClient(ctx, clientOf(ctx)), limit)
 	defer cancel()
 	result, err := b.Store.Execute(limited, c)
 	if err != nil {
 		return nil, b.toGRPC(ctx, err)
 	}
 	return result, nil
+}
+
+// clientOf names the client of a call: its host, however many connections it has.
+func clientOf(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok || p.Addr == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil {
+		return p.Addr.String()
+	}
+	return host
 }
 
 // confirm returns when this member is up to date.

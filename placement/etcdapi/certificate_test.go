@@ -66,6 +66,34 @@ func TestCertificateUsers(t *testing.T) {
 		lines[0]["address"] != "10.0.0.1:7" {
 		t.Errorf("%v", lines)
 	}
+	// What another service administers, another member does in the name of the user.
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		want error
+		as   string
+	}{
+		"certificate of root": {withCertificate("root", true), nil, "root"},
+		"token of root": {withCertificate("x", true, "token", g.token(t, "root", "secret")), nil,
+			"root"},
+		"certificate of a user": {withCertificate("u", true), rpctypes.ErrGRPCPermissionDenied, ""},
+		"nobody":                {context.Background(), rpctypes.ErrGRPCUserEmpty, ""},
+	} {
+		g.log.lines(t)
+		user := ""
+		_, err := g.services.Administration(c.ctx, "/cluster/Drop", nil,
+			func(ctx context.Context, token string) (any, error) {
+				there := metadata.NewIncomingContext(ctx, metadata.Pairs("token", token))
+				who, err := g.services.guard.identify(there)
+				user = who.GetUser()
+				return nil, err
+			})
+		if err != c.want || user != c.as {
+			t.Errorf("%s: %v by %q, want %v by %q", name, err, user, c.want, c.as)
+		}
+		if lines := g.log.lines(t); len(lines) != 1 || lines[0]["method"] != "/cluster/Drop" {
+			t.Errorf("%s: %v", name, lines)
+		}
+	}
 	if who, err := g.services.guard.identify(context.Background()); err != nil ||
 		who.Revision != 0 {
 		t.Errorf("a call from nowhere: %v, %v", who, err)

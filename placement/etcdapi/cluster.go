@@ -39,7 +39,9 @@ func (s *clusterServer) MemberList(
 	if _, err := s.identified(ctx); err != nil {
 		return nil, err
 	}
-	members, err := s.Cluster.Members(ctx)
+	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
+	defer cancel()
+	members, err := s.Cluster.Members(limited, r.Linearizable)
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
 	}

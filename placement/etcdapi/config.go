@@ -34,8 +34,10 @@ type Store interface {
 	// Read waits for a leader, and returns once this member has everything that was acknowledged
 	// before the call.
 	Read(context.Context) (*store.View, error)
-	// ReadTxnAs does a transaction that writes nothing on what this member has, for a client.
-	ReadTxnAs(context.Context, *storepb.AuthInfo, *storepb.Txn) (*storepb.Result, error)
+	// ReadTxnAs does a transaction that writes nothing on what this member has, for a client. release
+	// is called when the answer is needed no more.
+	ReadTxnAs(context.Context, *storepb.AuthInfo, *storepb.Txn) (
+		result *storepb.Result, release func(), err error)
 	// NewWatchStream is for what waits for changes on this member.
 	NewWatchStream() (*store.WatchStream, error)
 	Revision() uint64
@@ -47,6 +49,11 @@ type Store interface {
 	Hash(ctx context.Context, revision uint64) (store.Hash, error)
 	HashAll(context.Context) (sum uint32, revision uint64, err error)
 	Export() (*store.Export, error)
+
+	// ImportState says how far the latest import is, on any member. Importing is store.ErrImporting
+	// while one is under way, as far as this member knows.
+	ImportState(context.Context) (store.ImportState, error)
+	Importing() error
 }
 
 // Cluster is what the services need of the cluster around the store. Its methods may be called from
@@ -61,8 +68,9 @@ type Cluster interface {
 	MemberOf(keys.ReplicaID) uint64
 	// Learner says whether this member has no vote.
 	Learner() bool
-	// Members lists the members as this member knows them.
-	Members(context.Context) ([]Member, error)
+	// Members lists the members as this member knows them, or if linearizable, with every change that
+	// was answered anywhere before the call.
+	Members(ctx context.Context, linearizable bool) ([]Member, error)
 
 	// Add adds a member of which these are the peer URLs, and returns it. Remove, Update and Promote
 	// name one by its id. All return the members after the change.
@@ -116,8 +124,12 @@ type Config struct {
 	// multiple of a second. Default 2 s, as in etcd with its default election timeout.
 	MinLease time.Duration
 	// TemporaryDirectory is where a snapshot is written before it is sent, one at a time. It needs
-	// room for the whole history. Default: that of the operating system.
+	// room for the whole history, four times if as many snapshots are sent as may be. Default: that of
+	// the operating system.
 	TemporaryDirectory string
+	// StallTimeout is for how long a client may read nothing of a snapshot that it is sent until the
+	// stream is ended. Default 5 min.
+	StallTimeout time.Duration
 	// CertificateUsers takes the common name of a client's verified certificate for its user, if the
 	// client comes without a token. It is for servers that ask clients for certificates.
 	CertificateUsers bool
@@ -159,6 +171,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.LeaderGrace <= 0 {
 		c.LeaderGrace = 3 * time.Second
+	}
+	if c.StallTimeout <= 0 {
+		c.StallTimeout = 5 * time.Minute
 	}
 	if c.MinLease < time.Second {
 		c.MinLease = 2 * time.Second

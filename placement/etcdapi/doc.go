@@ -60,7 +60,7 @@
 //   - A token is prolonged by use at the member that sees it used, as in etcd, and is valid for at
 //     least Config.TokenTTL at all others, which in etcd have to be asked first.
 //
-//   - What one command may read or delete is bounded (store.MaxTouched), and so are how many
+//   - What one command may read or delete is bounded (store.Config.MaxTouched), and so are how many
 //     operations it has in all (store.MaxOperations) and what a reading may answer with
 //     (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
 //

@@ -47,6 +47,8 @@ func (b *backend) toGRPC(ctx context.Context, err error) error {
 		return rpctypes.ErrGRPCRequestTooManyRequests
 	case errors.Is(err, store.ErrTooManyWatchers):
 		return status.Error(codes.ResourceExhausted, "etcdserver: "+err.Error())
+	case errors.Is(err, store.ErrImporting):
+		return status.Error(codes.Unavailable, "etcdserver: "+err.Error())
 	case errors.Is(err, store.ErrOutcomeUnknown):
 		return rpctypes.ErrGRPCTimeout
 	case errors.As(err, &notLeader):

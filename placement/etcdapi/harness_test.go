@@ -124,7 +124,7 @@ func (a *alone) MemberID() uint64               { return 0xe1 }
 func (a *alone) MemberOf(keys.ReplicaID) uint64 { return 0xe1 }
 func (a *alone) Learner() bool                  { return a.learner.Load() }
 
-func (a *alone) Members(context.Context) ([]Member, error) {
+func (a *alone) Members(context.Context, bool) ([]Member, error) {
 	return []Member{{ID: 0xe1, Name: "m1", PeerURLs: []string{"http://127.0.0.1:2380"},
 		ClientURLs: []string{"http://" + a.address}}}, nil
 }
@@ -185,6 +185,7 @@ func serve(t testing.TB, change func(*Config)) *served {
 		server.Stop()
 		running.Wait()
 		watch.Wait()
+		services.Close()
 	})
 	return s
 }

@@ -24,8 +24,9 @@ func (s *Services) Healthy(ctx context.Context, serializable bool) error {
 			return rangeError(err)
 		}
 	}
-	_, err := b.Store.ReadTxnAs(ctx, nil, one(&storepb.Op{Op: &storepb.Op_Range{
+	_, release, err := b.Store.ReadTxnAs(ctx, nil, one(&storepb.Op{Op: &storepb.Op_Range{
 		Range: &storepb.Range{Key: []byte{0}, KeysOnly: true, Limit: 1}}}))
+	release()
 	if err != nil {
 		return rangeError(b.toGRPC(ctx, err))
 	}

@@ -29,7 +29,8 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	if err != nil {
 		return nil, err
 	}
-	response, err := s.readRange(ctx, who, r)
+	response, release, err := s.readRange(ctx, who, toRange(r))
+	defer release()
 	if err != nil {
 		return nil, err
 	}
@@ -38,19 +39,18 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 }
 
 // readRange reads what this member has. The revision of the answer is the newest, whatever was
-// read.
+// read. release is called when the answer is needed no more, and also after an error.
 func (s *kvServer) readRange(
-	ctx context.Context, who *storepb.AuthInfo, r *pb.RangeRequest,
-) (*pb.RangeResponse, error) {
-	q := toRange(r)
-	if r.Revision < 0 {
+	ctx context.Context, who *storepb.AuthInfo, q *storepb.Range,
+) (response *pb.RangeResponse, release func(), err error) {
+	if int64(q.Revision) < 0 {
 		q.Revision = 0
 	}
-	result, err := s.Store.ReadTxnAs(ctx, who, one(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
+	result, release, err := s.Store.ReadTxnAs(ctx, who, one(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
 	if err != nil {
-		return nil, s.toGRPC(ctx, err)
+		return nil, release, s.toGRPC(ctx, err)
 	}
-	return fromRange(result.Txn.Results[0].GetRange(), result.Revision), nil
+	return fromRange(result.Txn.Results[0].GetRange(), result.Revision), release, nil
 }
 
 // Put implements etcdserverpb.KVServer.
@@ -109,9 +109,12 @@ func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, 
 		if err != nil {
 			return nil, err
 		}
-		if result, err = s.Store.ReadTxnAs(ctx, who, t); err != nil {
+		read, release, err := s.Store.ReadTxnAs(ctx, who, t)
+		defer release()
+		if err != nil {
 			return nil, s.toGRPC(ctx, err)
 		}
+		result = read
 	} else {
 		if err := s.checkSize(&pb.InternalRaftRequest{Txn: r}); err != nil {
 			return nil, err

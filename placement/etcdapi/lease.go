@@ -120,6 +120,9 @@ func (s *leaseServer) LeaseTimeToLive(
 func (s *leaseServer) LeaseLeases(
 	ctx context.Context, _ *pb.LeaseLeasesRequest,
 ) (*pb.LeaseLeasesResponse, error) {
+	if err := s.Store.Importing(); err != nil {
+		return nil, s.toGRPC(ctx, err)
+	}
 	state := s.Store.Authority()
 	who, err := s.identified(ctx)
 	if err != nil {

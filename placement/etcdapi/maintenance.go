@@ -15,8 +15,7 @@ import (
 type maintenanceServer struct {
 	pb.UnimplementedMaintenanceServer
 	*backend
-	// snapshots has room for as many as are written at a time.
-	snapshots chan struct{}
+	snapshots snapshots
 }
 
 // Alarm implements etcdserverpb.MaintenanceServer. There are no alarms: nothing here runs out of a

@@ -34,16 +34,20 @@ func (s *kvServer) RangeStream(
 	if r.Limit <= 0 {
 		r.Limit = math.MaxInt64
 	}
-	left, size, newest := r.Limit, int64(firstChunk), int64(0)
-	sent := int64(0)
+	left, size := r.Limit, int64(firstChunk)
+	newest, count := int64(0), int64(0)
 	for {
 		r.Limit = min(left, size)
-		chunk, err := s.readRange(ctx, who, r)
+		q := toRange(r)
+		q.Count = newest == 0 // once is enough: all chunks are of one revision
+		chunk, release, err := s.readRange(ctx, who, q)
+		// A client may take its time for a chunk, and keeps no other from reading meanwhile.
+		release()
 		if err != nil {
 			return err
 		}
 		if newest == 0 {
-			newest = chunk.Header.Revision
+			newest, count = chunk.Header.Revision, chunk.Count
 			if r.Revision <= 0 {
 				r.Revision = newest
 			}
@@ -54,9 +58,8 @@ func (s *kvServer) RangeStream(
 		answer := &pb.RangeResponse{Kvs: chunk.Kvs}
 		if last {
 			answer.Header = s.header(uint64(newest))
-			answer.More, answer.Count = chunk.More, sent+chunk.Count
+			answer.More, answer.Count = chunk.More, count
 		}
-		sent += n
 		if err := stream.Send(&pb.RangeStreamResponse{RangeResponse: answer}); err != nil || last {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/passwords"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // Services are the gRPC servers of the etcd v3 API.
@@ -22,15 +23,22 @@ type Services struct {
 	// Watch is registered if it is set.
 	Watch pb.WatchServer
 	Auth  pb.AuthServer
+	// Import brings the state of another store in; it is none of etcd's services.
+	Import coordpb.ImportServer
 	// Health says that this server serves. It is registered unless it is nil: a server whose port
 	// has a health service already sets it to nil.
 	Health grpc_health_v1.HealthServer
 
-	guard *guard
+	guard     *guard
+	snapshots *snapshots
 }
 
-// Close takes back the metrics. The gRPC server must have been stopped.
-func (s *Services) Close() { s.guard.metrics.close() }
+// Close takes back the metrics, and waits until no snapshot is sent. The gRPC server must have been
+// stopped.
+func (s *Services) Close() {
+	s.snapshots.running.Wait()
+	s.guard.metrics.close()
+}
 
 // New makes the services, except for Watch.
 func New(config Config) (*Services, error) {
@@ -46,6 +54,8 @@ func New(config Config) (*Services, error) {
 	healthy := health.NewServer()
 	healthy.SetServingStatus("", grpc_health_v1.HealthCheckResponse_SERVING)
 	kv, lease := &kvServer{backend: b}, &leaseServer{backend: b}
+	maintenance := &maintenanceServer{backend: b, snapshots: snapshots{
+		sending: make(chan struct{}, maxSnapshots), writing: make(chan struct{}, 1)}}
 	line := &line{backend: b, kv: kv, lease: lease}
 	return &Services{
 		KV:          kv,
@@ -53,10 +63,12 @@ func New(config Config) (*Services, error) {
 		Lock:        &lockServer{line: line},
 		Election:    &electionServer{line: line},
 		Cluster:     &clusterServer{backend: b},
-		Maintenance: &maintenanceServer{backend: b, snapshots: make(chan struct{}, 1)},
+		Maintenance: maintenance,
 		Auth:        &authServer{backend: b},
+		Import:      &importServer{backend: b},
 		Health:      healthy,
 		guard:       &guard{backend: b},
+		snapshots:   &maintenance.snapshots,
 	}, nil
 }
 
@@ -71,6 +83,7 @@ func (s *Services) Register(server grpc.ServiceRegistrar) {
 	pb.RegisterAuthServer(guarded, s.Auth)
 	v3lockpb.RegisterLockServer(guarded, s.Lock)
 	v3electionpb.RegisterElectionServer(guarded, s.Election)
+	coordpb.RegisterImportServer(guarded, s.Import)
 	if s.Watch != nil {
 		pb.RegisterWatchServer(guarded, s.Watch)
 	}

@@ -1,48 +1,110 @@
 package etcdapi
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
 	"os"
+	"sync"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/etcdfile"
 )
 
-// snapshotChunk is how much of a snapshot one message has.
-const snapshotChunk = 32 << 10
+const (
+	// snapshotChunk is how much of a snapshot one message has.
+	snapshotChunk = 32 << 10
+	// maxSnapshots is how many snapshots are on their way to clients at a time, each with its file.
+	maxSnapshots = 4
+)
+
+// snapshots bounds what snapshots take.
+type snapshots struct {
+	// sending has room for those whose files exist or will, writing for the one that is written.
+	sending, writing chan struct{}
+	// running are the goroutines that send. Each ends with its call, and its file with it.
+	running sync.WaitGroup
+}
 
 // Snapshot implements etcdserverpb.MaintenanceServer: what this member has, as a database file of
-// etcd, and its SHA-256.
+// etcd, and its SHA-256. A client that reads nothing for Config.StallTimeout loses its stream, and
+// one that comes while maxSnapshots are sent is refused.
 func (s *maintenanceServer) Snapshot(
 	_ *pb.SnapshotRequest, stream pb.Maintenance_SnapshotServer,
-) (err error) {
+) error {
 	ctx := stream.Context()
 	if _, err := s.administer(ctx); err != nil {
 		return err
 	}
 	select {
-	case s.snapshots <- struct{}{}:
-		defer func() { <-s.snapshots }()
-	case <-ctx.Done():
-		return s.toGRPC(ctx, ctx.Err())
+	case s.snapshots.sending <- struct{}{}:
+	default:
+		return status.Errorf(codes.ResourceExhausted,
+			"etcdserver: %d snapshots are being sent, and no more may be: try again when one has ended",
+			maxSnapshots)
 	}
 	path, err := s.writeSnapshot(stream)
 	if err != nil {
+		<-s.snapshots.sending
 		return s.toGRPC(ctx, err)
 	}
-	defer func() { err = errors.Join(err, etcdfile.Remove(path)) }()
-	file, err := os.Open(path)
-	if err != nil {
-		return s.toGRPC(ctx, err)
+	// Send waits for the client, and ends only with the call: so this returns when the client stalls,
+	// and the goroutine that sends soon after.
+	stalled, stall := context.WithCancel(context.Background())
+	defer stall()
+	ended := make(chan error, 1)
+	s.snapshots.running.Go(func() {
+		defer func() { <-s.snapshots.sending }()
+		timer := time.AfterFunc(s.StallTimeout, stall)
+		defer timer.Stop()
+		err := sendSnapshot(path, func(r *pb.SnapshotResponse) error {
+			err := stream.Send(r)
+			if err == nil && !timer.Stop() {
+				return errStalled
+			}
+			timer.Reset(s.StallTimeout)
+			return err
+		})
+		ended <- errors.Join(err, etcdfile.Remove(path))
+	})
+	select {
+	case err := <-ended:
+		return s.snapshotError(ctx, err)
+	case <-stalled.Done():
+		return s.snapshotError(ctx, errStalled)
+	case <-ctx.Done():
+		return s.toGRPC(ctx, context.Cause(ctx))
 	}
-	defer file.Close()
-	return s.toGRPC(ctx, sendSnapshot(file, stream))
 }
 
+func (s *maintenanceServer) snapshotError(ctx context.Context, err error) error {
+	if !errors.Is(err, errStalled) {
+		return s.toGRPC(ctx, err)
+	}
+	client := "unknown"
+	if p, ok := peer.FromContext(ctx); ok {
+		client = p.Addr.String()
+	}
+	s.Logger.Warn("a snapshot was given up, because its client reads nothing", "client", client,
+		"timeout", s.StallTimeout)
+	return status.Errorf(codes.Unavailable, "etcdserver: the client has read nothing of its snapshot "+
+		"for %v; ask for another", s.StallTimeout)
+}
+
+// writeSnapshot writes the file when its turn comes.
 func (s *maintenanceServer) writeSnapshot(stream pb.Maintenance_SnapshotServer) (string, error) {
+	select {
+	case s.snapshots.writing <- struct{}{}:
+		defer func() { <-s.snapshots.writing }()
+	case <-stream.Context().Done():
+		return "", stream.Context().Err()
+	}
 	e, err := s.Store.Export()
 	if err != nil {
 		return "", err
@@ -51,7 +113,12 @@ func (s *maintenanceServer) writeSnapshot(stream pb.Maintenance_SnapshotServer) 
 	return etcdfile.Write(stream.Context(), s.TemporaryDirectory, e)
 }
 
-func sendSnapshot(file *os.File, stream pb.Maintenance_SnapshotServer) error {
+func sendSnapshot(path string, send func(*pb.SnapshotResponse) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
 		return err
@@ -65,10 +132,10 @@ func sendSnapshot(file *os.File, stream pb.Maintenance_SnapshotServer) error {
 		}
 		left -= int64(len(chunk))
 		sum.Write(chunk)
-		if err := stream.Send(&pb.SnapshotResponse{RemainingBytes: uint64(left), Blob: chunk,
+		if err := send(&pb.SnapshotResponse{RemainingBytes: uint64(left), Blob: chunk,
 			Version: etcdfile.StorageVersion}); err != nil {
 			return err
 		}
 	}
-	return stream.Send(&pb.SnapshotResponse{Blob: sum.Sum(nil), Version: etcdfile.StorageVersion})
+	return send(&pb.SnapshotResponse{Blob: sum.Sum(nil), Version: etcdfile.StorageVersion})
 }

@@ -6,13 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/reference"
 )
@@ -51,7 +57,7 @@ func TestSnapshotIsEtcds(t *testing.T) {
 
 	dir := t.TempDir()
 	path := filepath.Join(dir, "snapshot.db")
-	if err := saveSnapshot(t.Context(), s, path); err != nil {
+	if err := saveSnapshot(t.Context(), s.Client, path); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
@@ -66,11 +72,7 @@ func TestSnapshotIsEtcds(t *testing.T) {
 	if err := json.Unmarshal(out, &status); err != nil || status.Revision != b.revision {
 		t.Errorf("etcdutl says %s, want revision %d, %v", out, b.revision, err)
 	}
-	run(t, programs.Etcdutl, "snapshot", "restore", path, "--data-dir", filepath.Join(dir, "m1"),
-		"--name", "m1", "--initial-cluster", "m1=http://127.0.0.1:1",
-		"--initial-advertise-peer-urls", "http://127.0.0.1:1")
-	etcd := reference.Test(t, reference.Options{Dir: dir, Args: []string{"--unsafe-no-fsync"}})
-	b.etcd = connect(t, etcd.Endpoints()[0])
+	b.etcd = restored(t, programs, path)
 
 	for revision := b.compacted - 1; revision <= b.revision+1; revision++ {
 		b.ask(&pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: revision})
@@ -85,8 +87,84 @@ func TestSnapshotIsEtcds(t *testing.T) {
 	}
 }
 
-func saveSnapshot(ctx context.Context, s *served, path string) (err error) {
-	r, err := s.Snapshot(ctx)
+// Clients that do not read their snapshots keep nobody from having one, and lose their streams and
+// the files; more of them than may be are refused at once.
+func TestSnapshotThatIsNotRead(t *testing.T) {
+	temporary := t.TempDir()
+	logged := make(logSignal, maxSnapshots)
+	s := serve(t, func(c *Config) {
+		c.TemporaryDirectory, c.StallTimeout = temporary, 2*time.Second
+		c.Logger = slog.New(slog.NewTextHandler(logged,
+			&slog.HandlerOptions{Level: slog.LevelWarn}))
+	})
+	for i := range 4 {
+		// More than gRPC buffers for a stream.
+		must[*clientv3.PutResponse](t)(s.Put(t.Context(), fmt.Sprint(i), strings.Repeat("v", 1<<20)))
+	}
+	client := pb.NewMaintenanceClient(connect(t, s.address).connection)
+	begin := func() pb.Maintenance_SnapshotClient {
+		stream, err := client.Snapshot(t.Context(), &pb.SnapshotRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It is being sent.
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	deaf := make([]pb.Maintenance_SnapshotClient, maxSnapshots-1)
+	for i := range deaf {
+		deaf[i] = begin()
+	}
+	if err := saveSnapshot(t.Context(), s.Client, filepath.Join(t.TempDir(), "db")); err != nil {
+		t.Errorf("beside clients that do not read: %v", err)
+	}
+	deaf = append(deaf, begin())
+	stream, err := client.Snapshot(t.Context(), &pb.SnapshotRequest{})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one snapshot too many: %v", err)
+	}
+	for range deaf {
+		if line := <-logged; !strings.Contains(line, "client=127.0.0.1:") {
+			t.Error(line)
+		}
+	}
+	for _, stream := range deaf {
+		var err error
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		if status.Code(err) != codes.Unavailable ||
+			!strings.Contains(err.Error(), "read nothing of its snapshot for 2s") {
+			t.Errorf("the stream ended with %v", err)
+		}
+	}
+	s.services.snapshots.running.Wait()
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+	if err := saveSnapshot(t.Context(), s.Client, filepath.Join(t.TempDir(), "db")); err != nil {
+		t.Errorf("after the clients that did not read: %v", err)
+	}
+}
+
+// restored is an etcd that is restored from a snapshot.
+func restored(t *testing.T, programs reference.Programs, path string) *endpoint {
+	t.Helper()
+	dir := t.TempDir()
+	run(t, programs.Etcdutl, "snapshot", "restore", path, "--data-dir", filepath.Join(dir, "m1"),
+		"--name", "m1", "--initial-cluster", "m1=http://127.0.0.1:1",
+		"--initial-advertise-peer-urls", "http://127.0.0.1:1")
+	etcd := reference.Test(t, reference.Options{Dir: dir, Args: []string{"--unsafe-no-fsync"}})
+	return connect(t, etcd.Endpoints()[0])
+}
+
+func saveSnapshot(ctx context.Context, c *clientv3.Client, path string) (err error) {
+	r, err := c.Snapshot(ctx)
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func answer[Request, Response any](ctx context.Context, s *ClusterService, r Req
 	there func(*Client, context.Context, Request) (Response, error)) (Response, error) {
 	ctx, cancel := sooner(ctx)
 	defer cancel()
-	if core := s.core(); core != nil {
+	if core := s.core(); core != nil && ctx.Value(passOn{}) == nil {
 		response, err := here(core, ctx, r)
 		if status.Code(err) == codes.DeadlineExceeded {
 			// It leads, or did until a moment ago, and the others did not agree in time.
@@ -134,6 +134,14 @@ func answer[Request, Response any](ctx context.Context, s *ClusterService, r Req
 		return none, errNoMember()
 	}
 	return there(s.config.Client, ctx, r)
+}
+
+type passOn struct{}
+
+// PassOn is the context of a call that a server passes on, and does not do itself, whether or not it
+// leads the core by then.
+func PassOn(ctx context.Context) context.Context {
+	return context.WithValue(ctx, passOn{}, true)
 }
 
 func isForwarded(ctx context.Context) bool {

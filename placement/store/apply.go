@@ -41,6 +41,9 @@ type application struct {
 	events  []revisionEvents
 	answers []answer
 	leases  []leaseChange
+	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases: all
+	// leases went with it.
+	replaced, forgetLeases bool
 	// attached is by how many keys leases have come to have more, or fewer.
 	attached map[int64]int
 }
@@ -118,9 +121,17 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 // publish makes an application visible: to the lessor, to readers, to watchers, and last to the
 // callers that wait for it.
 func (s *Store) publish(a *application, term uint64) {
-	s.lessor.changed(a.leases, a.attached)
+	if a.forgetLeases {
+		s.lessor.replace(a.leases, a.attached)
+	} else {
+		s.lessor.changed(a.leases, a.attached)
+	}
 	known, waiting := s.applied(a, term)
-	s.hub.publish(a.events, a.meta.Revision)
+	if a.replaced {
+		s.hub.reset(a.meta.Revision)
+	} else {
+		s.hub.publish(a.events, a.meta.Revision)
+	}
 	s.settle(known)
 	wakeReaching(waiting)
 }
@@ -186,6 +197,11 @@ func (a *application) read(f func(*reader) error) error {
 // does wrong is in the result.
 func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 	result := &storepb.Result{}
+	if importing(a.meta) && refusesDuringImport(c) {
+		refuse(result, storepb.Code_IMPORTING, "it has %d keys so far", a.meta.Import.Versions)
+		result.Revision = a.meta.Revision
+		return result, nil
+	}
 	err := a.authorize(c, result)
 	if err != nil || result.Code != storepb.Code_OK {
 		result.Revision = a.meta.Revision
@@ -210,6 +226,8 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		err = a.changeAuth(op.AuthChange, result)
 	case *storepb.Command_ChangeMembers:
 		err = a.changeMembers(op.ChangeMembers, result)
+	case *storepb.Command_Import:
+		err = a.importStep(op.Import, result)
 	default:
 		err = fmt.Errorf("command %T is not known to this version", op)
 	}

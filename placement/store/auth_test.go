@@ -146,8 +146,9 @@ func TestReadingOfUsers(t *testing.T) {
 	withUsers(t, s)
 	put(t, s, "u/a", "1")
 	read := func(who *storepb.AuthInfo, key string) error {
-		_, err := s.ReadTxnAs(t.Context(), who, &storepb.Txn{Success: []*storepb.Op{{
+		_, release, err := s.ReadTxnAs(t.Context(), who, &storepb.Txn{Success: []*storepb.Op{{
 			Op: &storepb.Op_Range{Range: &storepb.Range{Key: []byte(key)}}}}})
+		release()
 		return err
 	}
 	now := s.Authority().Revision()
@@ -241,6 +242,7 @@ func TestUsersElsewhere(t *testing.T) {
 	withUsers(t, c.members[0].store)
 	s := c.members[1].store
 	c.members[1].catchUp()
+	defer c.members[1].keepUp()()
 	if _, err := s.Execute(t.Context(), as(s, "u", writes(Put([]byte("u/a"), nil)))); err != nil {
 		t.Error(err)
 	}

@@ -25,6 +25,7 @@ const (
 // grouping is the commands that wait for an entry. Store.mu guards it; it begins anew with each
 // leadership.
 type grouping struct {
+	term  uint64
 	queue []grouped
 	// underWay is how many entries were proposed and have commands whose outcome is open.
 	underWay int
@@ -60,8 +61,9 @@ func groups(c *storepb.Command) bool {
 // join has a registered command proposed, at once or with the next entry.
 func (s *Store) join(id commandID, p *pending, data []byte) {
 	s.mu.Lock()
-	if s.mu.pending[id] != p {
-		s.mu.Unlock() // the leadership has ended meanwhile
+	if l := s.mu.leadership; s.mu.pending[id] != p || !l.IsLeader || p.term != l.Term {
+		// The leadership has ended meanwhile. What waits beyond that hears of it from the log.
+		s.mu.Unlock()
 		return
 	}
 	s.mu.grouping.queue = append(s.mu.grouping.queue, grouped{id, p, data})
@@ -90,19 +92,28 @@ func (s *Store) nextGroup() (Group, uint64, []grouped) {
 	if len(g.queue) == 0 || g.underWay >= maxGroups || !l.IsLeader || s.mu.closed {
 		return nil, 0, nil
 	}
+	var taken []grouped
+	entry := &entryGroup{term: l.Term}
 	n, size := 0, 0
-	for n < len(g.queue) && n < maxGroupCommands && (n == 0 || size+len(g.queue[n].data) <= maxGroupBytes) {
-		size += len(g.queue[n].data)
-		n++
+	for ; n < len(g.queue) && len(taken) < maxGroupCommands; n++ {
+		x := g.queue[n]
+		if s.mu.pending[x.id] != x.p || x.p.term != l.Term {
+			continue // it has an outcome
+		}
+		if len(taken) > 0 && size+len(x.data) > maxGroupBytes {
+			break
+		}
+		size += len(x.data)
+		x.p.group = entry
+		taken = append(taken, x)
 	}
-	taken := g.queue[:n:n]
 	if g.queue = g.queue[n:]; len(g.queue) == 0 {
 		g.queue = nil
 	}
-	entry := &entryGroup{term: l.Term, open: n}
-	for _, x := range taken {
-		x.p.group = entry
+	if len(taken) == 0 {
+		return nil, 0, nil
 	}
+	entry.open = len(taken)
 	g.underWay++
 	return s.mu.group, l.Term, taken
 }
@@ -116,7 +127,7 @@ func (s *Store) groupsSettled(all []known) {
 		if entry == nil {
 			continue
 		}
-		if entry.open--; entry.open == 0 && entry.term == s.mu.leadership.Term && s.mu.grouping.underWay > 0 {
+		if entry.open--; entry.open == 0 && entry.term == s.mu.grouping.term && s.mu.grouping.underWay > 0 {
 			s.mu.grouping.underWay--
 			more = true
 		}

@@ -157,10 +157,28 @@ func TestTheFirstLeaseIsNoPause(t *testing.T) {
 	})
 }
 
-// One command cannot stop the log for longer than it takes to touch MaxTouched keys.
+// A store can be made for larger deletions, each at one revision.
+func TestMaxTouchedCanBeMore(t *testing.T) {
+	const keys = 3 * DefaultMaxTouched / 2
+	_, s := one(t, func(c *Config) { c.MaxTouched = keys })
+	for from := 0; from < keys; from += 1000 {
+		var ops []*storepb.Op
+		for i := range 1000 {
+			ops = append(ops, Put(fmt.Appendf(nil, "key/%06d", from+i), []byte("v")))
+		}
+		do(t, s, writes(ops...))
+	}
+	before := s.Revision()
+	r := do(t, s, writes(deletePrefix([]byte("key/"))))
+	if n := r.Txn.Results[0].GetDeleteRange().Deleted; n != keys || r.Revision != before+1 {
+		t.Errorf("%d keys are deleted at revision %d, the one before is %d", n, r.Revision, before)
+	}
+}
+
+// One command cannot stop the log for longer than it takes to touch DefaultMaxTouched keys.
 func TestRangesAreBounded(t *testing.T) {
 	_, s := one(t, nil)
-	const half = MaxTouched / 2
+	const half = DefaultMaxTouched / 2
 	for from := 0; from < 2*half+1; from += MaxOperations {
 		var ops []*storepb.Op
 		for i := from; i < min(from+MaxOperations, 2*half+1); i++ {
@@ -187,7 +205,7 @@ func TestRangesAreBounded(t *testing.T) {
 		"with a comparison": If(compared, []*storepb.Op{some(1)}, nil),
 	} {
 		if _, err := s.Do(t.Context(), command); !errors.Is(err, ErrTooLarge) ||
-			!strings.Contains(err.Error(), fmt.Sprint(MaxTouched)) {
+			!strings.Contains(err.Error(), fmt.Sprint(DefaultMaxTouched)) {
 			t.Errorf("%s of %d keys: %v", name, 2*half+1, err)
 		}
 	}
@@ -227,7 +245,7 @@ func TestHugeCommandInAnOldLog(t *testing.T) {
 	defer c.close()
 	c.elect(c.members[0])
 	s := c.members[0].store
-	for from := 0; from < MaxTouched+500; from += 500 {
+	for from := 0; from < DefaultMaxTouched+500; from += 500 {
 		var ops []*storepb.Op
 		for i := from; i < from+500; i++ {
 			ops = append(ops, Put(fmt.Appendf(nil, "key/%06d", i), []byte("v")))
@@ -250,7 +268,7 @@ func TestHugeCommandInAnOldLog(t *testing.T) {
 		t.Fatalf("%d keys left, %v", n, err)
 	}
 	events := 0
-	for events < MaxTouched+500 {
+	for events < DefaultMaxTouched+500 {
 		batch, err := w.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -271,7 +289,7 @@ func count(s *Store, prefix string) (uint64, error) {
 func TestKeysOfALeaseAreBounded(t *testing.T) {
 	c, s := one(t, nil)
 	do(t, s, Grant(7, 60_000))
-	for from := 0; from < MaxTouched; from += 1000 {
+	for from := 0; from < DefaultMaxTouched; from += 1000 {
 		var ops []*storepb.Op
 		for i := from; i < from+1000; i++ {
 			ops = append(ops, PutLeased(fmt.Appendf(nil, "key/%06d", i), nil, 7))

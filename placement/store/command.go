@@ -38,7 +38,10 @@ const (
 	// they stop there.
 	authFormat = 7
 
-	newestFormat = authFormat
+	// importFormat is for the steps of imports.
+	importFormat = 8
+
+	newestFormat = importFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
@@ -135,6 +138,8 @@ func formatOf(c *storepb.Command) byte {
 		return checkpointFormat
 	case *storepb.Command_AuthChange:
 		return authFormat
+	case *storepb.Command_Import:
+		return importFormat
 	}
 	return commandFormat
 }
@@ -196,6 +201,9 @@ func decodeCommand(data []byte) (c *storepb.Command, format byte, err error) {
 			"command has format %d, this version knows %d to %d: a newer version wrote it",
 			format, commandFormat, newestFormat)
 	}
+	if err := checkNesting(data[1:]); err != nil {
+		return nil, 0, fmt.Errorf("command is malformed: %w", err)
+	}
 	c = &storepb.Command{}
 	if err := c.UnmarshalVT(data[1:]); err != nil {
 		return nil, 0, fmt.Errorf("command is malformed: %w", err)
@@ -225,6 +233,8 @@ func validateCommand(c *storepb.Command) error {
 		if err := validateAuthChange(op.AuthChange); err != nil {
 			return err
 		}
+	case *storepb.Command_Import:
+		return validateImport(op.Import)
 	case *storepb.Command_SessionClose:
 		if c.Session == 0 {
 			return fmt.Errorf("%w: no session to close", ErrInvalid)

@@ -34,12 +34,9 @@ func (s *Store) compactor() {
 // ends: it keeps so much more history at most.
 const timelineParts = 16
 
-// timeline is which revision was the newest when, in the present leadership. A new leader knows
-// nothing of that, and keeps what there is for the whole time.
-type timeline struct {
-	term  uint64
-	marks []mark
-}
+// timeline is which revision this member had when. That one was the newest then, or older, so what
+// is said holds whichever member leads: each remembers, so that a new leader need not begin anew.
+type timeline struct{ marks []mark }
 
 type mark struct {
 	at       time.Time
@@ -48,13 +45,7 @@ type mark struct {
 
 // note remembers this moment.
 func (t *timeline) note(s *Store) {
-	l, _ := s.Leadership()
-	if !l.Serving || l.Term != t.term {
-		t.term, t.marks = l.Term, nil
-	}
-	if l.Serving {
-		t.marks = append(t.marks, mark{s.lessor.now(), s.Revision()})
-	}
+	t.marks = append(t.marks, mark{s.lessor.now(), s.Revision()})
 }
 
 // before is the newest revision that is as old as that; 0 if none is known to be. Older marks are
@@ -71,16 +62,13 @@ func (t *timeline) before(at time.Time) (revision uint64) {
 
 // compactTo is up to which revision the history is to go; 0: it stays.
 func (s *Store) compactTo(seen *timeline) (to uint64) {
-	if l, _ := s.Leadership(); !l.Serving {
-		return 0
-	}
 	if s.historyLong() {
 		to = s.Revision() - s.config.History
 	}
 	if s.config.HistoryFor > 0 {
 		to = max(to, seen.before(s.lessor.now().Add(-s.config.HistoryFor)))
 	}
-	if to <= s.Compacted() {
+	if l, _ := s.Leadership(); !l.Serving || to <= s.Compacted() {
 		return 0
 	}
 	return to

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -205,6 +206,10 @@ func (s *Store) reach(ctx context.Context, index uint64) error {
 		}
 		return nil
 	case <-ctx.Done():
+		s.mu.Lock()
+		s.mu.reaching = slices.DeleteFunc(s.mu.reaching,
+			func(x reaching) bool { return x.ready == w.ready })
+		s.mu.Unlock()
 		return fmt.Errorf("waiting for entry %d of %s to be applied here: %w", index, s.config.Name,
 			ctx.Err())
 	}

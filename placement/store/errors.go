@@ -40,6 +40,10 @@ var (
 	ErrSession = errors.New("the session cannot take the command")
 	// ErrMembersChanged says that the core's members are not those that a command was made for.
 	ErrMembersChanged = errors.New("the core's members have changed meanwhile")
+	// ErrImporting says that an import is under way, until whose end nothing can be read or written.
+	ErrImporting = errors.New("an import is under way: wait until it has ended, or abandon it")
+	// ErrNotEmpty says that nothing can be imported because there is something.
+	ErrNotEmpty = errors.New("only an empty store can import")
 	// ErrTooManyWatchers says that Config.MaxWatchers is reached.
 	ErrTooManyWatchers = errors.New("too many watchers")
 )
@@ -98,6 +102,10 @@ func resultError(r *storepb.Result) error {
 		base = ErrSession
 	case storepb.Code_MEMBERS_CHANGED:
 		base = ErrMembersChanged
+	case storepb.Code_IMPORTING:
+		base = ErrImporting
+	case storepb.Code_NOT_EMPTY:
+		base = ErrNotEmpty
 	default:
 		base = ErrInvalid
 	}

@@ -35,7 +35,8 @@ const againAfter = 50 * time.Millisecond
 // Peers reaches other members of the store. Its methods return a NotLeaderError if the member did
 // nothing because it does not lead (at that term); any other error leaves open what it did.
 type Peers interface {
-	// Execute hands a command to the member that leads at a term, whose Store.ServeExecute takes it.
+	// Execute hands an encoded command to the member that leads at a term, whose Store.ServeExecute
+	// takes it.
 	Execute(ctx context.Context, leader keys.ReplicaID, term uint64, command []byte) ([]byte, error)
 	// Index asks the leader for an index: Store.ServeIndex.
 	Index(ctx context.Context, leader keys.ReplicaID) (uint64, error)
@@ -94,18 +95,18 @@ func (s *Store) handOver(
 	if size > MaxCommandBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, size, MaxCommandBytes)
 	}
-	if err := s.room.enter(ctx, size); err != nil {
+	if err := s.room.enter(ctx, clientOf(ctx), size); err != nil {
 		return nil, err
 	}
 	p := newPending(size)
 	p.term, p.survives = l.Term, true
-	command := s.own(c)
-	id := commandID{command.Origin, command.Request}
-	if err := s.expect(id, p, command); err != nil {
+	command := &storepb.Command{Origin: s.origin, Auth: c.Auth, Op: c.Op}
+	id, err := s.expect(p, command)
+	if err != nil {
 		s.room.leave(size)
 		return nil, err
 	}
-	data, err := command.MarshalVT()
+	data, err := encodeCommand(command)
 	if err != nil {
 		s.unregister(id)
 		return nil, err
@@ -115,27 +116,35 @@ func (s *Store) handOver(
 	if err != nil {
 		return nil, err
 	}
+	// The caller finds what it has done, on this member, whatever it reads. The command is done if it
+	// does not want to wait for that any more.
+	_ = s.reach(ctx, result.Entry)
 	return result, resultError(result)
 }
 
 // commandOverhead is by how much the names of a command make it longer.
 const commandOverhead = 64
 
-// expect registers a command that another member is to propose.
-func (s *Store) expect(id commandID, p *pending, c *storepb.Command) error {
+// expect names a command that another member is to propose, and registers it.
+//
+// INVARIANT: from when it has its number on it counts as not settled.
+func (s *Store) expect(p *pending, c *storepb.Command) (commandID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.mu.closed:
-		return ErrClosed
+		return commandID{}, ErrClosed
 	case s.mu.appliedTerm > p.term:
-		return &NotLeaderError{Leader: s.mu.leadership.Leader, Term: s.mu.leadership.Term}
+		return commandID{}, &NotLeaderError{Leader: s.mu.leadership.Leader,
+			Term: s.mu.leadership.Term}
 	}
+	c.Request = s.requests.Add(1)
+	id := commandID{c.Origin, c.Request}
 	if id.request%settledEvery == 0 {
 		c.Acknowledged = s.settledLocked(id.request)
 	}
 	s.mu.pending[id] = p
-	return nil
+	return id, nil
 }
 
 // settledEvery is with how many of its commands a process says which are settled.

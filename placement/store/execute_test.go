@@ -90,6 +90,26 @@ func (l *links) TimeToLive(
 	return left, err
 }
 
+// keepUp has a member apply what is committed, until the function that it returns is called.
+func (m *member) keepUp() (end func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				m.catchUp()
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-done
+	}
+}
+
 // linked is a core whose members reach each other.
 func linked(t *testing.T, members int, change func(*Config)) (*core, *links) {
 	l := &links{}
@@ -111,6 +131,7 @@ func TestExecuteElsewhere(t *testing.T) {
 	c, l := linked(t, 3, nil)
 	c.elect(c.members[0])
 	other := c.members[1].store
+	defer c.members[1].keepUp()()
 	result, err := other.Execute(t.Context(), writes(Put([]byte("a"), []byte("1"))))
 	if err != nil || result.Revision != initialRevision+1 {
 		t.Fatalf("%v, %v", result, err)
@@ -147,6 +168,23 @@ func TestExecuteElsewhere(t *testing.T) {
 	}
 	if _, err := other.Execute(t.Context(), Compact(1000)); !errors.Is(err, ErrFutureRevision) {
 		t.Fatal(err)
+	}
+}
+
+// What a member has answered it has applied: its next reads have it, whatever they ask for.
+func TestExecutedElsewhereIsAppliedHere(t *testing.T) {
+	c, _ := linked(t, 3, nil)
+	c.elect(c.members[0])
+	other := c.members[1]
+	defer other.keepUp()()
+	for i := range 200 {
+		result, err := other.store.Execute(t.Context(), writes(Put([]byte("a"), nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := other.store.Revision(); r < result.Revision {
+			t.Fatalf("command %d came to revision %d, and the member has %d", i, result.Revision, r)
+		}
 	}
 }
 

@@ -41,6 +41,10 @@ func (s *Store) Export() (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
+	if importing(r.meta) {
+		s.done(r)
+		return nil, ErrImporting
+	}
 	e := &Export{Revision: r.meta.Revision, Compacted: r.meta.Compacted, store: s, reader: r}
 	if e.Index, e.Term, err = r.applied(); err != nil {
 		e.Close()

@@ -95,39 +95,41 @@ func (f *forwarded) notProposed(id commandID) {
 // it has done so before, and returns the result when it has applied the command. term is the one
 // that the other member believes in. A NotLeaderError says that nothing was done.
 func (s *Store) ServeExecute(ctx context.Context, term uint64, data []byte) ([]byte, error) {
-	c := &storepb.Command{}
-	if err := c.UnmarshalVT(data); err != nil {
+	c, format, err := decodeCommand(data)
+	if err != nil {
 		return nil, fmt.Errorf("%w: a member's command: %w", ErrInvalid, err)
 	}
 	if c.Origin == 0 || c.Origin == s.origin || c.Request == 0 || c.Session != 0 || c.Sequence != 0 {
 		return nil, fmt.Errorf("%w: a member's command has no name, or a session", ErrInvalid)
 	}
-	if l, _ := s.Leadership(); !l.IsLeader || l.Term != term {
-		return nil, &NotLeaderError{Leader: l.Leader, Term: l.Term}
-	}
 	id, settled := commandID{c.Origin, c.Request}, c.Acknowledged
 	c.Acknowledged = 0
-	if err := s.prepare(ctx, c); err != nil {
-		return refusal(err)
-	}
+	// INVARIANT: whether it may be proposed is asked of a command that was not proposed before. One
+	// that was may be refused for what it has done itself.
 	first, before, err := s.admit(id, settled, term)
 	switch {
 	case err != nil:
 		return nil, err
 	case !first:
-		return s.proposedBefore(ctx, term, before)
+		return proposedBefore(ctx, before)
 	}
-	result, err := s.attempt(ctx, c, &pending{term: term})
-	if err != nil && !errors.Is(err, ErrOutcomeUnknown) && result == nil {
-		s.mu.Lock()
-		s.mu.forwarded.notProposed(id)
-		s.mu.Unlock()
-		return refusal(err)
+	// The other member gives its clients their turns; here it has its own.
+	ctx = WithClient(ctx, fmt.Sprintf("member %x", c.Origin))
+	var result *storepb.Result
+	if err = s.prepare(ctx, c); err == nil {
+		result, err = s.attempt(ctx, c, &pending{term: term, format: format})
 	}
-	if result == nil {
+	switch {
+	case result != nil:
+		result.Entry = s.index.Load()
+		return result.MarshalVT()
+	case errors.Is(err, ErrOutcomeUnknown):
 		return nil, err
 	}
-	return result.MarshalVT()
+	s.mu.Lock()
+	s.mu.forwarded.notProposed(id)
+	s.mu.Unlock()
+	return refusal(err)
 }
 
 // admit says whether a command is to be proposed, and otherwise which it was before, if that is
@@ -143,7 +145,7 @@ func (s *Store) admit(id commandID, settled, term uint64) (first bool, before *p
 }
 
 // proposedBefore answers when a command that was proposed before, in this term, has been applied.
-func (s *Store) proposedBefore(ctx context.Context, term uint64, p *pending) ([]byte, error) {
+func proposedBefore(ctx context.Context, p *pending) ([]byte, error) {
 	if p == nil {
 		return nil, fmt.Errorf("%w: it is being proposed, or was given up", ErrOutcomeUnknown)
 	}
@@ -152,7 +154,7 @@ func (s *Store) proposedBefore(ctx context.Context, term uint64, p *pending) ([]
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if l, _ := s.Leadership(); !l.IsLeader || l.Term != term {
+	if !p.applied {
 		return nil, fmt.Errorf("%w: this member stopped leading", ErrOutcomeUnknown)
 	}
 	return (&storepb.Result{Code: storepb.Code_PROPOSED_BEFORE}).MarshalVT()
@@ -170,6 +172,8 @@ func refusal(err error) ([]byte, error) {
 		result.Code = storepb.Code_DUPLICATE_KEY
 	case errors.Is(err, ErrInvalid):
 		result.Code = storepb.Code_INVALID
+	case errors.Is(err, ErrImporting):
+		result.Code = storepb.Code_IMPORTING
 	case errors.Is(err, ErrTooLarge):
 		result.Code = storepb.Code_TOO_LARGE
 	case errors.Is(err, ErrOverloaded):

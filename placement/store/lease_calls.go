@@ -14,21 +14,35 @@ import (
 // KeepAlive gives a lease a full term from now and returns the term. Only the leader can, and it
 // first makes sure that it still leads. A lease that ran out cannot be renewed: ErrLeaseNotFound.
 func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
-	if l, _ := s.Leadership(); !l.Serving {
-		return 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
+	led, _ := s.Leadership()
+	if !led.Serving {
+		return 0, &NotLeaderError{Leader: led.Leader, Term: led.Term}
 	}
-	for {
-		if err := s.confirm(ctx); err != nil {
-			return 0, err
-		}
-		term, noted, err := s.lessor.renew(id)
-		if !noted {
-			return term, err
-		}
+	if err := s.Importing(); err != nil {
+		return 0, err
+	}
+	term, noted, err := s.lessor.renew(id)
+	for ; noted; term, noted, err = s.lessor.renew(id) {
+		s.awaitNotes()
 		if _, err := s.do(ctx, checkpoint(&storepb.LeaseCheckpoint_Lease{Id: id})); err != nil {
 			return 0, err
 		}
 	}
+	// INVARIANT: leadership is shown after the deadline was moved. A process that stood still before
+	// may have been replaced, and the lease have ended elsewhere.
+	if confirmErr := s.confirm(ctx); confirmErr != nil {
+		return 0, confirmErr
+	}
+	if l, _ := s.Leadership(); !l.Serving || l.Term != led.Term {
+		return 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
+	}
+	return term, err
+}
+
+// awaitNotes returns when what was noted until now is proposed.
+func (s *Store) awaitNotes() {
+	s.noting.Lock()
+	defer s.noting.Unlock()
 }
 
 // checkpoint is a command that says how long leases have left.
@@ -50,6 +64,9 @@ type LeaseInfo struct {
 // Lease describes a lease as this member knows it.
 func (s *Store) Lease(id int64) (LeaseInfo, error) {
 	info := LeaseInfo{ID: id}
+	if err := s.Importing(); err != nil {
+		return info, err
+	}
 	var ok bool
 	if info.Term, info.Left, ok = s.lessor.remaining(id); !ok {
 		return info, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
@@ -80,29 +97,40 @@ func (s *Store) keep() {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		ids, notes, paused := s.lessor.expired()
-		if paused {
-			s.config.Logger.Warn("the process was paused; leases get a full term, once until they "+
-				"are renewed", "leases", s.lessor.count())
-		}
-		for _, id := range ids {
-			if s.proposeAside(&storepb.Command{Op: &storepb.Command_LeaseRevoke{
-				LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}}) {
-				s.metrics.expired.Inc()
-				s.config.Logger.Info("lease ran out", "lease", id)
-			}
-		}
-		if len(notes) > 0 {
-			s.proposeAside(checkpoint(notes...))
-		}
+		s.keepOnce()
 	}
 }
 
-// proposeAside proposes what the leader has decided by itself, in the term in which it leads now,
-// and does not wait for it. If it gets lost with the leadership, the next leader counts anew.
-func (s *Store) proposeAside(c *storepb.Command) bool {
+// keepOnce proposes what is due.
+//
+// INVARIANT: what is decided is proposed in the term in which it was, and what is noted before a
+// renewal takes it back (noting).
+func (s *Store) keepOnce() {
+	l, _ := s.Leadership()
+	s.noting.Lock()
+	defer s.noting.Unlock()
+	ids, notes, paused := s.lessor.expired()
+	if paused {
+		s.config.Logger.Warn("the process was paused; leases get a full term, once until they "+
+			"are renewed", "leases", s.lessor.count())
+	}
+	for _, id := range ids {
+		if s.proposeAside(l.Term, &storepb.Command{Op: &storepb.Command_LeaseRevoke{
+			LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}}) {
+			s.metrics.expired.Inc()
+			s.config.Logger.Info("lease ran out", "lease", id)
+		}
+	}
+	if len(notes) > 0 {
+		s.proposeAside(l.Term, checkpoint(notes...))
+	}
+}
+
+// proposeAside proposes what the leader has decided by itself, in the term in which it has, and does
+// not wait for it. If it gets lost with the leadership, the next leader counts anew.
+func (s *Store) proposeAside(term uint64, c *storepb.Command) bool {
 	s.mu.Lock()
-	handle, term, leads := s.mu.group, s.mu.leadership.Term, s.mu.leadership.IsLeader
+	handle, leads := s.mu.group, s.mu.leadership.IsLeader && s.mu.leadership.Term == term
 	s.mu.Unlock()
 	if handle == nil || !leads {
 		return false
@@ -123,7 +151,9 @@ func (s *Store) Renew(ctx context.Context, id int64) (term time.Duration, err er
 		if l.IsLeader {
 			term, err = s.KeepAlive(ctx, id)
 		} else {
-			term, err = s.config.Peers.Renew(ctx, l.Leader, id)
+			limited, cancel := context.WithTimeout(ctx, indexTimeout)
+			defer cancel()
+			term, err = s.config.Peers.Renew(limited, l.Leader, id)
 		}
 		return err
 	})
@@ -139,7 +169,9 @@ func (s *Store) TimeToLive(ctx context.Context, id int64) (info LeaseInfo, err e
 		if info, err = s.Lease(id); err != nil || l.IsLeader {
 			return err
 		}
-		info.Left, err = s.config.Peers.TimeToLive(ctx, l.Leader, id)
+		limited, cancel := context.WithTimeout(ctx, indexTimeout)
+		defer cancel()
+		info.Left, err = s.config.Peers.TimeToLive(limited, l.Leader, id)
 		return err
 	})
 	return info, err
@@ -148,13 +180,16 @@ func (s *Store) TimeToLive(ctx context.Context, id int64) (info LeaseInfo, err e
 // atLeader asks the leader, and asks again as long as that cannot be reached, or is none any more.
 func (s *Store) atLeader(ctx context.Context, ask func(Leadership) error) error {
 	for {
+		if err := s.Importing(); err != nil {
+			return err
+		}
 		l, _ := s.Leadership()
 		err := error(&NotLeaderError{Leader: l.Leader, Term: l.Term})
 		if l.Serving || l.Leader != 0 && !l.IsLeader && s.config.Peers != nil {
 			err = ask(l)
 		}
 		if err == nil || errors.Is(err, ErrLeaseNotFound) || errors.Is(err, ErrClosed) ||
-			s.config.Peers == nil {
+			errors.Is(err, ErrImporting) || s.config.Peers == nil {
 			return err
 		}
 		if waitErr := s.leadershipAfter(ctx, indexAgain); waitErr != nil {

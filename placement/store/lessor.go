@@ -3,6 +3,7 @@ package store
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ const (
 	expiriesPerTick = 128
 	// notesPerTick bounds how many leases one checkpoint is of.
 	notesPerTick = 1024
+	// noteSlack is by how much a checkpoint may be short.
+	noteSlack = 2 * time.Second
 	// endAgain is when the end of a lease is proposed again that has not come.
 	endAgain = 4 * pauseTolerance
 )
@@ -99,6 +102,7 @@ func (l *lessor) changedLocked(changes []leaseChange, keys map[int64]int) {
 	if len(l.mu.leases) == 0 {
 		l.mu.ticked = now // nothing was counted until now
 	}
+	defer l.tidyLocked()
 	for _, c := range changes {
 		if c.ttlMillis == 0 {
 			delete(l.mu.leases, c.id)
@@ -107,6 +111,11 @@ func (l *lessor) changedLocked(changes []leaseChange, keys map[int64]int) {
 		term, left := millis(c.ttlMillis), millis(c.leftMillis)
 		if was := l.mu.leases[c.id]; was != nil && c.checkpoint {
 			was.left, was.noted = left, left > 0
+			if l.mu.active && left > 0 && was.deadline.Sub(now) > left+noteSlack {
+				// It was renewed, or granted anew, before this came. The right rest follows.
+				was.noteAt = now
+				heap.Push(&l.mu.due, due{now, c.id, was})
+			}
 			continue
 		}
 		lease := &countdown{term: term, deadline: now.Add(term), left: left, noted: left > 0,
@@ -116,6 +125,15 @@ func (l *lessor) changedLocked(changes []leaseChange, keys map[int64]int) {
 			heap.Push(&l.mu.due, due{earlier(lease.deadline, lease.noteAt), c.id, lease})
 		}
 	}
+}
+
+// tidyLocked keeps what is due from being mostly of leases that are gone.
+func (l *lessor) tidyLocked() {
+	if len(l.mu.due) <= 2*len(l.mu.leases)+1024 {
+		return
+	}
+	l.mu.due = slices.DeleteFunc(l.mu.due, func(d due) bool { return l.mu.leases[d.id] != d.lease })
+	heap.Init(&l.mu.due)
 }
 
 func millis(n uint64) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -164,8 +182,8 @@ func (l *lessor) spareLocked(now time.Time, silence time.Duration) {
 	}
 }
 
-// renew moves the deadline of a lease. The caller has made sure, since the call began, that this
-// member leads. noted says that this was not done: the log may say how much the lease had left, and
+// renew moves the deadline of a lease. The caller makes sure afterwards that this member leads: if
+// it does not, it ends no lease, and its deadlines mean nothing. noted says that this was not done: the log may say how much the lease had left, and
 // a later leader would go by that, so it has to be taken back there first.
 func (l *lessor) renew(id int64) (term time.Duration, noted bool, err error) {
 	l.mu.Lock()

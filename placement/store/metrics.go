@@ -117,6 +117,8 @@ func (m *metrics) applied(c *storepb.Command, r *storepb.Result) {
 		kind = "members"
 	case *storepb.Command_AuthChange:
 		kind = "auth"
+	case *storepb.Command_Import:
+		kind = "import"
 	}
 	outcome := "ok"
 	switch {

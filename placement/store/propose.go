@@ -21,6 +21,8 @@ type pending struct {
 	term uint64
 	// size is what it takes of the room.
 	size int
+	// format is that of the command, if it is higher than what this version would give it.
+	format byte
 	// survives: the caller waits beyond the end of the leadership, until the log shows what became
 	// of the command (execute.go).
 	survives bool
@@ -29,8 +31,10 @@ type pending struct {
 	group *entryGroup
 	// outcome has room for the one there is.
 	outcome chan outcome
-	// over is closed when the outcome is known; it is for all but the caller.
-	over chan struct{}
+	// over is closed when the outcome is known; it is for all but the caller. applied: the command was
+	// applied. It is set before.
+	over    chan struct{}
+	applied bool
 }
 
 // outcome is what became of a command: a result, or why there is none.
@@ -53,6 +57,7 @@ func newPending(size int) *pending {
 func (s *Store) settle(all []known) {
 	for _, k := range all {
 		s.room.leave(k.size)
+		k.applied = k.outcome.err == nil
 		k.pending.outcome <- k.outcome
 		close(k.over)
 	}
@@ -93,13 +98,13 @@ func (s *Store) LeadershipChanged(l group.Leadership) {
 	})
 	if !l.IsLeader || s.mu.forwarded.term != l.Term {
 		s.mu.forwarded.begin(l.Term)
-		s.mu.grouping = grouping{}
+		s.mu.grouping = grouping{term: l.Term}
 	}
 	serving := s.leadershipLocked().Serving
 	s.notifyLocked()
 	s.mu.Unlock()
 	s.lose(lost)
-	s.lessor.activate(serving)
+	s.lessor.activate(serving && !s.importing.Load())
 	s.poke()
 	s.pokeCompactor()
 }
@@ -160,6 +165,8 @@ func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
 	s.revision.Store(a.meta.Revision)
 	s.compacted.Store(a.meta.Compacted)
 	s.index.Store(a.index)
+	imports := importing(a.meta)
+	importChanged := s.importing.Swap(imports) != imports
 	serving := s.leadershipLocked().Serving
 	if serving != before {
 		s.notifyLocked()
@@ -176,10 +183,10 @@ func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
 	}
 	waiting := s.reachedLocked(a.index)
 	s.mu.Unlock()
-	if serving != before {
-		s.lessor.activate(serving)
+	if serving != before || importChanged {
+		s.lessor.activate(serving && !imports)
 	}
-	if serving != before || len(a.leases) > 0 {
+	if serving != before || importChanged || len(a.leases) > 0 {
 		s.poke()
 	}
 	if s.historyLong() {
@@ -253,10 +260,11 @@ func (s *Store) attempt(
 	if err != nil {
 		return nil, err
 	}
+	data[0] = max(data[0], like.format)
 	if len(data) > MaxCommandBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), MaxCommandBytes)
 	}
-	if err := s.room.enter(ctx, len(data)); err != nil {
+	if err := s.room.enter(ctx, clientOf(ctx), len(data)); err != nil {
 		return nil, err
 	}
 	p := newPending(len(data))

@@ -12,7 +12,7 @@ import (
 
 // MaxAnswerBytes is how large the keys and values may be that one reading without the log answers
 // with.
-const MaxAnswerBytes = 256 << 20
+const MaxAnswerBytes = 64 << 20
 
 // pairOverhead is about what a pair takes in memory besides its key and its value.
 const pairOverhead = 96
@@ -21,7 +21,11 @@ const pairOverhead = 96
 const trimAbove = 1024
 
 // allowance is how many bytes the ranges of one reading may still answer with.
-type allowance struct{ bytes, of int }
+type allowance struct {
+	bytes, of int
+	// large, if set, is called once, when the answer becomes large; after an error it is not read.
+	large func() error
+}
 
 // unbounded is for commands that were weighed when they were proposed.
 var unbounded *allowance
@@ -35,6 +39,11 @@ func (a *allowance) take(kv *storepb.KeyValue) error {
 	if a.bytes -= pairBytes(kv); a.bytes < 0 {
 		return fmt.Errorf("%w: the answer would have more than %d bytes; ask for less at a time",
 			ErrTooLarge, a.of)
+	}
+	if a.large != nil && a.of-a.bytes > LargeAnswerBytes {
+		large := a.large
+		a.large = nil
+		return large()
 	}
 	return nil
 }
@@ -179,7 +188,8 @@ func (r *reader) rangeAt(
 ) (*storepb.RangeResult, error) {
 	result := &storepb.RangeResult{}
 	s := newSelection(q, allowed)
-	if len(q.RangeEnd) == 0 {
+	switch {
+	case len(q.RangeEnd) == 0:
 		kv, err := r.at(q.Key, revision)
 		if err != nil || kv == nil {
 			return result, err
@@ -188,7 +198,12 @@ func (r *reader) rangeAt(
 		if err := s.add(kv); err != nil {
 			return nil, err
 		}
-	} else {
+	case r.remembersCount(q):
+		var err error
+		if result.Count, err = r.rangeCounted(q, revision, s); err != nil {
+			return nil, err
+		}
+	default:
 		err := r.walk(rangeSpan(q.Key, q.RangeEnd), revision, s.need,
 			func(kv *storepb.KeyValue) (bool, error) {
 				if err := s.add(kv); err != nil || s.more && s.full() && !q.Count {

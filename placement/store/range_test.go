@@ -160,7 +160,7 @@ func TestOrderedRangeDropsPairs(t *testing.T) {
 // Large ranges are read, answers beyond the limit are refused, and a reading ends with its caller.
 func TestLargeReads(t *testing.T) {
 	_, s := one(t, nil)
-	const keys = 2 * MaxTouched
+	const keys = 2 * DefaultMaxTouched
 	for i := 0; i < keys; i += 1000 {
 		var ops []*storepb.Op
 		for j := range 1000 {

@@ -26,6 +26,10 @@ type reader struct {
 	meta *storepb.MetaRecord
 	// interrupted, if set, says now and then why a long reading is to end.
 	interrupted func() error
+	// counts, if set, remembers how many keys ranges have.
+	counts *rangeCounts
+	// passed is how many keys walks have come to.
+	passed uint64
 }
 
 func newReader(l *layout, s source) (*reader, error) {
@@ -211,9 +215,8 @@ func (r *reader) walk(
 	if span.Empty() {
 		return nil
 	}
-	passed := 0
 	for ok := r.it.SeekGE(r.table(tableVersion, span.Start)); ok; {
-		if passed++; passed%interruptEvery == 0 && r.interrupted != nil {
+		if r.passed++; r.passed%interruptEvery == 0 && r.interrupted != nil {
 			if err := r.interrupted(); err != nil {
 				return err
 			}

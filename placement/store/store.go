@@ -69,6 +69,10 @@ type Config struct {
 	// Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader have without a quorum.
 	MaxPending      int
 	MaxPendingBytes int64
+	// MaxTouched is how many keys the ranges of one command may read, compare or delete together, and
+	// how many a lease may have, which all go when it ends. Default DefaultMaxTouched. The leader's
+	// counts: Apply does what is in the log.
+	MaxTouched int
 	// GroupCommands has commands that come while others are on their way share an entry of the log.
 	// All members must know groupFormat.
 	GroupCommands bool
@@ -111,6 +115,9 @@ func (c *Config) ensureDefaults() error {
 	if c.MaxPendingBytes <= 0 {
 		c.MaxPendingBytes = 64 << 20
 	}
+	if c.MaxTouched <= 0 {
+		c.MaxTouched = DefaultMaxTouched
+	}
 	if c.CheckpointAfter <= 0 {
 		c.CheckpointAfter = 5 * time.Minute
 	}
@@ -139,8 +146,10 @@ type Store struct {
 	machine machine
 
 	revision, compacted atomic.Uint64
-	members             currentMembers
-	authority           atomic.Pointer[authority.State]
+	// importing: an import is under way, so that nothing is read and no lease counts down.
+	importing atomic.Bool
+	members   currentMembers
+	authority atomic.Pointer[authority.State]
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -153,6 +162,10 @@ type Store struct {
 	grouped chan struct{} // for the proposer
 	room    *room         // for commands whose outcome is open
 	indexes readIndexes
+	large   largeAnswers
+	counts  rangeCounts
+	// noting is held while it is decided what leases have left, and proposed.
+	noting  sync.Mutex
 	running sync.WaitGroup
 	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile sees
 	// neither what was there nor what comes. It is never waited for with another lock held.
@@ -199,6 +212,7 @@ func New(config Config) (*Store, error) {
 		long:    make(chan struct{}, 1),
 		grouped: make(chan struct{}, 1),
 		room:    newRoom(int64(config.MaxPending), config.MaxPendingBytes),
+		large:   newLargeAnswers(),
 	}
 	s.mu.group = config.Group
 	s.mu.pending = map[commandID]*pending{}
@@ -254,6 +268,7 @@ func (s *Store) load() error {
 		s.authority.Store(state)
 		s.members.replace(members)
 		s.lessor.replace(leases, attached)
+		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
 		s.index.Store(s.machine.index)

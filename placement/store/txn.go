@@ -285,7 +285,14 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult, error) {
 	result := &storepb.DeleteRangeResult{}
 	err := w.read(func(r *reader) error {
-		return r.scan(rangeSpan(d.Key, d.RangeEnd), w.revision, func(kv *storepb.KeyValue) (bool, error) {
+		need := func() part {
+			if w.tooMany && (!d.Previous || w.unheard) {
+				return withoutValue // there is nobody to be told what it was
+			}
+			return wholePair
+		}
+		return r.walk(rangeSpan(d.Key, d.RangeEnd), w.revision, need, func(kv *storepb.KeyValue) (bool,
+			error) {
 			result.Deleted++
 			if d.Previous && !w.unheard {
 				result.Previous = append(result.Previous, kv)

@@ -44,7 +44,7 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 		revision = v.Revision
 	}
 	var result *storepb.RangeResult
-	err := v.store.read(func(r *reader) error {
+	err := v.store.readWhole(func(r *reader) error {
 		at, err := r.checkRevision(revision)
 		if err != nil {
 			return err
@@ -55,33 +55,43 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 	return result, err
 }
 
-// ReadTxn is ReadTxnAs for the servers themselves.
+// ReadTxn is ReadTxnAs for the servers themselves, whose answers do not count among the large ones
+// once it has returned.
 func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, error) {
-	return s.ReadTxnAs(ctx, nil, t)
+	result, release, err := s.ReadTxnAs(ctx, nil, t)
+	release()
+	return result, err
 }
 
 // ReadTxnAs does a transaction that writes nothing, and nor do those nested in it, without the log
 // and on one state of this member, whose revision is that of the result. If Read returned before,
 // that state has everything that was acknowledged anywhere before Read was called; otherwise it may
 // lag behind by any time. What the client may not read is refused, by the users and roles of the
-// same state; who is nil for the servers themselves. ErrTooLarge says that the answer would have more than MaxAnswerBytes, an
-// error of ctx that it ended while the state was read; the other errors are those of Do.
+// same state; who is nil for the servers themselves.
+//
+// An answer of more than LargeAnswerBytes waits, for 5 s at most, until fewer than MaxLargeAnswers
+// others are held; ErrOverloaded says that it has waited in vain. It is held until release is
+// called, which the caller does once, when it needs the answer no more, and also after an error.
+// ErrTooLarge says that the answer would have more than MaxAnswerBytes, an error of ctx that it ended
+// while the state was read; the other errors are those of Do.
 func (s *Store) ReadTxnAs(
 	ctx context.Context, who *storepb.AuthInfo, t *storepb.Txn,
-) (*storepb.Result, error) {
+) (result *storepb.Result, release func(), err error) {
+	release = func() {}
 	command := &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
 	if err := validateCommand(command); err != nil {
-		return nil, err
+		return nil, release, err
 	}
 	if !ReadOnly(t) {
-		return nil, fmt.Errorf("%w: a transaction that writes cannot be done by reading", ErrInvalid)
+		return nil, release,
+			fmt.Errorf("%w: a transaction that writes cannot be done by reading", ErrInvalid)
 	}
-	result := &storepb.Result{}
-	err := s.read(func(r *reader) error {
+	result = &storepb.Result{}
+	err = s.readWhole(func(r *reader) error {
 		if err := s.permitRead(r, who, t); err != nil {
 			return err
 		}
-		r.interrupted = ctx.Err
+		r.interrupted, r.counts = ctx.Err, &s.counts
 		result.Revision = r.meta.Revision
 		chosen, err := choose(r, t, newestFormat, nil)
 		if err == nil {
@@ -90,13 +100,21 @@ func (s *Store) ReadTxnAs(
 		if err != nil || result.Code != storepb.Code_OK {
 			return err
 		}
-		result.Txn, err = r.txn(t, chosen, newAllowance(MaxAnswerBytes))
+		allowed := newAllowance(MaxAnswerBytes)
+		allowed.large = func() error {
+			err := s.large.take(ctx)
+			if err == nil {
+				release = s.large.giveBack
+			}
+			return err
+		}
+		result.Txn, err = r.txn(t, chosen, allowed)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, release, err
 	}
-	return result, resultError(result)
+	return result, release, resultError(result)
 }
 
 // txn answers the chosen operations of a transaction that writes nothing.

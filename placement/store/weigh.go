@@ -12,9 +12,8 @@ import (
 // looks how much that would be at present. Apply itself refuses nothing for its size, because a
 // member of another version would not refuse the same.
 const (
-	// MaxTouched is how many keys the ranges of one command may read, compare or delete together,
-	// and how many a lease may have, which all go when it ends.
-	MaxTouched = 10_000
+	// DefaultMaxTouched is the default of Config.MaxTouched.
+	DefaultMaxTouched = 10_000
 	// MaxResultBytes is how large the keys and values may be that the operations of one command
 	// answer with.
 	MaxResultBytes = 16 << 20
@@ -29,7 +28,7 @@ func (s *Store) checkWork(t *storepb.Txn) error {
 		return nil
 	}
 	return s.read(func(r *reader) error {
-		w := work{reader: r}
+		w := work{reader: r, most: s.config.MaxTouched}
 		_, err := w.txn(t, amount{})
 		return err
 	})
@@ -69,15 +68,17 @@ type amount struct{ keys, bytes int }
 // work adds up amounts, and stops at the first that is too much.
 type work struct {
 	reader *reader
+	// most is Config.MaxTouched.
+	most int
 	// written is what the operations before may have put: ranges without a revision find it.
 	written []*storepb.Put
 }
 
-func (a amount) check() error {
+func (w *work) check(a amount) error {
 	switch {
-	case a.keys > MaxTouched:
+	case a.keys > w.most:
 		return fmt.Errorf("%w: its ranges have more than %d keys together; do it in parts",
-			ErrTooLarge, MaxTouched)
+			ErrTooLarge, w.most)
 	case a.bytes > MaxResultBytes:
 		return fmt.Errorf("%w: it would answer with more than %d bytes; ask for less at a time",
 			ErrTooLarge, MaxResultBytes)
@@ -147,7 +148,11 @@ func (w *work) span(a amount, q *storepb.Range) (amount, error) {
 	}
 	s := newSelection(q, unbounded)
 	before, largest, answered := a.bytes, 0, uint64(0)
-	err := w.reader.scan(rangeSpan(q.Key, q.RangeEnd), revision,
+	need := func() part { return wholePair }
+	if q.CountOnly {
+		need = func() part { return mereKey }
+	}
+	err := w.reader.walk(rangeSpan(q.Key, q.RangeEnd), revision, need,
 		func(kv *storepb.KeyValue) (bool, error) {
 			if !q.CountOnly && s.wants(kv) {
 				if answered >= s.keep && !q.Count {
@@ -160,11 +165,11 @@ func (w *work) span(a amount, q *storepb.Range) (amount, error) {
 				if answered < s.keep {
 					answered++
 					largest = max(largest, size)
-					a.bytes = min(a.bytes+size, before+largest*int(min(s.limit, MaxTouched)))
+					a.bytes = min(a.bytes+size, before+largest*int(min(s.limit, uint64(w.most))))
 				}
 			}
 			a.keys++
-			return true, a.check()
+			return true, w.check(a)
 		})
 	return a, err
 }
@@ -187,7 +192,7 @@ func (w *work) own(a amount, q *storepb.Range) (amount, error) {
 			}
 		}
 	}
-	return a, a.check()
+	return a, w.check(a)
 }
 
 // checkLeases refuses a transaction after which a lease might have too many keys.
@@ -195,7 +200,7 @@ func (s *Store) checkLeases(t *storepb.Txn) error {
 	var more map[int64]map[string]bool
 	collectLeased(t, &more)
 	for lease, keys := range more {
-		if s.lessor.attached(lease)+len(keys) <= MaxTouched {
+		if s.lessor.attached(lease)+len(keys) <= s.config.MaxTouched {
 			continue
 		}
 		// Some of them may be the lease's already.
@@ -213,10 +218,10 @@ func (s *Store) checkLeases(t *storepb.Txn) error {
 		}); err != nil {
 			return err
 		}
-		if n := s.lessor.attached(lease); n+len(keys) > MaxTouched {
+		if n := s.lessor.attached(lease); n+len(keys) > s.config.MaxTouched {
 			return fmt.Errorf("%w: lease %d has %d keys and would get %d more, the limit is %d; "+
 				"use several leases",
-				ErrTooLarge, lease, n, len(keys), MaxTouched)
+				ErrTooLarge, lease, n, len(keys), s.config.MaxTouched)
 		}
 	}
 	return nil

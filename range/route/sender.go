@@ -37,6 +37,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Region and Zone say where the sender is; empty: that is not known.
 	Region, Zone string
+	// Token gets what says who the client is, for each call that administers; nil: nothing does.
+	Token func(context.Context) (string, error)
 	// Registry receives the metrics; nil keeps none.
 	Registry metric.Registry
 }

@@ -120,8 +120,8 @@ func (l *Leases) grant(ctx context.Context, run *driver.Run, client connected, h
 // gone is for a lease of which an answer that has come now says that it is gone.
 func (l *Leases) gone(run *driver.Run, h *heldLease, what string) {
 	if early := time.Until(h.until); early > 0 {
-		run.Violation("%s: lease %x ended too early: %s, %v before the end of its time to live", l.Name(),
-			int64(h.id), what, early)
+		run.Violation("%s: lease %x ended too early: %s, %v before the end of its time to live",
+			l.Name(), int64(h.id), what, early)
 	}
 }
 
@@ -142,8 +142,8 @@ func (l *Leases) look(ctx context.Context, run *driver.Run, client connected,
 	case len(r.Kvs) == 0:
 		l.gone(run, h, fmt.Sprintf("its keys are not there at revision %d", r.Header.Revision))
 	case len(r.Kvs) == 1:
-		run.Violation("%s: of the two keys of lease %x one is there at revision %d, and they go at one "+
-			"revision", l.Name(), int64(h.id), r.Header.Revision)
+		run.Violation("%s: of the two keys of lease %x one is there at revision %d, and they go at "+
+			"one revision", l.Name(), int64(h.id), r.Header.Revision)
 	}
 	return len(r.Kvs) > 0, true
 }

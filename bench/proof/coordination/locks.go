@@ -14,10 +14,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
-// Locks has clients hold a lock in turn, and write behind a fence into a keyspace. Of no two of them
-// both believe for longer than clocks may be wrong that they hold it; a later holder has a higher
-// token; what a holder with a lower token writes after one with a higher is refused; and the key of
-// a lock is gone only with its session.
+// Locks has clients hold a lock in turn, and write behind a fence into a keyspace. Of no two of
+// them both believe for longer than clocks may be wrong that they hold it; a later holder has a
+// higher token; what a holder with a lower token writes after one with a higher is refused; and the
+// key of a lock is gone only with its session.
 type Locks struct {
 	Parallel int
 	Pause    time.Duration

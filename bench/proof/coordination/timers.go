@@ -12,9 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
-// Timers has several managers wait for the ticks of some timers. Each period is fired by one manager
-// at most, later ones with higher tokens; what was missed in between is said; and a timer that
-// catches up misses nothing but what a manager may have claimed without being told.
+// Timers has several managers wait for the ticks of some timers. Each period is fired by one
+// manager at most, later ones with higher tokens; what was missed in between is said; and a timer
+// that catches up misses nothing but what a manager may have claimed without being told.
 type Timers struct {
 	Managers int
 	Period   time.Duration

@@ -35,6 +35,8 @@ type watchWindow struct {
 	prefix string
 
 	mu sync.Mutex
+	// start is a revision before which none of the keys was written; 0: none has been.
+	start int64
 	// told are the changes of each revision: those that were acknowledged, and from check on those
 	// that only watchers saw.
 	told map[int64][]change
@@ -51,9 +53,13 @@ func newWatchWindow(prefix string) *watchWindow {
 		reads: make(map[int64]map[string]pair)}
 }
 
-func (x *watchWindow) trying(changes []change) {
+// trying takes it that a write begins, when a revision has been reached.
+func (x *watchWindow) trying(changes []change, reached int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.start == 0 {
+		x.start = reached + 1
+	}
 	for _, c := range changes {
 		if !c.deleted { // a value is written once; deletions are not told apart
 			x.unknown[c] = true
@@ -89,16 +95,14 @@ func (x *watchWindow) wrote(revision int64, changes []change) {
 	x.told[revision] = append(x.told[revision], changes...)
 }
 
-// first is the first revision at which anything is known to have been written; 0 if none is.
-func (x *watchWindow) first() (first int64) {
+// first is a revision before which none of the keys was written; 0 if nothing is known to have been.
+func (x *watchWindow) first() int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for revision := range x.told {
-		if first == 0 || revision < first {
-			first = revision
-		}
+	if len(x.told) == 0 {
+		return 0
 	}
-	return first
+	return x.start
 }
 
 // revisionSince draws a revision from the first to some that are not there yet; 0 if there is no
@@ -109,20 +113,24 @@ func (x *watchWindow) revisionSince(random *rand.Rand) int64 {
 	if len(x.told) == 0 {
 		return 0
 	}
-	all := slices.Sorted(maps.Keys(x.told))
-	first, last := all[0], all[len(all)-1]
-	return first + random.Int64N(last-first+4)
+	last := x.start
+	for revision := range x.told {
+		last = max(last, revision)
+	}
+	return x.start + random.Int64N(last-x.start+4)
 }
 
 // maxSegments bounds what is remembered of watchers in one window.
 const maxSegments = 200
 
+// watched takes what a watcher was told.
 func (x *watchWindow) watched(s *segment) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.segments) < maxSegments {
-		x.segments = append(x.segments, s)
+	if len(x.segments) == maxSegments {
+		x.segments = x.segments[1:]
 	}
+	x.segments = append(x.segments, s)
 }
 
 // readAt takes what a read of all keys has found at a revision.
@@ -184,7 +192,8 @@ func (x *watchWindow) compare(s *segment) (complaints []string) {
 		if revision < s.from || revision >= s.next() {
 			continue
 		}
-		want := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return !s.covers(c.key) })
+		want := slices.DeleteFunc(slices.Clone(changes),
+			func(c change) bool { return !s.covers(c.key) })
 		sortChanges(want)
 		sortChanges(got[revision])
 		if !slices.Equal(want, got[revision]) {
@@ -200,8 +209,8 @@ func sortChanges(all []change) {
 	slices.SortFunc(all, func(a, b change) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// checkReads compares reads of old revisions with the changes up to these. A write whose outcome was
-// not told, and that no watcher saw, can be in none: one of them has followed from the first
+// checkReads compares reads of old revisions with the changes up to these. A write whose outcome
+// was not told, and that no watcher saw, can be in none: one of them has followed from the first
 // revision that was not compacted.
 func (x *watchWindow) checkReads() (complaints []string) {
 	for _, at := range slices.Sorted(maps.Keys(x.reads)) {
@@ -248,14 +257,9 @@ func (x *watchWindow) checkReads() (complaints []string) {
 // vagueLocked says whether there may be changes up to a revision that nobody knows of: those of
 // writes whose outcome was not told, before the first revision that was followed to the end.
 func (x *watchWindow) vagueLocked(at int64) bool {
-	if len(x.unknown) == 0 {
+	if len(x.unknown) == 0 || len(x.segments) == 0 {
 		return false
 	}
-	first, whole := int64(0), x.segments[len(x.segments)-1]
-	for revision := range x.told {
-		if first == 0 || revision < first {
-			first = revision
-		}
-	}
-	return whole.key != "" || whole.from > first || whole.next() <= at
+	whole := x.segments[len(x.segments)-1]
+	return whole.key != "" || whole.from > x.start || whole.next() <= at
 }

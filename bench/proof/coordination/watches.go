@@ -15,9 +15,9 @@ import (
 )
 
 // Watches has watchers follow what writers write, from any revision, over whichever member the
-// client of etcd reaches, while history is compacted. Each is told every change once, in order, with
-// all changes of one revision together, and none up to a revision that it was told to have all of.
-// What they were told is compared with what was written, with each other, and with reads of old
+// client of etcd reaches, while history is compacted. Each is told every change once, in order,
+// with all changes of one revision together, and none up to a revision that it was told to have all
+// of. What they were told is compared with what was written, with each other, and with reads of old
 // revisions. The keys change every Age.
 type Watches struct {
 	Writers, Watchers, Keys int
@@ -104,7 +104,7 @@ func (w *Watches) write(ctx context.Context, run *driver.Run, client connected, 
 		}
 		changes = append(changes, c)
 	}
-	x.trying(changes)
+	x.trying(changes, w.newest())
 	var r *clientv3.TxnResponse
 	err := client.Do(ctx, "etcd write", func(ctx context.Context) (err error) {
 		r, err = client.SDK().Txn(ctx).Then(ops...).Commit()
@@ -132,6 +132,16 @@ func (w *Watches) note(revision int64) {
 	if len(w.mu.marks) > maxMarks {
 		w.mu.marks = w.mu.marks[maxMarks/2:]
 	}
+}
+
+// newest is the highest revision that is known to have been reached.
+func (w *Watches) newest() (revision int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.mu.marks {
+		revision = max(revision, m.revision)
+	}
+	return revision
 }
 
 // compact compacts to the newest revision that has been kept for long enough.
@@ -165,22 +175,32 @@ func (w *Watches) compacted() int64 {
 	return w.mu.compacting
 }
 
-// watch follows a window for a while, from some revision.
+// watch follows a window for a while with a few watches, mostly of one stream, from some revisions.
 func (w *Watches) watch(ctx context.Context, run *driver.Run, client connected,
 	random *rand.Rand) {
 	x := w.windows.Enter(run.Elapsed())
 	defer w.windows.Leave(x)
-	s := &segment{prefix: x.State.prefix, from: x.State.revisionSince(random)}
-	if s.from == 0 {
-		return // nothing was written yet
-	}
-	if random.IntN(4) == 0 {
-		s.key = s.prefix + string(rune('a'+random.IntN(w.Keys)))
-	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+random.IntN(12))*time.Second)
 	defer cancel()
-	w.follow(ctx, run, client, s, random, func() bool { return false })
-	x.State.watched(s)
+	if random.IntN(2) == 0 {
+		ctx = clientv3.WithRequireLeader(ctx)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	for range 1 + random.IntN(3) {
+		s := &segment{prefix: x.State.prefix, from: x.State.revisionSince(random)}
+		if s.from == 0 {
+			return // nothing was written yet
+		}
+		if random.IntN(4) == 0 {
+			s.key = s.prefix + string(rune('a'+random.IntN(w.Keys)))
+		}
+		source := rand.New(rand.NewPCG(random.Uint64(), 1))
+		running.Go(func() {
+			w.follow(ctx, run, client, s, source, func() bool { return false })
+			x.State.watched(s)
+		})
+	}
 }
 
 // progressEvery is how often a watcher asks how far it is.
@@ -200,9 +220,6 @@ func (w *Watches) follow(ctx context.Context, run *driver.Run, client connected,
 	}
 	if random.IntN(2) == 0 {
 		options = append(options, clientv3.WithProgressNotify())
-	}
-	if random.IntN(2) == 0 {
-		ctx = clientv3.WithRequireLeader(ctx)
 	}
 	ended := client.Report(ctx, "etcd watch")
 	answers := client.SDK().Watch(ctx, s.watched(), options...)

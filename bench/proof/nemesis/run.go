@@ -10,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/tidemarkdb/tidemark/bench/proof/calm"
+	"github.com/tidemarkdb/tidemark/bench/proof/coordination"
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
@@ -50,7 +53,8 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 	if err != nil {
 		return nil, err
 	}
-	n := &nemesis{world: w, options: o, workloads: workloads.Standard()}
+	n := &nemesis{world: w, options: o, workloads: append(workloads.Standard(),
+		coordination.Standard()...)}
 	defer func() { err = errors.Join(err, w.close()) }()
 	if len(o.workloads) > 0 {
 		if n.workloads, err = workloads.Choose(o.workloads...); err != nil {
@@ -60,6 +64,13 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 	w.proof = driver.NewRun(func(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
 		return kv.Open(ctx, w.cluster.Endpoints(), options...)
 	})
+	var members []string
+	for _, s := range w.cluster.Cores {
+		members = append(members, s.Address())
+	}
+	w.proof.OpenEtcd = func(context.Context) (*clientv3.Client, error) {
+		return clientv3.New(driver.EtcdConfig(members))
+	}
 	var look lookout
 	w.proof.Weather.Look = func() { look.look(&w.proof.Weather) }
 	// Long runs check and forget what is over; short ones keep whole histories for the report.
@@ -459,6 +470,9 @@ func (n *nemesis) finalChecks(ctx context.Context) {
 		n.proof.Violation("%v", err)
 	}
 	n.journal.note("checking the histories")
+	for _, violation := range n.proof.CheckAll() {
+		n.proof.Violation("%s", violation)
+	}
 	checked := history.Check(n.proof.History.Operations(), time.Minute)
 	n.checked = checked.String()
 	if err := checked.Err(); err != nil {

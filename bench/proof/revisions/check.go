@@ -141,8 +141,8 @@ func until(operations []Operation, end int64) []Operation {
 
 // String is one line, and the complaints.
 func (r Report) String() string {
-	text := fmt.Sprintf("%d operations (%d not told, of %d no trace; %d serializable): ", r.Operations,
-		r.Unknown, r.Unseen, r.Serializable)
+	text := fmt.Sprintf("%d operations (%d not told, of %d no trace; %d serializable): ",
+		r.Operations, r.Unknown, r.Unseen, r.Serializable)
 	switch {
 	case len(r.Complaints) > 0:
 		return text + strings.Join(r.Complaints, "\n")

@@ -1,7 +1,7 @@
 // Package revisions checks what the clients of a store with revisions were told: keys that have a
 // creation and a modification revision and a version, transactions that compare and then do one of
-// two lists of operations at one revision, and reads with or without a quorum. That is what the etcd
-// v3 API promises.
+// two lists of operations at one revision, and reads with or without a quorum. That is what the
+// etcd v3 API promises.
 //
 // A Recorder takes the operations of many clients as they begin and end. Check then says whether
 // one copy of the store, used by one client at a time, could have given all the answers in an order

@@ -104,8 +104,8 @@ func (s *state) step(o *Operation) (bool, *state) {
 	return true, next
 }
 
-// act does an action at a revision, and says whether it wrote, and whether the answer is right. What
-// the answer tells of numbers that were unknown is known from then on.
+// act does an action at a revision, and says whether it wrote, and whether the answer is right.
+// What the answer tells of numbers that were unknown is known from then on.
 func (s *state) act(a Action, revision int64, known bool, answer []Pair) (wrote, ok bool) {
 	n := 0
 	for i := range s.pairs {

@@ -14,8 +14,8 @@ type event struct {
 	call     int64 // of the operation
 }
 
-// events lists the changes of each key of which the revision is known, in their order. vague are the
-// keys that an operation may have deleted of which nobody saw a trace.
+// events lists the changes of each key of which the revision is known, in their order. vague are
+// the keys that an operation may have deleted of which nobody saw a trace.
 func events(operations []Operation) (of map[string][]event, vague func(key string) bool) {
 	of = make(map[string][]event)
 	keys := make(map[string]bool)

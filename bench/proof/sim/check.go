@@ -86,6 +86,9 @@ func (w *World) checkHealthy(server int) {
 	if err := p.Err(); err != nil && !excused(err) {
 		w.Violation("server %d failed: %v", server, err)
 	}
+	if err := p.CoordinationErr(); err != nil && !excused(err) {
+		w.Violation("the part of server %d of the coordination store failed: %v", server, err)
+	}
 	for _, r := range p.Replicas() {
 		if r.Failed != nil && !excused(r.Failed) {
 			w.Violation("replica %d of partition %d on server %d failed: %v", r.Replica,

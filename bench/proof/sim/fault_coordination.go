@@ -61,14 +61,50 @@ func (w *World) handOverCoordination() string {
 	return fmt.Sprintf("server %d hands the coordination store over to member %d", server, to)
 }
 
+// resetCoordination breaks the connections between the leader of the coordination store and all
+// other servers, again and again, while it leads on: answers get lost, and not what was asked.
+type resetCoordination struct{ Every time.Duration }
+
+var resetsOfCoordination = register("reset-coordination", 0, 4*time.Second,
+	func(d *Dice) resetCoordination {
+		return resetCoordination{d.Between(20*time.Millisecond, 200*time.Millisecond)}
+	})
+
+// Begin implements Effect.
+func (f resetCoordination) Begin(w *World) (string, func() string) {
+	over := make(chan struct{})
+	w.background(func(done <-chan struct{}) {
+		for {
+			if server, ok := w.find(coordinationLeader); ok {
+				for other := range w.Cluster.Servers() {
+					if other != server {
+						w.Cluster.Network().Drop(w.Cluster.Host(server), w.Cluster.Host(other))
+					}
+				}
+			}
+			select {
+			case <-done:
+				return
+			case <-over:
+				return
+			case <-time.After(f.Every):
+			}
+		}
+	})
+	return "connections of the coordination store's leader break", func() string {
+		close(over)
+		return "connections of the coordination store's leader last"
+	}
+}
+
 // coordinationFails is a fault of the leader of the coordination store, and sometimes one more of
 // its successor: it loses its power, stands still, is cut off from the other servers or from all,
-// writes slowly or has no room, its messages get lost, or it hands over.
+// writes slowly or has no room, its connections break, or it hands over.
 func coordinationFails(d *Dice, at time.Duration) (faults []Fault) {
 	for range d.Of(1, 1, 1, 2) {
 		lasts := d.Between(50*time.Millisecond, 8*time.Second)
 		var f Fault
-		switch d.IntN(10) {
+		switch d.IntN(12) {
 		case 0, 1:
 			f = fault(at, lasts, crash{coordinationLeader, d.Of(0, 50, 100)})
 		case 2:
@@ -87,6 +123,11 @@ func coordinationFails(d *Dice, at time.Duration) (faults []Fault) {
 				200*time.Millisecond)})
 		case 8:
 			f = fault(at, lasts, diskLow{coordinationLeader})
+		case 9, 10:
+			// A command that takes long to be committed is asked for again.
+			f = resetsOfCoordination.at(d, at)
+			faults = append(faults, fault(at, f.For, slowDisk{coordinationLeader,
+				d.Between(50*time.Millisecond, 300*time.Millisecond)}))
 		default:
 			f = transfersOfCoordination.at(d, at)
 		}

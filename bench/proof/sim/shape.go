@@ -136,6 +136,9 @@ var perSecond = map[string]float64{
 	"registers": 130, "sleepy": 2, "contended": 160, "counters": 80, "rings": 60, "slow-rings": 40,
 	"batches": 50, "watched": 210, "past": 120,
 	"sessions": 60, "lists": 60, "sets": 25, "hashed-sets": 25,
+
+	"etcd-txns": 38, "etcd-watches": 14, "etcd-leases": 10, "etcd-locks": 20, "etcd-elections": 5,
+	"etcd-timers": 3,
 }
 
 // transactional are the kinds of workloads with transactions, and transactionsPerSecond about how

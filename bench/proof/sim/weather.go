@@ -15,6 +15,7 @@ var settles = map[string]calm.Kind{
 	"messages": calm.Links, "move": calm.Links, "parting": calm.Links, "reset": calm.Links, "slow-disk": calm.Links,
 	"slow-link": calm.Links,
 	"transfer":  calm.Links, "transfer-coordination": calm.Links,
+	"reset-coordination": calm.Links,
 
 	// A disk that fails ends its server, which is started again.
 	"at-merge": calm.Restarts, "crash": calm.Restarts, "disk-error": calm.Restarts, "locked-crash": calm.Restarts,

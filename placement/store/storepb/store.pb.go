@@ -65,6 +65,10 @@ const (
 	Code_AUTH_ROOT_USER_MISSING      Code = 43
 	Code_AUTH_ROOT_ROLE_MISSING      Code = 44
 	Code_AUTH_INVALID_MANAGEMENT     Code = 45
+	// An import is under way, and this is no step of it.
+	Code_IMPORTING Code = 24
+	// The store is not empty, so that nothing can be imported.
+	Code_NOT_EMPTY Code = 25
 )
 
 // Enum value maps for Code.
@@ -99,6 +103,8 @@ var (
 		43: "AUTH_ROOT_USER_MISSING",
 		44: "AUTH_ROOT_ROLE_MISSING",
 		45: "AUTH_INVALID_MANAGEMENT",
+		24: "IMPORTING",
+		25: "NOT_EMPTY",
 	}
 	Code_value = map[string]int32{
 		"OK":                          0,
@@ -130,6 +136,8 @@ var (
 		"AUTH_ROOT_USER_MISSING":      43,
 		"AUTH_ROOT_ROLE_MISSING":      44,
 		"AUTH_INVALID_MANAGEMENT":     45,
+		"IMPORTING":                   24,
+		"NOT_EMPTY":                   25,
 	}
 )
 
@@ -500,6 +508,7 @@ type Command struct {
 	//	*Command_ChangeMembers
 	//	*Command_LeaseCheckpoint
 	//	*Command_AuthChange
+	//	*Command_Import
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -665,6 +674,15 @@ func (x *Command) GetAuthChange() *AuthChange {
 	return nil
 }
 
+func (x *Command) GetImport() *Import {
+	if x != nil {
+		if x, ok := x.Op.(*Command_Import); ok {
+			return x.Import
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -705,6 +723,10 @@ type Command_AuthChange struct {
 	AuthChange *AuthChange `protobuf:"bytes,15,opt,name=auth_change,json=authChange,proto3,oneof"`
 }
 
+type Command_Import struct {
+	Import *Import `protobuf:"bytes,16,opt,name=import,proto3,oneof"`
+}
+
 func (*Command_Txn) isCommand_Op() {}
 
 func (*Command_Compact) isCommand_Op() {}
@@ -722,6 +744,8 @@ func (*Command_ChangeMembers) isCommand_Op() {}
 func (*Command_LeaseCheckpoint) isCommand_Op() {}
 
 func (*Command_AuthChange) isCommand_Op() {}
+
+func (*Command_Import) isCommand_Op() {}
 
 // AuthInfo is who a client is, as far as the member knows that took the command from it.
 type AuthInfo struct {
@@ -2248,6 +2272,272 @@ func (x *LeaseCheckpoint) GetLeases() []*LeaseCheckpoint_Lease {
 	return nil
 }
 
+// Import is one step of bringing in a state that another store had at a revision. The first step
+// begins the import, if the store is empty, and the one that says end makes it the store's state.
+// Between them nothing else can be done to keys and leases. A step that was done does nothing more.
+type Import struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which import; not 0.
+	Id uint64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Counted from 1 on.
+	Step uint64 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	// In the first step: the revision of the state, and what it is read from.
+	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Source   []byte `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// Ascending, as unsigned numbers, over all steps.
+	Leases []*ImportedLease `protobuf:"bytes,5,rep,name=leases,proto3" json:"leases,omitempty"`
+	// Ascending by key over all steps. Their leases come in earlier steps, or in the same.
+	Versions []*ImportedVersion `protobuf:"bytes,6,rep,name=versions,proto3" json:"versions,omitempty"`
+	// This step is the last one.
+	End bool `protobuf:"varint,7,opt,name=end,proto3" json:"end,omitempty"`
+	// Give the import up: the store is empty then. The step does not count.
+	Abandon       bool `protobuf:"varint,8,opt,name=abandon,proto3" json:"abandon,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Import) Reset() {
+	*x = Import{}
+	mi := &file_store_storepb_store_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Import) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Import) ProtoMessage() {}
+
+func (x *Import) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Import.ProtoReflect.Descriptor instead.
+func (*Import) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Import) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Import) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Import) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Import) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *Import) GetLeases() []*ImportedLease {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+func (x *Import) GetVersions() []*ImportedVersion {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *Import) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+func (x *Import) GetAbandon() bool {
+	if x != nil {
+		return x.Abandon
+	}
+	return false
+}
+
+type ImportedLease struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	TtlMillis uint64                 `protobuf:"varint,2,opt,name=ttl_millis,json=ttlMillis,proto3" json:"ttl_millis,omitempty"`
+	// 0: its full term.
+	LeftMillis    uint64 `protobuf:"varint,3,opt,name=left_millis,json=leftMillis,proto3" json:"left_millis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportedLease) Reset() {
+	*x = ImportedLease{}
+	mi := &file_store_storepb_store_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportedLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportedLease) ProtoMessage() {}
+
+func (x *ImportedLease) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportedLease.ProtoReflect.Descriptor instead.
+func (*ImportedLease) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ImportedLease) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *ImportedLease) GetTtlMillis() uint64 {
+	if x != nil {
+		return x.TtlMillis
+	}
+	return 0
+}
+
+func (x *ImportedLease) GetLeftMillis() uint64 {
+	if x != nil {
+		return x.LeftMillis
+	}
+	return 0
+}
+
+// ImportedVersion is the newest version of a key.
+type ImportedVersion struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Key            []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	CreateRevision uint64                 `protobuf:"varint,2,opt,name=create_revision,json=createRevision,proto3" json:"create_revision,omitempty"`
+	ModRevision    uint64                 `protobuf:"varint,3,opt,name=mod_revision,json=modRevision,proto3" json:"mod_revision,omitempty"`
+	// 0: it was deleted, at the revision of the state. Earlier deletions are left out.
+	Version uint64 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	Value   []byte `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"`
+	Lease   int64  `protobuf:"varint,6,opt,name=lease,proto3" json:"lease,omitempty"`
+	// Which change of the revision of the state it is, from 0 on; for others it is not looked at.
+	Number        uint32 `protobuf:"varint,7,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportedVersion) Reset() {
+	*x = ImportedVersion{}
+	mi := &file_store_storepb_store_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportedVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportedVersion) ProtoMessage() {}
+
+func (x *ImportedVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportedVersion.ProtoReflect.Descriptor instead.
+func (*ImportedVersion) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ImportedVersion) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *ImportedVersion) GetCreateRevision() uint64 {
+	if x != nil {
+		return x.CreateRevision
+	}
+	return 0
+}
+
+func (x *ImportedVersion) GetModRevision() uint64 {
+	if x != nil {
+		return x.ModRevision
+	}
+	return 0
+}
+
+func (x *ImportedVersion) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ImportedVersion) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *ImportedVersion) GetLease() int64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
+}
+
+func (x *ImportedVersion) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 type SessionOpen struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2256,7 +2546,7 @@ type SessionOpen struct {
 
 func (x *SessionOpen) Reset() {
 	*x = SessionOpen{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2558,7 @@ func (x *SessionOpen) String() string {
 func (*SessionOpen) ProtoMessage() {}
 
 func (x *SessionOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2571,7 @@ func (x *SessionOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpen.ProtoReflect.Descriptor instead.
 func (*SessionOpen) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 type SessionClose struct {
@@ -2292,7 +2582,7 @@ type SessionClose struct {
 
 func (x *SessionClose) Reset() {
 	*x = SessionClose{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2594,7 @@ func (x *SessionClose) String() string {
 func (*SessionClose) ProtoMessage() {}
 
 func (x *SessionClose) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2607,7 @@ func (x *SessionClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
 func (*SessionClose) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 type KeyValue struct {
@@ -2334,7 +2624,7 @@ type KeyValue struct {
 
 func (x *KeyValue) Reset() {
 	*x = KeyValue{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2636,7 @@ func (x *KeyValue) String() string {
 func (*KeyValue) ProtoMessage() {}
 
 func (x *KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2649,7 @@ func (x *KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyValue.ProtoReflect.Descriptor instead.
 func (*KeyValue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *KeyValue) GetKey() []byte {
@@ -2417,14 +2707,17 @@ type Result struct {
 	// COMPACTED: up to where.
 	Compacted uint64 `protobuf:"varint,8,opt,name=compacted,proto3" json:"compacted,omitempty"`
 	// The answer is that of an earlier application of the same session and sequence.
-	Repeated      bool `protobuf:"varint,9,opt,name=repeated,proto3" json:"repeated,omitempty"`
+	Repeated bool `protobuf:"varint,9,opt,name=repeated,proto3" json:"repeated,omitempty"`
+	// Of a command that another member has proposed: an entry of the log that is not before its own.
+	// It is never stored.
+	Entry         uint64 `protobuf:"varint,10,opt,name=entry,proto3" json:"entry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2729,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2742,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -2515,6 +2808,13 @@ func (x *Result) GetRepeated() bool {
 	return false
 }
 
+func (x *Result) GetEntry() uint64 {
+	if x != nil {
+		return x.Entry
+	}
+	return 0
+}
+
 type TxnResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Succeeded     bool                   `protobuf:"varint,1,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
@@ -2525,7 +2825,7 @@ type TxnResult struct {
 
 func (x *TxnResult) Reset() {
 	*x = TxnResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2837,7 @@ func (x *TxnResult) String() string {
 func (*TxnResult) ProtoMessage() {}
 
 func (x *TxnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2850,7 @@ func (x *TxnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnResult.ProtoReflect.Descriptor instead.
 func (*TxnResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TxnResult) GetSucceeded() bool {
@@ -2582,7 +2882,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2894,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2907,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OpResult) GetOp() isOpResult_Op {
@@ -2692,7 +2992,7 @@ type RangeResult struct {
 
 func (x *RangeResult) Reset() {
 	*x = RangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +3004,7 @@ func (x *RangeResult) String() string {
 func (*RangeResult) ProtoMessage() {}
 
 func (x *RangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +3017,7 @@ func (x *RangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeResult.ProtoReflect.Descriptor instead.
 func (*RangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RangeResult) GetKvs() []*KeyValue {
@@ -2750,7 +3050,7 @@ type PutResult struct {
 
 func (x *PutResult) Reset() {
 	*x = PutResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +3062,7 @@ func (x *PutResult) String() string {
 func (*PutResult) ProtoMessage() {}
 
 func (x *PutResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +3075,7 @@ func (x *PutResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResult.ProtoReflect.Descriptor instead.
 func (*PutResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PutResult) GetPrevious() *KeyValue {
@@ -2795,7 +3095,7 @@ type DeleteRangeResult struct {
 
 func (x *DeleteRangeResult) Reset() {
 	*x = DeleteRangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +3107,7 @@ func (x *DeleteRangeResult) String() string {
 func (*DeleteRangeResult) ProtoMessage() {}
 
 func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +3120,7 @@ func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResult.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteRangeResult) GetDeleted() uint64 {
@@ -2851,7 +3151,7 @@ type VersionRecord struct {
 
 func (x *VersionRecord) Reset() {
 	*x = VersionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3163,7 @@ func (x *VersionRecord) String() string {
 func (*VersionRecord) ProtoMessage() {}
 
 func (x *VersionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3176,7 @@ func (x *VersionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRecord.ProtoReflect.Descriptor instead.
 func (*VersionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *VersionRecord) GetTombstone() bool {
@@ -2916,16 +3216,18 @@ func (x *VersionRecord) GetValue() []byte {
 
 // MetaRecord is the store's own state.
 type MetaRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	Compacted     uint64                 `protobuf:"varint,2,opt,name=compacted,proto3" json:"compacted,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Revision  uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Compacted uint64                 `protobuf:"varint,2,opt,name=compacted,proto3" json:"compacted,omitempty"`
+	// The latest import, unless that was given up.
+	Import        *ImportRecord `protobuf:"bytes,3,opt,name=import,proto3" json:"import,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +3239,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +3252,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MetaRecord) GetRevision() uint64 {
@@ -2967,6 +3269,142 @@ func (x *MetaRecord) GetCompacted() uint64 {
 	return 0
 }
 
+func (x *MetaRecord) GetImport() *ImportRecord {
+	if x != nil {
+		return x.Import
+	}
+	return nil
+}
+
+// ImportRecord is how far an import is.
+type ImportRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The last that was done.
+	Step     uint64 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Revision uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Source   []byte `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// How many leases and versions there are, and the last of each.
+	Leases    uint64 `protobuf:"varint,5,opt,name=leases,proto3" json:"leases,omitempty"`
+	LastLease int64  `protobuf:"varint,6,opt,name=last_lease,json=lastLease,proto3" json:"last_lease,omitempty"`
+	Versions  uint64 `protobuf:"varint,7,opt,name=versions,proto3" json:"versions,omitempty"`
+	LastKey   []byte `protobuf:"bytes,8,opt,name=last_key,json=lastKey,proto3" json:"last_key,omitempty"`
+	// How many changes of the revision there are, and the highest number of one.
+	Changes       uint64 `protobuf:"varint,9,opt,name=changes,proto3" json:"changes,omitempty"`
+	HighestChange uint32 `protobuf:"varint,10,opt,name=highest_change,json=highestChange,proto3" json:"highest_change,omitempty"`
+	// It has ended.
+	Done          bool `protobuf:"varint,11,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportRecord) Reset() {
+	*x = ImportRecord{}
+	mi := &file_store_storepb_store_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportRecord) ProtoMessage() {}
+
+func (x *ImportRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportRecord.ProtoReflect.Descriptor instead.
+func (*ImportRecord) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ImportRecord) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *ImportRecord) GetLeases() uint64 {
+	if x != nil {
+		return x.Leases
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetLastLease() int64 {
+	if x != nil {
+		return x.LastLease
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetVersions() uint64 {
+	if x != nil {
+		return x.Versions
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetLastKey() []byte {
+	if x != nil {
+		return x.LastKey
+	}
+	return nil
+}
+
+func (x *ImportRecord) GetChanges() uint64 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetHighestChange() uint32 {
+	if x != nil {
+		return x.HighestChange
+	}
+	return 0
+}
+
+func (x *ImportRecord) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
 type LeaseRecord struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	TtlMillis uint64                 `protobuf:"varint,1,opt,name=ttl_millis,json=ttlMillis,proto3" json:"ttl_millis,omitempty"`
@@ -2978,7 +3416,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3428,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3441,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LeaseRecord) GetTtlMillis() uint64 {
@@ -3034,7 +3472,7 @@ type AuthRecord struct {
 
 func (x *AuthRecord) Reset() {
 	*x = AuthRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3046,7 +3484,7 @@ func (x *AuthRecord) String() string {
 func (*AuthRecord) ProtoMessage() {}
 
 func (x *AuthRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3059,7 +3497,7 @@ func (x *AuthRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthRecord.ProtoReflect.Descriptor instead.
 func (*AuthRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AuthRecord) GetEnabled() bool {
@@ -3098,7 +3536,7 @@ type UserRecord struct {
 
 func (x *UserRecord) Reset() {
 	*x = UserRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3548,7 @@ func (x *UserRecord) String() string {
 func (*UserRecord) ProtoMessage() {}
 
 func (x *UserRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3561,7 @@ func (x *UserRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRecord.ProtoReflect.Descriptor instead.
 func (*UserRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UserRecord) GetHash() []byte {
@@ -3164,7 +3602,7 @@ type RoleRecord struct {
 
 func (x *RoleRecord) Reset() {
 	*x = RoleRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3176,7 +3614,7 @@ func (x *RoleRecord) String() string {
 func (*RoleRecord) ProtoMessage() {}
 
 func (x *RoleRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3189,7 +3627,7 @@ func (x *RoleRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleRecord.ProtoReflect.Descriptor instead.
 func (*RoleRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RoleRecord) GetPermissions() []*Permission {
@@ -3213,7 +3651,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +3663,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +3676,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SessionRecord) GetForgotten() uint64 {
@@ -3280,7 +3718,7 @@ type Members struct {
 
 func (x *Members) Reset() {
 	*x = Members{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3292,7 +3730,7 @@ func (x *Members) String() string {
 func (*Members) ProtoMessage() {}
 
 func (x *Members) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3305,7 +3743,7 @@ func (x *Members) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Members.ProtoReflect.Descriptor instead.
 func (*Members) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Members) GetVersion() uint64 {
@@ -3349,7 +3787,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3361,7 +3799,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3374,7 +3812,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Member) GetReplica() uint64 {
@@ -3417,7 +3855,7 @@ type ChangeMembers struct {
 
 func (x *ChangeMembers) Reset() {
 	*x = ChangeMembers{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3867,7 @@ func (x *ChangeMembers) String() string {
 func (*ChangeMembers) ProtoMessage() {}
 
 func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3880,7 @@ func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembers.ProtoReflect.Descriptor instead.
 func (*ChangeMembers) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ChangeMembers) GetVersion() uint64 {
@@ -3470,7 +3908,7 @@ type LeaseCheckpoint_Lease struct {
 
 func (x *LeaseCheckpoint_Lease) Reset() {
 	*x = LeaseCheckpoint_Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +3920,7 @@ func (x *LeaseCheckpoint_Lease) String() string {
 func (*LeaseCheckpoint_Lease) ProtoMessage() {}
 
 func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3954,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xa2\x06\n" +
+	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xd7\x06\n" +
 	"\aCommand\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\x04R\arequest\x12\x18\n" +
@@ -3535,7 +3973,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x0echange_members\x18\f \x01(\v2 .tidemark.store.v1.ChangeMembersH\x00R\rchangeMembers\x12O\n" +
 	"\x10lease_checkpoint\x18\r \x01(\v2\".tidemark.store.v1.LeaseCheckpointH\x00R\x0fleaseCheckpoint\x12@\n" +
 	"\vauth_change\x18\x0f \x01(\v2\x1d.tidemark.store.v1.AuthChangeH\x00R\n" +
-	"authChangeB\x04\n" +
+	"authChange\x123\n" +
+	"\x06import\x18\x10 \x01(\v2\x19.tidemark.store.v1.ImportH\x00R\x06importB\x04\n" +
 	"\x02op\":\n" +
 	"\bAuthInfo\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
@@ -3682,7 +4121,30 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05Lease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1f\n" +
 	"\vleft_millis\x18\x02 \x01(\x04R\n" +
-	"leftMillis\"\r\n" +
+	"leftMillis\"\x86\x02\n" +
+	"\x06Import\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\fR\x06source\x128\n" +
+	"\x06leases\x18\x05 \x03(\v2 .tidemark.store.v1.ImportedLeaseR\x06leases\x12>\n" +
+	"\bversions\x18\x06 \x03(\v2\".tidemark.store.v1.ImportedVersionR\bversions\x12\x10\n" +
+	"\x03end\x18\a \x01(\bR\x03end\x12\x18\n" +
+	"\aabandon\x18\b \x01(\bR\aabandon\"_\n" +
+	"\rImportedLease\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1d\n" +
+	"\n" +
+	"ttl_millis\x18\x02 \x01(\x04R\tttlMillis\x12\x1f\n" +
+	"\vleft_millis\x18\x03 \x01(\x04R\n" +
+	"leftMillis\"\xcd\x01\n" +
+	"\x0fImportedVersion\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12'\n" +
+	"\x0fcreate_revision\x18\x02 \x01(\x04R\x0ecreateRevision\x12!\n" +
+	"\fmod_revision\x18\x03 \x01(\x04R\vmodRevision\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\x12\x14\n" +
+	"\x05lease\x18\x06 \x01(\x03R\x05lease\x12\x16\n" +
+	"\x06number\x18\a \x01(\rR\x06number\"\r\n" +
 	"\vSessionOpen\"\x0e\n" +
 	"\fSessionClose\"\xae\x01\n" +
 	"\bKeyValue\x12\x10\n" +
@@ -3691,7 +4153,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\fmod_revision\x18\x03 \x01(\x04R\vmodRevision\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05value\x18\x05 \x01(\fR\x05value\x12\x14\n" +
-	"\x05lease\x18\x06 \x01(\x03R\x05lease\"\xa4\x02\n" +
+	"\x05lease\x18\x06 \x01(\x03R\x05lease\"\xba\x02\n" +
 	"\x06Result\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12+\n" +
 	"\x04code\x18\x02 \x01(\x0e2\x17.tidemark.store.v1.CodeR\x04code\x12\x18\n" +
@@ -3702,7 +4164,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"ttl_millis\x18\x06 \x01(\x04R\tttlMillis\x12\x18\n" +
 	"\asession\x18\a \x01(\x04R\asession\x12\x1c\n" +
 	"\tcompacted\x18\b \x01(\x04R\tcompacted\x12\x1a\n" +
-	"\brepeated\x18\t \x01(\bR\brepeated\"`\n" +
+	"\brepeated\x18\t \x01(\bR\brepeated\x12\x14\n" +
+	"\x05entry\x18\n" +
+	" \x01(\x04R\x05entry\"`\n" +
 	"\tTxnResult\x12\x1c\n" +
 	"\tsucceeded\x18\x01 \x01(\bR\tsucceeded\x125\n" +
 	"\aresults\x18\x02 \x03(\v2\x1b.tidemark.store.v1.OpResultR\aresults\"\xf7\x01\n" +
@@ -3726,11 +4190,26 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x0fcreate_revision\x18\x02 \x01(\x04R\x0ecreateRevision\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05lease\x18\x04 \x01(\x03R\x05lease\x12\x14\n" +
-	"\x05value\x18\x05 \x01(\fR\x05value\"F\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\"\x7f\n" +
 	"\n" +
 	"MetaRecord\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
-	"\tcompacted\x18\x02 \x01(\x04R\tcompacted\"M\n" +
+	"\tcompacted\x18\x02 \x01(\x04R\tcompacted\x127\n" +
+	"\x06import\x18\x03 \x01(\v2\x1f.tidemark.store.v1.ImportRecordR\x06import\"\xa9\x02\n" +
+	"\fImportRecord\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\fR\x06source\x12\x16\n" +
+	"\x06leases\x18\x05 \x01(\x04R\x06leases\x12\x1d\n" +
+	"\n" +
+	"last_lease\x18\x06 \x01(\x03R\tlastLease\x12\x1a\n" +
+	"\bversions\x18\a \x01(\x04R\bversions\x12\x19\n" +
+	"\blast_key\x18\b \x01(\fR\alastKey\x12\x18\n" +
+	"\achanges\x18\t \x01(\x04R\achanges\x12%\n" +
+	"\x0ehighest_change\x18\n" +
+	" \x01(\rR\rhighestChange\x12\x12\n" +
+	"\x04done\x18\v \x01(\bR\x04done\"M\n" +
 	"\vLeaseRecord\x12\x1d\n" +
 	"\n" +
 	"ttl_millis\x18\x01 \x01(\x04R\tttlMillis\x12\x1f\n" +
@@ -3769,7 +4248,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\x0e2\x1d.tidemark.store.v1.MemberRoleR\x04role\"Y\n" +
 	"\rChangeMembers\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\xfe\x04\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\x9c\x05\n" +
 	"\x04Code\x12\x06\n" +
 	"\x02OK\x10\x00\x12\r\n" +
 	"\tCOMPACTED\x10\x01\x12\x13\n" +
@@ -3801,7 +4280,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x11AUTH_OLD_REVISION\x10*\x12\x1a\n" +
 	"\x16AUTH_ROOT_USER_MISSING\x10+\x12\x1a\n" +
 	"\x16AUTH_ROOT_ROLE_MISSING\x10,\x12\x1b\n" +
-	"\x17AUTH_INVALID_MANAGEMENT\x10-*@\n" +
+	"\x17AUTH_INVALID_MANAGEMENT\x10-\x12\r\n" +
+	"\tIMPORTING\x10\x18\x12\r\n" +
+	"\tNOT_EMPTY\x10\x19*@\n" +
 	"\n" +
 	"MemberRole\x12\t\n" +
 	"\x05VOTER\x10\x00\x12\v\n" +
@@ -3822,7 +4303,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 }
 
 var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_store_storepb_store_proto_goTypes = []any{
 	(Code)(0),                     // 0: tidemark.store.v1.Code
 	(MemberRole)(0),               // 1: tidemark.store.v1.MemberRole
@@ -3854,26 +4335,30 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*LeaseGrant)(nil),            // 27: tidemark.store.v1.LeaseGrant
 	(*LeaseRevoke)(nil),           // 28: tidemark.store.v1.LeaseRevoke
 	(*LeaseCheckpoint)(nil),       // 29: tidemark.store.v1.LeaseCheckpoint
-	(*SessionOpen)(nil),           // 30: tidemark.store.v1.SessionOpen
-	(*SessionClose)(nil),          // 31: tidemark.store.v1.SessionClose
-	(*KeyValue)(nil),              // 32: tidemark.store.v1.KeyValue
-	(*Result)(nil),                // 33: tidemark.store.v1.Result
-	(*TxnResult)(nil),             // 34: tidemark.store.v1.TxnResult
-	(*OpResult)(nil),              // 35: tidemark.store.v1.OpResult
-	(*RangeResult)(nil),           // 36: tidemark.store.v1.RangeResult
-	(*PutResult)(nil),             // 37: tidemark.store.v1.PutResult
-	(*DeleteRangeResult)(nil),     // 38: tidemark.store.v1.DeleteRangeResult
-	(*VersionRecord)(nil),         // 39: tidemark.store.v1.VersionRecord
-	(*MetaRecord)(nil),            // 40: tidemark.store.v1.MetaRecord
-	(*LeaseRecord)(nil),           // 41: tidemark.store.v1.LeaseRecord
-	(*AuthRecord)(nil),            // 42: tidemark.store.v1.AuthRecord
-	(*UserRecord)(nil),            // 43: tidemark.store.v1.UserRecord
-	(*RoleRecord)(nil),            // 44: tidemark.store.v1.RoleRecord
-	(*SessionRecord)(nil),         // 45: tidemark.store.v1.SessionRecord
-	(*Members)(nil),               // 46: tidemark.store.v1.Members
-	(*Member)(nil),                // 47: tidemark.store.v1.Member
-	(*ChangeMembers)(nil),         // 48: tidemark.store.v1.ChangeMembers
-	(*LeaseCheckpoint_Lease)(nil), // 49: tidemark.store.v1.LeaseCheckpoint.Lease
+	(*Import)(nil),                // 30: tidemark.store.v1.Import
+	(*ImportedLease)(nil),         // 31: tidemark.store.v1.ImportedLease
+	(*ImportedVersion)(nil),       // 32: tidemark.store.v1.ImportedVersion
+	(*SessionOpen)(nil),           // 33: tidemark.store.v1.SessionOpen
+	(*SessionClose)(nil),          // 34: tidemark.store.v1.SessionClose
+	(*KeyValue)(nil),              // 35: tidemark.store.v1.KeyValue
+	(*Result)(nil),                // 36: tidemark.store.v1.Result
+	(*TxnResult)(nil),             // 37: tidemark.store.v1.TxnResult
+	(*OpResult)(nil),              // 38: tidemark.store.v1.OpResult
+	(*RangeResult)(nil),           // 39: tidemark.store.v1.RangeResult
+	(*PutResult)(nil),             // 40: tidemark.store.v1.PutResult
+	(*DeleteRangeResult)(nil),     // 41: tidemark.store.v1.DeleteRangeResult
+	(*VersionRecord)(nil),         // 42: tidemark.store.v1.VersionRecord
+	(*MetaRecord)(nil),            // 43: tidemark.store.v1.MetaRecord
+	(*ImportRecord)(nil),          // 44: tidemark.store.v1.ImportRecord
+	(*LeaseRecord)(nil),           // 45: tidemark.store.v1.LeaseRecord
+	(*AuthRecord)(nil),            // 46: tidemark.store.v1.AuthRecord
+	(*UserRecord)(nil),            // 47: tidemark.store.v1.UserRecord
+	(*RoleRecord)(nil),            // 48: tidemark.store.v1.RoleRecord
+	(*SessionRecord)(nil),         // 49: tidemark.store.v1.SessionRecord
+	(*Members)(nil),               // 50: tidemark.store.v1.Members
+	(*Member)(nil),                // 51: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),         // 52: tidemark.store.v1.ChangeMembers
+	(*LeaseCheckpoint_Lease)(nil), // 53: tidemark.store.v1.LeaseCheckpoint.Lease
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	8,  // 0: tidemark.store.v1.Command.auth:type_name -> tidemark.store.v1.AuthInfo
@@ -3881,56 +4366,60 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	26, // 2: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
 	27, // 3: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
 	28, // 4: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
-	30, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
-	31, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	48, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	33, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
+	34, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
+	52, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
 	29, // 8: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
 	9,  // 9: tidemark.store.v1.Command.auth_change:type_name -> tidemark.store.v1.AuthChange
-	10, // 10: tidemark.store.v1.AuthChange.enable:type_name -> tidemark.store.v1.AuthEnable
-	11, // 11: tidemark.store.v1.AuthChange.disable:type_name -> tidemark.store.v1.AuthDisable
-	12, // 12: tidemark.store.v1.AuthChange.user_add:type_name -> tidemark.store.v1.UserAdd
-	13, // 13: tidemark.store.v1.AuthChange.user_delete:type_name -> tidemark.store.v1.UserDelete
-	14, // 14: tidemark.store.v1.AuthChange.user_password:type_name -> tidemark.store.v1.UserPassword
-	15, // 15: tidemark.store.v1.AuthChange.grant_role:type_name -> tidemark.store.v1.UserRole
-	15, // 16: tidemark.store.v1.AuthChange.revoke_role:type_name -> tidemark.store.v1.UserRole
-	16, // 17: tidemark.store.v1.AuthChange.role_add:type_name -> tidemark.store.v1.RoleAdd
-	17, // 18: tidemark.store.v1.AuthChange.role_delete:type_name -> tidemark.store.v1.RoleDelete
-	18, // 19: tidemark.store.v1.AuthChange.grant_permission:type_name -> tidemark.store.v1.RolePermission
-	18, // 20: tidemark.store.v1.AuthChange.revoke_permission:type_name -> tidemark.store.v1.RolePermission
-	19, // 21: tidemark.store.v1.RolePermission.permission:type_name -> tidemark.store.v1.Permission
-	2,  // 22: tidemark.store.v1.Permission.type:type_name -> tidemark.store.v1.Permission.Type
-	21, // 23: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
-	22, // 24: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
-	22, // 25: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
-	4,  // 26: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
-	3,  // 27: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
-	23, // 28: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
-	24, // 29: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
-	25, // 30: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
-	20, // 31: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
-	5,  // 32: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
-	6,  // 33: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
-	49, // 34: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
-	0,  // 35: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
-	34, // 36: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
-	35, // 37: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
-	36, // 38: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
-	37, // 39: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
-	38, // 40: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
-	34, // 41: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
-	32, // 42: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
-	32, // 43: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
-	32, // 44: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	19, // 45: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
-	47, // 46: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
-	47, // 47: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
-	1,  // 48: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
-	46, // 49: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	30, // 10: tidemark.store.v1.Command.import:type_name -> tidemark.store.v1.Import
+	10, // 11: tidemark.store.v1.AuthChange.enable:type_name -> tidemark.store.v1.AuthEnable
+	11, // 12: tidemark.store.v1.AuthChange.disable:type_name -> tidemark.store.v1.AuthDisable
+	12, // 13: tidemark.store.v1.AuthChange.user_add:type_name -> tidemark.store.v1.UserAdd
+	13, // 14: tidemark.store.v1.AuthChange.user_delete:type_name -> tidemark.store.v1.UserDelete
+	14, // 15: tidemark.store.v1.AuthChange.user_password:type_name -> tidemark.store.v1.UserPassword
+	15, // 16: tidemark.store.v1.AuthChange.grant_role:type_name -> tidemark.store.v1.UserRole
+	15, // 17: tidemark.store.v1.AuthChange.revoke_role:type_name -> tidemark.store.v1.UserRole
+	16, // 18: tidemark.store.v1.AuthChange.role_add:type_name -> tidemark.store.v1.RoleAdd
+	17, // 19: tidemark.store.v1.AuthChange.role_delete:type_name -> tidemark.store.v1.RoleDelete
+	18, // 20: tidemark.store.v1.AuthChange.grant_permission:type_name -> tidemark.store.v1.RolePermission
+	18, // 21: tidemark.store.v1.AuthChange.revoke_permission:type_name -> tidemark.store.v1.RolePermission
+	19, // 22: tidemark.store.v1.RolePermission.permission:type_name -> tidemark.store.v1.Permission
+	2,  // 23: tidemark.store.v1.Permission.type:type_name -> tidemark.store.v1.Permission.Type
+	21, // 24: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
+	22, // 25: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
+	22, // 26: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
+	4,  // 27: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
+	3,  // 28: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
+	23, // 29: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
+	24, // 30: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
+	25, // 31: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
+	20, // 32: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
+	5,  // 33: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
+	6,  // 34: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
+	53, // 35: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
+	31, // 36: tidemark.store.v1.Import.leases:type_name -> tidemark.store.v1.ImportedLease
+	32, // 37: tidemark.store.v1.Import.versions:type_name -> tidemark.store.v1.ImportedVersion
+	0,  // 38: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
+	37, // 39: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
+	38, // 40: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
+	39, // 41: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
+	40, // 42: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
+	41, // 43: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
+	37, // 44: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
+	35, // 45: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
+	35, // 46: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
+	35, // 47: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
+	44, // 48: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
+	19, // 49: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
+	51, // 50: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	51, // 51: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 52: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	50, // 53: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -3948,6 +4437,7 @@ func file_store_storepb_store_proto_init() {
 		(*Command_ChangeMembers)(nil),
 		(*Command_LeaseCheckpoint)(nil),
 		(*Command_AuthChange)(nil),
+		(*Command_Import)(nil),
 	}
 	file_store_storepb_store_proto_msgTypes[2].OneofWrappers = []any{
 		(*AuthChange_Enable)(nil),
@@ -3968,7 +4458,7 @@ func file_store_storepb_store_proto_init() {
 		(*Op_DeleteRange)(nil),
 		(*Op_Txn)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[28].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[31].OneofWrappers = []any{
 		(*OpResult_Range)(nil),
 		(*OpResult_Put)(nil),
 		(*OpResult_DeleteRange)(nil),
@@ -3980,7 +4470,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   43,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+)
+
+func (a *app) authCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "auth",
+		Short: "Administer the users of the coordination service",
+		Long: `Administer who may do what with the keys of the coordination service: users, roles, what
+roles may read and write, and whether that counts. It is about the keys of "tidemark coord", and
+not about those of keyspaces.
+
+To begin:
+
+  tidemark auth user add root --new-password-file root.password
+  tidemark auth user grant root root
+  tidemark auth enable
+
+From then on every command of the service needs --user, and a user with the role root is needed to
+administer. It is the etcd v3 API; etcdctl works as well.`,
+		Args: onlyCommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.authStatusCommand(), a.authEnableCommand(), a.authDisableCommand(),
+		a.authLoginCommand(), a.authUserCommand(), a.authRoleCommand())
+	return cmd
+}
+
+// authVerb has a command administer with a client; do is given the arguments.
+func (a *app) authVerb(cmd *cobra.Command, write bool,
+	do func(context.Context, *clientv3.Client, []string) error) *cobra.Command {
+	f := &coordFlags{}
+	cmd.RunE = a.verb(func(ctx context.Context, args []string) error {
+		return a.withEtcd(ctx, f, write, func(ctx context.Context, c *clientv3.Client) error {
+			return authFailed(do(ctx, c, args))
+		})
+	})
+	return a.printing(a.coordClient(cmd, f))
+}
+
+// changed prints what a change was of, if it succeeded.
+func (a *app) changed(err error, kind, name string) error {
+	if err != nil {
+		return err
+	}
+	list := a.list(output.Column{Name: "changed"}, output.Column{Name: "name"})
+	list.Row(kind, name)
+	return list.Flush()
+}
+
+// authFailed says what to do about errors of users and roles.
+func authFailed(err error) error {
+	for _, of := range []struct {
+		err  error
+		code int
+		text string
+	}{
+		{rpctypes.ErrUserAlreadyExist, exit.Conflict, "there is a user of that name already"},
+		{rpctypes.ErrRoleAlreadyExist, exit.Conflict, "there is a role of that name already"},
+		{rpctypes.ErrUserNotFound, exit.NotFound, "there is no user of that name"},
+		{rpctypes.ErrRoleNotFound, exit.NotFound, "there is no role of that name"},
+		{rpctypes.ErrRoleNotGranted, exit.NotFound, "the user does not have that role"},
+		{rpctypes.ErrPermissionNotGranted, exit.NotFound,
+			"the role has no permission for exactly these keys; see \"tidemark auth role show\""},
+		{rpctypes.ErrRootUserNotExist, exit.Usage,
+			"there is no user root yet: \"tidemark auth user add root\""},
+		{rpctypes.ErrRootRoleNotExist, exit.Usage,
+			"the user root does not have the role root yet: \"tidemark auth user grant root root\""},
+		{rpctypes.ErrInvalidAuthMgmt, exit.Usage, "while authentication is enabled the user root has " +
+			"to keep its role root; and a range of keys ends above its first key"},
+	} {
+		if errors.Is(err, of.err) {
+			return &exit.Error{Code: of.code, Err: said{of.text, err}}
+		}
+	}
+	return err
+}
+
+func (a *app) authStatusCommand() *cobra.Command {
+	return a.authVerb(&cobra.Command{
+		Use:   "status",
+		Short: "Show whether authentication is enabled",
+		Long: `Show whether authentication is enabled, and the revision of users and roles, which counts
+their changes.`,
+		Args: arguments("", 0, 0),
+	}, false, func(ctx context.Context, c *clientv3.Client, _ []string) error {
+		r, err := c.AuthStatus(ctx)
+		if err != nil {
+			return err
+		}
+		list := a.list(output.Column{Name: "enabled"}, output.Column{Name: "revision", Number: true})
+		list.Row(r.Enabled, r.AuthRevision)
+		return list.Flush()
+	})
+}
+
+func (a *app) authEnableCommand() *cobra.Command {
+	return a.authVerb(&cobra.Command{
+		Use:   "enable",
+		Short: "Have users and roles count",
+		Long: `Have users and roles count from now on. The user root has to exist, and to have the role
+root. Clients that do not say who they are can do nothing any more.`,
+		Args: arguments("", 0, 0),
+	}, true, func(ctx context.Context, c *clientv3.Client, _ []string) error {
+		_, err := c.AuthEnable(ctx)
+		return a.changed(err, "authentication", "enabled")
+	})
+}
+
+func (a *app) authDisableCommand() *cobra.Command {
+	return a.authVerb(&cobra.Command{
+		Use:   "disable",
+		Short: "Let every client do everything again",
+		Long: `Let every client do everything again. Users and roles stay; all tokens end. It needs a
+user with the role root.`,
+		Example: `  tidemark auth disable --user root --password-file root.password`,
+		Args:    arguments("", 0, 0),
+	}, true, func(ctx context.Context, c *clientv3.Client, _ []string) error {
+		_, err := c.AuthDisable(ctx)
+		return a.changed(err, "authentication", "disabled")
+	})
+}
+
+func (a *app) authLoginCommand() *cobra.Command {
+	f := &coordFlags{}
+	cmd := &cobra.Command{
+		Use:   "login",
+		Short: "Try the password of --user, and print a token",
+		Long: `Try the password of --user, and print a token, which programs send as "token" in the
+metadata of their calls. It is valid for 5 minutes, and for as long again after each use. Who has it
+can do what the user can.`,
+		Example: `  tidemark auth login --user app --password-file app.password`,
+		Args:    arguments("", 0, 0),
+		RunE: a.verb(func(ctx context.Context, _ []string) error {
+			name, password, err := a.credentials()
+			if err != nil {
+				return err
+			}
+			if name == "" {
+				return exit.Usagef("login: give --user")
+			}
+			a.user, a.passwordFile = name+":"+password, "" // stdin is read once
+			return a.withEtcd(ctx, f, false, func(ctx context.Context, c *clientv3.Client) error {
+				r, err := c.Authenticate(ctx, name, password)
+				if err != nil {
+					return err
+				}
+				list := a.list(output.Column{Name: "token", Whole: true})
+				list.Row(r.Token)
+				return list.Flush()
+			})
+		}),
+	}
+	return a.printing(a.coordClient(cmd, f))
+}

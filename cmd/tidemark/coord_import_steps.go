@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/progress"
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/etcdfile"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+)
+
+type callOption = grpc.CallOption
+
+// importing is one run of the verb.
+type importing struct {
+	*app
+	file   *etcdfile.File
+	client coordpb.ImportClient
+	shown  *progress.Progress
+	// state is what a server said last; began says that there is something to go on with.
+	state *coordpb.ImportState
+	began bool
+	steps *etcdfile.Steps
+}
+
+// check refuses a file of which something cannot be imported, before anything is.
+func (i *importing) check() error {
+	for n := range i.file.Len() {
+		if i.file.Size(n) <= embedded.MostRequestBytes {
+			continue
+		}
+		k, err := i.file.Key(n)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("key %q has %d bytes with its value, the limit is %d: delete it from the "+
+			"etcd that the snapshot is of", k.KV.Key, i.file.Size(n), embedded.MostRequestBytes)
+	}
+	return nil
+}
+
+// begin finds out whether an import of the file is to be gone on with.
+func (i *importing) begin(ctx context.Context) (err error) {
+	if i.state, err = ask(ctx, i.app, i.client.State, &coordpb.ImportStateRequest{}); err != nil {
+		return err
+	}
+	if i.state.Phase != coordpb.ImportState_UNDER_WAY {
+		i.steps, i.state = i.file.Steps(newImportID()), &coordpb.ImportState{}
+		return nil
+	}
+	if !bytes.Equal(i.state.Source, i.file.Sum[:]) {
+		return &exit.Error{Code: exit.Conflict, Err: fmt.Errorf("the import of another file is under "+
+			"way, with %d keys so far: go on with it, or give it up with --abandon", i.state.Keys)}
+	}
+	i.steps, i.began = i.file.Steps(i.state.Id), true
+	i.say("going on with the import of this file, of which %d keys are there", i.state.Keys)
+	return nil
+}
+
+// run does steps until the last one is done. What comes next, a server has said.
+func (i *importing) run(ctx context.Context) error {
+	for {
+		step, err := i.steps.Next(i.state)
+		if err != nil {
+			return err
+		}
+		state, err := ask(ctx, i.app, i.client.Step, step)
+		if err != nil {
+			return err
+		}
+		if state.Id != step.Id || state.Step < step.Step {
+			return errors.New("the import was given up by another command")
+		}
+		i.state, i.began = state, true
+		i.shown.Set(state.Keys)
+		if state.Phase == coordpb.ImportState_DONE {
+			return nil
+		}
+	}
+}
+
+// report says what was done, and what was not.
+func (i *importing) report() error {
+	if i.file.Users+i.file.Roles > 0 {
+		i.say("%d users and %d roles of the file are left out: add them again", i.file.Users,
+			i.file.Roles)
+	}
+	if i.file.Auth {
+		i.say("the etcd of the file authenticates its clients, and this service does not yet")
+	}
+	if i.steps.WithoutLease > 0 {
+		i.say("%d keys have a lease that is not in the file, and have none now", i.steps.WithoutLease)
+	}
+	list := i.list(output.Column{Name: "revision", Number: true},
+		output.Column{Name: "keys", Number: true}, output.Column{Name: "leases", Number: true},
+		output.Column{Name: "elapsed"})
+	list.Row(i.file.Revision, i.state.Keys, i.state.Leases, i.shown.Elapsed())
+	return list.Flush()
+}

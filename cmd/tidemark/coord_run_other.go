@@ -1,0 +1,8 @@
+//go:build !linux
+
+package main
+
+import "syscall"
+
+// endsWithThread is nothing: this system does not end a command with who started it.
+func endsWithThread() *syscall.SysProcAttr { return nil }

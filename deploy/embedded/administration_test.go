@@ -1,0 +1,108 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Of each method of the service Cluster it was decided whether it administers.
+func TestMethodsThatAdminister(t *testing.T) {
+	open := []string{"Status", "ListNodes", "ListOperators", "Why", "ListEvents", "ListKeyspaces",
+		"ListCore", "SetConsumer", "GetConsumer", "ListConsumers"}
+	for _, m := range clusterpb.Cluster_ServiceDesc.Methods {
+		if slices.Contains(administration, m.MethodName) == slices.Contains(open, m.MethodName) {
+			t.Errorf("%s: is it for administrators, or for all?", m.MethodName)
+		}
+	}
+}
+
+// While authentication is enabled only root creates and drops keyspaces, whichever server is asked;
+// data are read and written by all.
+func TestAdministrationNeedsRoot(t *testing.T) {
+	cluster := startEtcd(t, nil)
+	ctx := t.Context()
+	at := cluster.Endpoints()
+	etcd := etcdClient(t, nil, at[:3]...)
+	open := func(endpoint string, options ...kv.Option) *kv.Client {
+		t.Helper()
+		client, err := kv.Open(ctx, []string{endpoint}, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return client
+	}
+	token := func(name, password string) kv.Option {
+		t.Helper()
+		r, err := etcd.Authenticate(ctx, name, password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kv.Token(func(context.Context) (string, error) { return r.Token, nil })
+	}
+	stranger := open(at[0])
+	keyspace, err := stranger.CreateKeyspace(ctx, "before", kv.Hash(1), kv.Replicas(1))
+	if err != nil {
+		t.Fatalf("with authentication disabled: %v", err)
+	}
+	var errs []error
+	step := func(_ any, err error) { errs = append(errs, err) }
+	step(etcd.UserAdd(ctx, "root", "secret"))
+	step(etcd.UserGrantRole(ctx, "root", "root"))
+	step(etcd.UserAdd(ctx, "u", "pw"))
+	step(etcd.AuthEnable(ctx))
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	asUser, asRoot := token("u", "pw"), token("root", "secret")
+	for i, endpoint := range at { // the last is no member of the core
+		for name, c := range map[string]*kv.Client{"a stranger": open(endpoint),
+			"a user": open(endpoint, asUser)} {
+			if err := c.DropKeyspace(ctx, "before"); err == nil ||
+				!strings.Contains(err.Error(), "user name is empty") &&
+					!strings.Contains(err.Error(), "permission denied") {
+				t.Errorf("server %d: a keyspace is dropped by %s: %v", i, name, err)
+			}
+			if _, err := c.Keyspaces(ctx); err != nil {
+				t.Errorf("server %d: keyspaces are not shown to %s: %v", i, name, err)
+			}
+		}
+		root := open(endpoint, asRoot)
+		if _, err := root.CreateKeyspace(ctx, "k", kv.Hash(1), kv.Replicas(1)); err != nil {
+			t.Errorf("server %d: create by root: %v", i, err)
+		}
+		if err := root.DropKeyspace(ctx, "k"); err != nil {
+			t.Errorf("server %d: drop by root: %v", i, err)
+		}
+	}
+	if _, err := stranger.Update(ctx, func(tx *kv.Txn) error {
+		return tx.Put(keyspace, []byte("a"), nil)
+	}); err != nil {
+		t.Errorf("data are not written by all: %v", err)
+	}
+	admin, err := clientv3.New(clientv3.Config{Endpoints: at[:3], Username: "root",
+		Password: "secret", Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	if _, err := admin.AuthDisable(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(at[3]).DropKeyspace(ctx, "before"); err != nil {
+		t.Errorf("with authentication disabled again: %v", err)
+	}
+}

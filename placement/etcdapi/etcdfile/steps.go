@@ -1,0 +1,82 @@
+package etcdfile
+
+import (
+	"cmp"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+)
+
+const (
+	// One step of an import has so much at most, or one key that is larger.
+	stepBytes   = 1 << 20
+	stepEntries = 5000
+)
+
+// Steps makes the steps of an import of a file.
+type Steps struct {
+	// WithoutLease counts keys whose lease is not in the file. They are imported without one.
+	WithoutLease int
+
+	file   *File
+	id     uint64
+	leases map[int64]bool
+}
+
+// Steps makes the steps of the import of that id, which is not 0.
+func (f *File) Steps(id uint64) *Steps {
+	s := &Steps{file: f, id: id, leases: map[int64]bool{}}
+	for _, l := range f.Leases {
+		s.leases[l.ID] = true
+	}
+	return s
+}
+
+// Next makes the step that comes after a state of the import, which is empty before the first one.
+func (s *Steps) Next(state *coordpb.ImportState) (*coordpb.ImportStep, error) {
+	step := &coordpb.ImportStep{Id: s.id, Step: state.Step + 1, Revision: s.file.Revision,
+		Source: s.file.Sum[:]}
+	leases := s.file.Leases
+	if state.Leases > 0 {
+		at, found := slices.BinarySearchFunc(leases, state.LastLease, func(l Lease, id int64) int {
+			return cmp.Compare(uint64(l.ID), uint64(id))
+		})
+		if found {
+			at++
+		}
+		leases = leases[at:]
+	}
+	for _, l := range leases[:min(stepEntries, len(leases))] {
+		step.Leases = append(step.Leases, &coordpb.ImportedLease{Id: l.ID, TtlMillis: l.TTL * 1000,
+			LeftMillis: l.Left * 1000})
+	}
+	if len(leases) > stepEntries {
+		return step, nil
+	}
+	n, size := s.file.Search(state.LastKey), 0
+	for ; n < s.file.Len() && len(step.Leases)+len(step.Keys) < stepEntries; n++ {
+		if size += s.file.Size(n); size > stepBytes && len(step.Keys) > 0 {
+			break
+		}
+		k, err := s.file.Key(n)
+		if err != nil {
+			return nil, err
+		}
+		step.Keys = append(step.Keys, s.imported(k.KV, k.Number))
+	}
+	step.End = n == s.file.Len()
+	return step, nil
+}
+
+func (s *Steps) imported(kv *mvccpb.KeyValue, number uint32) *coordpb.ImportedKey {
+	lease := kv.Lease
+	if lease != 0 && !s.leases[lease] {
+		s.WithoutLease++
+		lease = 0
+	}
+	return &coordpb.ImportedKey{Key: kv.Key, CreateRevision: uint64(kv.CreateRevision),
+		ModRevision: uint64(kv.ModRevision), Version: uint64(kv.Version), Value: kv.Value,
+		Lease: lease, Number: number}
+}

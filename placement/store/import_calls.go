@@ -1,0 +1,68 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// ImportState says how far the latest import is.
+type ImportState struct {
+	// ID is 0 if there was none, or the latest was given up.
+	ID uint64
+	// Done: it has ended. Otherwise it is under way, if there is one.
+	Done bool
+	// Source is what it is read from, as its first step has said.
+	Source []byte
+	// Step is the last that was done, Revision that of the state that is imported.
+	Step, Revision uint64
+	// Leases and Versions are how many have come, and LastLease and LastKey the last of them.
+	Leases, Versions uint64
+	LastLease        int64
+	LastKey          []byte
+}
+
+// Import is a command that does one step of an import; see storepb.Import. Execute returns when it
+// is done. ErrNotEmpty says that there are keys or leases already, ErrImporting that another import
+// is under way.
+func Import(step *storepb.Import) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_Import{Import: step}}
+}
+
+// ImportState says how far the latest import is, as of the moment of the call. Any member can tell.
+func (s *Store) ImportState(ctx context.Context) (ImportState, error) {
+	var state ImportState
+	if err := s.confirm(ctx); err != nil {
+		return state, err
+	}
+	err := s.read(func(r *reader) error {
+		record := r.meta.Import
+		if record == nil {
+			return nil
+		}
+		state = ImportState{ID: record.Id, Done: record.Done, Source: record.Source,
+			Step: record.Step, Revision: record.Revision, Leases: record.Leases,
+			Versions: record.Versions, LastLease: record.LastLease, LastKey: record.LastKey}
+		return nil
+	})
+	return state, err
+}
+
+// Importing is ErrImporting while an import is under way, as far as this member knows.
+func (s *Store) Importing() error {
+	if s.importing.Load() {
+		return ErrImporting
+	}
+	return nil
+}
+
+// readWhole runs f on the newest state, unless that is a part of what is being imported.
+func (s *Store) readWhole(f func(*reader) error) error {
+	return s.read(func(r *reader) error {
+		if importing(r.meta) {
+			return fmt.Errorf("%w, with %d keys so far", ErrImporting, r.meta.Import.Versions)
+		}
+		return f(r)
+	})
+}

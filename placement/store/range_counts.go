@@ -1,0 +1,136 @@
+package store
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+const (
+	// maxCounted is how many counts are remembered, and maxCountedBytes how large the bounds of one
+	// may be.
+	maxCounted      = 64
+	maxCountedBytes = 4 << 10
+)
+
+// countedRange is how many keys a range has at a revision. Nothing changes that, so that it holds
+// for as long as the revision can be read.
+type countedRange struct {
+	key, end []byte
+	revision uint64
+	count    uint64
+}
+
+// rangeCounts remembers counts of what is left of lists. A list in pages asks at the same revision
+// for one range after the other with the same end, and each is answered with the count of all of
+// it: without what is remembered of the page before, each would go through all the rest.
+type rangeCounts struct {
+	mu struct {
+		sync.Mutex
+		// ranges are in the order of their use, the last one first.
+		ranges []countedRange
+	}
+}
+
+// find returns, of the ranges within one with the same end, the one that leaves out least of it.
+func (c *rangeCounts) find(key, end []byte, revision uint64) (found countedRange, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := -1
+	for i, r := range c.mu.ranges {
+		if r.revision != revision || !bytes.Equal(r.end, end) || bytes.Compare(r.key, key) < 0 {
+			continue
+		}
+		if at < 0 || bytes.Compare(r.key, c.mu.ranges[at].key) < 0 {
+			at = i
+		}
+	}
+	if at < 0 {
+		return countedRange{}, false
+	}
+	found = c.mu.ranges[at]
+	c.mu.ranges = slices.Insert(slices.Delete(c.mu.ranges, at, at+1), 0, found)
+	return found, true
+}
+
+// note remembers a count. It takes the place of that of a range with the same end and revision that
+// begins at previous: the list has gone on from there. The bytes are copied.
+func (c *rangeCounts) note(r countedRange, previous []byte) {
+	if len(r.key)+len(r.end) > maxCountedBytes {
+		return
+	}
+	r.key, r.end = bytes.Clone(r.key), bytes.Clone(r.end)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.ranges = slices.DeleteFunc(c.mu.ranges, func(old countedRange) bool {
+		return old.revision == r.revision && bytes.Equal(old.end, r.end) &&
+			(bytes.Equal(old.key, r.key) || bytes.Equal(old.key, previous))
+	})
+	c.mu.ranges = slices.Insert(c.mu.ranges, 0, r)
+	if len(c.mu.ranges) > maxCounted {
+		clear(c.mu.ranges[maxCounted:])
+		c.mu.ranges = c.mu.ranges[:maxCounted]
+	}
+}
+
+// remembersCount says whether the count of a range is looked up, and remembered, in counts.
+func (r *reader) remembersCount(q *storepb.Range) bool {
+	return r.counts != nil && q.Count && !q.CountOnly && q.Limit > 0 && int64(q.Revision) > 0 &&
+		len(q.RangeEnd) > 0
+}
+
+// rangeCounted collects the pairs of a range as far as its limit lets, and counts all keys of it
+// with the help of counts.
+func (r *reader) rangeCounted(q *storepb.Range, revision uint64, s *selection) (uint64, error) {
+	known, ok := r.counts.find(q.Key, q.RangeEnd, revision)
+	// seen counts the keys that were gone through up to last, and before those of them that known
+	// does not count.
+	var seen, before uint64
+	var last []byte
+	err := r.walk(rangeSpan(q.Key, q.RangeEnd), revision, s.need,
+		func(kv *storepb.KeyValue) (bool, error) {
+			if seen++; ok && bytes.Compare(kv.Key, known.key) < 0 {
+				before++
+			}
+			if err := s.add(kv); err != nil {
+				return false, err
+			}
+			if s.more && s.full() {
+				last = kv.Key
+			}
+			return last == nil, nil
+		})
+	switch {
+	case err != nil:
+		return 0, err
+	case last == nil:
+		return seen, nil // that is all of it
+	}
+	count := before
+	if !ok || before == seen {
+		rest := keys.Span{Start: append(bytes.Clone(last), 0),
+			End: rangeSpan(q.Key, q.RangeEnd).End}
+		if ok {
+			rest.End = known.key
+		}
+		count = seen
+		err := r.walk(rest, revision, func() part { return mereKey },
+			func(*storepb.KeyValue) (bool, error) { count++; return true, nil })
+		if err != nil {
+			return 0, err
+		}
+	}
+	if ok {
+		count += known.count
+	}
+	if s.order() == nil && !s.filters() {
+		// The list goes on behind what this page ends with.
+		next := s.pairs[len(s.pairs)-1].Key
+		r.counts.note(countedRange{append(bytes.Clone(next), 0), q.RangeEnd, revision,
+			count - uint64(len(s.pairs))}, q.Key)
+	}
+	return count, nil
+}

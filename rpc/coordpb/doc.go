@@ -1,0 +1,2 @@
+// Package coordpb is the protocol of what the coordination store has beside the etcd API.
+package coordpb

@@ -1,0 +1,86 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// A connection lives however many calls it has had, also beside a stream that stays open.
+func TestInboundCountsNothingOfWhatIsOver(t *testing.T) {
+	s := NewServer(ServerConfig{MaxInbound: 16 << 10})
+	grpc_health_v1.RegisterHealthServer(s, health.NewServer())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(l) })
+	defer serving.Wait()
+	defer s.Stop()
+	conn, err := grpc.NewClient(l.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := grpc_health_v1.NewHealthClient(conn)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2000 {
+		if _, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+}
+
+// However the bytes come, what is in DATA frames is told from everything else.
+func TestFramesTellContent(t *testing.T) {
+	var wire bytes.Buffer
+	wire.WriteString(http2.ClientPreface)
+	framer := http2.NewFramer(&wire, nil)
+	want := int64(0)
+	for i := range uint32(200) {
+		size := rand.IntN(3000)
+		var err error
+		switch rand.IntN(5) {
+		case 0:
+			err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1,
+				BlockFragment: make([]byte, size), EndHeaders: true})
+		case 1:
+			err = framer.WritePing(false, [8]byte{})
+		case 2:
+			err = framer.WriteWindowUpdate(0, 77)
+		default:
+			want += int64(size)
+			err = framer.WriteData(2*i+1, false, make([]byte, size))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := frames{skip: len(http2.ClientPreface)}
+	got := int64(0)
+	for wire.Len() > 0 {
+		got += f.content(wire.Next(1 + rand.IntN(700)))
+	}
+	if got != want {
+		t.Errorf("%d bytes of content, want %d", got, want)
+	}
+}
