@@ -129,8 +129,8 @@ func (c *cluster) run(dir, path string, args ...string) {
 	command := exec.CommandContext(ctx, path, args...)
 	command.Dir = dir
 	command.Env = append(os.Environ(), "ENDPOINTS="+strings.Join(order, ","))
-	var said bytes.Buffer
-	command.Stderr = &said
+	var said, wrong bytes.Buffer
+	command.Stderr = &wrong
 	in, err := command.StdinPipe()
 	if err != nil {
 		c.t.Fatal(err)
@@ -154,9 +154,9 @@ func (c *cluster) run(dir, path string, args ...string) {
 		}
 	}
 	if err := command.Wait(); err != nil || !killed {
-		c.t.Errorf("%s: %v (killed a server: %v)\n%s", filepath.Base(path), err, killed, &said)
+		c.t.Errorf("%s: %v (killed a server: %v)\n%s%s", filepath.Base(path), err, killed,
+			&said, &wrong)
 	}
-	c.t.Logf("%s", &said)
 }
 
 // installed runs a command that installs something.

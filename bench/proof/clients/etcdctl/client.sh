@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What etcdctl offers, against the servers of ENDPOINTS. $1 is the program.
 set -euo pipefail
-etcdctl() { "$program" --endpoints "$ENDPOINTS" --command-timeout 30s --dial-timeout 10s "$@"; }
-program=$1
+program=("$1" --endpoints "$ENDPOINTS" --command-timeout 30s --dial-timeout 10s)
+etcdctl() { "${program[@]}" "$@"; }
 temporary=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$temporary"' EXIT
 
@@ -42,12 +42,13 @@ use() {
 }
 
 use before
-etcdctl watch watched >"$temporary/watch" &
+"${program[@]}" watch watched >"$temporary/watch" &
 # The watch is there when its first event has come.
 until grep -qx begin "$temporary/watch"; do etcdctl put watched begin >/dev/null; done
-etcdctl elect vote first >"$temporary/first" &
+"${program[@]}" elect vote first >"$temporary/first" &
+first=$!
 has "$temporary/first" first
-etcdctl elect --listen vote >"$temporary/listen" &
+"${program[@]}" elect --listen vote >"$temporary/listen" &
 has "$temporary/listen" first
 etcdctl endpoint health >/dev/null 2>&1
 etcdctl put kept yes >/dev/null
@@ -57,8 +58,8 @@ use after
 is 'what was put before' "$(etcdctl get kept --print-value-only)" yes
 etcdctl put watched end >/dev/null
 has "$temporary/watch" end
-kill -INT %2
-wait %2 || true
-etcdctl elect vote second >"$temporary/second" &
+kill "$first"
+wait "$first" || true
+"${program[@]}" elect vote second >"$temporary/second" &
 has "$temporary/second" second
 has "$temporary/listen" second
