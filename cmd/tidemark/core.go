@@ -40,8 +40,8 @@ func (a *app) coreListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the members of the core, and the servers that offer themselves",
 		Long: `List the members of the core: which leads the core, which leads the coordination store (locks,
-leases, the etcd API), which answers, and what is being done to them. A candidate is a server that offers itself, and is no member yet. A learner is sent everything, and does not vote
-yet.`,
+leases, the etcd API), which answers, and what is being done to them. A candidate is a server that
+offers itself, and is no member yet. A learner is sent everything, and does not vote yet.`,
 		Example: `  tidemark core list
   tidemark core list --output json`,
 		Args: arguments("", 0, 0),
