@@ -26,6 +26,9 @@ const coordinationName = "the coordination store"
 // as it stops the others for a second or two at most.
 const coordinationMaxTouched = 100_000
 
+// coordinationMaxWatchers bounds the watches that a member serves. They take some 270 bytes each.
+const coordinationMaxWatchers = 1_000_000
+
 // foundingLook is how often a member looks whether the coordination store is founded.
 const foundingLook = 100 * time.Millisecond
 
@@ -121,7 +124,8 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 	opened, err := store.New(store.Config{
 		State: p.databases.state, Partition: identity.Group, Name: coordinationName,
 		Founding: founding, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic,
-		GroupCommands: true, MaxTouched: coordinationMaxTouched, HistoryFor: s.config.CoreHistory,
+		GroupCommands: true, MaxTouched: coordinationMaxTouched,
+		MaxWatchers: coordinationMaxWatchers, HistoryFor: s.config.CoreHistory,
 		Logger: s.config.Logger, Registerer: ofStore(registerer, "coordination"),
 		Peers: &server.CoordinationPeers{Cluster: s.cluster.Load(), Conn: s.dialer.Conn,
 			Resolve: s.members.resolve},
