@@ -39,7 +39,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&s.to, "to", "", "the file to write")
 	flag.IntVar(&s.n, "n", 100_000, "how many keys, leases, watches or streams")
 	flag.IntVar(&s.value, "value", 900, "bytes of a value")
-	flag.IntVar(&s.connections, "connections", 1, "connections of the client, for streams and watches")
+	flag.IntVar(&s.connections, "connections", 1, "connections of the client, for streams")
 	flag.DurationVar(&s.ttl, "ttl", time.Minute, "term of the leases")
 	flag.Parse()
 	do, ok := map[string]func(context.Context, *settings) error{"file": writeFile, "keys": keys,
@@ -87,7 +87,8 @@ func printLatency(what string, all []time.Duration) {
 	at := func(share float64) float64 {
 		return float64(all[int(share*float64(len(all)-1))].Microseconds()) / 1000
 	}
-	fmt.Printf("%-44s %6d  p50 %.1f  p99 %.1f  most %.1f ms\n", what, len(all), at(.5), at(.99), at(1))
+	fmt.Printf("%-44s %6d  p50 %.1f  p99 %.1f  most %.1f ms\n", what, len(all), at(.5), at(.99),
+		at(1))
 }
 
 // others puts and gets a key of its own, every 20 ms, until stop is called, which prints how long

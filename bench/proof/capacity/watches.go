@@ -13,7 +13,9 @@ import (
 
 // watches opens watches on a tenth as many keys, puts some of these, and waits for the events.
 func watches(ctx context.Context, s *settings) error {
-	return s.watch(ctx, max(1, s.n/10), func(ctx context.Context, _ int) context.Context { return ctx })
+	return s.watch(ctx, max(1, s.n/10), func(ctx context.Context, _ int) context.Context {
+		return ctx
+	})
 }
 
 // streams opens watches that have a stream each, for a client shares a stream among watches of the
