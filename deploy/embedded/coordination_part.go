@@ -24,13 +24,13 @@ import (
 // coordinationName is what errors and logs call the second store of the core's members.
 const coordinationName = "the coordination store"
 
-// maxCoordinationWatchers bounds the watchers of a member. An idle one takes some hundred bytes.
-const maxCoordinationWatchers = 1_000_000
-
 // coordinationMaxTouched is how many keys one command of the coordination store may delete, read or
 // compare, and a lease may have. It is what clients of etcd expect to be able to do at once, as far
 // as it stops the others for a second or two at most.
 const coordinationMaxTouched = 100_000
+
+// coordinationMaxWatchers bounds the watches that a member serves. They take some 270 bytes each.
+const coordinationMaxWatchers = 1_000_000
 
 // foundingLook is how often a member looks whether the coordination store is founded.
 const foundingLook = 100 * time.Millisecond
@@ -161,9 +161,9 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 	opened, err := store.New(store.Config{
 		State: p.databases.state, Partition: identity.Group, Name: coordinationName,
 		Founding: founding, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic,
-		GroupCommands: true, MaxTouched: coordinationMaxTouched, HistoryFor: s.config.CoreHistory,
-		MaxWatchers: maxCoordinationWatchers,
-		Logger:      s.config.Logger, Registerer: ofStore(registerer, "coordination"),
+		GroupCommands: true, MaxTouched: coordinationMaxTouched,
+		MaxWatchers: coordinationMaxWatchers, HistoryFor: s.config.CoreHistory,
+		Logger: s.config.Logger, Registerer: ofStore(registerer, "coordination"),
 		Peers: &server.CoordinationPeers{Cluster: s.cluster.Load(), Conn: s.dialer.Conn,
 			Resolve: s.members.resolve},
 	})

@@ -44,9 +44,13 @@
 // What one command may touch and answer is bounded when it is proposed (weigh.go); Apply refuses
 // nothing for its size, so that members of different versions come to the same. What is read
 // without the log may touch any number of keys and answer with MaxAnswerBytes (range.go). A key may
-// be as large as a command. Commands whose
-// outcome is open take room, in number and bytes, until it is known; clients that wait for it have
-// it in turns (room.go).
+// be as large as a command. Commands whose outcome is open take room, in number and bytes, until it
+// is known; clients that wait for it have it in turns (room.go).
+//
+// # Imports
+//
+// The state that another store had at one revision can be brought into an empty store (import.go).
+// Until that has ended, nothing else is done to keys and leases, and nothing is read.
 //
 // # Leases
 //
