@@ -317,6 +317,9 @@ func seesOneState(t *testing.T, read func(context.Context, *kv.Txn, *kv.Keyspace
 
 // cutLeaders leaves every server that leads alone with the clients.
 func cutLeaders(cluster *kvtest.Cluster) {
+	for !leased(cluster) {
+		time.Sleep(10 * time.Millisecond)
+	}
 	for i := range cluster.Servers() {
 		for _, r := range cluster.Process(i).Replicas() {
 			for other := range cluster.Servers() {
@@ -327,6 +330,19 @@ func cutLeaders(cluster *kvtest.Cluster) {
 			}
 		}
 	}
+}
+
+// leased says whether every leader has its lease. One that was just elected has none, and answers
+// nothing when it is cut off.
+func leased(cluster *kvtest.Cluster) bool {
+	for i := range cluster.Servers() {
+		for _, r := range cluster.Process(i).Replicas() {
+			if r.Leads && !r.Leased {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // changeLeaders returns when every partition has been handed over.
