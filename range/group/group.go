@@ -88,6 +88,8 @@ type Group struct {
 	lastChange uint64
 	// appended is the last entry that the storage was given; it may not have it yet.
 	appended uint64
+	// own is the index of the first entry of the term ownTerm, in which this replica leads, or led.
+	own, ownTerm uint64
 	// reads is how many read requests Raft has not answered, on a leader.
 	reads int
 	// told is up to where followers are to be told what is committed: as far as it was when a read

@@ -62,6 +62,7 @@ func (g *Group) Ready(now int64, out *Output) bool {
 			if n := len(m.Entries); n > 0 {
 				g.appended = m.Entries[n-1].GetIndex()
 				g.plausible.last = g.appended
+				g.noteOwn(m.Entries)
 			}
 			g.commitWithChange(m)
 			if !g.commitAlone(m) {
@@ -78,11 +79,31 @@ func (g *Group) Ready(now int64, out *Output) bool {
 	clear(g.echo)
 	for _, r := range rd.ReadStates {
 		if string(r.RequestCtx) != string(wakeRequest) {
+			// INVARIANT: no read is answered below the leader's first entry. Raft sees to it, but for a
+			// leader that is the only voter: that gives what it knows to be committed, and after a
+			// restart its log has more, which was acknowledged.
+			if g.ownTerm == g.term {
+				r.Index = max(r.Index, g.own)
+			}
 			out.Reads = append(out.Reads, r)
 			g.reads = max(0, g.reads-1)
 		}
 	}
 	return true
+}
+
+// noteOwn notes where the first entry of the term is in which this replica leads. A leader appends
+// one as it begins.
+func (g *Group) noteOwn(entries []*raftpb.Entry) {
+	if !g.isLeader || g.ownTerm == g.term {
+		return
+	}
+	for _, e := range entries {
+		if e.GetTerm() == g.term {
+			g.own, g.ownTerm = e.GetIndex(), g.term
+			return
+		}
+	}
 }
 
 // observe follows term, leader and role.

@@ -162,12 +162,15 @@ func (s *scenario) command(d *datadriven.TestData) {
 		id, r := replica()
 		// As package raftlog does: what was applied is committed, whatever the hard state says.
 		hard, _, err := r.storage.InitialState()
-		if err == nil && hard.GetCommit() < r.index {
+		if err == nil && hard.GetCommit() < r.index && !d.HasArg("forgets") {
 			err = r.storage.SetHardState(&raftpb.HardState{Term: hard.Term, Vote: hard.Vote,
 				Commit: &r.index})
 		}
 		if err != nil {
 			s.t.Fatal(err)
+		}
+		if d.HasArg("forgets") { // what the state machine had in memory, which was all
+			r.applied, r.index = nil, 1
 		}
 		s.start(id, &scenarioReplica{storage: r.storage, applied: r.applied, index: r.index,
 			configuration: r.configuration})
