@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"context"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 )
@@ -27,13 +28,23 @@ func (s *Services) Administration(
 	return answer, err
 }
 
+// enoughToAsk is for how long a member that knows of no users asks whether there are any. Without a
+// quorum the call says so itself.
+const enoughToAsk = 250 * time.Millisecond
+
 // administrator refuses clients that may not administer, and returns a token for those that may. It
 // goes by what is committed anywhere. Only where users and roles were never changed, as far as this
 // member knows, is it enough that it cannot be known.
 func (b *backend) administrator(ctx context.Context) (token string, err error) {
 	before := b.Store.Authority()
-	if err := b.confirm(ctx); err != nil && (before.Enabled() || before.Revision() > 1) {
-		return "", err
+	if before.Enabled() || before.Revision() > 1 {
+		if err := b.confirm(ctx); err != nil {
+			return "", err
+		}
+	} else if l, _ := b.Store.Leadership(); l.Leader != 0 {
+		brief, cancel := context.WithTimeout(ctx, enoughToAsk)
+		_, _ = b.Store.Read(brief)
+		cancel()
 	}
 	who, err := b.administer(ctx)
 	if err != nil {

@@ -81,7 +81,8 @@ func TestRefusalsOfMembersAreKnown(t *testing.T) {
 		}
 		p := peers()
 		for _, x := range []struct{ member, term uint64 }{{2, second.term}, {1, second.term - 1}} {
-			_, err := p.Execute(t.Context(), second.members[x.member-1].id, x.term, command)
+			_, err := p.Execute(t.Context(), second.members[x.member-1].id, x.term,
+				append([]byte{1}, command...)) // of the first format
 			if !errors.As(err, &notLeader) || notLeader.Leader != 1 || notLeader.Term != second.term {
 				t.Errorf("%v: %v", x, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/coordination"
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/sim"
+	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 )
 
 // Each workload of the coordination service runs while that has one leader after another, finds
@@ -39,5 +40,35 @@ func TestCoordination(t *testing.T) {
 			}
 			t.Logf("%s", list(r.Operations))
 		})
+	}
+}
+
+// The only member of a core loses its power again and again, and what is not synced, while its
+// disk takes long: what it acknowledged is in its log, and every read shows it, also one that comes
+// before the first entry of its new term is on the disk.
+func TestCoordinationOfOneMember(t *testing.T) {
+	s, err := sim.ParseSchedule(`
+		seed 1
+		duration 40s
+		3s +30s slow-disk server=0 takes=250ms
+		5s +300ms crash server=0 unsynced=0
+		9s +300ms crash server=0 unsynced=0
+		13s +300ms crash server=0 unsynced=0
+		17s +300ms crash server=0 unsynced=0
+		21s +300ms crash server=0 unsynced=0
+		25s +300ms crash server=0 unsynced=0
+		29s +300ms crash server=0 unsynced=0`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cryptotest.SetGlobalRandom(t, s.Seed)
+	c := sim.Config{Schedule: s}
+	if c.Workloads, err = workloads.Choose("etcd-txns", "etcd-locks"); err != nil {
+		t.Fatal(err)
+	}
+	var r sim.Report
+	synctest.Test(t, func(t *testing.T) { r = sim.Run(t, c) })
+	for _, v := range append(r.Violations, r.Later()...) {
+		t.Errorf("VIOLATION %s", v)
 	}
 }
