@@ -39,8 +39,9 @@ func (a *app) coreListCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "list",
 		Short: "List the members of the core, and the servers that offer themselves",
-		Long: `List the members of the core: which leads the core, which leads the coordination store (locks,
-leases, the etcd API), which answers, and what is being done to them. A candidate is a server that offers itself, and is no member yet. A learner is sent everything, and does not vote
+		Long: `List the members of the core: which leads the core, which leads the coordination store
+(locks, leases, the etcd API), which answers, and what is being done to them. A candidate is a
+server that offers itself, and is no member yet. A learner is sent everything, and does not vote
 yet.`,
 		Example: `  tidemark core list
   tidemark core list --output json`,
@@ -69,7 +70,8 @@ func (a *app) printCore(core kv.Core) error {
 		return nil
 	}
 	for _, m := range core.Members {
-		list.Row(m.ID, m.Address, m.Role, m.Leader, m.LeadsCoordination, m.Answers, m.Behind, doing(m.Address))
+		list.Row(m.ID, m.Address, m.Role, m.Leader, m.LeadsCoordination, m.Answers, m.Behind,
+			doing(m.Address))
 	}
 	if !slices.ContainsFunc(core.Members, func(m kv.CoreMemberInfo) bool {
 		return m.LeadsCoordination
