@@ -69,7 +69,8 @@ func (a *app) printCore(core kv.Core) error {
 		return nil
 	}
 	for _, m := range core.Members {
-		list.Row(m.ID, m.Address, m.Role, m.Leader, m.LeadsCoordination, m.Answers, m.Behind, doing(m.Address))
+		list.Row(m.ID, m.Address, m.Role, m.Leader, m.LeadsCoordination, m.Answers, m.Behind,
+			doing(m.Address))
 	}
 	if !slices.ContainsFunc(core.Members, func(m kv.CoreMemberInfo) bool {
 		return m.LeadsCoordination

@@ -63,7 +63,8 @@ func TestHTTPOnTheServersPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	useEtcd(t, etcdClient(t, nil, at[0]), 0)
-	if _, err := io.WriteString(raw, "ST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
+	rest := "ST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+	if _, err := io.WriteString(raw, rest); err != nil {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(raw).ReadString('\n'); err != nil ||

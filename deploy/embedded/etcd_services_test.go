@@ -209,7 +209,8 @@ func etcdCertificates(t *testing.T) (*tls.Config, func(int, *ServerConfig)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}, func(_ int, c *ServerConfig) {
+	config := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}
+	return config, func(_ int, c *ServerConfig) {
 		c.TLSCert, c.TLSKey, c.TLSCA, c.SecretFile = server.Cert, server.Key, files.Cert, ""
 	}
 }

@@ -201,7 +201,8 @@ func TestLockOfLostPlace(t *testing.T) {
 	waiting, _ := s.begin(lockOf("l", 8))
 	s.awaitKeys("l/", 2)
 	s.do("revoke", &pb.LeaseRevokeRequest{ID: 8})
-	if r := waiting(); r.err == nil || status.Convert(r.err).Message() != "mutex: session is expired" {
+	if r := waiting(); r.err == nil ||
+		status.Convert(r.err).Message() != "mutex: session is expired" {
 		t.Errorf("%v", r)
 	}
 	waiting, _ = s.begin(&v3electionpb.CampaignRequest{Name: []byte("l"), Lease: 0})
@@ -280,7 +281,8 @@ func TestObserve(t *testing.T) {
 	hears("e/7", "a")
 	s.do("proclaim", &v3electionpb.ProclaimRequest{Leader: leader, Value: []byte("b")})
 	hears("e/7", "b")
-	waiting, _ := s.begin(&v3electionpb.CampaignRequest{Name: []byte("e"), Lease: 8, Value: []byte("c")})
+	waiting, _ := s.begin(&v3electionpb.CampaignRequest{Name: []byte("e"), Lease: 8,
+		Value: []byte("c")})
 	s.awaitKeys("e/", 2)
 	s.do("resign", &v3electionpb.ResignRequest{Leader: leader})
 	hears("e/8", "c")
