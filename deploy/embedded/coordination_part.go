@@ -123,6 +123,21 @@ func (s *Server) coordinationFailed(err error) {
 		"core goes on", "error", err)
 }
 
+// waitCoordination waits until a member of the core answers the etcd API. A server that is upgraded
+// may not do so for long, so its readiness does not depend on it; that of a whole cluster does.
+func (s *Server) waitCoordination(ctx context.Context) error {
+	for s.config.has(RoleCore) && !s.config.withoutCoordination &&
+		s.services.etcd.serving.Load() == nil {
+		if err := s.CoordinationErr(); err != nil {
+			return fmt.Errorf("%s failed: %w", coordinationName, err)
+		}
+		if !pause(ctx, foundingLook/5) {
+			return fmt.Errorf("%w while waiting for %s to open", context.Cause(ctx), coordinationName)
+		}
+	}
+	return nil
+}
+
 // CoordinationErr returns why this server's part of the coordination store failed; nil if it has
 // not.
 func (s *Server) CoordinationErr() error {
