@@ -1,5 +1,5 @@
-// Command coordination measures Tidemark's coordination service beside an etcd of the same number of
-// members, on the same machine, in the same run, with the same client: etcd's own for Go.
+// Command coordination measures Tidemark's coordination service beside an etcd of the same number
+// of members, on the same machine, in the same run, with the same client: etcd's own for Go.
 //
 // Both are three processes on loopback ports that sync every write. Subjects take turns within a
 // case, and their order changes from repetition to repetition. The client opens 8 connections, all

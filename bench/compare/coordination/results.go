@@ -42,7 +42,8 @@ func (r *results) table() string {
 			if len(all) == 0 {
 				continue
 			}
-			fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f ms | %.2f ms | %.1f | %.0f | %.0f |\n", name, subject,
+			fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f ms | %.2f ms | %.1f | %.0f | %.0f |\n",
+				name, subject,
 				median(func(f figure) float64 { return f.perSecond }),
 				median(func(f figure) float64 { return f.p50.Seconds() * 1000 }),
 				median(func(f figure) float64 { return f.p99.Seconds() * 1000 }),
