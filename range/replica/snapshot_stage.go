@@ -444,7 +444,10 @@ func (s *staged) Install() error {
 	if threshold := s.applied.threshold; r.threshold.Load().Less(threshold) {
 		r.threshold.Store(&threshold)
 	}
-	if err := s.install(); err != nil {
+	r.installs.Add(1)
+	err := s.install()
+	r.installs.Add(1)
+	if err != nil {
 		err = fmt.Errorf("installing a snapshot of partition %s: %w", r.id, err)
 		r.fail(err)
 		return err
