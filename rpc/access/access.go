@@ -1,0 +1,49 @@
+package access
+
+// Right is what a client may do with keys of a keyspace. Rights are added up by |.
+type Right uint8
+
+// The rights. None contains another: writing is not reading.
+const (
+	// Read is for gets, scans, counts, and the feed of changes.
+	Read Right = 1 << iota
+	// Write is for puts, deletions, increments, locks of transactions.
+	Write
+	// Admin is for altering and dropping the keyspace, loading into it, and creating its consumers.
+	// It is for a whole keyspace.
+	Admin
+)
+
+// Shown is what a connection has shown of whose it is. Both may be empty.
+type Shown struct {
+	// Token is what a password was exchanged for.
+	Token string
+	// CertificateName is the common name of a verified certificate of a client. The token counts if
+	// there are both.
+	CertificateName string
+}
+
+// Need is one right that a request needs: for the keys in [Start, End) of a keyspace, as the user
+// wrote them. A nil End is for the key Start alone; an End that is empty and not nil is without end,
+// so an empty Start with it is the whole keyspace.
+type Need struct {
+	Keyspace   uint64
+	Start, End []byte
+	Right      Right
+}
+
+// Guard knows users. Its methods are safe for concurrent use.
+type Guard interface {
+	// Client says who has shown that. The client is good for as long as its connection: what May
+	// says follows changes of users and roles, and the end of the token.
+	Client(shown Shown) Client
+}
+
+// Client is whose a connection is. Its methods are safe for concurrent use and do not block.
+type Client interface {
+	// May returns nil if the client has all that is needed, which it has while authentication is not
+	// enabled, and else an error of this package. The needs are only read, and not kept.
+	May(needs []Need) error
+	// Name is the user's, for audit and errors; "" if none is known.
+	Name() string
+}
