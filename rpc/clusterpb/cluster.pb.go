@@ -233,6 +233,68 @@ func (NodeStatus) EnumDescriptor() ([]byte, []int) {
 	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{3}
 }
 
+type CoreRefusal_Reason int32
+
+const (
+	CoreRefusal_OTHER CoreRefusal_Reason = 0
+	// The members that answer would not be a majority.
+	CoreRefusal_NO_QUORUM CoreRefusal_Reason = 1
+	// There is a learner already, and can be no other.
+	CoreRefusal_TOO_MANY_LEARNERS CoreRefusal_Reason = 2
+	// The learner lacks too much to vote.
+	CoreRefusal_LEARNER_NOT_READY CoreRefusal_Reason = 3
+	CoreRefusal_NOT_FOUND         CoreRefusal_Reason = 4
+	// Another member has the address, or has moved there.
+	CoreRefusal_ADDRESS_TAKEN CoreRefusal_Reason = 5
+)
+
+// Enum value maps for CoreRefusal_Reason.
+var (
+	CoreRefusal_Reason_name = map[int32]string{
+		0: "OTHER",
+		1: "NO_QUORUM",
+		2: "TOO_MANY_LEARNERS",
+		3: "LEARNER_NOT_READY",
+		4: "NOT_FOUND",
+		5: "ADDRESS_TAKEN",
+	}
+	CoreRefusal_Reason_value = map[string]int32{
+		"OTHER":             0,
+		"NO_QUORUM":         1,
+		"TOO_MANY_LEARNERS": 2,
+		"LEARNER_NOT_READY": 3,
+		"NOT_FOUND":         4,
+		"ADDRESS_TAKEN":     5,
+	}
+)
+
+func (x CoreRefusal_Reason) Enum() *CoreRefusal_Reason {
+	p := new(CoreRefusal_Reason)
+	*p = x
+	return p
+}
+
+func (x CoreRefusal_Reason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CoreRefusal_Reason) Descriptor() protoreflect.EnumDescriptor {
+	return file_clusterpb_cluster_proto_enumTypes[4].Descriptor()
+}
+
+func (CoreRefusal_Reason) Type() protoreflect.EnumType {
+	return &file_clusterpb_cluster_proto_enumTypes[4]
+}
+
+func (x CoreRefusal_Reason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CoreRefusal_Reason.Descriptor instead.
+func (CoreRefusal_Reason) EnumDescriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{100, 0}
+}
+
 // Partition is the descriptor: the truth about span and members at one epoch.
 type Partition struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -6705,6 +6767,103 @@ func (x *CoordinationLeaseResponse) GetNanoseconds() int64 {
 	return 0
 }
 
+type CoordinationRenewAllRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Leases        []int64                `protobuf:"varint,2,rep,packed,name=leases,proto3" json:"leases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationRenewAllRequest) Reset() {
+	*x = CoordinationRenewAllRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationRenewAllRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationRenewAllRequest) ProtoMessage() {}
+
+func (x *CoordinationRenewAllRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationRenewAllRequest.ProtoReflect.Descriptor instead.
+func (*CoordinationRenewAllRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *CoordinationRenewAllRequest) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *CoordinationRenewAllRequest) GetLeases() []int64 {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+type CoordinationRenewAllResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The full term of each lease of the request, in its order; 0: it does not exist.
+	Nanoseconds   []int64 `protobuf:"varint,1,rep,packed,name=nanoseconds,proto3" json:"nanoseconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationRenewAllResponse) Reset() {
+	*x = CoordinationRenewAllResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationRenewAllResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationRenewAllResponse) ProtoMessage() {}
+
+func (x *CoordinationRenewAllResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationRenewAllResponse.ProtoReflect.Descriptor instead.
+func (*CoordinationRenewAllResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *CoordinationRenewAllResponse) GetNanoseconds() []int64 {
+	if x != nil {
+		return x.Nanoseconds
+	}
+	return nil
+}
+
 // CoordinationLeader is which member leads the coordination store, as the one knows that refuses.
 type CoordinationLeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -6717,7 +6876,7 @@ type CoordinationLeader struct {
 
 func (x *CoordinationLeader) Reset() {
 	*x = CoordinationLeader{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	mi := &file_clusterpb_cluster_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6729,7 +6888,7 @@ func (x *CoordinationLeader) String() string {
 func (*CoordinationLeader) ProtoMessage() {}
 
 func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	mi := &file_clusterpb_cluster_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6742,7 +6901,7 @@ func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeader.ProtoReflect.Descriptor instead.
 func (*CoordinationLeader) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{89}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CoordinationLeader) GetReplica() uint64 {
@@ -6769,7 +6928,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6781,7 +6940,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6794,7 +6953,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{90}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WakeRequest) GetCluster() uint64 {
@@ -6819,7 +6978,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[91]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6831,7 +6990,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[91]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6844,7 +7003,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{91}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{93}
 }
 
 type ListCoreRequest struct {
@@ -6855,7 +7014,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6867,7 +7026,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6880,7 +7039,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{94}
 }
 
 type ListCoreResponse struct {
@@ -6900,7 +7059,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[93]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6912,7 +7071,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[93]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6925,7 +7084,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{93}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -6979,7 +7138,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[94]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6991,7 +7150,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[94]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7004,7 +7163,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{94}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -7060,7 +7219,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[95]
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7072,7 +7231,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[95]
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7085,7 +7244,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{95}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -7127,7 +7286,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[96]
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7139,7 +7298,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[96]
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7152,7 +7311,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -7209,14 +7368,21 @@ type ChangeCoreRequest struct {
 	// The address of the server that is to become a member, which offers itself.
 	Add string `protobuf:"bytes,1,opt,name=add,proto3" json:"add,omitempty"`
 	// The member that is to go: its address, or its id.
-	Remove        string `protobuf:"bytes,2,opt,name=remove,proto3" json:"remove,omitempty"`
+	Remove string `protobuf:"bytes,2,opt,name=remove,proto3" json:"remove,omitempty"`
+	// The address of the server that is to become a member without a vote, and to stay that. Named by add later, it
+	// votes. Not together with the others.
+	Learner string `protobuf:"bytes,3,opt,name=learner,proto3" json:"learner,omitempty"`
+	// The member whose address is to be another one: its address or id, and where it is or is going to be. It must not
+	// answer where it was. Not together with the others.
+	Move          string `protobuf:"bytes,4,opt,name=move,proto3" json:"move,omitempty"`
+	MoveTo        string `protobuf:"bytes,5,opt,name=move_to,json=moveTo,proto3" json:"move_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7228,7 +7394,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7241,7 +7407,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -7258,6 +7424,73 @@ func (x *ChangeCoreRequest) GetRemove() string {
 	return ""
 }
 
+func (x *ChangeCoreRequest) GetLearner() string {
+	if x != nil {
+		return x.Learner
+	}
+	return ""
+}
+
+func (x *ChangeCoreRequest) GetMove() string {
+	if x != nil {
+		return x.Move
+	}
+	return ""
+}
+
+func (x *ChangeCoreRequest) GetMoveTo() string {
+	if x != nil {
+		return x.MoveTo
+	}
+	return ""
+}
+
+// CoreRefusal is a detail of the error of a change of the core's members that was refused, for clients that do not
+// read the text.
+type CoreRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        CoreRefusal_Reason     `protobuf:"varint,1,opt,name=reason,proto3,enum=tidemark.cluster.v1.CoreRefusal_Reason" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoreRefusal) Reset() {
+	*x = CoreRefusal{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoreRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoreRefusal) ProtoMessage() {}
+
+func (x *CoreRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoreRefusal.ProtoReflect.Descriptor instead.
+func (*CoreRefusal) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *CoreRefusal) GetReason() CoreRefusal_Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return CoreRefusal_OTHER
+}
+
 type ChangeCoreResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: there was nothing to do.
@@ -7268,7 +7501,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7280,7 +7513,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7293,7 +7526,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -7865,7 +8098,12 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\x03R\x05lease\"=\n" +
 	"\x19CoordinationLeaseResponse\x12 \n" +
-	"\vnanoseconds\x18\x01 \x01(\x03R\vnanoseconds\"B\n" +
+	"\vnanoseconds\x18\x01 \x01(\x03R\vnanoseconds\"O\n" +
+	"\x1bCoordinationRenewAllRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
+	"\x06leases\x18\x02 \x03(\x03R\x06leases\"@\n" +
+	"\x1cCoordinationRenewAllResponse\x12 \n" +
+	"\vnanoseconds\x18\x01 \x03(\x03R\vnanoseconds\"B\n" +
 	"\x12CoordinationLeader\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\x04R\areplica\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\";\n" +
@@ -7901,10 +8139,22 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0eremove_replica\x18\x04 \x01(\x04R\rremoveReplica\x12&\n" +
 	"\x0fcreated_unix_ms\x18\x05 \x01(\x03R\rcreatedUnixMs\x12\x12\n" +
 	"\x04step\x18\x06 \x01(\tR\x04step\x12\x1b\n" +
-	"\twaits_for\x18\a \x01(\tR\bwaitsFor\"=\n" +
+	"\twaits_for\x18\a \x01(\tR\bwaitsFor\"\x84\x01\n" +
 	"\x11ChangeCoreRequest\x12\x10\n" +
 	"\x03add\x18\x01 \x01(\tR\x03add\x12\x16\n" +
-	"\x06remove\x18\x02 \x01(\tR\x06remove\",\n" +
+	"\x06remove\x18\x02 \x01(\tR\x06remove\x12\x18\n" +
+	"\alearner\x18\x03 \x01(\tR\alearner\x12\x12\n" +
+	"\x04move\x18\x04 \x01(\tR\x04move\x12\x17\n" +
+	"\amove_to\x18\x05 \x01(\tR\x06moveTo\"\xc2\x01\n" +
+	"\vCoreRefusal\x12?\n" +
+	"\x06reason\x18\x01 \x01(\x0e2'.tidemark.cluster.v1.CoreRefusal.ReasonR\x06reason\"r\n" +
+	"\x06Reason\x12\t\n" +
+	"\x05OTHER\x10\x00\x12\r\n" +
+	"\tNO_QUORUM\x10\x01\x12\x15\n" +
+	"\x11TOO_MANY_LEARNERS\x10\x02\x12\x15\n" +
+	"\x11LEARNER_NOT_READY\x10\x03\x12\r\n" +
+	"\tNOT_FOUND\x10\x04\x12\x11\n" +
+	"\rADDRESS_TAKEN\x10\x05\",\n" +
 	"\x12ChangeCoreResponse\x12\x16\n" +
 	"\x06change\x18\x01 \x01(\x04R\x06change*N\n" +
 	"\vReplicaRole\x12\t\n" +
@@ -7963,13 +8213,14 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\bAnnounce\x12$.tidemark.cluster.v1.AnnounceRequest\x1a%.tidemark.cluster.v1.AnnounceResponse\x12O\n" +
 	"\x06Inform\x12 .tidemark.cluster.v1.CoreMembers\x1a#.tidemark.cluster.v1.InformResponse\x12K\n" +
 	"\x04Wake\x12 .tidemark.cluster.v1.WakeRequest\x1a!.tidemark.cluster.v1.WakeResponse\x12^\n" +
-	"\rWatchMetadata\x12).tidemark.cluster.v1.WatchMetadataRequest\x1a .tidemark.cluster.v1.TableUpdate0\x012\xb9\x03\n" +
+	"\rWatchMetadata\x12).tidemark.cluster.v1.WatchMetadataRequest\x1a .tidemark.cluster.v1.TableUpdate0\x012\xaa\x04\n" +
 	"\fCoordination\x12l\n" +
 	"\aExecute\x12/.tidemark.cluster.v1.CoordinationExecuteRequest\x1a0.tidemark.cluster.v1.CoordinationExecuteResponse\x12f\n" +
 	"\x05Index\x12-.tidemark.cluster.v1.CoordinationIndexRequest\x1a..tidemark.cluster.v1.CoordinationIndexResponse\x12f\n" +
 	"\x05Renew\x12-.tidemark.cluster.v1.CoordinationLeaseRequest\x1a..tidemark.cluster.v1.CoordinationLeaseResponse\x12k\n" +
 	"\n" +
-	"TimeToLive\x12-.tidemark.cluster.v1.CoordinationLeaseRequest\x1a..tidemark.cluster.v1.CoordinationLeaseResponse2\xac\x01\n" +
+	"TimeToLive\x12-.tidemark.cluster.v1.CoordinationLeaseRequest\x1a..tidemark.cluster.v1.CoordinationLeaseResponse\x12o\n" +
+	"\bRenewAll\x120.tidemark.cluster.v1.CoordinationRenewAllRequest\x1a1.tidemark.cluster.v1.CoordinationRenewAllResponse2\xac\x01\n" +
 	"\tBootstrap\x12Q\n" +
 	"\x05Hello\x12#.tidemark.cluster.v1.BootstrapHello\x1a#.tidemark.cluster.v1.BootstrapHello\x12L\n" +
 	"\x06Accept\x12\x1d.tidemark.cluster.v1.Founding\x1a#.tidemark.cluster.v1.BootstrapHelloB.Z,github.com/tidemarkdb/tidemark/rpc/clusterpbb\x06proto3"
@@ -7986,262 +8237,269 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 	return file_clusterpb_cluster_proto_rawDescData
 }
 
-var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 99)
+var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
 var file_clusterpb_cluster_proto_goTypes = []any{
-	(ReplicaRole)(0),                    // 0: tidemark.cluster.v1.ReplicaRole
-	(Partitioning)(0),                   // 1: tidemark.cluster.v1.Partitioning
-	(KeyspaceState)(0),                  // 2: tidemark.cluster.v1.KeyspaceState
-	(NodeStatus)(0),                     // 3: tidemark.cluster.v1.NodeStatus
-	(*Partition)(nil),                   // 4: tidemark.cluster.v1.Partition
-	(*Freeze)(nil),                      // 5: tidemark.cluster.v1.Freeze
-	(*Replica)(nil),                     // 6: tidemark.cluster.v1.Replica
-	(*Leader)(nil),                      // 7: tidemark.cluster.v1.Leader
-	(*Keyspace)(nil),                    // 8: tidemark.cluster.v1.Keyspace
-	(*Timestamp)(nil),                   // 9: tidemark.cluster.v1.Timestamp
-	(*Consumer)(nil),                    // 10: tidemark.cluster.v1.Consumer
-	(*ConsumerSpan)(nil),                // 11: tidemark.cluster.v1.ConsumerSpan
-	(*Locality)(nil),                    // 12: tidemark.cluster.v1.Locality
-	(*Node)(nil),                        // 13: tidemark.cluster.v1.Node
-	(*NodeStats)(nil),                   // 14: tidemark.cluster.v1.NodeStats
-	(*StatusRequest)(nil),               // 15: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),              // 16: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),         // 17: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),                  // 18: tidemark.cluster.v1.CoreMember
-	(*CoreMembers)(nil),                 // 19: tidemark.cluster.v1.CoreMembers
-	(*WatchTableRequest)(nil),           // 20: tidemark.cluster.v1.WatchTableRequest
-	(*FollowTableRequest)(nil),          // 21: tidemark.cluster.v1.FollowTableRequest
-	(*WatchMetadataRequest)(nil),        // 22: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),                 // 23: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),            // 24: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),           // 25: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),       // 26: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil),      // 27: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),        // 28: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),       // 29: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),         // 30: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),        // 31: tidemark.cluster.v1.DropKeyspaceResponse
-	(*SetConsumerRequest)(nil),          // 32: tidemark.cluster.v1.SetConsumerRequest
-	(*SetConsumerResponse)(nil),         // 33: tidemark.cluster.v1.SetConsumerResponse
-	(*GetConsumerRequest)(nil),          // 34: tidemark.cluster.v1.GetConsumerRequest
-	(*GetConsumerResponse)(nil),         // 35: tidemark.cluster.v1.GetConsumerResponse
-	(*ListConsumersRequest)(nil),        // 36: tidemark.cluster.v1.ListConsumersRequest
-	(*ListConsumersResponse)(nil),       // 37: tidemark.cluster.v1.ListConsumersResponse
-	(*DeleteConsumerRequest)(nil),       // 38: tidemark.cluster.v1.DeleteConsumerRequest
-	(*DeleteConsumerResponse)(nil),      // 39: tidemark.cluster.v1.DeleteConsumerResponse
-	(*ListKeyspacesRequest)(nil),        // 40: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),       // 41: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),                // 42: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),       // 43: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),               // 44: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),         // 45: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),        // 46: tidemark.cluster.v1.RegisterNodeResponse
-	(*HeartbeatRequest)(nil),            // 47: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),             // 48: tidemark.cluster.v1.PartitionReport
-	(*Activity)(nil),                    // 49: tidemark.cluster.v1.Activity
-	(*SplitHints)(nil),                  // 50: tidemark.cluster.v1.SplitHints
-	(*SplitKey)(nil),                    // 51: tidemark.cluster.v1.SplitKey
-	(*HeartbeatResponse)(nil),           // 52: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),          // 53: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),         // 54: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),       // 55: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil),      // 56: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),        // 57: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),       // 58: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),                // 59: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),       // 60: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),      // 61: tidemark.cluster.v1.TransferLeaderResponse
-	(*SplitPartitionRequest)(nil),       // 62: tidemark.cluster.v1.SplitPartitionRequest
-	(*SplitPartitionResponse)(nil),      // 63: tidemark.cluster.v1.SplitPartitionResponse
-	(*MergePartitionRequest)(nil),       // 64: tidemark.cluster.v1.MergePartitionRequest
-	(*MergePartitionResponse)(nil),      // 65: tidemark.cluster.v1.MergePartitionResponse
-	(*SetNodeStatusRequest)(nil),        // 66: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),       // 67: tidemark.cluster.v1.SetNodeStatusResponse
-	(*ConfirmRecoveryRequest)(nil),      // 68: tidemark.cluster.v1.ConfirmRecoveryRequest
-	(*RecoveredPartition)(nil),          // 69: tidemark.cluster.v1.RecoveredPartition
-	(*ConfirmRecoveryResponse)(nil),     // 70: tidemark.cluster.v1.ConfirmRecoveryResponse
-	(*WhyRequest)(nil),                  // 71: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),                 // 72: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),           // 73: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),          // 74: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                       // 75: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),         // 76: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),        // 77: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),           // 78: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                       // 79: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),                    // 80: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),                 // 81: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),              // 82: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),                    // 83: tidemark.cluster.v1.Founding
-	(*AnnounceRequest)(nil),             // 84: tidemark.cluster.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),            // 85: tidemark.cluster.v1.AnnounceResponse
-	(*InformResponse)(nil),              // 86: tidemark.cluster.v1.InformResponse
-	(*CoordinationExecuteRequest)(nil),  // 87: tidemark.cluster.v1.CoordinationExecuteRequest
-	(*CoordinationExecuteResponse)(nil), // 88: tidemark.cluster.v1.CoordinationExecuteResponse
-	(*CoordinationIndexRequest)(nil),    // 89: tidemark.cluster.v1.CoordinationIndexRequest
-	(*CoordinationIndexResponse)(nil),   // 90: tidemark.cluster.v1.CoordinationIndexResponse
-	(*CoordinationLeaseRequest)(nil),    // 91: tidemark.cluster.v1.CoordinationLeaseRequest
-	(*CoordinationLeaseResponse)(nil),   // 92: tidemark.cluster.v1.CoordinationLeaseResponse
-	(*CoordinationLeader)(nil),          // 93: tidemark.cluster.v1.CoordinationLeader
-	(*WakeRequest)(nil),                 // 94: tidemark.cluster.v1.WakeRequest
-	(*WakeResponse)(nil),                // 95: tidemark.cluster.v1.WakeResponse
-	(*ListCoreRequest)(nil),             // 96: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),            // 97: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),             // 98: tidemark.cluster.v1.CoreMemberState
-	(*CoreCandidate)(nil),               // 99: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),                  // 100: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),           // 101: tidemark.cluster.v1.ChangeCoreRequest
-	(*ChangeCoreResponse)(nil),          // 102: tidemark.cluster.v1.ChangeCoreResponse
+	(ReplicaRole)(0),                     // 0: tidemark.cluster.v1.ReplicaRole
+	(Partitioning)(0),                    // 1: tidemark.cluster.v1.Partitioning
+	(KeyspaceState)(0),                   // 2: tidemark.cluster.v1.KeyspaceState
+	(NodeStatus)(0),                      // 3: tidemark.cluster.v1.NodeStatus
+	(CoreRefusal_Reason)(0),              // 4: tidemark.cluster.v1.CoreRefusal.Reason
+	(*Partition)(nil),                    // 5: tidemark.cluster.v1.Partition
+	(*Freeze)(nil),                       // 6: tidemark.cluster.v1.Freeze
+	(*Replica)(nil),                      // 7: tidemark.cluster.v1.Replica
+	(*Leader)(nil),                       // 8: tidemark.cluster.v1.Leader
+	(*Keyspace)(nil),                     // 9: tidemark.cluster.v1.Keyspace
+	(*Timestamp)(nil),                    // 10: tidemark.cluster.v1.Timestamp
+	(*Consumer)(nil),                     // 11: tidemark.cluster.v1.Consumer
+	(*ConsumerSpan)(nil),                 // 12: tidemark.cluster.v1.ConsumerSpan
+	(*Locality)(nil),                     // 13: tidemark.cluster.v1.Locality
+	(*Node)(nil),                         // 14: tidemark.cluster.v1.Node
+	(*NodeStats)(nil),                    // 15: tidemark.cluster.v1.NodeStats
+	(*StatusRequest)(nil),                // 16: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),               // 17: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),          // 18: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),                   // 19: tidemark.cluster.v1.CoreMember
+	(*CoreMembers)(nil),                  // 20: tidemark.cluster.v1.CoreMembers
+	(*WatchTableRequest)(nil),            // 21: tidemark.cluster.v1.WatchTableRequest
+	(*FollowTableRequest)(nil),           // 22: tidemark.cluster.v1.FollowTableRequest
+	(*WatchMetadataRequest)(nil),         // 23: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),                  // 24: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),             // 25: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),            // 26: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),        // 27: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil),       // 28: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),         // 29: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),        // 30: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),          // 31: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),         // 32: tidemark.cluster.v1.DropKeyspaceResponse
+	(*SetConsumerRequest)(nil),           // 33: tidemark.cluster.v1.SetConsumerRequest
+	(*SetConsumerResponse)(nil),          // 34: tidemark.cluster.v1.SetConsumerResponse
+	(*GetConsumerRequest)(nil),           // 35: tidemark.cluster.v1.GetConsumerRequest
+	(*GetConsumerResponse)(nil),          // 36: tidemark.cluster.v1.GetConsumerResponse
+	(*ListConsumersRequest)(nil),         // 37: tidemark.cluster.v1.ListConsumersRequest
+	(*ListConsumersResponse)(nil),        // 38: tidemark.cluster.v1.ListConsumersResponse
+	(*DeleteConsumerRequest)(nil),        // 39: tidemark.cluster.v1.DeleteConsumerRequest
+	(*DeleteConsumerResponse)(nil),       // 40: tidemark.cluster.v1.DeleteConsumerResponse
+	(*ListKeyspacesRequest)(nil),         // 41: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),        // 42: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),                 // 43: tidemark.cluster.v1.KeyspaceInfo
+	(*ListPartitionsRequest)(nil),        // 44: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),                // 45: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),          // 46: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),         // 47: tidemark.cluster.v1.RegisterNodeResponse
+	(*HeartbeatRequest)(nil),             // 48: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),              // 49: tidemark.cluster.v1.PartitionReport
+	(*Activity)(nil),                     // 50: tidemark.cluster.v1.Activity
+	(*SplitHints)(nil),                   // 51: tidemark.cluster.v1.SplitHints
+	(*SplitKey)(nil),                     // 52: tidemark.cluster.v1.SplitKey
+	(*HeartbeatResponse)(nil),            // 53: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),           // 54: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),          // 55: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),        // 56: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),       // 57: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),         // 58: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),        // 59: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),                 // 60: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),        // 61: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),       // 62: tidemark.cluster.v1.TransferLeaderResponse
+	(*SplitPartitionRequest)(nil),        // 63: tidemark.cluster.v1.SplitPartitionRequest
+	(*SplitPartitionResponse)(nil),       // 64: tidemark.cluster.v1.SplitPartitionResponse
+	(*MergePartitionRequest)(nil),        // 65: tidemark.cluster.v1.MergePartitionRequest
+	(*MergePartitionResponse)(nil),       // 66: tidemark.cluster.v1.MergePartitionResponse
+	(*SetNodeStatusRequest)(nil),         // 67: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),        // 68: tidemark.cluster.v1.SetNodeStatusResponse
+	(*ConfirmRecoveryRequest)(nil),       // 69: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),           // 70: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil),      // 71: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),                   // 72: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),                  // 73: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),            // 74: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 75: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                        // 76: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),          // 77: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),         // 78: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),            // 79: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                        // 80: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                     // 81: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),                  // 82: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),               // 83: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                     // 84: tidemark.cluster.v1.Founding
+	(*AnnounceRequest)(nil),              // 85: tidemark.cluster.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),             // 86: tidemark.cluster.v1.AnnounceResponse
+	(*InformResponse)(nil),               // 87: tidemark.cluster.v1.InformResponse
+	(*CoordinationExecuteRequest)(nil),   // 88: tidemark.cluster.v1.CoordinationExecuteRequest
+	(*CoordinationExecuteResponse)(nil),  // 89: tidemark.cluster.v1.CoordinationExecuteResponse
+	(*CoordinationIndexRequest)(nil),     // 90: tidemark.cluster.v1.CoordinationIndexRequest
+	(*CoordinationIndexResponse)(nil),    // 91: tidemark.cluster.v1.CoordinationIndexResponse
+	(*CoordinationLeaseRequest)(nil),     // 92: tidemark.cluster.v1.CoordinationLeaseRequest
+	(*CoordinationLeaseResponse)(nil),    // 93: tidemark.cluster.v1.CoordinationLeaseResponse
+	(*CoordinationRenewAllRequest)(nil),  // 94: tidemark.cluster.v1.CoordinationRenewAllRequest
+	(*CoordinationRenewAllResponse)(nil), // 95: tidemark.cluster.v1.CoordinationRenewAllResponse
+	(*CoordinationLeader)(nil),           // 96: tidemark.cluster.v1.CoordinationLeader
+	(*WakeRequest)(nil),                  // 97: tidemark.cluster.v1.WakeRequest
+	(*WakeResponse)(nil),                 // 98: tidemark.cluster.v1.WakeResponse
+	(*ListCoreRequest)(nil),              // 99: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),             // 100: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),              // 101: tidemark.cluster.v1.CoreMemberState
+	(*CoreCandidate)(nil),                // 102: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),                   // 103: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),            // 104: tidemark.cluster.v1.ChangeCoreRequest
+	(*CoreRefusal)(nil),                  // 105: tidemark.cluster.v1.CoreRefusal
+	(*ChangeCoreResponse)(nil),           // 106: tidemark.cluster.v1.ChangeCoreResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
-	6,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
-	5,   // 1: tidemark.cluster.v1.Partition.frozen:type_name -> tidemark.cluster.v1.Freeze
+	7,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
+	6,   // 1: tidemark.cluster.v1.Partition.frozen:type_name -> tidemark.cluster.v1.Freeze
 	0,   // 2: tidemark.cluster.v1.Replica.role:type_name -> tidemark.cluster.v1.ReplicaRole
 	1,   // 3: tidemark.cluster.v1.Keyspace.partitioning:type_name -> tidemark.cluster.v1.Partitioning
 	2,   // 4: tidemark.cluster.v1.Keyspace.state:type_name -> tidemark.cluster.v1.KeyspaceState
-	9,   // 5: tidemark.cluster.v1.Keyspace.protected:type_name -> tidemark.cluster.v1.Timestamp
-	9,   // 6: tidemark.cluster.v1.Consumer.position:type_name -> tidemark.cluster.v1.Timestamp
-	11,  // 7: tidemark.cluster.v1.Consumer.span:type_name -> tidemark.cluster.v1.ConsumerSpan
-	12,  // 8: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
-	14,  // 9: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
+	10,  // 5: tidemark.cluster.v1.Keyspace.protected:type_name -> tidemark.cluster.v1.Timestamp
+	10,  // 6: tidemark.cluster.v1.Consumer.position:type_name -> tidemark.cluster.v1.Timestamp
+	12,  // 7: tidemark.cluster.v1.Consumer.span:type_name -> tidemark.cluster.v1.ConsumerSpan
+	13,  // 8: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
+	15,  // 9: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
 	3,   // 10: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
-	18,  // 11: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	81,  // 12: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
-	17,  // 13: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
+	19,  // 11: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	82,  // 12: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	18,  // 13: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
 	0,   // 14: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
-	18,  // 15: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
-	13,  // 16: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
-	8,   // 17: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
-	4,   // 18: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
-	7,   // 19: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
-	13,  // 20: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
-	18,  // 21: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	19,  // 15: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
+	14,  // 16: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
+	9,   // 17: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
+	5,   // 18: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
+	8,   // 19: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
+	14,  // 20: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
+	19,  // 21: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
 	1,   // 22: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
-	8,   // 23: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	8,   // 24: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	9,   // 25: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
-	11,  // 26: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
-	10,  // 27: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	10,  // 28: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	10,  // 29: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
-	42,  // 30: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
-	8,   // 31: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	4,   // 32: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
-	49,  // 33: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
-	49,  // 34: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	12,  // 35: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	14,  // 36: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	48,  // 37: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	4,   // 38: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	4,   // 39: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
-	49,  // 40: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
-	49,  // 41: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	50,  // 42: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
-	51,  // 43: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
-	51,  // 44: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
-	79,  // 45: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	19,  // 46: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
-	59,  // 47: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	9,   // 23: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	9,   // 24: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	10,  // 25: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
+	12,  // 26: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
+	11,  // 27: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	11,  // 28: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	11,  // 29: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
+	43,  // 30: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
+	9,   // 31: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	5,   // 32: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
+	50,  // 33: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
+	50,  // 34: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	13,  // 35: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
+	15,  // 36: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	49,  // 37: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	5,   // 38: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
+	5,   // 39: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
+	50,  // 40: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
+	50,  // 41: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	51,  // 42: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
+	52,  // 43: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
+	52,  // 44: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
+	80,  // 45: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	20,  // 46: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
+	60,  // 47: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
 	3,   // 48: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
 	3,   // 49: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
 	3,   // 50: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	69,  // 51: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
-	75,  // 52: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	78,  // 53: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	78,  // 54: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	4,   // 55: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	4,   // 56: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
-	4,   // 57: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
-	19,  // 58: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
-	83,  // 59: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	18,  // 60: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	19,  // 61: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	19,  // 62: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	98,  // 63: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	99,  // 64: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	100, // 65: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
-	18,  // 66: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
-	15,  // 67: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	20,  // 68: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	21,  // 69: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	24,  // 70: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	26,  // 71: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	30,  // 72: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	28,  // 73: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	53,  // 74: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	55,  // 75: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	57,  // 76: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	60,  // 77: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	62,  // 78: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	64,  // 79: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
-	66,  // 80: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	71,  // 81: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	73,  // 82: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	76,  // 83: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	68,  // 84: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	40,  // 85: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	96,  // 86: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	101, // 87: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	32,  // 88: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
-	34,  // 89: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
-	36,  // 90: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
-	38,  // 91: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
-	43,  // 92: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	45,  // 93: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	47,  // 94: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	84,  // 95: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	19,  // 96: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	94,  // 97: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
-	22,  // 98: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	87,  // 99: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
-	89,  // 100: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
-	91,  // 101: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	91,  // 102: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	82,  // 103: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	83,  // 104: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	16,  // 105: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	23,  // 106: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	23,  // 107: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	25,  // 108: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	27,  // 109: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	31,  // 110: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	29,  // 111: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	54,  // 112: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	56,  // 113: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	58,  // 114: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	61,  // 115: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	63,  // 116: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	65,  // 117: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	67,  // 118: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	72,  // 119: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	74,  // 120: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	77,  // 121: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	70,  // 122: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	41,  // 123: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	97,  // 124: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	102, // 125: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	33,  // 126: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
-	35,  // 127: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
-	37,  // 128: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
-	39,  // 129: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
-	44,  // 130: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	46,  // 131: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	52,  // 132: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	85,  // 133: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	86,  // 134: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	95,  // 135: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	23,  // 136: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	88,  // 137: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
-	90,  // 138: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
-	92,  // 139: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	92,  // 140: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	82,  // 141: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	82,  // 142: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	105, // [105:143] is the sub-list for method output_type
-	67,  // [67:105] is the sub-list for method input_type
-	67,  // [67:67] is the sub-list for extension type_name
-	67,  // [67:67] is the sub-list for extension extendee
-	0,   // [0:67] is the sub-list for field type_name
+	70,  // 51: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	76,  // 52: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	79,  // 53: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	79,  // 54: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	5,   // 55: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	5,   // 56: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
+	5,   // 57: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
+	20,  // 58: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
+	84,  // 59: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	19,  // 60: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	20,  // 61: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	20,  // 62: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	101, // 63: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	102, // 64: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	103, // 65: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	19,  // 66: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
+	4,   // 67: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
+	16,  // 68: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	21,  // 69: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	22,  // 70: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	25,  // 71: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	27,  // 72: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	31,  // 73: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	29,  // 74: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	54,  // 75: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	56,  // 76: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	58,  // 77: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	61,  // 78: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	63,  // 79: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	65,  // 80: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
+	67,  // 81: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	72,  // 82: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	74,  // 83: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	77,  // 84: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	69,  // 85: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	41,  // 86: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	99,  // 87: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	104, // 88: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	33,  // 89: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
+	35,  // 90: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
+	37,  // 91: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
+	39,  // 92: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
+	44,  // 93: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	46,  // 94: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	48,  // 95: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	85,  // 96: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	20,  // 97: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	97,  // 98: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	23,  // 99: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	88,  // 100: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
+	90,  // 101: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
+	92,  // 102: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	92,  // 103: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	94,  // 104: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
+	83,  // 105: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	84,  // 106: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	17,  // 107: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	24,  // 108: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	24,  // 109: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	26,  // 110: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	28,  // 111: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	32,  // 112: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	30,  // 113: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	55,  // 114: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	57,  // 115: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	59,  // 116: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	62,  // 117: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	64,  // 118: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	66,  // 119: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	68,  // 120: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	73,  // 121: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	75,  // 122: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	78,  // 123: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	71,  // 124: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	42,  // 125: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	100, // 126: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	106, // 127: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	34,  // 128: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
+	36,  // 129: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
+	38,  // 130: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
+	40,  // 131: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
+	45,  // 132: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	47,  // 133: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	53,  // 134: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	86,  // 135: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	87,  // 136: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	98,  // 137: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	24,  // 138: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	89,  // 139: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
+	91,  // 140: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
+	93,  // 141: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	93,  // 142: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	95,  // 143: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
+	83,  // 144: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	83,  // 145: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	107, // [107:146] is the sub-list for method output_type
+	68,  // [68:107] is the sub-list for method input_type
+	68,  // [68:68] is the sub-list for extension type_name
+	68,  // [68:68] is the sub-list for extension extendee
+	0,   // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -8256,8 +8514,8 @@ func file_clusterpb_cluster_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   99,
+			NumEnums:      5,
+			NumMessages:   102,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -69,6 +69,9 @@ const (
 	Code_IMPORTING Code = 24
 	// The store is not empty, so that nothing can be imported.
 	Code_NOT_EMPTY Code = 25
+	// An alarm is raised (Alarm).
+	Code_NO_SPACE Code = 26
+	Code_CORRUPT  Code = 27
 )
 
 // Enum value maps for Code.
@@ -105,6 +108,8 @@ var (
 		45: "AUTH_INVALID_MANAGEMENT",
 		24: "IMPORTING",
 		25: "NOT_EMPTY",
+		26: "NO_SPACE",
+		27: "CORRUPT",
 	}
 	Code_value = map[string]int32{
 		"OK":                          0,
@@ -138,6 +143,8 @@ var (
 		"AUTH_INVALID_MANAGEMENT":     45,
 		"IMPORTING":                   24,
 		"NOT_EMPTY":                   25,
+		"NO_SPACE":                    26,
+		"CORRUPT":                     27,
 	}
 )
 
@@ -221,6 +228,57 @@ func (MemberRole) EnumDescriptor() ([]byte, []int) {
 	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
 }
 
+type Alarm_Type int32
+
+const (
+	Alarm_NONE Alarm_Type = 0
+	// No room: nothing can be put, and no lease be granted.
+	Alarm_NO_SPACE Alarm_Type = 1
+	// Members differ: nothing can be written at all.
+	Alarm_CORRUPT Alarm_Type = 2
+)
+
+// Enum value maps for Alarm_Type.
+var (
+	Alarm_Type_name = map[int32]string{
+		0: "NONE",
+		1: "NO_SPACE",
+		2: "CORRUPT",
+	}
+	Alarm_Type_value = map[string]int32{
+		"NONE":     0,
+		"NO_SPACE": 1,
+		"CORRUPT":  2,
+	}
+)
+
+func (x Alarm_Type) Enum() *Alarm_Type {
+	p := new(Alarm_Type)
+	*p = x
+	return p
+}
+
+func (x Alarm_Type) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Alarm_Type) Descriptor() protoreflect.EnumDescriptor {
+	return file_store_storepb_store_proto_enumTypes[2].Descriptor()
+}
+
+func (Alarm_Type) Type() protoreflect.EnumType {
+	return &file_store_storepb_store_proto_enumTypes[2]
+}
+
+func (x Alarm_Type) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Alarm_Type.Descriptor instead.
+func (Alarm_Type) EnumDescriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{1, 0}
+}
+
 type Permission_Type int32
 
 const (
@@ -254,11 +312,11 @@ func (x Permission_Type) String() string {
 }
 
 func (Permission_Type) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[2].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[3].Descriptor()
 }
 
 func (Permission_Type) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[2]
+	return &file_store_storepb_store_proto_enumTypes[3]
 }
 
 func (x Permission_Type) Number() protoreflect.EnumNumber {
@@ -267,7 +325,7 @@ func (x Permission_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Type.Descriptor instead.
 func (Permission_Type) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14, 0}
 }
 
 type Compare_Relation int32
@@ -306,11 +364,11 @@ func (x Compare_Relation) String() string {
 }
 
 func (Compare_Relation) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[3].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[4].Descriptor()
 }
 
 func (Compare_Relation) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[3]
+	return &file_store_storepb_store_proto_enumTypes[4]
 }
 
 func (x Compare_Relation) Number() protoreflect.EnumNumber {
@@ -319,7 +377,7 @@ func (x Compare_Relation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Compare_Relation.Descriptor instead.
 func (Compare_Relation) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 0}
 }
 
 type Compare_Target int32
@@ -361,11 +419,11 @@ func (x Compare_Target) String() string {
 }
 
 func (Compare_Target) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[4].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[5].Descriptor()
 }
 
 func (Compare_Target) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[4]
+	return &file_store_storepb_store_proto_enumTypes[5]
 }
 
 func (x Compare_Target) Number() protoreflect.EnumNumber {
@@ -374,7 +432,7 @@ func (x Compare_Target) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Compare_Target.Descriptor instead.
 func (Compare_Target) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14, 1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 1}
 }
 
 type Range_SortOrder int32
@@ -410,11 +468,11 @@ func (x Range_SortOrder) String() string {
 }
 
 func (Range_SortOrder) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[5].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[6].Descriptor()
 }
 
 func (Range_SortOrder) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[5]
+	return &file_store_storepb_store_proto_enumTypes[6]
 }
 
 func (x Range_SortOrder) Number() protoreflect.EnumNumber {
@@ -423,7 +481,7 @@ func (x Range_SortOrder) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Range_SortOrder.Descriptor instead.
 func (Range_SortOrder) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18, 0}
 }
 
 type Range_SortTarget int32
@@ -465,11 +523,11 @@ func (x Range_SortTarget) String() string {
 }
 
 func (Range_SortTarget) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[6].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[7].Descriptor()
 }
 
 func (Range_SortTarget) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[6]
+	return &file_store_storepb_store_proto_enumTypes[7]
 }
 
 func (x Range_SortTarget) Number() protoreflect.EnumNumber {
@@ -478,7 +536,7 @@ func (x Range_SortTarget) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Range_SortTarget.Descriptor instead.
 func (Range_SortTarget) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18, 1}
 }
 
 // Command is one entry of the core's log.
@@ -509,6 +567,7 @@ type Command struct {
 	//	*Command_LeaseCheckpoint
 	//	*Command_AuthChange
 	//	*Command_Import
+	//	*Command_AlarmChange
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -683,6 +742,15 @@ func (x *Command) GetImport() *Import {
 	return nil
 }
 
+func (x *Command) GetAlarmChange() *AlarmChange {
+	if x != nil {
+		if x, ok := x.Op.(*Command_AlarmChange); ok {
+			return x.AlarmChange
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -727,6 +795,10 @@ type Command_Import struct {
 	Import *Import `protobuf:"bytes,16,opt,name=import,proto3,oneof"`
 }
 
+type Command_AlarmChange struct {
+	AlarmChange *AlarmChange `protobuf:"bytes,17,opt,name=alarm_change,json=alarmChange,proto3,oneof"`
+}
+
 func (*Command_Txn) isCommand_Op() {}
 
 func (*Command_Compact) isCommand_Op() {}
@@ -747,6 +819,124 @@ func (*Command_AuthChange) isCommand_Op() {}
 
 func (*Command_Import) isCommand_Op() {}
 
+func (*Command_AlarmChange) isCommand_Op() {}
+
+// Alarm says that a member has, or that somebody says it has, what keeps the store from writing.
+type Alarm struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Member uint64                 `protobuf:"fixed64,1,opt,name=member,proto3" json:"member,omitempty"`
+	Type   Alarm_Type             `protobuf:"varint,2,opt,name=type,proto3,enum=tidemark.store.v1.Alarm_Type" json:"type,omitempty"`
+	// The member has raised it by itself, and ends it by itself.
+	Automatic     bool `protobuf:"varint,3,opt,name=automatic,proto3" json:"automatic,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alarm) Reset() {
+	*x = Alarm{}
+	mi := &file_store_storepb_store_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alarm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alarm) ProtoMessage() {}
+
+func (x *Alarm) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alarm.ProtoReflect.Descriptor instead.
+func (*Alarm) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Alarm) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *Alarm) GetType() Alarm_Type {
+	if x != nil {
+		return x.Type
+	}
+	return Alarm_NONE
+}
+
+func (x *Alarm) GetAutomatic() bool {
+	if x != nil {
+		return x.Automatic
+	}
+	return false
+}
+
+// AlarmChange raises or ends an alarm. One that is there is raised no more, and one that is not there
+// is not ended.
+type AlarmChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Alarm         *Alarm                 `protobuf:"bytes,1,opt,name=alarm,proto3" json:"alarm,omitempty"`
+	End           bool                   `protobuf:"varint,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlarmChange) Reset() {
+	*x = AlarmChange{}
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlarmChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlarmChange) ProtoMessage() {}
+
+func (x *AlarmChange) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlarmChange.ProtoReflect.Descriptor instead.
+func (*AlarmChange) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AlarmChange) GetAlarm() *Alarm {
+	if x != nil {
+		return x.Alarm
+	}
+	return nil
+}
+
+func (x *AlarmChange) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
 // AuthInfo is who a client is, as far as the member knows that took the command from it.
 type AuthInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -759,7 +949,7 @@ type AuthInfo struct {
 
 func (x *AuthInfo) Reset() {
 	*x = AuthInfo{}
-	mi := &file_store_storepb_store_proto_msgTypes[1]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -771,7 +961,7 @@ func (x *AuthInfo) String() string {
 func (*AuthInfo) ProtoMessage() {}
 
 func (x *AuthInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[1]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -784,7 +974,7 @@ func (x *AuthInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthInfo.ProtoReflect.Descriptor instead.
 func (*AuthInfo) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AuthInfo) GetUser() string {
@@ -825,7 +1015,7 @@ type AuthChange struct {
 
 func (x *AuthChange) Reset() {
 	*x = AuthChange{}
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1027,7 @@ func (x *AuthChange) String() string {
 func (*AuthChange) ProtoMessage() {}
 
 func (x *AuthChange) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1040,7 @@ func (x *AuthChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthChange.ProtoReflect.Descriptor instead.
 func (*AuthChange) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AuthChange) GetChange() isAuthChange_Change {
@@ -1039,7 +1229,7 @@ type AuthEnable struct {
 
 func (x *AuthEnable) Reset() {
 	*x = AuthEnable{}
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1241,7 @@ func (x *AuthEnable) String() string {
 func (*AuthEnable) ProtoMessage() {}
 
 func (x *AuthEnable) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1254,7 @@ func (x *AuthEnable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthEnable.ProtoReflect.Descriptor instead.
 func (*AuthEnable) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AuthEnable) GetKey() []byte {
@@ -1082,7 +1272,7 @@ type AuthDisable struct {
 
 func (x *AuthDisable) Reset() {
 	*x = AuthDisable{}
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1284,7 @@ func (x *AuthDisable) String() string {
 func (*AuthDisable) ProtoMessage() {}
 
 func (x *AuthDisable) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1297,7 @@ func (x *AuthDisable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthDisable.ProtoReflect.Descriptor instead.
 func (*AuthDisable) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
 }
 
 type UserAdd struct {
@@ -1123,7 +1313,7 @@ type UserAdd struct {
 
 func (x *UserAdd) Reset() {
 	*x = UserAdd{}
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1325,7 @@ func (x *UserAdd) String() string {
 func (*UserAdd) ProtoMessage() {}
 
 func (x *UserAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1338,7 @@ func (x *UserAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserAdd.ProtoReflect.Descriptor instead.
 func (*UserAdd) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UserAdd) GetName() string {
@@ -1181,7 +1371,7 @@ type UserDelete struct {
 
 func (x *UserDelete) Reset() {
 	*x = UserDelete{}
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1383,7 @@ func (x *UserDelete) String() string {
 func (*UserDelete) ProtoMessage() {}
 
 func (x *UserDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1396,7 @@ func (x *UserDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserDelete.ProtoReflect.Descriptor instead.
 func (*UserDelete) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UserDelete) GetName() string {
@@ -1226,7 +1416,7 @@ type UserPassword struct {
 
 func (x *UserPassword) Reset() {
 	*x = UserPassword{}
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1428,7 @@ func (x *UserPassword) String() string {
 func (*UserPassword) ProtoMessage() {}
 
 func (x *UserPassword) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1441,7 @@ func (x *UserPassword) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserPassword.ProtoReflect.Descriptor instead.
 func (*UserPassword) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UserPassword) GetName() string {
@@ -1278,7 +1468,7 @@ type UserRole struct {
 
 func (x *UserRole) Reset() {
 	*x = UserRole{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1480,7 @@ func (x *UserRole) String() string {
 func (*UserRole) ProtoMessage() {}
 
 func (x *UserRole) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1493,7 @@ func (x *UserRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRole.ProtoReflect.Descriptor instead.
 func (*UserRole) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UserRole) GetUser() string {
@@ -1329,7 +1519,7 @@ type RoleAdd struct {
 
 func (x *RoleAdd) Reset() {
 	*x = RoleAdd{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1531,7 @@ func (x *RoleAdd) String() string {
 func (*RoleAdd) ProtoMessage() {}
 
 func (x *RoleAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1544,7 @@ func (x *RoleAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleAdd.ProtoReflect.Descriptor instead.
 func (*RoleAdd) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RoleAdd) GetName() string {
@@ -1373,7 +1563,7 @@ type RoleDelete struct {
 
 func (x *RoleDelete) Reset() {
 	*x = RoleDelete{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1575,7 @@ func (x *RoleDelete) String() string {
 func (*RoleDelete) ProtoMessage() {}
 
 func (x *RoleDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1588,7 @@ func (x *RoleDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleDelete.ProtoReflect.Descriptor instead.
 func (*RoleDelete) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RoleDelete) GetName() string {
@@ -1419,7 +1609,7 @@ type RolePermission struct {
 
 func (x *RolePermission) Reset() {
 	*x = RolePermission{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1621,7 @@ func (x *RolePermission) String() string {
 func (*RolePermission) ProtoMessage() {}
 
 func (x *RolePermission) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1634,7 @@ func (x *RolePermission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolePermission.ProtoReflect.Descriptor instead.
 func (*RolePermission) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RolePermission) GetRole() string {
@@ -1473,7 +1663,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1675,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1688,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Permission) GetType() Permission_Type {
@@ -1534,7 +1724,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1736,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1749,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Txn) GetCompare() []*Compare {
@@ -1600,7 +1790,7 @@ type Compare struct {
 
 func (x *Compare) Reset() {
 	*x = Compare{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1802,7 @@ func (x *Compare) String() string {
 func (*Compare) ProtoMessage() {}
 
 func (x *Compare) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1815,7 @@ func (x *Compare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compare.ProtoReflect.Descriptor instead.
 func (*Compare) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Compare) GetKey() []byte {
@@ -1685,7 +1875,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1887,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1900,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -1814,7 +2004,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +2016,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +2029,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Range) GetKey() []byte {
@@ -1947,7 +2137,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +2149,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +2162,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Put) GetKey() []byte {
@@ -2028,7 +2218,7 @@ type DeleteRange struct {
 
 func (x *DeleteRange) Reset() {
 	*x = DeleteRange{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2230,7 @@ func (x *DeleteRange) String() string {
 func (*DeleteRange) ProtoMessage() {}
 
 func (x *DeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2243,7 @@ func (x *DeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRange.ProtoReflect.Descriptor instead.
 func (*DeleteRange) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DeleteRange) GetKey() []byte {
@@ -2086,7 +2276,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2288,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2301,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Compact) GetRevision() uint64 {
@@ -2131,7 +2321,7 @@ type LeaseGrant struct {
 
 func (x *LeaseGrant) Reset() {
 	*x = LeaseGrant{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2333,7 @@ func (x *LeaseGrant) String() string {
 func (*LeaseGrant) ProtoMessage() {}
 
 func (x *LeaseGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +2346,7 @@ func (x *LeaseGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGrant.ProtoReflect.Descriptor instead.
 func (*LeaseGrant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseGrant) GetId() int64 {
@@ -2184,7 +2374,7 @@ type LeaseRevoke struct {
 
 func (x *LeaseRevoke) Reset() {
 	*x = LeaseRevoke{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2386,7 @@ func (x *LeaseRevoke) String() string {
 func (*LeaseRevoke) ProtoMessage() {}
 
 func (x *LeaseRevoke) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2399,7 @@ func (x *LeaseRevoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoke.ProtoReflect.Descriptor instead.
 func (*LeaseRevoke) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LeaseRevoke) GetId() int64 {
@@ -2237,7 +2427,7 @@ type LeaseCheckpoint struct {
 
 func (x *LeaseCheckpoint) Reset() {
 	*x = LeaseCheckpoint{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2249,7 +2439,7 @@ func (x *LeaseCheckpoint) String() string {
 func (*LeaseCheckpoint) ProtoMessage() {}
 
 func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2262,7 +2452,7 @@ func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCheckpoint.ProtoReflect.Descriptor instead.
 func (*LeaseCheckpoint) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaseCheckpoint) GetLeases() []*LeaseCheckpoint_Lease {
@@ -2291,14 +2481,16 @@ type Import struct {
 	// This step is the last one.
 	End bool `protobuf:"varint,7,opt,name=end,proto3" json:"end,omitempty"`
 	// Give the import up: the store is empty then. The step does not count.
-	Abandon       bool `protobuf:"varint,8,opt,name=abandon,proto3" json:"abandon,omitempty"`
+	Abandon bool `protobuf:"varint,8,opt,name=abandon,proto3" json:"abandon,omitempty"`
+	// In the last step: what enables authentication together with it.
+	Enable        *AuthEnable `protobuf:"bytes,9,opt,name=enable,proto3" json:"enable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Import) Reset() {
 	*x = Import{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2502,7 @@ func (x *Import) String() string {
 func (*Import) ProtoMessage() {}
 
 func (x *Import) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2515,7 @@ func (x *Import) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Import.ProtoReflect.Descriptor instead.
 func (*Import) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Import) GetId() uint64 {
@@ -2382,6 +2574,13 @@ func (x *Import) GetAbandon() bool {
 	return false
 }
 
+func (x *Import) GetEnable() *AuthEnable {
+	if x != nil {
+		return x.Enable
+	}
+	return nil
+}
+
 type ImportedLease struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2394,7 +2593,7 @@ type ImportedLease struct {
 
 func (x *ImportedLease) Reset() {
 	*x = ImportedLease{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2605,7 @@ func (x *ImportedLease) String() string {
 func (*ImportedLease) ProtoMessage() {}
 
 func (x *ImportedLease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2618,7 @@ func (x *ImportedLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedLease.ProtoReflect.Descriptor instead.
 func (*ImportedLease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ImportedLease) GetId() int64 {
@@ -2461,7 +2660,7 @@ type ImportedVersion struct {
 
 func (x *ImportedVersion) Reset() {
 	*x = ImportedVersion{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2672,7 @@ func (x *ImportedVersion) String() string {
 func (*ImportedVersion) ProtoMessage() {}
 
 func (x *ImportedVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2685,7 @@ func (x *ImportedVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedVersion.ProtoReflect.Descriptor instead.
 func (*ImportedVersion) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ImportedVersion) GetKey() []byte {
@@ -2546,7 +2745,7 @@ type SessionOpen struct {
 
 func (x *SessionOpen) Reset() {
 	*x = SessionOpen{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2757,7 @@ func (x *SessionOpen) String() string {
 func (*SessionOpen) ProtoMessage() {}
 
 func (x *SessionOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2770,7 @@ func (x *SessionOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpen.ProtoReflect.Descriptor instead.
 func (*SessionOpen) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 type SessionClose struct {
@@ -2582,7 +2781,7 @@ type SessionClose struct {
 
 func (x *SessionClose) Reset() {
 	*x = SessionClose{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2793,7 @@ func (x *SessionClose) String() string {
 func (*SessionClose) ProtoMessage() {}
 
 func (x *SessionClose) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2806,7 @@ func (x *SessionClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
 func (*SessionClose) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 type KeyValue struct {
@@ -2624,7 +2823,7 @@ type KeyValue struct {
 
 func (x *KeyValue) Reset() {
 	*x = KeyValue{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2835,7 @@ func (x *KeyValue) String() string {
 func (*KeyValue) ProtoMessage() {}
 
 func (x *KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2848,7 @@ func (x *KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyValue.ProtoReflect.Descriptor instead.
 func (*KeyValue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeyValue) GetKey() []byte {
@@ -2708,6 +2907,8 @@ type Result struct {
 	Compacted uint64 `protobuf:"varint,8,opt,name=compacted,proto3" json:"compacted,omitempty"`
 	// The answer is that of an earlier application of the same session and sequence.
 	Repeated bool `protobuf:"varint,9,opt,name=repeated,proto3" json:"repeated,omitempty"`
+	// Of an AlarmChange: the alarm that was there or is there now, if there was one or is.
+	Alarm *Alarm `protobuf:"bytes,11,opt,name=alarm,proto3" json:"alarm,omitempty"`
 	// Of a command that another member has proposed: an entry of the log that is not before its own.
 	// It is never stored.
 	Entry         uint64 `protobuf:"varint,10,opt,name=entry,proto3" json:"entry,omitempty"`
@@ -2717,7 +2918,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2930,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2943,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -2808,6 +3009,13 @@ func (x *Result) GetRepeated() bool {
 	return false
 }
 
+func (x *Result) GetAlarm() *Alarm {
+	if x != nil {
+		return x.Alarm
+	}
+	return nil
+}
+
 func (x *Result) GetEntry() uint64 {
 	if x != nil {
 		return x.Entry
@@ -2825,7 +3033,7 @@ type TxnResult struct {
 
 func (x *TxnResult) Reset() {
 	*x = TxnResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +3045,7 @@ func (x *TxnResult) String() string {
 func (*TxnResult) ProtoMessage() {}
 
 func (x *TxnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +3058,7 @@ func (x *TxnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnResult.ProtoReflect.Descriptor instead.
 func (*TxnResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TxnResult) GetSucceeded() bool {
@@ -2882,7 +3090,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +3102,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +3115,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OpResult) GetOp() isOpResult_Op {
@@ -2992,7 +3200,7 @@ type RangeResult struct {
 
 func (x *RangeResult) Reset() {
 	*x = RangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3212,7 @@ func (x *RangeResult) String() string {
 func (*RangeResult) ProtoMessage() {}
 
 func (x *RangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3225,7 @@ func (x *RangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeResult.ProtoReflect.Descriptor instead.
 func (*RangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RangeResult) GetKvs() []*KeyValue {
@@ -3050,7 +3258,7 @@ type PutResult struct {
 
 func (x *PutResult) Reset() {
 	*x = PutResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3270,7 @@ func (x *PutResult) String() string {
 func (*PutResult) ProtoMessage() {}
 
 func (x *PutResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3283,7 @@ func (x *PutResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResult.ProtoReflect.Descriptor instead.
 func (*PutResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PutResult) GetPrevious() *KeyValue {
@@ -3095,7 +3303,7 @@ type DeleteRangeResult struct {
 
 func (x *DeleteRangeResult) Reset() {
 	*x = DeleteRangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3315,7 @@ func (x *DeleteRangeResult) String() string {
 func (*DeleteRangeResult) ProtoMessage() {}
 
 func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3328,7 @@ func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResult.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeleteRangeResult) GetDeleted() uint64 {
@@ -3151,7 +3359,7 @@ type VersionRecord struct {
 
 func (x *VersionRecord) Reset() {
 	*x = VersionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3371,7 @@ func (x *VersionRecord) String() string {
 func (*VersionRecord) ProtoMessage() {}
 
 func (x *VersionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3384,7 @@ func (x *VersionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRecord.ProtoReflect.Descriptor instead.
 func (*VersionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *VersionRecord) GetTombstone() bool {
@@ -3227,7 +3435,7 @@ type MetaRecord struct {
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3447,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3460,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MetaRecord) GetRevision() uint64 {
@@ -3300,7 +3508,7 @@ type ImportRecord struct {
 
 func (x *ImportRecord) Reset() {
 	*x = ImportRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3520,7 @@ func (x *ImportRecord) String() string {
 func (*ImportRecord) ProtoMessage() {}
 
 func (x *ImportRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3533,7 @@ func (x *ImportRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRecord.ProtoReflect.Descriptor instead.
 func (*ImportRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ImportRecord) GetId() uint64 {
@@ -3416,7 +3624,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3636,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3649,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LeaseRecord) GetTtlMillis() uint64 {
@@ -3472,7 +3680,7 @@ type AuthRecord struct {
 
 func (x *AuthRecord) Reset() {
 	*x = AuthRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3692,7 @@ func (x *AuthRecord) String() string {
 func (*AuthRecord) ProtoMessage() {}
 
 func (x *AuthRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3705,7 @@ func (x *AuthRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthRecord.ProtoReflect.Descriptor instead.
 func (*AuthRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AuthRecord) GetEnabled() bool {
@@ -3536,7 +3744,7 @@ type UserRecord struct {
 
 func (x *UserRecord) Reset() {
 	*x = UserRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3756,7 @@ func (x *UserRecord) String() string {
 func (*UserRecord) ProtoMessage() {}
 
 func (x *UserRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3769,7 @@ func (x *UserRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRecord.ProtoReflect.Descriptor instead.
 func (*UserRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UserRecord) GetHash() []byte {
@@ -3602,7 +3810,7 @@ type RoleRecord struct {
 
 func (x *RoleRecord) Reset() {
 	*x = RoleRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3822,7 @@ func (x *RoleRecord) String() string {
 func (*RoleRecord) ProtoMessage() {}
 
 func (x *RoleRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3835,7 @@ func (x *RoleRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleRecord.ProtoReflect.Descriptor instead.
 func (*RoleRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RoleRecord) GetPermissions() []*Permission {
@@ -3651,7 +3859,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3871,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3884,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SessionRecord) GetForgotten() uint64 {
@@ -3718,7 +3926,7 @@ type Members struct {
 
 func (x *Members) Reset() {
 	*x = Members{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +3938,7 @@ func (x *Members) String() string {
 func (*Members) ProtoMessage() {}
 
 func (x *Members) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +3951,7 @@ func (x *Members) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Members.ProtoReflect.Descriptor instead.
 func (*Members) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Members) GetVersion() uint64 {
@@ -3787,7 +3995,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +4007,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +4020,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Member) GetReplica() uint64 {
@@ -3855,7 +4063,7 @@ type ChangeMembers struct {
 
 func (x *ChangeMembers) Reset() {
 	*x = ChangeMembers{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3867,7 +4075,7 @@ func (x *ChangeMembers) String() string {
 func (*ChangeMembers) ProtoMessage() {}
 
 func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3880,7 +4088,7 @@ func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembers.ProtoReflect.Descriptor instead.
 func (*ChangeMembers) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ChangeMembers) GetVersion() uint64 {
@@ -3908,7 +4116,7 @@ type LeaseCheckpoint_Lease struct {
 
 func (x *LeaseCheckpoint_Lease) Reset() {
 	*x = LeaseCheckpoint_Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4128,7 @@ func (x *LeaseCheckpoint_Lease) String() string {
 func (*LeaseCheckpoint_Lease) ProtoMessage() {}
 
 func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4141,7 @@ func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCheckpoint_Lease.ProtoReflect.Descriptor instead.
 func (*LeaseCheckpoint_Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24, 0}
 }
 
 func (x *LeaseCheckpoint_Lease) GetId() int64 {
@@ -3954,7 +4162,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xd7\x06\n" +
+	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\x9c\a\n" +
 	"\aCommand\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\x04R\arequest\x12\x18\n" +
@@ -3974,8 +4182,20 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x10lease_checkpoint\x18\r \x01(\v2\".tidemark.store.v1.LeaseCheckpointH\x00R\x0fleaseCheckpoint\x12@\n" +
 	"\vauth_change\x18\x0f \x01(\v2\x1d.tidemark.store.v1.AuthChangeH\x00R\n" +
 	"authChange\x123\n" +
-	"\x06import\x18\x10 \x01(\v2\x19.tidemark.store.v1.ImportH\x00R\x06importB\x04\n" +
-	"\x02op\":\n" +
+	"\x06import\x18\x10 \x01(\v2\x19.tidemark.store.v1.ImportH\x00R\x06import\x12C\n" +
+	"\falarm_change\x18\x11 \x01(\v2\x1e.tidemark.store.v1.AlarmChangeH\x00R\valarmChangeB\x04\n" +
+	"\x02op\"\x9d\x01\n" +
+	"\x05Alarm\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\x06R\x06member\x121\n" +
+	"\x04type\x18\x02 \x01(\x0e2\x1d.tidemark.store.v1.Alarm.TypeR\x04type\x12\x1c\n" +
+	"\tautomatic\x18\x03 \x01(\bR\tautomatic\"+\n" +
+	"\x04Type\x12\b\n" +
+	"\x04NONE\x10\x00\x12\f\n" +
+	"\bNO_SPACE\x10\x01\x12\v\n" +
+	"\aCORRUPT\x10\x02\"O\n" +
+	"\vAlarmChange\x12.\n" +
+	"\x05alarm\x18\x01 \x01(\v2\x18.tidemark.store.v1.AlarmR\x05alarm\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\bR\x03end\":\n" +
 	"\bAuthInfo\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"\xe9\x05\n" +
@@ -4121,7 +4341,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05Lease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1f\n" +
 	"\vleft_millis\x18\x02 \x01(\x04R\n" +
-	"leftMillis\"\x86\x02\n" +
+	"leftMillis\"\xbd\x02\n" +
 	"\x06Import\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x1a\n" +
@@ -4130,7 +4350,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06leases\x18\x05 \x03(\v2 .tidemark.store.v1.ImportedLeaseR\x06leases\x12>\n" +
 	"\bversions\x18\x06 \x03(\v2\".tidemark.store.v1.ImportedVersionR\bversions\x12\x10\n" +
 	"\x03end\x18\a \x01(\bR\x03end\x12\x18\n" +
-	"\aabandon\x18\b \x01(\bR\aabandon\"_\n" +
+	"\aabandon\x18\b \x01(\bR\aabandon\x125\n" +
+	"\x06enable\x18\t \x01(\v2\x1d.tidemark.store.v1.AuthEnableR\x06enable\"_\n" +
 	"\rImportedLease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1d\n" +
 	"\n" +
@@ -4153,7 +4374,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\fmod_revision\x18\x03 \x01(\x04R\vmodRevision\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05value\x18\x05 \x01(\fR\x05value\x12\x14\n" +
-	"\x05lease\x18\x06 \x01(\x03R\x05lease\"\xba\x02\n" +
+	"\x05lease\x18\x06 \x01(\x03R\x05lease\"\xea\x02\n" +
 	"\x06Result\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12+\n" +
 	"\x04code\x18\x02 \x01(\x0e2\x17.tidemark.store.v1.CodeR\x04code\x12\x18\n" +
@@ -4164,7 +4385,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"ttl_millis\x18\x06 \x01(\x04R\tttlMillis\x12\x18\n" +
 	"\asession\x18\a \x01(\x04R\asession\x12\x1c\n" +
 	"\tcompacted\x18\b \x01(\x04R\tcompacted\x12\x1a\n" +
-	"\brepeated\x18\t \x01(\bR\brepeated\x12\x14\n" +
+	"\brepeated\x18\t \x01(\bR\brepeated\x12.\n" +
+	"\x05alarm\x18\v \x01(\v2\x18.tidemark.store.v1.AlarmR\x05alarm\x12\x14\n" +
 	"\x05entry\x18\n" +
 	" \x01(\x04R\x05entry\"`\n" +
 	"\tTxnResult\x12\x1c\n" +
@@ -4248,7 +4470,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\x0e2\x1d.tidemark.store.v1.MemberRoleR\x04role\"Y\n" +
 	"\rChangeMembers\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\x9c\x05\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\xb7\x05\n" +
 	"\x04Code\x12\x06\n" +
 	"\x02OK\x10\x00\x12\r\n" +
 	"\tCOMPACTED\x10\x01\x12\x13\n" +
@@ -4282,7 +4504,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x16AUTH_ROOT_ROLE_MISSING\x10,\x12\x1b\n" +
 	"\x17AUTH_INVALID_MANAGEMENT\x10-\x12\r\n" +
 	"\tIMPORTING\x10\x18\x12\r\n" +
-	"\tNOT_EMPTY\x10\x19*@\n" +
+	"\tNOT_EMPTY\x10\x19\x12\f\n" +
+	"\bNO_SPACE\x10\x1a\x12\v\n" +
+	"\aCORRUPT\x10\x1b*@\n" +
 	"\n" +
 	"MemberRole\x12\t\n" +
 	"\x05VOTER\x10\x00\x12\v\n" +
@@ -4302,124 +4526,132 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_store_storepb_store_proto_goTypes = []any{
 	(Code)(0),                     // 0: tidemark.store.v1.Code
 	(MemberRole)(0),               // 1: tidemark.store.v1.MemberRole
-	(Permission_Type)(0),          // 2: tidemark.store.v1.Permission.Type
-	(Compare_Relation)(0),         // 3: tidemark.store.v1.Compare.Relation
-	(Compare_Target)(0),           // 4: tidemark.store.v1.Compare.Target
-	(Range_SortOrder)(0),          // 5: tidemark.store.v1.Range.SortOrder
-	(Range_SortTarget)(0),         // 6: tidemark.store.v1.Range.SortTarget
-	(*Command)(nil),               // 7: tidemark.store.v1.Command
-	(*AuthInfo)(nil),              // 8: tidemark.store.v1.AuthInfo
-	(*AuthChange)(nil),            // 9: tidemark.store.v1.AuthChange
-	(*AuthEnable)(nil),            // 10: tidemark.store.v1.AuthEnable
-	(*AuthDisable)(nil),           // 11: tidemark.store.v1.AuthDisable
-	(*UserAdd)(nil),               // 12: tidemark.store.v1.UserAdd
-	(*UserDelete)(nil),            // 13: tidemark.store.v1.UserDelete
-	(*UserPassword)(nil),          // 14: tidemark.store.v1.UserPassword
-	(*UserRole)(nil),              // 15: tidemark.store.v1.UserRole
-	(*RoleAdd)(nil),               // 16: tidemark.store.v1.RoleAdd
-	(*RoleDelete)(nil),            // 17: tidemark.store.v1.RoleDelete
-	(*RolePermission)(nil),        // 18: tidemark.store.v1.RolePermission
-	(*Permission)(nil),            // 19: tidemark.store.v1.Permission
-	(*Txn)(nil),                   // 20: tidemark.store.v1.Txn
-	(*Compare)(nil),               // 21: tidemark.store.v1.Compare
-	(*Op)(nil),                    // 22: tidemark.store.v1.Op
-	(*Range)(nil),                 // 23: tidemark.store.v1.Range
-	(*Put)(nil),                   // 24: tidemark.store.v1.Put
-	(*DeleteRange)(nil),           // 25: tidemark.store.v1.DeleteRange
-	(*Compact)(nil),               // 26: tidemark.store.v1.Compact
-	(*LeaseGrant)(nil),            // 27: tidemark.store.v1.LeaseGrant
-	(*LeaseRevoke)(nil),           // 28: tidemark.store.v1.LeaseRevoke
-	(*LeaseCheckpoint)(nil),       // 29: tidemark.store.v1.LeaseCheckpoint
-	(*Import)(nil),                // 30: tidemark.store.v1.Import
-	(*ImportedLease)(nil),         // 31: tidemark.store.v1.ImportedLease
-	(*ImportedVersion)(nil),       // 32: tidemark.store.v1.ImportedVersion
-	(*SessionOpen)(nil),           // 33: tidemark.store.v1.SessionOpen
-	(*SessionClose)(nil),          // 34: tidemark.store.v1.SessionClose
-	(*KeyValue)(nil),              // 35: tidemark.store.v1.KeyValue
-	(*Result)(nil),                // 36: tidemark.store.v1.Result
-	(*TxnResult)(nil),             // 37: tidemark.store.v1.TxnResult
-	(*OpResult)(nil),              // 38: tidemark.store.v1.OpResult
-	(*RangeResult)(nil),           // 39: tidemark.store.v1.RangeResult
-	(*PutResult)(nil),             // 40: tidemark.store.v1.PutResult
-	(*DeleteRangeResult)(nil),     // 41: tidemark.store.v1.DeleteRangeResult
-	(*VersionRecord)(nil),         // 42: tidemark.store.v1.VersionRecord
-	(*MetaRecord)(nil),            // 43: tidemark.store.v1.MetaRecord
-	(*ImportRecord)(nil),          // 44: tidemark.store.v1.ImportRecord
-	(*LeaseRecord)(nil),           // 45: tidemark.store.v1.LeaseRecord
-	(*AuthRecord)(nil),            // 46: tidemark.store.v1.AuthRecord
-	(*UserRecord)(nil),            // 47: tidemark.store.v1.UserRecord
-	(*RoleRecord)(nil),            // 48: tidemark.store.v1.RoleRecord
-	(*SessionRecord)(nil),         // 49: tidemark.store.v1.SessionRecord
-	(*Members)(nil),               // 50: tidemark.store.v1.Members
-	(*Member)(nil),                // 51: tidemark.store.v1.Member
-	(*ChangeMembers)(nil),         // 52: tidemark.store.v1.ChangeMembers
-	(*LeaseCheckpoint_Lease)(nil), // 53: tidemark.store.v1.LeaseCheckpoint.Lease
+	(Alarm_Type)(0),               // 2: tidemark.store.v1.Alarm.Type
+	(Permission_Type)(0),          // 3: tidemark.store.v1.Permission.Type
+	(Compare_Relation)(0),         // 4: tidemark.store.v1.Compare.Relation
+	(Compare_Target)(0),           // 5: tidemark.store.v1.Compare.Target
+	(Range_SortOrder)(0),          // 6: tidemark.store.v1.Range.SortOrder
+	(Range_SortTarget)(0),         // 7: tidemark.store.v1.Range.SortTarget
+	(*Command)(nil),               // 8: tidemark.store.v1.Command
+	(*Alarm)(nil),                 // 9: tidemark.store.v1.Alarm
+	(*AlarmChange)(nil),           // 10: tidemark.store.v1.AlarmChange
+	(*AuthInfo)(nil),              // 11: tidemark.store.v1.AuthInfo
+	(*AuthChange)(nil),            // 12: tidemark.store.v1.AuthChange
+	(*AuthEnable)(nil),            // 13: tidemark.store.v1.AuthEnable
+	(*AuthDisable)(nil),           // 14: tidemark.store.v1.AuthDisable
+	(*UserAdd)(nil),               // 15: tidemark.store.v1.UserAdd
+	(*UserDelete)(nil),            // 16: tidemark.store.v1.UserDelete
+	(*UserPassword)(nil),          // 17: tidemark.store.v1.UserPassword
+	(*UserRole)(nil),              // 18: tidemark.store.v1.UserRole
+	(*RoleAdd)(nil),               // 19: tidemark.store.v1.RoleAdd
+	(*RoleDelete)(nil),            // 20: tidemark.store.v1.RoleDelete
+	(*RolePermission)(nil),        // 21: tidemark.store.v1.RolePermission
+	(*Permission)(nil),            // 22: tidemark.store.v1.Permission
+	(*Txn)(nil),                   // 23: tidemark.store.v1.Txn
+	(*Compare)(nil),               // 24: tidemark.store.v1.Compare
+	(*Op)(nil),                    // 25: tidemark.store.v1.Op
+	(*Range)(nil),                 // 26: tidemark.store.v1.Range
+	(*Put)(nil),                   // 27: tidemark.store.v1.Put
+	(*DeleteRange)(nil),           // 28: tidemark.store.v1.DeleteRange
+	(*Compact)(nil),               // 29: tidemark.store.v1.Compact
+	(*LeaseGrant)(nil),            // 30: tidemark.store.v1.LeaseGrant
+	(*LeaseRevoke)(nil),           // 31: tidemark.store.v1.LeaseRevoke
+	(*LeaseCheckpoint)(nil),       // 32: tidemark.store.v1.LeaseCheckpoint
+	(*Import)(nil),                // 33: tidemark.store.v1.Import
+	(*ImportedLease)(nil),         // 34: tidemark.store.v1.ImportedLease
+	(*ImportedVersion)(nil),       // 35: tidemark.store.v1.ImportedVersion
+	(*SessionOpen)(nil),           // 36: tidemark.store.v1.SessionOpen
+	(*SessionClose)(nil),          // 37: tidemark.store.v1.SessionClose
+	(*KeyValue)(nil),              // 38: tidemark.store.v1.KeyValue
+	(*Result)(nil),                // 39: tidemark.store.v1.Result
+	(*TxnResult)(nil),             // 40: tidemark.store.v1.TxnResult
+	(*OpResult)(nil),              // 41: tidemark.store.v1.OpResult
+	(*RangeResult)(nil),           // 42: tidemark.store.v1.RangeResult
+	(*PutResult)(nil),             // 43: tidemark.store.v1.PutResult
+	(*DeleteRangeResult)(nil),     // 44: tidemark.store.v1.DeleteRangeResult
+	(*VersionRecord)(nil),         // 45: tidemark.store.v1.VersionRecord
+	(*MetaRecord)(nil),            // 46: tidemark.store.v1.MetaRecord
+	(*ImportRecord)(nil),          // 47: tidemark.store.v1.ImportRecord
+	(*LeaseRecord)(nil),           // 48: tidemark.store.v1.LeaseRecord
+	(*AuthRecord)(nil),            // 49: tidemark.store.v1.AuthRecord
+	(*UserRecord)(nil),            // 50: tidemark.store.v1.UserRecord
+	(*RoleRecord)(nil),            // 51: tidemark.store.v1.RoleRecord
+	(*SessionRecord)(nil),         // 52: tidemark.store.v1.SessionRecord
+	(*Members)(nil),               // 53: tidemark.store.v1.Members
+	(*Member)(nil),                // 54: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),         // 55: tidemark.store.v1.ChangeMembers
+	(*LeaseCheckpoint_Lease)(nil), // 56: tidemark.store.v1.LeaseCheckpoint.Lease
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
-	8,  // 0: tidemark.store.v1.Command.auth:type_name -> tidemark.store.v1.AuthInfo
-	20, // 1: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
-	26, // 2: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
-	27, // 3: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
-	28, // 4: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
-	33, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
-	34, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	52, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
-	29, // 8: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
-	9,  // 9: tidemark.store.v1.Command.auth_change:type_name -> tidemark.store.v1.AuthChange
-	30, // 10: tidemark.store.v1.Command.import:type_name -> tidemark.store.v1.Import
-	10, // 11: tidemark.store.v1.AuthChange.enable:type_name -> tidemark.store.v1.AuthEnable
-	11, // 12: tidemark.store.v1.AuthChange.disable:type_name -> tidemark.store.v1.AuthDisable
-	12, // 13: tidemark.store.v1.AuthChange.user_add:type_name -> tidemark.store.v1.UserAdd
-	13, // 14: tidemark.store.v1.AuthChange.user_delete:type_name -> tidemark.store.v1.UserDelete
-	14, // 15: tidemark.store.v1.AuthChange.user_password:type_name -> tidemark.store.v1.UserPassword
-	15, // 16: tidemark.store.v1.AuthChange.grant_role:type_name -> tidemark.store.v1.UserRole
-	15, // 17: tidemark.store.v1.AuthChange.revoke_role:type_name -> tidemark.store.v1.UserRole
-	16, // 18: tidemark.store.v1.AuthChange.role_add:type_name -> tidemark.store.v1.RoleAdd
-	17, // 19: tidemark.store.v1.AuthChange.role_delete:type_name -> tidemark.store.v1.RoleDelete
-	18, // 20: tidemark.store.v1.AuthChange.grant_permission:type_name -> tidemark.store.v1.RolePermission
-	18, // 21: tidemark.store.v1.AuthChange.revoke_permission:type_name -> tidemark.store.v1.RolePermission
-	19, // 22: tidemark.store.v1.RolePermission.permission:type_name -> tidemark.store.v1.Permission
-	2,  // 23: tidemark.store.v1.Permission.type:type_name -> tidemark.store.v1.Permission.Type
-	21, // 24: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
-	22, // 25: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
-	22, // 26: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
-	4,  // 27: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
-	3,  // 28: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
-	23, // 29: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
-	24, // 30: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
-	25, // 31: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
-	20, // 32: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
-	5,  // 33: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
-	6,  // 34: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
-	53, // 35: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
-	31, // 36: tidemark.store.v1.Import.leases:type_name -> tidemark.store.v1.ImportedLease
-	32, // 37: tidemark.store.v1.Import.versions:type_name -> tidemark.store.v1.ImportedVersion
-	0,  // 38: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
-	37, // 39: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
-	38, // 40: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
-	39, // 41: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
-	40, // 42: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
-	41, // 43: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
-	37, // 44: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
-	35, // 45: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
-	35, // 46: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
-	35, // 47: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	44, // 48: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
-	19, // 49: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
-	51, // 50: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
-	51, // 51: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
-	1,  // 52: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
-	50, // 53: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	11, // 0: tidemark.store.v1.Command.auth:type_name -> tidemark.store.v1.AuthInfo
+	23, // 1: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
+	29, // 2: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
+	30, // 3: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
+	31, // 4: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
+	36, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
+	37, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
+	55, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	32, // 8: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
+	12, // 9: tidemark.store.v1.Command.auth_change:type_name -> tidemark.store.v1.AuthChange
+	33, // 10: tidemark.store.v1.Command.import:type_name -> tidemark.store.v1.Import
+	10, // 11: tidemark.store.v1.Command.alarm_change:type_name -> tidemark.store.v1.AlarmChange
+	2,  // 12: tidemark.store.v1.Alarm.type:type_name -> tidemark.store.v1.Alarm.Type
+	9,  // 13: tidemark.store.v1.AlarmChange.alarm:type_name -> tidemark.store.v1.Alarm
+	13, // 14: tidemark.store.v1.AuthChange.enable:type_name -> tidemark.store.v1.AuthEnable
+	14, // 15: tidemark.store.v1.AuthChange.disable:type_name -> tidemark.store.v1.AuthDisable
+	15, // 16: tidemark.store.v1.AuthChange.user_add:type_name -> tidemark.store.v1.UserAdd
+	16, // 17: tidemark.store.v1.AuthChange.user_delete:type_name -> tidemark.store.v1.UserDelete
+	17, // 18: tidemark.store.v1.AuthChange.user_password:type_name -> tidemark.store.v1.UserPassword
+	18, // 19: tidemark.store.v1.AuthChange.grant_role:type_name -> tidemark.store.v1.UserRole
+	18, // 20: tidemark.store.v1.AuthChange.revoke_role:type_name -> tidemark.store.v1.UserRole
+	19, // 21: tidemark.store.v1.AuthChange.role_add:type_name -> tidemark.store.v1.RoleAdd
+	20, // 22: tidemark.store.v1.AuthChange.role_delete:type_name -> tidemark.store.v1.RoleDelete
+	21, // 23: tidemark.store.v1.AuthChange.grant_permission:type_name -> tidemark.store.v1.RolePermission
+	21, // 24: tidemark.store.v1.AuthChange.revoke_permission:type_name -> tidemark.store.v1.RolePermission
+	22, // 25: tidemark.store.v1.RolePermission.permission:type_name -> tidemark.store.v1.Permission
+	3,  // 26: tidemark.store.v1.Permission.type:type_name -> tidemark.store.v1.Permission.Type
+	24, // 27: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
+	25, // 28: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
+	25, // 29: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
+	5,  // 30: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
+	4,  // 31: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
+	26, // 32: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
+	27, // 33: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
+	28, // 34: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
+	23, // 35: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
+	6,  // 36: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
+	7,  // 37: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
+	56, // 38: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
+	34, // 39: tidemark.store.v1.Import.leases:type_name -> tidemark.store.v1.ImportedLease
+	35, // 40: tidemark.store.v1.Import.versions:type_name -> tidemark.store.v1.ImportedVersion
+	13, // 41: tidemark.store.v1.Import.enable:type_name -> tidemark.store.v1.AuthEnable
+	0,  // 42: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
+	40, // 43: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
+	9,  // 44: tidemark.store.v1.Result.alarm:type_name -> tidemark.store.v1.Alarm
+	41, // 45: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
+	42, // 46: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
+	43, // 47: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
+	44, // 48: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
+	40, // 49: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
+	38, // 50: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
+	38, // 51: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
+	38, // 52: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
+	47, // 53: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
+	22, // 54: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
+	54, // 55: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	54, // 56: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 57: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	53, // 58: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -4438,8 +4670,9 @@ func file_store_storepb_store_proto_init() {
 		(*Command_LeaseCheckpoint)(nil),
 		(*Command_AuthChange)(nil),
 		(*Command_Import)(nil),
+		(*Command_AlarmChange)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[2].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[4].OneofWrappers = []any{
 		(*AuthChange_Enable)(nil),
 		(*AuthChange_Disable)(nil),
 		(*AuthChange_UserAdd)(nil),
@@ -4452,13 +4685,13 @@ func file_store_storepb_store_proto_init() {
 		(*AuthChange_GrantPermission)(nil),
 		(*AuthChange_RevokePermission)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[15].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[17].OneofWrappers = []any{
 		(*Op_Range)(nil),
 		(*Op_Put)(nil),
 		(*Op_DeleteRange)(nil),
 		(*Op_Txn)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[31].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[33].OneofWrappers = []any{
 		(*OpResult_Range)(nil),
 		(*OpResult_Put)(nil),
 		(*OpResult_DeleteRange)(nil),
@@ -4469,8 +4702,8 @@ func file_store_storepb_store_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   47,
+			NumEnums:      8,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
