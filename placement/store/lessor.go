@@ -2,7 +2,6 @@ package store
 
 import (
 	"container/heap"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -182,24 +181,32 @@ func (l *lessor) spareLocked(now time.Time, silence time.Duration) {
 	}
 }
 
-// renew moves the deadline of a lease. The caller makes sure afterwards that this member leads: if
-// it does not, it ends no lease, and its deadlines mean nothing. noted says that this was not done: the log may say how much the lease had left, and
-// a later leader would go by that, so it has to be taken back there first.
-func (l *lessor) renew(id int64) (term time.Duration, noted bool, err error) {
+// renew moves the deadlines of leases, and fills in their terms; 0 for one that cannot be renewed.
+// The caller makes sure afterwards that this member leads: if it does not, it ends no lease, and its
+// deadlines mean nothing. Of those in noted nothing was done: the log may say how much they had
+// left, and a later leader would go by that, so it has to be taken back there first.
+func (l *lessor) renew(
+	ids []int64, terms []time.Duration,
+) (noted []*storepb.LeaseCheckpoint_Lease, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.mu.leases[id]
-	switch {
-	case !l.mu.active:
-		return 0, false, &NotLeaderError{}
-	case c == nil || !c.ending.IsZero():
-		return 0, false, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
-	case c.noted:
-		return 0, true, nil
+	if !l.mu.active {
+		return nil, &NotLeaderError{}
 	}
 	now := l.now()
-	c.deadline, c.noteAt, c.spared = now.Add(c.term), now.Add(l.checkpointAfter), false
-	return c.term, false, nil
+	for i, id := range ids {
+		terms[i] = 0
+		c := l.mu.leases[id]
+		switch {
+		case c == nil || !c.ending.IsZero():
+		case c.noted:
+			noted = append(noted, &storepb.LeaseCheckpoint_Lease{Id: id})
+		default:
+			c.deadline, c.noteAt, c.spared = now.Add(c.term), now.Add(l.checkpointAfter), false
+			terms[i] = c.term
+		}
+	}
+	return noted, nil
 }
 
 // expired returns leases that ran out, and marks them. A lease whose end was proposed a while ago

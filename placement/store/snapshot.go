@@ -384,6 +384,8 @@ func (l *layout) verifyPair(key, value, last []byte) (err error) {
 // Install implements group.Staged.
 func (p *staged) Install() error {
 	s := p.store
+	s.replacing.Lock()
+	defer s.replacing.Unlock()
 	s.installing.Lock()
 	err := s.config.State.IngestAndExcise(context.Background(), p.paths, s.layout.span)
 	s.installing.Unlock()

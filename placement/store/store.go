@@ -163,14 +163,19 @@ type Store struct {
 	grouped chan struct{} // for the proposer
 	room    *room         // for commands whose outcome is open
 	indexes readIndexes
-	large   largeAnswers
-	counts  rangeCounts
+	// renewals are those that go to the leader.
+	renewals leaseRenewals
+	large    largeAnswers
+	counts   rangeCounts
 	// noting is held while it is decided what leases have left, and proposed.
 	noting  sync.Mutex
 	running sync.WaitGroup
 	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile sees
 	// neither what was there nor what comes. It is never waited for with another lock held.
 	installing sync.RWMutex
+	// replacing is held from when a snapshot begins to replace the state until watches know of it: one
+	// that begins with the next revision waits for that. It is taken before all other locks.
+	replacing sync.RWMutex
 
 	mu struct {
 		sync.Mutex

@@ -103,6 +103,10 @@ func (s *WatchStream) Add(id int64, o WatchOptions) (revision uint64, err error)
 	if o.Span.Empty() {
 		return 0, fmt.Errorf("%w: the span %v of a watch holds no key", ErrInvalid, o.Span)
 	}
+	if o.From == 0 {
+		h.store.replacing.RLock()
+		defer h.store.replacing.RUnlock()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
