@@ -42,6 +42,7 @@ var serverServices = []string{
 	clusterpb.Core_ServiceDesc.ServiceName,
 	clusterpb.Bootstrap_ServiceDesc.ServiceName,
 	clusterpb.Coordination_ServiceDesc.ServiceName,
+	clusterpb.Authority_ServiceDesc.ServiceName,
 	peerpb.Peer_ServiceDesc.ServiceName,
 }
 
