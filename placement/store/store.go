@@ -147,8 +147,8 @@ type Store struct {
 
 	revision, compacted atomic.Uint64
 	// importing: an import is under way, so that nothing is read and no lease counts down.
-	importing atomic.Bool
-	members   currentMembers
+	importing     atomic.Bool
+	members       currentMembers
 	authority     atomic.Pointer[authority.State]
 	authorityNews news
 	// index is that of the newest entry that is applied and visible.
