@@ -29,7 +29,7 @@ func (r *results) table() string {
 	b.WriteString("| case | subject | per second | p50 | p99 | CPU s | per CPU s | MiB |\n")
 	b.WriteString("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, name := range r.cases {
-		for _, subject := range []string{"etcd", "tidemark"} {
+		for _, subject := range []string{"etcd", "tidemark", ceilingName} {
 			all := r.figures[name][subject]
 			median := func(of func(figure) float64) float64 {
 				var v []float64
