@@ -26,6 +26,7 @@ func main() {
 type settings struct {
 	tidemark    string
 	duration    time.Duration
+	warmUp      time.Duration
 	repetitions int
 	watchers    int
 	leases      int
@@ -40,6 +41,8 @@ func run(ctx context.Context) error {
 	var cases, nothing string
 	flag.StringVar(&s.tidemark, "tidemark", "bin/tidemark", "the binary to measure")
 	flag.DurationVar(&s.duration, "duration", 10*time.Second, "how long each measurement takes")
+	flag.DurationVar(&s.warmUp, "warm-up", 5*time.Second,
+		"how long new servers are written to before puts are measured")
 	flag.IntVar(&s.repetitions, "repetitions", 3, "how often each case is measured")
 	flag.IntVar(&s.watchers, "watchers", 10_000, "watchers of one key")
 	flag.IntVar(&s.leases, "leases", 10_000, "leases that are kept alive")
