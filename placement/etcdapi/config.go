@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -39,7 +40,7 @@ type Store interface {
 	ReadTxnAs(context.Context, *storepb.AuthInfo, *storepb.Txn) (
 		result *storepb.Result, release func(), err error)
 	// NewWatchStream is for what waits for changes on this member.
-	NewWatchStream() (*store.WatchStream, error)
+	NewWatchStream() (*watch.Stream, error)
 	Revision() uint64
 	Compacted() uint64
 

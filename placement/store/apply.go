@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -38,7 +39,7 @@ type application struct {
 	// unheard: no caller gets the answer of the command at hand, and it is not kept. So it need not
 	// be made.
 	unheard bool
-	events  []revisionEvents
+	events  []watch.Revision
 	answers []answer
 	leases  []leaseChange
 	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases: all
@@ -128,9 +129,9 @@ func (s *Store) publish(a *application, term uint64) {
 	}
 	known, waiting := s.applied(a, term)
 	if a.replaced {
-		s.hub.reset(a.meta.Revision)
+		s.hub.Reset(a.meta.Revision)
 	} else {
-		s.hub.publish(a.events, a.meta.Revision)
+		s.hub.Publish(a.events, a.meta.Revision)
 	}
 	s.settle(known)
 	wakeReaching(waiting)

@@ -390,7 +390,7 @@ func (p *staged) Install() error {
 	if err := s.load(); err != nil {
 		return fmt.Errorf("after a snapshot was installed: %w", err)
 	}
-	s.hub.reset(s.Revision())
+	s.hub.Reset(s.Revision())
 	s.skipped()
 	return nil
 }
