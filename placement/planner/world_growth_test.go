@@ -96,6 +96,7 @@ func (w *world) merge(op Operator) {
 	w.t.Helper()
 	p, q := w.partitions[op.Partition], w.partitions[op.Right]
 	w.state.Merged(w.now, p.ID, q.ID)
+	w.rememberMerge(p.ID, q.ID)
 	p.Bytes += q.Bytes
 	p.Right = q.Right
 	p.Epoch.Generation = max(p.Epoch.Generation, q.Epoch.Generation) + 1
