@@ -113,7 +113,7 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		s.members.replace(a.members)
 	}
 	if a.authority != nil {
-		s.authority.Store(a.authority)
+		s.setAuthority(a.authority)
 	}
 	s.publish(a, last.Term)
 	return nil

@@ -148,9 +148,10 @@ type Store struct {
 
 	revision, compacted atomic.Uint64
 	// importing: an import is under way, so that nothing is read and no lease counts down.
-	importing atomic.Bool
-	members   currentMembers
-	authority atomic.Pointer[authority.State]
+	importing     atomic.Bool
+	members       currentMembers
+	authority     atomic.Pointer[authority.State]
+	authorityNews news
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -265,7 +266,7 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
-		s.authority.Store(state)
+		s.setAuthority(state)
 		s.members.replace(members)
 		s.lessor.replace(leases, attached)
 		s.importing.Store(importing(r.meta))

@@ -319,7 +319,7 @@ func (x Compare_Relation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Compare_Relation.Descriptor instead.
 func (Compare_Relation) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 0}
 }
 
 type Compare_Target int32
@@ -374,7 +374,7 @@ func (x Compare_Target) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Compare_Target.Descriptor instead.
 func (Compare_Target) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14, 1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 1}
 }
 
 type Range_SortOrder int32
@@ -423,7 +423,7 @@ func (x Range_SortOrder) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Range_SortOrder.Descriptor instead.
 func (Range_SortOrder) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18, 0}
 }
 
 type Range_SortTarget int32
@@ -478,7 +478,7 @@ func (x Range_SortTarget) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Range_SortTarget.Descriptor instead.
 func (Range_SortTarget) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18, 1}
 }
 
 // Command is one entry of the core's log.
@@ -818,6 +818,8 @@ type AuthChange struct {
 	//	*AuthChange_RoleDelete
 	//	*AuthChange_GrantPermission
 	//	*AuthChange_RevokePermission
+	//	*AuthChange_GrantKeyspace
+	//	*AuthChange_RevokeKeyspace
 	Change        isAuthChange_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -959,6 +961,24 @@ func (x *AuthChange) GetRevokePermission() *RolePermission {
 	return nil
 }
 
+func (x *AuthChange) GetGrantKeyspace() *KeyspaceGrant {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_GrantKeyspace); ok {
+			return x.GrantKeyspace
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetRevokeKeyspace() *KeyspaceGrant {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_RevokeKeyspace); ok {
+			return x.RevokeKeyspace
+		}
+	}
+	return nil
+}
+
 type isAuthChange_Change interface {
 	isAuthChange_Change()
 }
@@ -1007,6 +1027,14 @@ type AuthChange_RevokePermission struct {
 	RevokePermission *RolePermission `protobuf:"bytes,11,opt,name=revoke_permission,json=revokePermission,proto3,oneof"`
 }
 
+type AuthChange_GrantKeyspace struct {
+	GrantKeyspace *KeyspaceGrant `protobuf:"bytes,12,opt,name=grant_keyspace,json=grantKeyspace,proto3,oneof"`
+}
+
+type AuthChange_RevokeKeyspace struct {
+	RevokeKeyspace *KeyspaceGrant `protobuf:"bytes,13,opt,name=revoke_keyspace,json=revokeKeyspace,proto3,oneof"`
+}
+
 func (*AuthChange_Enable) isAuthChange_Change() {}
 
 func (*AuthChange_Disable) isAuthChange_Change() {}
@@ -1028,6 +1056,10 @@ func (*AuthChange_RoleDelete) isAuthChange_Change() {}
 func (*AuthChange_GrantPermission) isAuthChange_Change() {}
 
 func (*AuthChange_RevokePermission) isAuthChange_Change() {}
+
+func (*AuthChange_GrantKeyspace) isAuthChange_Change() {}
+
+func (*AuthChange_RevokeKeyspace) isAuthChange_Change() {}
 
 type AuthEnable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1522,6 +1554,131 @@ func (x *Permission) GetRangeEnd() []byte {
 	return nil
 }
 
+type KeyspaceGrant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	// Its rights are added to those that the role has for exactly that range, or taken from them.
+	Permission    *KeyspacePermission `protobuf:"bytes,2,opt,name=permission,proto3" json:"permission,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspaceGrant) Reset() {
+	*x = KeyspaceGrant{}
+	mi := &file_store_storepb_store_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspaceGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspaceGrant) ProtoMessage() {}
+
+func (x *KeyspaceGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspaceGrant.ProtoReflect.Descriptor instead.
+func (*KeyspaceGrant) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *KeyspaceGrant) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *KeyspaceGrant) GetPermission() *KeyspacePermission {
+	if x != nil {
+		return x.Permission
+	}
+	return nil
+}
+
+// KeyspacePermission is what a role may do with a range of keys of a keyspace, in the forms of Range. A range from the
+// empty key on without an end is the whole keyspace.
+type KeyspacePermission struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id: a keyspace that is made anew under the same name has another one.
+	Keyspace uint64 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// Added up: 1 read, 2 write, 4 administer, which is for a whole keyspace. When they are taken back, 0 is all.
+	Rights        uint32 `protobuf:"varint,2,opt,name=rights,proto3" json:"rights,omitempty"`
+	Key           []byte `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	RangeEnd      []byte `protobuf:"bytes,4,opt,name=range_end,json=rangeEnd,proto3" json:"range_end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspacePermission) Reset() {
+	*x = KeyspacePermission{}
+	mi := &file_store_storepb_store_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspacePermission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspacePermission) ProtoMessage() {}
+
+func (x *KeyspacePermission) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspacePermission.ProtoReflect.Descriptor instead.
+func (*KeyspacePermission) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *KeyspacePermission) GetKeyspace() uint64 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *KeyspacePermission) GetRights() uint32 {
+	if x != nil {
+		return x.Rights
+	}
+	return 0
+}
+
+func (x *KeyspacePermission) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *KeyspacePermission) GetRangeEnd() []byte {
+	if x != nil {
+		return x.RangeEnd
+	}
+	return nil
+}
+
 // Txn does `success` if all comparisons hold and `failure` otherwise, at one revision.
 type Txn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1534,7 +1691,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1703,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1716,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Txn) GetCompare() []*Compare {
@@ -1600,7 +1757,7 @@ type Compare struct {
 
 func (x *Compare) Reset() {
 	*x = Compare{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1769,7 @@ func (x *Compare) String() string {
 func (*Compare) ProtoMessage() {}
 
 func (x *Compare) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1782,7 @@ func (x *Compare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compare.ProtoReflect.Descriptor instead.
 func (*Compare) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Compare) GetKey() []byte {
@@ -1685,7 +1842,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1854,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1867,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -1814,7 +1971,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +1983,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +1996,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Range) GetKey() []byte {
@@ -1947,7 +2104,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +2116,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +2129,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Put) GetKey() []byte {
@@ -2028,7 +2185,7 @@ type DeleteRange struct {
 
 func (x *DeleteRange) Reset() {
 	*x = DeleteRange{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2197,7 @@ func (x *DeleteRange) String() string {
 func (*DeleteRange) ProtoMessage() {}
 
 func (x *DeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2210,7 @@ func (x *DeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRange.ProtoReflect.Descriptor instead.
 func (*DeleteRange) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DeleteRange) GetKey() []byte {
@@ -2086,7 +2243,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2255,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2268,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Compact) GetRevision() uint64 {
@@ -2131,7 +2288,7 @@ type LeaseGrant struct {
 
 func (x *LeaseGrant) Reset() {
 	*x = LeaseGrant{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2300,7 @@ func (x *LeaseGrant) String() string {
 func (*LeaseGrant) ProtoMessage() {}
 
 func (x *LeaseGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +2313,7 @@ func (x *LeaseGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGrant.ProtoReflect.Descriptor instead.
 func (*LeaseGrant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseGrant) GetId() int64 {
@@ -2184,7 +2341,7 @@ type LeaseRevoke struct {
 
 func (x *LeaseRevoke) Reset() {
 	*x = LeaseRevoke{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2353,7 @@ func (x *LeaseRevoke) String() string {
 func (*LeaseRevoke) ProtoMessage() {}
 
 func (x *LeaseRevoke) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2366,7 @@ func (x *LeaseRevoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoke.ProtoReflect.Descriptor instead.
 func (*LeaseRevoke) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LeaseRevoke) GetId() int64 {
@@ -2237,7 +2394,7 @@ type LeaseCheckpoint struct {
 
 func (x *LeaseCheckpoint) Reset() {
 	*x = LeaseCheckpoint{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2249,7 +2406,7 @@ func (x *LeaseCheckpoint) String() string {
 func (*LeaseCheckpoint) ProtoMessage() {}
 
 func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2262,7 +2419,7 @@ func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCheckpoint.ProtoReflect.Descriptor instead.
 func (*LeaseCheckpoint) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaseCheckpoint) GetLeases() []*LeaseCheckpoint_Lease {
@@ -2298,7 +2455,7 @@ type Import struct {
 
 func (x *Import) Reset() {
 	*x = Import{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2467,7 @@ func (x *Import) String() string {
 func (*Import) ProtoMessage() {}
 
 func (x *Import) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2480,7 @@ func (x *Import) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Import.ProtoReflect.Descriptor instead.
 func (*Import) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Import) GetId() uint64 {
@@ -2394,7 +2551,7 @@ type ImportedLease struct {
 
 func (x *ImportedLease) Reset() {
 	*x = ImportedLease{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2563,7 @@ func (x *ImportedLease) String() string {
 func (*ImportedLease) ProtoMessage() {}
 
 func (x *ImportedLease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2576,7 @@ func (x *ImportedLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedLease.ProtoReflect.Descriptor instead.
 func (*ImportedLease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ImportedLease) GetId() int64 {
@@ -2461,7 +2618,7 @@ type ImportedVersion struct {
 
 func (x *ImportedVersion) Reset() {
 	*x = ImportedVersion{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2630,7 @@ func (x *ImportedVersion) String() string {
 func (*ImportedVersion) ProtoMessage() {}
 
 func (x *ImportedVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2643,7 @@ func (x *ImportedVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedVersion.ProtoReflect.Descriptor instead.
 func (*ImportedVersion) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ImportedVersion) GetKey() []byte {
@@ -2546,7 +2703,7 @@ type SessionOpen struct {
 
 func (x *SessionOpen) Reset() {
 	*x = SessionOpen{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2715,7 @@ func (x *SessionOpen) String() string {
 func (*SessionOpen) ProtoMessage() {}
 
 func (x *SessionOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2728,7 @@ func (x *SessionOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpen.ProtoReflect.Descriptor instead.
 func (*SessionOpen) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 type SessionClose struct {
@@ -2582,7 +2739,7 @@ type SessionClose struct {
 
 func (x *SessionClose) Reset() {
 	*x = SessionClose{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2751,7 @@ func (x *SessionClose) String() string {
 func (*SessionClose) ProtoMessage() {}
 
 func (x *SessionClose) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2764,7 @@ func (x *SessionClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
 func (*SessionClose) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 type KeyValue struct {
@@ -2624,7 +2781,7 @@ type KeyValue struct {
 
 func (x *KeyValue) Reset() {
 	*x = KeyValue{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2793,7 @@ func (x *KeyValue) String() string {
 func (*KeyValue) ProtoMessage() {}
 
 func (x *KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2806,7 @@ func (x *KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyValue.ProtoReflect.Descriptor instead.
 func (*KeyValue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeyValue) GetKey() []byte {
@@ -2717,7 +2874,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2886,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2899,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -2825,7 +2982,7 @@ type TxnResult struct {
 
 func (x *TxnResult) Reset() {
 	*x = TxnResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +2994,7 @@ func (x *TxnResult) String() string {
 func (*TxnResult) ProtoMessage() {}
 
 func (x *TxnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +3007,7 @@ func (x *TxnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnResult.ProtoReflect.Descriptor instead.
 func (*TxnResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TxnResult) GetSucceeded() bool {
@@ -2882,7 +3039,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +3051,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +3064,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OpResult) GetOp() isOpResult_Op {
@@ -2992,7 +3149,7 @@ type RangeResult struct {
 
 func (x *RangeResult) Reset() {
 	*x = RangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3161,7 @@ func (x *RangeResult) String() string {
 func (*RangeResult) ProtoMessage() {}
 
 func (x *RangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3174,7 @@ func (x *RangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeResult.ProtoReflect.Descriptor instead.
 func (*RangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RangeResult) GetKvs() []*KeyValue {
@@ -3050,7 +3207,7 @@ type PutResult struct {
 
 func (x *PutResult) Reset() {
 	*x = PutResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3219,7 @@ func (x *PutResult) String() string {
 func (*PutResult) ProtoMessage() {}
 
 func (x *PutResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3232,7 @@ func (x *PutResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResult.ProtoReflect.Descriptor instead.
 func (*PutResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PutResult) GetPrevious() *KeyValue {
@@ -3095,7 +3252,7 @@ type DeleteRangeResult struct {
 
 func (x *DeleteRangeResult) Reset() {
 	*x = DeleteRangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3264,7 @@ func (x *DeleteRangeResult) String() string {
 func (*DeleteRangeResult) ProtoMessage() {}
 
 func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3277,7 @@ func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResult.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeleteRangeResult) GetDeleted() uint64 {
@@ -3151,7 +3308,7 @@ type VersionRecord struct {
 
 func (x *VersionRecord) Reset() {
 	*x = VersionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3320,7 @@ func (x *VersionRecord) String() string {
 func (*VersionRecord) ProtoMessage() {}
 
 func (x *VersionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3333,7 @@ func (x *VersionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRecord.ProtoReflect.Descriptor instead.
 func (*VersionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *VersionRecord) GetTombstone() bool {
@@ -3227,7 +3384,7 @@ type MetaRecord struct {
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3396,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3409,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MetaRecord) GetRevision() uint64 {
@@ -3300,7 +3457,7 @@ type ImportRecord struct {
 
 func (x *ImportRecord) Reset() {
 	*x = ImportRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3469,7 @@ func (x *ImportRecord) String() string {
 func (*ImportRecord) ProtoMessage() {}
 
 func (x *ImportRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3482,7 @@ func (x *ImportRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRecord.ProtoReflect.Descriptor instead.
 func (*ImportRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ImportRecord) GetId() uint64 {
@@ -3416,7 +3573,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3585,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3598,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LeaseRecord) GetTtlMillis() uint64 {
@@ -3472,7 +3629,7 @@ type AuthRecord struct {
 
 func (x *AuthRecord) Reset() {
 	*x = AuthRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3641,7 @@ func (x *AuthRecord) String() string {
 func (*AuthRecord) ProtoMessage() {}
 
 func (x *AuthRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3654,7 @@ func (x *AuthRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthRecord.ProtoReflect.Descriptor instead.
 func (*AuthRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AuthRecord) GetEnabled() bool {
@@ -3536,7 +3693,7 @@ type UserRecord struct {
 
 func (x *UserRecord) Reset() {
 	*x = UserRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3705,7 @@ func (x *UserRecord) String() string {
 func (*UserRecord) ProtoMessage() {}
 
 func (x *UserRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3718,7 @@ func (x *UserRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRecord.ProtoReflect.Descriptor instead.
 func (*UserRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UserRecord) GetHash() []byte {
@@ -3595,14 +3752,16 @@ func (x *UserRecord) GetGeneration() uint64 {
 type RoleRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By ascending key; those of the same key in the order in which they were granted.
-	Permissions   []*Permission `protobuf:"bytes,1,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	Permissions []*Permission `protobuf:"bytes,1,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	// By ascending keyspace, key and end, one for each range.
+	Keyspaces     []*KeyspacePermission `protobuf:"bytes,2,rep,name=keyspaces,proto3" json:"keyspaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoleRecord) Reset() {
 	*x = RoleRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3773,7 @@ func (x *RoleRecord) String() string {
 func (*RoleRecord) ProtoMessage() {}
 
 func (x *RoleRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,12 +3786,19 @@ func (x *RoleRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleRecord.ProtoReflect.Descriptor instead.
 func (*RoleRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RoleRecord) GetPermissions() []*Permission {
 	if x != nil {
 		return x.Permissions
+	}
+	return nil
+}
+
+func (x *RoleRecord) GetKeyspaces() []*KeyspacePermission {
+	if x != nil {
+		return x.Keyspaces
 	}
 	return nil
 }
@@ -3651,7 +3817,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3829,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3842,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SessionRecord) GetForgotten() uint64 {
@@ -3718,7 +3884,7 @@ type Members struct {
 
 func (x *Members) Reset() {
 	*x = Members{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +3896,7 @@ func (x *Members) String() string {
 func (*Members) ProtoMessage() {}
 
 func (x *Members) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +3909,7 @@ func (x *Members) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Members.ProtoReflect.Descriptor instead.
 func (*Members) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Members) GetVersion() uint64 {
@@ -3787,7 +3953,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +3965,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +3978,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Member) GetReplica() uint64 {
@@ -3855,7 +4021,7 @@ type ChangeMembers struct {
 
 func (x *ChangeMembers) Reset() {
 	*x = ChangeMembers{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3867,7 +4033,7 @@ func (x *ChangeMembers) String() string {
 func (*ChangeMembers) ProtoMessage() {}
 
 func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3880,7 +4046,7 @@ func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembers.ProtoReflect.Descriptor instead.
 func (*ChangeMembers) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ChangeMembers) GetVersion() uint64 {
@@ -3908,7 +4074,7 @@ type LeaseCheckpoint_Lease struct {
 
 func (x *LeaseCheckpoint_Lease) Reset() {
 	*x = LeaseCheckpoint_Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4086,7 @@ func (x *LeaseCheckpoint_Lease) String() string {
 func (*LeaseCheckpoint_Lease) ProtoMessage() {}
 
 func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4099,7 @@ func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCheckpoint_Lease.ProtoReflect.Descriptor instead.
 func (*LeaseCheckpoint_Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24, 0}
 }
 
 func (x *LeaseCheckpoint_Lease) GetId() int64 {
@@ -3978,7 +4144,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x02op\":\n" +
 	"\bAuthInfo\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\xe9\x05\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"\x81\a\n" +
 	"\n" +
 	"AuthChange\x127\n" +
 	"\x06enable\x18\x01 \x01(\v2\x1d.tidemark.store.v1.AuthEnableH\x00R\x06enable\x12:\n" +
@@ -3996,7 +4162,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"roleDelete\x12N\n" +
 	"\x10grant_permission\x18\n" +
 	" \x01(\v2!.tidemark.store.v1.RolePermissionH\x00R\x0fgrantPermission\x12P\n" +
-	"\x11revoke_permission\x18\v \x01(\v2!.tidemark.store.v1.RolePermissionH\x00R\x10revokePermissionB\b\n" +
+	"\x11revoke_permission\x18\v \x01(\v2!.tidemark.store.v1.RolePermissionH\x00R\x10revokePermission\x12I\n" +
+	"\x0egrant_keyspace\x18\f \x01(\v2 .tidemark.store.v1.KeyspaceGrantH\x00R\rgrantKeyspace\x12K\n" +
+	"\x0frevoke_keyspace\x18\r \x01(\v2 .tidemark.store.v1.KeyspaceGrantH\x00R\x0erevokeKeyspaceB\b\n" +
 	"\x06change\"\x1e\n" +
 	"\n" +
 	"AuthEnable\x12\x10\n" +
@@ -4034,7 +4202,17 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04Type\x12\b\n" +
 	"\x04READ\x10\x00\x12\t\n" +
 	"\x05WRITE\x10\x01\x12\r\n" +
-	"\tREADWRITE\x10\x02\"\x9d\x01\n" +
+	"\tREADWRITE\x10\x02\"j\n" +
+	"\rKeyspaceGrant\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12E\n" +
+	"\n" +
+	"permission\x18\x02 \x01(\v2%.tidemark.store.v1.KeyspacePermissionR\n" +
+	"permission\"w\n" +
+	"\x12KeyspacePermission\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\x04R\bkeyspace\x12\x16\n" +
+	"\x06rights\x18\x02 \x01(\rR\x06rights\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\fR\x03key\x12\x1b\n" +
+	"\trange_end\x18\x04 \x01(\fR\brangeEnd\"\x9d\x01\n" +
 	"\x03Txn\x124\n" +
 	"\acompare\x18\x01 \x03(\v2\x1a.tidemark.store.v1.CompareR\acompare\x12/\n" +
 	"\asuccess\x18\x02 \x03(\v2\x15.tidemark.store.v1.OpR\asuccess\x12/\n" +
@@ -4228,10 +4406,11 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05roles\x18\x03 \x03(\tR\x05roles\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x04 \x01(\x04R\n" +
-	"generation\"M\n" +
+	"generation\"\x92\x01\n" +
 	"\n" +
 	"RoleRecord\x12?\n" +
-	"\vpermissions\x18\x01 \x03(\v2\x1d.tidemark.store.v1.PermissionR\vpermissions\"U\n" +
+	"\vpermissions\x18\x01 \x03(\v2\x1d.tidemark.store.v1.PermissionR\vpermissions\x12C\n" +
+	"\tkeyspaces\x18\x02 \x03(\v2%.tidemark.store.v1.KeyspacePermissionR\tkeyspaces\"U\n" +
 	"\rSessionRecord\x12\x1c\n" +
 	"\tforgotten\x18\x01 \x01(\x04R\tforgotten\x12\x12\n" +
 	"\x04used\x18\x02 \x01(\x04R\x04used\x12\x12\n" +
@@ -4303,7 +4482,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 }
 
 var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_store_storepb_store_proto_goTypes = []any{
 	(Code)(0),                     // 0: tidemark.store.v1.Code
 	(MemberRole)(0),               // 1: tidemark.store.v1.MemberRole
@@ -4325,53 +4504,55 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*RoleDelete)(nil),            // 17: tidemark.store.v1.RoleDelete
 	(*RolePermission)(nil),        // 18: tidemark.store.v1.RolePermission
 	(*Permission)(nil),            // 19: tidemark.store.v1.Permission
-	(*Txn)(nil),                   // 20: tidemark.store.v1.Txn
-	(*Compare)(nil),               // 21: tidemark.store.v1.Compare
-	(*Op)(nil),                    // 22: tidemark.store.v1.Op
-	(*Range)(nil),                 // 23: tidemark.store.v1.Range
-	(*Put)(nil),                   // 24: tidemark.store.v1.Put
-	(*DeleteRange)(nil),           // 25: tidemark.store.v1.DeleteRange
-	(*Compact)(nil),               // 26: tidemark.store.v1.Compact
-	(*LeaseGrant)(nil),            // 27: tidemark.store.v1.LeaseGrant
-	(*LeaseRevoke)(nil),           // 28: tidemark.store.v1.LeaseRevoke
-	(*LeaseCheckpoint)(nil),       // 29: tidemark.store.v1.LeaseCheckpoint
-	(*Import)(nil),                // 30: tidemark.store.v1.Import
-	(*ImportedLease)(nil),         // 31: tidemark.store.v1.ImportedLease
-	(*ImportedVersion)(nil),       // 32: tidemark.store.v1.ImportedVersion
-	(*SessionOpen)(nil),           // 33: tidemark.store.v1.SessionOpen
-	(*SessionClose)(nil),          // 34: tidemark.store.v1.SessionClose
-	(*KeyValue)(nil),              // 35: tidemark.store.v1.KeyValue
-	(*Result)(nil),                // 36: tidemark.store.v1.Result
-	(*TxnResult)(nil),             // 37: tidemark.store.v1.TxnResult
-	(*OpResult)(nil),              // 38: tidemark.store.v1.OpResult
-	(*RangeResult)(nil),           // 39: tidemark.store.v1.RangeResult
-	(*PutResult)(nil),             // 40: tidemark.store.v1.PutResult
-	(*DeleteRangeResult)(nil),     // 41: tidemark.store.v1.DeleteRangeResult
-	(*VersionRecord)(nil),         // 42: tidemark.store.v1.VersionRecord
-	(*MetaRecord)(nil),            // 43: tidemark.store.v1.MetaRecord
-	(*ImportRecord)(nil),          // 44: tidemark.store.v1.ImportRecord
-	(*LeaseRecord)(nil),           // 45: tidemark.store.v1.LeaseRecord
-	(*AuthRecord)(nil),            // 46: tidemark.store.v1.AuthRecord
-	(*UserRecord)(nil),            // 47: tidemark.store.v1.UserRecord
-	(*RoleRecord)(nil),            // 48: tidemark.store.v1.RoleRecord
-	(*SessionRecord)(nil),         // 49: tidemark.store.v1.SessionRecord
-	(*Members)(nil),               // 50: tidemark.store.v1.Members
-	(*Member)(nil),                // 51: tidemark.store.v1.Member
-	(*ChangeMembers)(nil),         // 52: tidemark.store.v1.ChangeMembers
-	(*LeaseCheckpoint_Lease)(nil), // 53: tidemark.store.v1.LeaseCheckpoint.Lease
+	(*KeyspaceGrant)(nil),         // 20: tidemark.store.v1.KeyspaceGrant
+	(*KeyspacePermission)(nil),    // 21: tidemark.store.v1.KeyspacePermission
+	(*Txn)(nil),                   // 22: tidemark.store.v1.Txn
+	(*Compare)(nil),               // 23: tidemark.store.v1.Compare
+	(*Op)(nil),                    // 24: tidemark.store.v1.Op
+	(*Range)(nil),                 // 25: tidemark.store.v1.Range
+	(*Put)(nil),                   // 26: tidemark.store.v1.Put
+	(*DeleteRange)(nil),           // 27: tidemark.store.v1.DeleteRange
+	(*Compact)(nil),               // 28: tidemark.store.v1.Compact
+	(*LeaseGrant)(nil),            // 29: tidemark.store.v1.LeaseGrant
+	(*LeaseRevoke)(nil),           // 30: tidemark.store.v1.LeaseRevoke
+	(*LeaseCheckpoint)(nil),       // 31: tidemark.store.v1.LeaseCheckpoint
+	(*Import)(nil),                // 32: tidemark.store.v1.Import
+	(*ImportedLease)(nil),         // 33: tidemark.store.v1.ImportedLease
+	(*ImportedVersion)(nil),       // 34: tidemark.store.v1.ImportedVersion
+	(*SessionOpen)(nil),           // 35: tidemark.store.v1.SessionOpen
+	(*SessionClose)(nil),          // 36: tidemark.store.v1.SessionClose
+	(*KeyValue)(nil),              // 37: tidemark.store.v1.KeyValue
+	(*Result)(nil),                // 38: tidemark.store.v1.Result
+	(*TxnResult)(nil),             // 39: tidemark.store.v1.TxnResult
+	(*OpResult)(nil),              // 40: tidemark.store.v1.OpResult
+	(*RangeResult)(nil),           // 41: tidemark.store.v1.RangeResult
+	(*PutResult)(nil),             // 42: tidemark.store.v1.PutResult
+	(*DeleteRangeResult)(nil),     // 43: tidemark.store.v1.DeleteRangeResult
+	(*VersionRecord)(nil),         // 44: tidemark.store.v1.VersionRecord
+	(*MetaRecord)(nil),            // 45: tidemark.store.v1.MetaRecord
+	(*ImportRecord)(nil),          // 46: tidemark.store.v1.ImportRecord
+	(*LeaseRecord)(nil),           // 47: tidemark.store.v1.LeaseRecord
+	(*AuthRecord)(nil),            // 48: tidemark.store.v1.AuthRecord
+	(*UserRecord)(nil),            // 49: tidemark.store.v1.UserRecord
+	(*RoleRecord)(nil),            // 50: tidemark.store.v1.RoleRecord
+	(*SessionRecord)(nil),         // 51: tidemark.store.v1.SessionRecord
+	(*Members)(nil),               // 52: tidemark.store.v1.Members
+	(*Member)(nil),                // 53: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),         // 54: tidemark.store.v1.ChangeMembers
+	(*LeaseCheckpoint_Lease)(nil), // 55: tidemark.store.v1.LeaseCheckpoint.Lease
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	8,  // 0: tidemark.store.v1.Command.auth:type_name -> tidemark.store.v1.AuthInfo
-	20, // 1: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
-	26, // 2: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
-	27, // 3: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
-	28, // 4: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
-	33, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
-	34, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	52, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
-	29, // 8: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
+	22, // 1: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
+	28, // 2: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
+	29, // 3: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
+	30, // 4: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
+	35, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
+	36, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
+	54, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	31, // 8: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
 	9,  // 9: tidemark.store.v1.Command.auth_change:type_name -> tidemark.store.v1.AuthChange
-	30, // 10: tidemark.store.v1.Command.import:type_name -> tidemark.store.v1.Import
+	32, // 10: tidemark.store.v1.Command.import:type_name -> tidemark.store.v1.Import
 	10, // 11: tidemark.store.v1.AuthChange.enable:type_name -> tidemark.store.v1.AuthEnable
 	11, // 12: tidemark.store.v1.AuthChange.disable:type_name -> tidemark.store.v1.AuthDisable
 	12, // 13: tidemark.store.v1.AuthChange.user_add:type_name -> tidemark.store.v1.UserAdd
@@ -4383,43 +4564,47 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	17, // 19: tidemark.store.v1.AuthChange.role_delete:type_name -> tidemark.store.v1.RoleDelete
 	18, // 20: tidemark.store.v1.AuthChange.grant_permission:type_name -> tidemark.store.v1.RolePermission
 	18, // 21: tidemark.store.v1.AuthChange.revoke_permission:type_name -> tidemark.store.v1.RolePermission
-	19, // 22: tidemark.store.v1.RolePermission.permission:type_name -> tidemark.store.v1.Permission
-	2,  // 23: tidemark.store.v1.Permission.type:type_name -> tidemark.store.v1.Permission.Type
-	21, // 24: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
-	22, // 25: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
-	22, // 26: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
-	4,  // 27: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
-	3,  // 28: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
-	23, // 29: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
-	24, // 30: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
-	25, // 31: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
-	20, // 32: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
-	5,  // 33: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
-	6,  // 34: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
-	53, // 35: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
-	31, // 36: tidemark.store.v1.Import.leases:type_name -> tidemark.store.v1.ImportedLease
-	32, // 37: tidemark.store.v1.Import.versions:type_name -> tidemark.store.v1.ImportedVersion
-	0,  // 38: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
-	37, // 39: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
-	38, // 40: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
-	39, // 41: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
-	40, // 42: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
-	41, // 43: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
-	37, // 44: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
-	35, // 45: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
-	35, // 46: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
-	35, // 47: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	44, // 48: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
-	19, // 49: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
-	51, // 50: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
-	51, // 51: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
-	1,  // 52: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
-	50, // 53: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	20, // 22: tidemark.store.v1.AuthChange.grant_keyspace:type_name -> tidemark.store.v1.KeyspaceGrant
+	20, // 23: tidemark.store.v1.AuthChange.revoke_keyspace:type_name -> tidemark.store.v1.KeyspaceGrant
+	19, // 24: tidemark.store.v1.RolePermission.permission:type_name -> tidemark.store.v1.Permission
+	2,  // 25: tidemark.store.v1.Permission.type:type_name -> tidemark.store.v1.Permission.Type
+	21, // 26: tidemark.store.v1.KeyspaceGrant.permission:type_name -> tidemark.store.v1.KeyspacePermission
+	23, // 27: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
+	24, // 28: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
+	24, // 29: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
+	4,  // 30: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
+	3,  // 31: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
+	25, // 32: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
+	26, // 33: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
+	27, // 34: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
+	22, // 35: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
+	5,  // 36: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
+	6,  // 37: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
+	55, // 38: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
+	33, // 39: tidemark.store.v1.Import.leases:type_name -> tidemark.store.v1.ImportedLease
+	34, // 40: tidemark.store.v1.Import.versions:type_name -> tidemark.store.v1.ImportedVersion
+	0,  // 41: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
+	39, // 42: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
+	40, // 43: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
+	41, // 44: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
+	42, // 45: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
+	43, // 46: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
+	39, // 47: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
+	37, // 48: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
+	37, // 49: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
+	37, // 50: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
+	46, // 51: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
+	19, // 52: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
+	21, // 53: tidemark.store.v1.RoleRecord.keyspaces:type_name -> tidemark.store.v1.KeyspacePermission
+	53, // 54: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	53, // 55: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 56: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	52, // 57: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -4451,14 +4636,16 @@ func file_store_storepb_store_proto_init() {
 		(*AuthChange_RoleDelete)(nil),
 		(*AuthChange_GrantPermission)(nil),
 		(*AuthChange_RevokePermission)(nil),
+		(*AuthChange_GrantKeyspace)(nil),
+		(*AuthChange_RevokeKeyspace)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[15].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[17].OneofWrappers = []any{
 		(*Op_Range)(nil),
 		(*Op_Put)(nil),
 		(*Op_DeleteRange)(nil),
 		(*Op_Txn)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[31].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[33].OneofWrappers = []any{
 		(*OpResult_Range)(nil),
 		(*OpResult_Put)(nil),
 		(*OpResult_DeleteRange)(nil),
@@ -4470,7 +4657,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   47,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
