@@ -23,6 +23,7 @@ const (
 	tableAuth     = 'A' // -> AuthRecord; absent while no user or role was ever changed
 	tableUser     = 'u' // name -> UserRecord
 	tableRole     = 'r' // name -> RoleRecord
+	tableAlarm    = 'a' // member, type -> Alarm
 )
 
 const (

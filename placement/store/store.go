@@ -152,6 +152,7 @@ type Store struct {
 	members       currentMembers
 	authority     atomic.Pointer[authority.State]
 	authorityNews news
+	alarms        atomic.Pointer[[]*storepb.Alarm]
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -266,7 +267,12 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
+		alarms, err := loadAlarms(r)
+		if err != nil {
+			return err
+		}
 		s.setAuthority(state)
+		s.alarms.Store(&alarms)
 		s.members.replace(members)
 		s.lessor.replace(leases, attached)
 		s.importing.Store(importing(r.meta))
