@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -39,13 +40,15 @@ type Store interface {
 	ReadTxnAs(context.Context, *storepb.AuthInfo, *storepb.Txn) (
 		result *storepb.Result, release func(), err error)
 	// NewWatchStream is for what waits for changes on this member.
-	NewWatchStream() (*store.WatchStream, error)
+	NewWatchStream() (*watch.Stream, error)
 	Revision() uint64
 	Compacted() uint64
 
 	Leadership() (store.Leadership, <-chan struct{})
 	AppliedIndex() uint64
 	Size() (uint64, error)
+	// Alarms are those that are raised, as far as this member knows.
+	Alarms() []*storepb.Alarm
 	Hash(ctx context.Context, revision uint64) (store.Hash, error)
 	HashAll(context.Context) (sum uint32, revision uint64, err error)
 	Export() (*store.Export, error)
@@ -115,6 +118,8 @@ type Config struct {
 	// MaxOperations is how many comparisons, and how many operations on either branch, a transaction
 	// may have; nested ones have what is left. Default DefaultMaxOperations.
 	MaxOperations int
+	// Quota is the size of the store that Status tells as its quota; 0: there is none.
+	Quota int64
 	// RequestTimeout bounds how long a call waits for the members. Default 7 s, as in etcd.
 	RequestTimeout time.Duration
 	// LeaderGrace is how long there may be no leader before streams end whose clients demand one.
@@ -156,6 +161,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: nobody does.
 	Registerer prometheus.Registerer
+	// Answers bounds the answers that are on their way to clients. nil: nothing does.
+	Answers Answers
 	// Version is the etcd version that clients are told, "major.minor.patch". Default
 	// DefaultVersion.
 	Version string

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -33,12 +34,14 @@ type application struct {
 	change bool
 	// authority is what the entries have made of users and roles; nil if they change nothing.
 	authority *authority.State
+	// alarms are what the entries have made of the alarms; nil if they change nothing.
+	alarms *[]*storepb.Alarm
 	// members are what the entries have made of the core's; nil if they change nothing.
 	members *storepb.Members
 	// unheard: no caller gets the answer of the command at hand, and it is not kept. So it need not
 	// be made.
 	unheard bool
-	events  []revisionEvents
+	events  []watch.Revision
 	answers []answer
 	leases  []leaseChange
 	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases: all
@@ -114,6 +117,9 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	if a.authority != nil {
 		s.setAuthority(a.authority)
 	}
+	if a.alarms != nil {
+		s.alarms.Store(a.alarms)
+	}
 	s.publish(a, last.Term)
 	return nil
 }
@@ -128,9 +134,9 @@ func (s *Store) publish(a *application, term uint64) {
 	}
 	known, waiting := s.applied(a, term)
 	if a.replaced {
-		s.hub.reset(a.meta.Revision)
+		s.hub.Reset(a.meta.Revision)
 	} else {
-		s.hub.publish(a.events, a.meta.Revision)
+		s.hub.Publish(a.events, a.meta.Revision)
 	}
 	s.settle(known)
 	wakeReaching(waiting)
@@ -202,6 +208,11 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		result.Revision = a.meta.Revision
 		return result, nil
 	}
+	if code := alarmed(a.currentAlarms(), c); code != storepb.Code_OK {
+		refuse(result, code, "")
+		result.Revision = a.meta.Revision
+		return result, nil
+	}
 	err := a.authorize(c, result)
 	if err != nil || result.Code != storepb.Code_OK {
 		result.Revision = a.meta.Revision
@@ -228,6 +239,8 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		err = a.changeMembers(op.ChangeMembers, result)
 	case *storepb.Command_Import:
 		err = a.importStep(op.Import, result)
+	case *storepb.Command_AlarmChange:
+		err = a.changeAlarm(op.AlarmChange, result)
 	default:
 		err = fmt.Errorf("command %T is not known to this version", op)
 	}

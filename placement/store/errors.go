@@ -44,8 +44,6 @@ var (
 	ErrImporting = errors.New("an import is under way: wait until it has ended, or abandon it")
 	// ErrNotEmpty says that nothing can be imported because there is something.
 	ErrNotEmpty = errors.New("only an empty store can import")
-	// ErrTooManyWatchers says that Config.MaxWatchers is reached.
-	ErrTooManyWatchers = errors.New("too many watchers")
 )
 
 // NotLeaderError says that the command was not proposed, and which member leads as far as is known.
@@ -106,6 +104,10 @@ func resultError(r *storepb.Result) error {
 		base = ErrImporting
 	case storepb.Code_NOT_EMPTY:
 		base = ErrNotEmpty
+	case storepb.Code_NO_SPACE:
+		base = ErrNoSpace
+	case storepb.Code_CORRUPT:
+		base = ErrCorrupt
 	default:
 		base = ErrInvalid
 	}

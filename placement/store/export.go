@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
 // Export is one state of a member's store, to be written out in another form. It is for one
@@ -77,7 +78,7 @@ func (e *Export) Changes(ctx context.Context, visit func(Change) error) error {
 	if err := e.survivors(visit); err != nil {
 		return err
 	}
-	return e.reader.events(position{revision: e.Compacted},
+	return e.reader.events(watch.Position{Revision: e.Compacted},
 		func(kv *storepb.KeyValue, n uint32, _ *reader) (bool, error) {
 			if err := ctx.Err(); err != nil {
 				return false, err

@@ -352,6 +352,9 @@ func (l *layout) verifyPair(key, value, last []byte) (err error) {
 	case table == tableRole:
 		_, err = decodeNameKey(key)
 		record = &storepb.RoleRecord{}
+	case table == tableAlarm:
+		_, _, err = decodeNumberKey(key)
+		record = &storepb.Alarm{}
 	case table == tableLease:
 		_, _, err = decodeNumberKey(key)
 		record = &storepb.LeaseRecord{}
@@ -390,7 +393,7 @@ func (p *staged) Install() error {
 	if err := s.load(); err != nil {
 		return fmt.Errorf("after a snapshot was installed: %w", err)
 	}
-	s.hub.reset(s.Revision())
+	s.hub.Reset(s.Revision())
 	s.skipped()
 	return nil
 }

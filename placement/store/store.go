@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -82,8 +83,8 @@ type Config struct {
 	// MaxWatchers bounds the watches of all streams together; Watch is a stream with one. One that
 	// nothing happens to takes some 140 bytes, and 130 for each distinct span. Default 10,000.
 	MaxWatchers int
-	// watch is for tests; nil: usualWatchLimits.
-	watch *watchLimits
+	// watch is for tests; nil: watch.DefaultLimits.
+	watch *watch.Limits
 
 	// Monotonic counts leases down. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
@@ -141,7 +142,7 @@ type Store struct {
 	// origin names this process in its commands.
 	origin  uint64
 	metrics *metrics
-	hub     *watchHub
+	hub     *watch.Hub
 	lessor  *lessor
 	machine machine
 
@@ -151,6 +152,7 @@ type Store struct {
 	members       currentMembers
 	authority     atomic.Pointer[authority.State]
 	authorityNews news
+	alarms        atomic.Pointer[[]*storepb.Alarm]
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -221,9 +223,10 @@ func New(config Config) (*Store, error) {
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
 	}
-	s.hub = newWatchHub(s, s.Revision())
+	s.hub = s.newHub()
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
+		s.hub.Close(ErrClosed)
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -232,8 +235,6 @@ func New(config Config) (*Store, error) {
 	if config.GroupCommands {
 		s.running.Go(s.proposer)
 	}
-	s.running.Go(func() { s.hub.distribute(s.ctx) })
-	s.running.Go(func() { s.hub.catchUp(s.ctx) })
 	return s, nil
 }
 
@@ -266,7 +267,12 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
+		alarms, err := loadAlarms(r)
+		if err != nil {
+			return err
+		}
 		s.setAuthority(state)
+		s.alarms.Store(&alarms)
 		s.members.replace(members)
 		s.lessor.replace(leases, attached)
 		s.importing.Store(importing(r.meta))
@@ -305,7 +311,7 @@ func (s *Store) Close() {
 	wakeReaching(waiting)
 	s.lose(lost)
 	s.cancel()
-	s.hub.close()
+	s.hub.Close(ErrClosed)
 	s.running.Wait()
 	s.mu.readers.Wait()
 	s.metrics.close()
