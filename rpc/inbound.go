@@ -250,7 +250,7 @@ func (d doorCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Au
 	if err != nil {
 		return conn, info, err
 	}
-	if !d.policy.open() && d.policy.ofInfo(info) == nil {
+	if !d.policy.open() && d.policy.ofInfo(info, d.policy.judge) == nil {
 		exempt(raw)
 		return conn, serverInfo{info, conn}, nil
 	}

@@ -204,11 +204,13 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 		}
 		clients.serve(s.ctx, c, first, c.RemoteAddr().String(), partyOfConn(c))
 	case helloPeer:
-		if err := s.peers.ofConn(c); err != nil {
+		done, err := s.peers.admitConn(c)
+		if err != nil {
 			s.metrics.refused.Inc()
 			c.Refuse(err)
 			return
 		}
+		defer done()
 		if !s.peers.open() {
 			exempt(c.Raw())
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -40,7 +41,7 @@ type Store interface {
 	ReadTxnAs(context.Context, *storepb.AuthInfo, *storepb.Txn) (
 		result *storepb.Result, release func(), err error)
 	// NewWatchStream is for what waits for changes on this member.
-	NewWatchStream() (*store.WatchStream, error)
+	NewWatchStream() (*watch.Stream, error)
 	Revision() uint64
 	Compacted() uint64
 
@@ -138,6 +139,11 @@ type Config struct {
 	// CertificateUsers takes the common name of a client's verified certificate for its user, if the
 	// client comes without a token. It is for servers that ask clients for certificates.
 	CertificateUsers bool
+	// PassedOn says of a call that a server passes on for a client what the common name of the client's
+	// certificate is, "" for none; false: the client itself calls. Default: no call is passed on.
+	PassedOn func(context.Context) (commonName string, ok bool)
+	// Keyspaces are those whose data users guard as well. nil: there are none.
+	Keyspaces Keyspaces
 	// TLS is the TLS connection that a call came on; nil if there is none. Default: what gRPC's own
 	// credentials for TLS say.
 	TLS func(context.Context) *tls.ConnectionState
@@ -191,6 +197,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.TLS == nil {
 		c.TLS = tlsOf
+	}
+	if c.PassedOn == nil {
+		c.PassedOn = func(context.Context) (string, bool) { return "", false }
 	}
 	if c.TokenTTL <= 0 {
 		c.TokenTTL = 5 * time.Minute

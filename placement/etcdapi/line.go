@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -149,7 +149,7 @@ func (l *line) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHead
 	before := &pb.RangeRequest{Key: prefix, RangeEnd: end, Limit: 1,
 		SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_CREATE,
 		MaxCreateRevision: p.revision - 1, KeysOnly: true}
-	for watch := int64(0); ; watch += 2 {
+	for id := int64(0); ; id += 2 {
 		answer, err := l.kv.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{getting(before),
 			getting(&pb.RangeRequest{Key: p.key, KeysOnly: true})}})
 		if err != nil {
@@ -164,7 +164,7 @@ func (l *line) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHead
 			return answer.Header, nil
 		}
 		for i, key := range [][]byte{ahead[0].Key, p.key} {
-			if err := l.watchEnd(events, watch+int64(i), key, answer.Header.Revision+1); err != nil {
+			if err := l.watchEnd(events, id+int64(i), key, answer.Header.Revision+1); err != nil {
 				return nil, l.toGRPC(ctx, err)
 			}
 		}
@@ -174,14 +174,14 @@ func (l *line) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHead
 		}
 		for i := range int64(2) {
 			// One that has ended by itself is not there any more.
-			_ = events.Remove(watch + i)
+			_ = events.Remove(id + i)
 		}
 	}
 }
 
 // watchEnd watches for the deletion of a key.
-func (l *line) watchEnd(events *store.WatchStream, id int64, key []byte, from int64) error {
-	_, err := events.Add(id, store.WatchOptions{Span: keys.Point(key), From: uint64(from),
+func (l *line) watchEnd(events *watch.Stream, id int64, key []byte, from int64) error {
+	_, err := events.Add(id, watch.Options{Span: keys.Point(key), From: uint64(from),
 		NoPut: true})
 	return err
 }

@@ -18,11 +18,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
 // WatchStore is what the Watch service needs of the store; *store.Store has it.
 type WatchStore interface {
-	NewWatchStream() (*store.WatchStream, error)
+	NewWatchStream() (*watch.Stream, error)
 	Leadership() (store.Leadership, <-chan struct{})
 }
 
@@ -91,7 +92,7 @@ func (c *WatchConfig) ensureDefaults() error {
 //
 // A stream has one goroutine that receives requests, and one that answers them and sends events: so
 // a watch is told that it was created before it gets anything, and fragments of a response come one
-// after the other. Events come from a store.WatchStream, which has a bounded queue. While a client
+// after the other. Events come from a watch.Stream, which has a bounded queue. While a client
 // does not read, its sender stands still, by gRPC's flow control, and its watches fall behind and
 // are served from the database later; nobody else waits. A client that reads nothing for long loses
 // its stream, with an error after which etcd's clients connect again and go on where they were.

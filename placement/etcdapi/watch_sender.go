@@ -9,7 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -32,7 +32,7 @@ const (
 type watchSender struct {
 	watch    *Watch
 	rpc      watchRPC
-	events   *store.WatchStream
+	events   *watch.Stream
 	requests <-chan *pb.WatchRequest
 	// stall fires if a Send takes too long.
 	stall   *time.Timer
@@ -57,7 +57,7 @@ type watchState struct {
 	held heldEvents
 }
 
-func newWatchSender(w *Watch, rpc watchRPC, events *store.WatchStream,
+func newWatchSender(w *Watch, rpc watchRPC, events *watch.Stream,
 	requests <-chan *pb.WatchRequest, stalled func()) *watchSender {
 	s := &watchSender{watch: w, rpc: rpc, events: events, requests: requests,
 		watches: map[int64]*watchState{}, stall: time.AfterFunc(w.config.StallTimeout, stalled)}
@@ -190,16 +190,16 @@ func (s *watchSender) create(r *pb.WatchCreateRequest) error {
 		}
 		id = s.nextID
 	}
-	o := store.WatchOptions{Span: span, From: uint64(r.StartRevision), Previous: r.PrevKv}
+	o := watch.Options{Span: span, From: uint64(r.StartRevision), Previous: r.PrevKv}
 	for _, f := range r.Filters {
 		o.NoPut = o.NoPut || f == pb.WatchCreateRequest_NOPUT
 		o.NoDelete = o.NoDelete || f == pb.WatchCreateRequest_NODELETE
 	}
 	revision, err := s.events.Add(id, o)
 	switch {
-	case errors.Is(err, store.ErrWatchExists):
+	case errors.Is(err, watch.ErrExists):
 		return s.refuse(reasonDuplicate)
-	case errors.Is(err, store.ErrTooManyWatchers):
+	case errors.Is(err, watch.ErrTooMany):
 		return s.refuse("etcdserver: " + err.Error())
 	case err != nil:
 		return err
@@ -231,7 +231,7 @@ func (s *watchSender) cancel(id int64) error {
 		return nil
 	}
 	delete(s.watches, id)
-	if err := s.events.Remove(id); err != nil && !errors.Is(err, store.ErrWatchUnknown) {
+	if err := s.events.Remove(id); err != nil && !errors.Is(err, watch.ErrUnknown) {
 		return err
 	}
 	return s.send(&pb.WatchResponse{Header: s.watch.header(s.events.Head()), WatchId: id,

@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -40,9 +42,9 @@ type application struct {
 	// unheard: no caller gets the answer of the command at hand, and it is not kept. So it need not
 	// be made.
 	unheard bool
-	events  []revisionEvents
+	events  []watch.Revision
 	answers []answer
-	leases  []leaseChange
+	leases  []lease.Change
 	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases: all
 	// leases went with it.
 	replaced, forgetLeases bool
@@ -54,14 +56,6 @@ type application struct {
 type answer struct {
 	id     commandID
 	result *storepb.Result
-}
-
-// leaseChange tells the lessor what a lease is now; a ttl of 0 means that it is gone. leftMillis is
-// that of its last checkpoint. checkpoint: nothing else has changed.
-type leaseChange struct {
-	id                    int64
-	ttlMillis, leftMillis uint64
-	checkpoint            bool
 }
 
 // Applied implements group.StateMachine.
@@ -114,7 +108,7 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		s.members.replace(a.members)
 	}
 	if a.authority != nil {
-		s.authority.Store(a.authority)
+		s.setAuthority(a.authority)
 	}
 	if a.alarms != nil {
 		s.alarms.Store(a.alarms)
@@ -127,15 +121,15 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 // callers that wait for it.
 func (s *Store) publish(a *application, term uint64) {
 	if a.forgetLeases {
-		s.lessor.replace(a.leases, a.attached)
+		s.lessor.Replace(a.leases, a.attached)
 	} else {
-		s.lessor.changed(a.leases, a.attached)
+		s.lessor.Changed(a.leases, a.attached)
 	}
 	known, waiting := s.applied(a, term)
 	if a.replaced {
-		s.hub.reset(a.meta.Revision)
+		s.hub.Reset(a.meta.Revision)
 	} else {
-		s.hub.publish(a.events, a.meta.Revision)
+		s.hub.Publish(a.events, a.meta.Revision)
 	}
 	s.settle(known)
 	wakeReaching(waiting)

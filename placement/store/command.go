@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -231,9 +232,9 @@ func validateCommand(c *storepb.Command) error {
 		return validateTxn(op.Txn, &budget, 0)
 	case *storepb.Command_LeaseGrant:
 		if g := op.LeaseGrant; g.GetId() == 0 || g.GetTtlMillis() == 0 ||
-			g.GetTtlMillis() > maxLeaseMillis {
+			g.GetTtlMillis() > lease.MaxTermMillis {
 			return fmt.Errorf("%w: a lease needs an id, and a term of 1 to %d ms", ErrInvalid,
-				maxLeaseMillis)
+				lease.MaxTermMillis)
 		}
 	case *storepb.Command_ChangeMembers:
 		return validateMembers(op.ChangeMembers.GetNext())

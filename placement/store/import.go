@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -160,7 +161,7 @@ func checkImported(
 ) error {
 	leases := map[int64]bool{}
 	for _, l := range m.Leases {
-		if l.GetId() == 0 || l.TtlMillis == 0 || l.TtlMillis > maxLeaseMillis ||
+		if l.GetId() == 0 || l.TtlMillis == 0 || l.TtlMillis > lease.MaxTermMillis ||
 			l.LeftMillis > l.TtlMillis ||
 			record.Leases > 0 && uint64(l.Id) <= uint64(record.LastLease) {
 			refuse(result, storepb.Code_INVALID, "lease %d, after lease %d", l.GetId(), record.LastLease)
@@ -232,7 +233,7 @@ func (a *application) writeImported(m *storepb.Import, revision uint64) error {
 			return err
 		}
 		a.leases = append(a.leases,
-			leaseChange{id: l.Id, ttlMillis: l.TtlMillis, leftMillis: l.LeftMillis})
+			lease.Change{ID: l.Id, TTLMillis: l.TtlMillis, LeftMillis: l.LeftMillis})
 	}
 	for _, v := range m.Versions {
 		record := &storepb.VersionRecord{Tombstone: v.Version == 0, CreateRevision: v.CreateRevision,

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -38,15 +38,15 @@ func (s *Store) KeepAliveAll(ctx context.Context, ids []int64) ([]time.Duration,
 		return nil, err
 	}
 	terms := make([]time.Duration, len(ids))
-	noted, err := s.lessor.renew(ids, terms)
+	noted, err := s.renew(ids, terms)
 	for len(noted) > 0 && err == nil {
 		s.awaitNotes()
-		for most := range slices.Chunk(noted, notesPerTick) {
+		for most := range slices.Chunk(noted, lease.MaxNotes) {
 			if _, err := s.do(ctx, checkpoint(most...)); err != nil {
 				return nil, err
 			}
 		}
-		noted, err = s.lessor.renew(ids, terms)
+		noted, err = s.renew(ids, terms)
 	}
 	// INVARIANT: leadership is shown after the deadlines were moved. A process that stood still before
 	// may have been replaced, and leases have ended elsewhere.
@@ -57,6 +57,17 @@ func (s *Store) KeepAliveAll(ctx context.Context, ids []int64) ([]time.Duration,
 		return nil, &NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
 	return terms, err
+}
+
+// renew is Lessor.Renew.
+func (s *Store) renew(
+	ids []int64, terms []time.Duration,
+) (noted []*storepb.LeaseCheckpoint_Lease, err error) {
+	noted, err = s.lessor.Renew(ids, terms)
+	if errors.Is(err, lease.ErrNotCounting) {
+		err = &NotLeaderError{}
+	}
+	return noted, err
 }
 
 // awaitNotes returns when what was noted until now is proposed.
@@ -88,7 +99,7 @@ func (s *Store) Lease(id int64) (LeaseInfo, error) {
 		return info, err
 	}
 	var ok bool
-	if info.Term, info.Left, ok = s.lessor.remaining(id); !ok {
+	if info.Term, info.Left, ok = s.lessor.Remaining(id); !ok {
 		return info, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
 	}
 	if l, _ := s.Leadership(); !l.Serving {
@@ -104,12 +115,12 @@ func (s *Store) Lease(id int64) (LeaseInfo, error) {
 // keep ends leases, on the leader. It is one goroutine, from New to Close, and waits for nothing
 // but the time.
 func (s *Store) keep() {
-	timer := time.NewTimer(lessorTick)
+	timer := time.NewTimer(lease.Tick)
 	defer timer.Stop()
 	for {
 		timer.Stop()
-		if s.lessor.counting() {
-			timer.Reset(lessorTick)
+		if s.lessor.Counting() {
+			timer.Reset(lease.Tick)
 		}
 		select {
 		case <-s.ctx.Done():
@@ -129,20 +140,20 @@ func (s *Store) keepOnce() {
 	l, _ := s.Leadership()
 	s.noting.Lock()
 	defer s.noting.Unlock()
-	ids, notes, paused := s.lessor.expired()
-	if paused {
+	due := s.lessor.Due()
+	if due.Paused {
 		s.config.Logger.Warn("the process was paused; leases get a full term, once until they "+
-			"are renewed", "leases", s.lessor.count())
+			"are renewed", "leases", s.lessor.Count())
 	}
-	for _, id := range ids {
+	for _, id := range due.Ended {
 		if s.proposeAside(l.Term, &storepb.Command{Op: &storepb.Command_LeaseRevoke{
 			LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}}) {
 			s.metrics.expired.Inc()
 			s.config.Logger.Info("lease ran out", "lease", id)
 		}
 	}
-	if len(notes) > 0 {
-		s.proposeAside(l.Term, checkpoint(notes...))
+	if len(due.Notes) > 0 {
+		s.proposeAside(l.Term, checkpoint(due.Notes...))
 	}
 }
 
@@ -224,8 +235,4 @@ func (s *Store) atLeader(ctx context.Context, ask func(Leadership) error) error 
 }
 
 // Leases lists the leases that exist as far as this member knows, by ascending id.
-func (s *Store) Leases() []int64 {
-	s.lessor.mu.Lock()
-	defer s.lessor.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.lessor.mu.leases))
-}
+func (s *Store) Leases() []int64 { return s.lessor.IDs() }

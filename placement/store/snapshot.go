@@ -384,18 +384,20 @@ func (l *layout) verifyPair(key, value, last []byte) (err error) {
 // Install implements group.Staged.
 func (p *staged) Install() error {
 	s := p.store
-	s.replacing.Lock()
-	defer s.replacing.Unlock()
-	s.installing.Lock()
-	err := s.config.State.IngestAndExcise(context.Background(), p.paths, s.layout.span)
-	s.installing.Unlock()
-	if err != nil {
+	if err := s.hub.Replace(func() (uint64, error) {
+		s.installing.Lock()
+		err := s.config.State.IngestAndExcise(context.Background(), p.paths, s.layout.span)
+		s.installing.Unlock()
+		if err != nil {
+			return 0, err
+		}
+		if err := s.load(); err != nil {
+			return 0, fmt.Errorf("after a snapshot was installed: %w", err)
+		}
+		return s.Revision(), nil
+	}); err != nil {
 		return err
 	}
-	if err := s.load(); err != nil {
-		return fmt.Errorf("after a snapshot was installed: %w", err)
-	}
-	s.hub.reset(s.Revision())
 	s.skipped()
 	return nil
 }

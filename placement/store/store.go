@@ -15,7 +15,9 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -82,8 +84,8 @@ type Config struct {
 	// MaxWatchers bounds the watches of all streams together; Watch is a stream with one. One that
 	// nothing happens to takes some 140 bytes, and 130 for each distinct span. Default 10,000.
 	MaxWatchers int
-	// watch is for tests; nil: usualWatchLimits.
-	watch *watchLimits
+	// watch is for tests; nil: watch.DefaultLimits.
+	watch *watch.Limits
 
 	// Monotonic counts leases down. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
@@ -141,16 +143,17 @@ type Store struct {
 	// origin names this process in its commands.
 	origin  uint64
 	metrics *metrics
-	hub     *watchHub
-	lessor  *lessor
+	hub     *watch.Hub
+	lessor  *lease.Lessor
 	machine machine
 
 	revision, compacted atomic.Uint64
 	// importing: an import is under way, so that nothing is read and no lease counts down.
-	importing atomic.Bool
-	members   currentMembers
-	authority atomic.Pointer[authority.State]
-	alarms    atomic.Pointer[[]*storepb.Alarm]
+	importing     atomic.Bool
+	members       currentMembers
+	authority     atomic.Pointer[authority.State]
+	authorityNews news
+	alarms        atomic.Pointer[[]*storepb.Alarm]
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -173,9 +176,6 @@ type Store struct {
 	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile sees
 	// neither what was there nor what comes. It is never waited for with another lock held.
 	installing sync.RWMutex
-	// replacing is held from when a snapshot begins to replace the state until watches know of it: one
-	// that begins with the next revision waits for that. It is taken before all other locks.
-	replacing sync.RWMutex
 
 	mu struct {
 		sync.Mutex
@@ -213,7 +213,7 @@ func New(config Config) (*Store, error) {
 		config:  config,
 		layout:  newLayout(config.Partition),
 		origin:  binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
-		lessor:  newLessor(config.Monotonic, config.CheckpointAfter),
+		lessor:  lease.New(config.Monotonic, config.CheckpointAfter),
 		wake:    make(chan struct{}, 1),
 		long:    make(chan struct{}, 1),
 		grouped: make(chan struct{}, 1),
@@ -226,9 +226,10 @@ func New(config Config) (*Store, error) {
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
 	}
-	s.hub = newWatchHub(s, s.Revision())
+	s.hub = s.newHub()
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
+		s.hub.Close(ErrClosed)
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -237,8 +238,6 @@ func New(config Config) (*Store, error) {
 	if config.GroupCommands {
 		s.running.Go(s.proposer)
 	}
-	s.running.Go(func() { s.hub.distribute(s.ctx) })
-	s.running.Go(func() { s.hub.catchUp(s.ctx) })
 	return s, nil
 }
 
@@ -275,10 +274,10 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
-		s.authority.Store(state)
+		s.setAuthority(state)
 		s.alarms.Store(&alarms)
 		s.members.replace(members)
-		s.lessor.replace(leases, attached)
+		s.lessor.Replace(leases, attached)
 		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
@@ -315,7 +314,7 @@ func (s *Store) Close() {
 	wakeReaching(waiting)
 	s.lose(lost)
 	s.cancel()
-	s.hub.close()
+	s.hub.Close(ErrClosed)
 	s.running.Wait()
 	s.mu.readers.Wait()
 	s.metrics.close()

@@ -5,6 +5,7 @@ import (
 	"cmp"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -184,7 +185,7 @@ type writer struct {
 	// hub would keep: a huge command, which an earlier version has let into the log, must not take
 	// memory for the values of all its keys.
 	written uint32
-	events  []Event
+	events  []watch.Event
 	bytes   int
 	tooMany bool
 }
@@ -333,12 +334,13 @@ func (w *writer) write(
 	if w.tooMany {
 		return nil
 	}
-	event := Event{Previous: previous, KV: &storepb.KeyValue{
+	event := watch.Event{Previous: previous, KV: &storepb.KeyValue{
 		Key: key, ModRevision: w.revision, CreateRevision: record.CreateRevision, Version: record.Version,
 		Value: record.Value, Lease: record.Lease,
 	}}
 	w.events = append(w.events, event)
-	if w.bytes += event.size(); len(w.events) > maxRecentEvents || w.bytes > maxRecentBytes {
+	if w.bytes += event.Size(); len(w.events) > watch.MaxRecentEvents ||
+		w.bytes > watch.MaxRecentBytes {
 		w.events, w.tooMany = nil, true
 	}
 	return nil
@@ -351,7 +353,7 @@ func (w *writer) finish() error {
 	}
 	w.meta.Revision = w.revision
 	w.application.events = append(w.application.events,
-		revisionEvents{w.revision, w.events, w.tooMany})
+		watch.Revision{Number: w.revision, Events: w.events, TooMany: w.tooMany})
 	w.metaChanged = true
 	return nil
 }

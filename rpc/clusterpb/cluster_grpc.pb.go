@@ -1132,6 +1132,7 @@ const (
 	Core_Inform_FullMethodName        = "/tidemark.cluster.v1.Core/Inform"
 	Core_Wake_FullMethodName          = "/tidemark.cluster.v1.Core/Wake"
 	Core_WatchMetadata_FullMethodName = "/tidemark.cluster.v1.Core/WatchMetadata"
+	Core_Guarding_FullMethodName      = "/tidemark.cluster.v1.Core/Guarding"
 )
 
 // CoreClient is the client API for Core service.
@@ -1153,6 +1154,8 @@ type CoreClient interface {
 	Wake(ctx context.Context, in *WakeRequest, opts ...grpc.CallOption) (*WakeResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(ctx context.Context, in *WatchMetadataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error)
+	// Guarding shows, begins or ends that servers follow users and roles.
+	Guarding(ctx context.Context, in *GuardingRequest, opts ...grpc.CallOption) (*GuardingResponse, error)
 }
 
 type coreClient struct {
@@ -1232,6 +1235,16 @@ func (c *coreClient) WatchMetadata(ctx context.Context, in *WatchMetadataRequest
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Core_WatchMetadataClient = grpc.ServerStreamingClient[TableUpdate]
 
+func (c *coreClient) Guarding(ctx context.Context, in *GuardingRequest, opts ...grpc.CallOption) (*GuardingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GuardingResponse)
+	err := c.cc.Invoke(ctx, Core_Guarding_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CoreServer is the server API for Core service.
 // All implementations must embed UnimplementedCoreServer
 // for forward compatibility.
@@ -1251,6 +1264,8 @@ type CoreServer interface {
 	Wake(context.Context, *WakeRequest) (*WakeResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error
+	// Guarding shows, begins or ends that servers follow users and roles.
+	Guarding(context.Context, *GuardingRequest) (*GuardingResponse, error)
 	mustEmbedUnimplementedCoreServer()
 }
 
@@ -1278,6 +1293,9 @@ func (UnimplementedCoreServer) Wake(context.Context, *WakeRequest) (*WakeRespons
 }
 func (UnimplementedCoreServer) WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error {
 	return status.Error(codes.Unimplemented, "method WatchMetadata not implemented")
+}
+func (UnimplementedCoreServer) Guarding(context.Context, *GuardingRequest) (*GuardingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Guarding not implemented")
 }
 func (UnimplementedCoreServer) mustEmbedUnimplementedCoreServer() {}
 func (UnimplementedCoreServer) testEmbeddedByValue()              {}
@@ -1401,6 +1419,24 @@ func _Core_WatchMetadata_Handler(srv interface{}, stream grpc.ServerStream) erro
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Core_WatchMetadataServer = grpc.ServerStreamingServer[TableUpdate]
 
+func _Core_Guarding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GuardingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoreServer).Guarding(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Core_Guarding_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoreServer).Guarding(ctx, req.(*GuardingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Core_ServiceDesc is the grpc.ServiceDesc for Core service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1428,12 +1464,120 @@ var Core_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Wake",
 			Handler:    _Core_Wake_Handler,
 		},
+		{
+			MethodName: "Guarding",
+			Handler:    _Core_Guarding_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "WatchMetadata",
 			Handler:       _Core_WatchMetadata_Handler,
 			ServerStreams: true,
+		},
+	},
+	Metadata: "clusterpb/cluster.proto",
+}
+
+const (
+	Authority_Follow_FullMethodName = "/tidemark.cluster.v1.Authority/Follow"
+)
+
+// AuthorityClient is the client API for Authority service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Authority is served by the members of the core to servers that hold data: what users may do with that.
+type AuthorityClient interface {
+	// Follow streams users, roles and the key of tokens, as the coordination store has them. Nothing is sent before the
+	// first ask. Any member answers; Unavailable: another one is to be asked.
+	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AuthorityAsk, AuthorityUpdate], error)
+}
+
+type authorityClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewAuthorityClient(cc grpc.ClientConnInterface) AuthorityClient {
+	return &authorityClient{cc}
+}
+
+func (c *authorityClient) Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AuthorityAsk, AuthorityUpdate], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Authority_ServiceDesc.Streams[0], Authority_Follow_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AuthorityAsk, AuthorityUpdate]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Authority_FollowClient = grpc.BidiStreamingClient[AuthorityAsk, AuthorityUpdate]
+
+// AuthorityServer is the server API for Authority service.
+// All implementations must embed UnimplementedAuthorityServer
+// for forward compatibility.
+//
+// Authority is served by the members of the core to servers that hold data: what users may do with that.
+type AuthorityServer interface {
+	// Follow streams users, roles and the key of tokens, as the coordination store has them. Nothing is sent before the
+	// first ask. Any member answers; Unavailable: another one is to be asked.
+	Follow(grpc.BidiStreamingServer[AuthorityAsk, AuthorityUpdate]) error
+	mustEmbedUnimplementedAuthorityServer()
+}
+
+// UnimplementedAuthorityServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedAuthorityServer struct{}
+
+func (UnimplementedAuthorityServer) Follow(grpc.BidiStreamingServer[AuthorityAsk, AuthorityUpdate]) error {
+	return status.Error(codes.Unimplemented, "method Follow not implemented")
+}
+func (UnimplementedAuthorityServer) mustEmbedUnimplementedAuthorityServer() {}
+func (UnimplementedAuthorityServer) testEmbeddedByValue()                   {}
+
+// UnsafeAuthorityServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to AuthorityServer will
+// result in compilation errors.
+type UnsafeAuthorityServer interface {
+	mustEmbedUnimplementedAuthorityServer()
+}
+
+func RegisterAuthorityServer(s grpc.ServiceRegistrar, srv AuthorityServer) {
+	// If the following call panics, it indicates UnimplementedAuthorityServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Authority_ServiceDesc, srv)
+}
+
+func _Authority_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AuthorityServer).Follow(&grpc.GenericServerStream[AuthorityAsk, AuthorityUpdate]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Authority_FollowServer = grpc.BidiStreamingServer[AuthorityAsk, AuthorityUpdate]
+
+// Authority_ServiceDesc is the grpc.ServiceDesc for Authority service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Authority_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "tidemark.cluster.v1.Authority",
+	HandlerType: (*AuthorityServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Follow",
+			Handler:       _Authority_Follow_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "clusterpb/cluster.proto",

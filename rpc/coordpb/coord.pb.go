@@ -873,6 +873,473 @@ func (*AbandonImportResponse) Descriptor() ([]byte, []int) {
 	return file_coordpb_coord_proto_rawDescGZIP(), []int{11}
 }
 
+// KeyspaceRange is keys of a keyspace: from `start` on and below `end`; an empty end is none. So without both it is the
+// whole keyspace.
+type KeyspaceRange struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Start    []byte                 `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`
+	End      []byte                 `protobuf:"bytes,3,opt,name=end,proto3" json:"end,omitempty"`
+	// Of the keyspace, if it is not named: what is left of one that was dropped is revoked by it.
+	KeyspaceId    uint64 `protobuf:"varint,4,opt,name=keyspace_id,json=keyspaceId,proto3" json:"keyspace_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspaceRange) Reset() {
+	*x = KeyspaceRange{}
+	mi := &file_coordpb_coord_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspaceRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspaceRange) ProtoMessage() {}
+
+func (x *KeyspaceRange) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspaceRange.ProtoReflect.Descriptor instead.
+func (*KeyspaceRange) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *KeyspaceRange) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *KeyspaceRange) GetStart() []byte {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *KeyspaceRange) GetEnd() []byte {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *KeyspaceRange) GetKeyspaceId() uint64 {
+	if x != nil {
+		return x.KeyspaceId
+	}
+	return 0
+}
+
+// Rights are what a role may do with keys.
+type Rights struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Read  bool                   `protobuf:"varint,1,opt,name=read,proto3" json:"read,omitempty"`
+	Write bool                   `protobuf:"varint,2,opt,name=write,proto3" json:"write,omitempty"`
+	// Alter and drop the keyspace, load into it, delete its consumers; for a whole keyspace only.
+	Admin         bool `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rights) Reset() {
+	*x = Rights{}
+	mi := &file_coordpb_coord_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rights) ProtoMessage() {}
+
+func (x *Rights) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rights.ProtoReflect.Descriptor instead.
+func (*Rights) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Rights) GetRead() bool {
+	if x != nil {
+		return x.Read
+	}
+	return false
+}
+
+func (x *Rights) GetWrite() bool {
+	if x != nil {
+		return x.Write
+	}
+	return false
+}
+
+func (x *Rights) GetAdmin() bool {
+	if x != nil {
+		return x.Admin
+	}
+	return false
+}
+
+type GrantRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Keys          *KeyspaceRange         `protobuf:"bytes,2,opt,name=keys,proto3" json:"keys,omitempty"`
+	Rights        *Rights                `protobuf:"bytes,3,opt,name=rights,proto3" json:"rights,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantRequest) Reset() {
+	*x = GrantRequest{}
+	mi := &file_coordpb_coord_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantRequest) ProtoMessage() {}
+
+func (x *GrantRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantRequest.ProtoReflect.Descriptor instead.
+func (*GrantRequest) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GrantRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *GrantRequest) GetKeys() *KeyspaceRange {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *GrantRequest) GetRights() *Rights {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
+}
+
+type GrantResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantResponse) Reset() {
+	*x = GrantResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantResponse) ProtoMessage() {}
+
+func (x *GrantResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantResponse.ProtoReflect.Descriptor instead.
+func (*GrantResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{15}
+}
+
+type RevokeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Keys  *KeyspaceRange         `protobuf:"bytes,2,opt,name=keys,proto3" json:"keys,omitempty"`
+	// Not there: all.
+	Rights        *Rights `protobuf:"bytes,3,opt,name=rights,proto3" json:"rights,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeRequest) Reset() {
+	*x = RevokeRequest{}
+	mi := &file_coordpb_coord_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeRequest) ProtoMessage() {}
+
+func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
+func (*RevokeRequest) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RevokeRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *RevokeRequest) GetKeys() *KeyspaceRange {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *RevokeRequest) GetRights() *Rights {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
+}
+
+type RevokeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeResponse) Reset() {
+	*x = RevokeResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeResponse) ProtoMessage() {}
+
+func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
+func (*RevokeResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{17}
+}
+
+type GetPermissionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPermissionsRequest) Reset() {
+	*x = GetPermissionsRequest{}
+	mi := &file_coordpb_coord_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPermissionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPermissionsRequest) ProtoMessage() {}
+
+func (x *GetPermissionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPermissionsRequest.ProtoReflect.Descriptor instead.
+func (*GetPermissionsRequest) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *GetPermissionsRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+type GetPermissionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Permissions   []*KeyspacePermission  `protobuf:"bytes,1,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPermissionsResponse) Reset() {
+	*x = GetPermissionsResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPermissionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPermissionsResponse) ProtoMessage() {}
+
+func (x *GetPermissionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPermissionsResponse.ProtoReflect.Descriptor instead.
+func (*GetPermissionsResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *GetPermissionsResponse) GetPermissions() []*KeyspacePermission {
+	if x != nil {
+		return x.Permissions
+	}
+	return nil
+}
+
+type KeyspacePermission struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Has the keyspace's id, and its name if there is still a keyspace of that id.
+	Keys          *KeyspaceRange `protobuf:"bytes,1,opt,name=keys,proto3" json:"keys,omitempty"`
+	Rights        *Rights        `protobuf:"bytes,2,opt,name=rights,proto3" json:"rights,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspacePermission) Reset() {
+	*x = KeyspacePermission{}
+	mi := &file_coordpb_coord_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspacePermission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspacePermission) ProtoMessage() {}
+
+func (x *KeyspacePermission) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspacePermission.ProtoReflect.Descriptor instead.
+func (*KeyspacePermission) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *KeyspacePermission) GetKeys() *KeyspaceRange {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *KeyspacePermission) GetRights() *Rights {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
+}
+
 var File_coordpb_coord_proto protoreflect.FileDescriptor
 
 const file_coordpb_coord_proto_rawDesc = "" +
@@ -940,12 +1407,43 @@ const file_coordpb_coord_proto_rawDesc = "" +
 	"\x06number\x18\a \x01(\rR\x06number\"&\n" +
 	"\x14AbandonImportRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\"\x17\n" +
-	"\x15AbandonImportResponse2\x85\x03\n" +
+	"\x15AbandonImportResponse\"t\n" +
+	"\rKeyspaceRange\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\fR\x05start\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\fR\x03end\x12\x1f\n" +
+	"\vkeyspace_id\x18\x04 \x01(\x04R\n" +
+	"keyspaceId\"H\n" +
+	"\x06Rights\x12\x12\n" +
+	"\x04read\x18\x01 \x01(\bR\x04read\x12\x14\n" +
+	"\x05write\x18\x02 \x01(\bR\x05write\x12\x14\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"\x99\x01\n" +
+	"\fGrantRequest\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12;\n" +
+	"\x04keys\x18\x02 \x01(\v2'.tidemark.coordination.v1.KeyspaceRangeR\x04keys\x128\n" +
+	"\x06rights\x18\x03 \x01(\v2 .tidemark.coordination.v1.RightsR\x06rights\"\x0f\n" +
+	"\rGrantResponse\"\x9a\x01\n" +
+	"\rRevokeRequest\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12;\n" +
+	"\x04keys\x18\x02 \x01(\v2'.tidemark.coordination.v1.KeyspaceRangeR\x04keys\x128\n" +
+	"\x06rights\x18\x03 \x01(\v2 .tidemark.coordination.v1.RightsR\x06rights\"\x10\n" +
+	"\x0eRevokeResponse\"+\n" +
+	"\x15GetPermissionsRequest\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\"h\n" +
+	"\x16GetPermissionsResponse\x12N\n" +
+	"\vpermissions\x18\x01 \x03(\v2,.tidemark.coordination.v1.KeyspacePermissionR\vpermissions\"\x8b\x01\n" +
+	"\x12KeyspacePermission\x12;\n" +
+	"\x04keys\x18\x01 \x01(\v2'.tidemark.coordination.v1.KeyspaceRangeR\x04keys\x128\n" +
+	"\x06rights\x18\x02 \x01(\v2 .tidemark.coordination.v1.RightsR\x06rights2\x85\x03\n" +
 	"\x06Import\x12\\\n" +
 	"\x05State\x12,.tidemark.coordination.v1.ImportStateRequest\x1a%.tidemark.coordination.v1.ImportState\x12S\n" +
 	"\x04Step\x12$.tidemark.coordination.v1.ImportStep\x1a%.tidemark.coordination.v1.ImportState\x12\\\n" +
 	"\x04Auth\x12&.tidemark.coordination.v1.ImportedAuth\x1a,.tidemark.coordination.v1.ImportAuthResponse\x12j\n" +
-	"\aAbandon\x12..tidemark.coordination.v1.AbandonImportRequest\x1a/.tidemark.coordination.v1.AbandonImportResponseB,Z*github.com/tidemarkdb/tidemark/rpc/coordpbb\x06proto3"
+	"\aAbandon\x12..tidemark.coordination.v1.AbandonImportRequest\x1a/.tidemark.coordination.v1.AbandonImportResponse2\xae\x02\n" +
+	"\vPermissions\x12X\n" +
+	"\x05Grant\x12&.tidemark.coordination.v1.GrantRequest\x1a'.tidemark.coordination.v1.GrantResponse\x12[\n" +
+	"\x06Revoke\x12'.tidemark.coordination.v1.RevokeRequest\x1a(.tidemark.coordination.v1.RevokeResponse\x12h\n" +
+	"\x03Get\x12/.tidemark.coordination.v1.GetPermissionsRequest\x1a0.tidemark.coordination.v1.GetPermissionsResponseB,Z*github.com/tidemarkdb/tidemark/rpc/coordpbb\x06proto3"
 
 var (
 	file_coordpb_coord_proto_rawDescOnce sync.Once
@@ -960,22 +1458,31 @@ func file_coordpb_coord_proto_rawDescGZIP() []byte {
 }
 
 var file_coordpb_coord_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_coordpb_coord_proto_goTypes = []any{
-	(ImportState_Phase)(0),        // 0: tidemark.coordination.v1.ImportState.Phase
-	(ImportedPermission_Type)(0),  // 1: tidemark.coordination.v1.ImportedPermission.Type
-	(*ImportStateRequest)(nil),    // 2: tidemark.coordination.v1.ImportStateRequest
-	(*ImportState)(nil),           // 3: tidemark.coordination.v1.ImportState
-	(*ImportStep)(nil),            // 4: tidemark.coordination.v1.ImportStep
-	(*ImportedAuth)(nil),          // 5: tidemark.coordination.v1.ImportedAuth
-	(*ImportedRole)(nil),          // 6: tidemark.coordination.v1.ImportedRole
-	(*ImportedPermission)(nil),    // 7: tidemark.coordination.v1.ImportedPermission
-	(*ImportedUser)(nil),          // 8: tidemark.coordination.v1.ImportedUser
-	(*ImportAuthResponse)(nil),    // 9: tidemark.coordination.v1.ImportAuthResponse
-	(*ImportedLease)(nil),         // 10: tidemark.coordination.v1.ImportedLease
-	(*ImportedKey)(nil),           // 11: tidemark.coordination.v1.ImportedKey
-	(*AbandonImportRequest)(nil),  // 12: tidemark.coordination.v1.AbandonImportRequest
-	(*AbandonImportResponse)(nil), // 13: tidemark.coordination.v1.AbandonImportResponse
+	(ImportState_Phase)(0),         // 0: tidemark.coordination.v1.ImportState.Phase
+	(ImportedPermission_Type)(0),   // 1: tidemark.coordination.v1.ImportedPermission.Type
+	(*ImportStateRequest)(nil),     // 2: tidemark.coordination.v1.ImportStateRequest
+	(*ImportState)(nil),            // 3: tidemark.coordination.v1.ImportState
+	(*ImportStep)(nil),             // 4: tidemark.coordination.v1.ImportStep
+	(*ImportedAuth)(nil),           // 5: tidemark.coordination.v1.ImportedAuth
+	(*ImportedRole)(nil),           // 6: tidemark.coordination.v1.ImportedRole
+	(*ImportedPermission)(nil),     // 7: tidemark.coordination.v1.ImportedPermission
+	(*ImportedUser)(nil),           // 8: tidemark.coordination.v1.ImportedUser
+	(*ImportAuthResponse)(nil),     // 9: tidemark.coordination.v1.ImportAuthResponse
+	(*ImportedLease)(nil),          // 10: tidemark.coordination.v1.ImportedLease
+	(*ImportedKey)(nil),            // 11: tidemark.coordination.v1.ImportedKey
+	(*AbandonImportRequest)(nil),   // 12: tidemark.coordination.v1.AbandonImportRequest
+	(*AbandonImportResponse)(nil),  // 13: tidemark.coordination.v1.AbandonImportResponse
+	(*KeyspaceRange)(nil),          // 14: tidemark.coordination.v1.KeyspaceRange
+	(*Rights)(nil),                 // 15: tidemark.coordination.v1.Rights
+	(*GrantRequest)(nil),           // 16: tidemark.coordination.v1.GrantRequest
+	(*GrantResponse)(nil),          // 17: tidemark.coordination.v1.GrantResponse
+	(*RevokeRequest)(nil),          // 18: tidemark.coordination.v1.RevokeRequest
+	(*RevokeResponse)(nil),         // 19: tidemark.coordination.v1.RevokeResponse
+	(*GetPermissionsRequest)(nil),  // 20: tidemark.coordination.v1.GetPermissionsRequest
+	(*GetPermissionsResponse)(nil), // 21: tidemark.coordination.v1.GetPermissionsResponse
+	(*KeyspacePermission)(nil),     // 22: tidemark.coordination.v1.KeyspacePermission
 }
 var file_coordpb_coord_proto_depIdxs = []int32{
 	0,  // 0: tidemark.coordination.v1.ImportState.phase:type_name -> tidemark.coordination.v1.ImportState.Phase
@@ -985,19 +1492,32 @@ var file_coordpb_coord_proto_depIdxs = []int32{
 	8,  // 4: tidemark.coordination.v1.ImportedAuth.users:type_name -> tidemark.coordination.v1.ImportedUser
 	7,  // 5: tidemark.coordination.v1.ImportedRole.permissions:type_name -> tidemark.coordination.v1.ImportedPermission
 	1,  // 6: tidemark.coordination.v1.ImportedPermission.type:type_name -> tidemark.coordination.v1.ImportedPermission.Type
-	2,  // 7: tidemark.coordination.v1.Import.State:input_type -> tidemark.coordination.v1.ImportStateRequest
-	4,  // 8: tidemark.coordination.v1.Import.Step:input_type -> tidemark.coordination.v1.ImportStep
-	5,  // 9: tidemark.coordination.v1.Import.Auth:input_type -> tidemark.coordination.v1.ImportedAuth
-	12, // 10: tidemark.coordination.v1.Import.Abandon:input_type -> tidemark.coordination.v1.AbandonImportRequest
-	3,  // 11: tidemark.coordination.v1.Import.State:output_type -> tidemark.coordination.v1.ImportState
-	3,  // 12: tidemark.coordination.v1.Import.Step:output_type -> tidemark.coordination.v1.ImportState
-	9,  // 13: tidemark.coordination.v1.Import.Auth:output_type -> tidemark.coordination.v1.ImportAuthResponse
-	13, // 14: tidemark.coordination.v1.Import.Abandon:output_type -> tidemark.coordination.v1.AbandonImportResponse
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	14, // 7: tidemark.coordination.v1.GrantRequest.keys:type_name -> tidemark.coordination.v1.KeyspaceRange
+	15, // 8: tidemark.coordination.v1.GrantRequest.rights:type_name -> tidemark.coordination.v1.Rights
+	14, // 9: tidemark.coordination.v1.RevokeRequest.keys:type_name -> tidemark.coordination.v1.KeyspaceRange
+	15, // 10: tidemark.coordination.v1.RevokeRequest.rights:type_name -> tidemark.coordination.v1.Rights
+	22, // 11: tidemark.coordination.v1.GetPermissionsResponse.permissions:type_name -> tidemark.coordination.v1.KeyspacePermission
+	14, // 12: tidemark.coordination.v1.KeyspacePermission.keys:type_name -> tidemark.coordination.v1.KeyspaceRange
+	15, // 13: tidemark.coordination.v1.KeyspacePermission.rights:type_name -> tidemark.coordination.v1.Rights
+	2,  // 14: tidemark.coordination.v1.Import.State:input_type -> tidemark.coordination.v1.ImportStateRequest
+	4,  // 15: tidemark.coordination.v1.Import.Step:input_type -> tidemark.coordination.v1.ImportStep
+	5,  // 16: tidemark.coordination.v1.Import.Auth:input_type -> tidemark.coordination.v1.ImportedAuth
+	12, // 17: tidemark.coordination.v1.Import.Abandon:input_type -> tidemark.coordination.v1.AbandonImportRequest
+	16, // 18: tidemark.coordination.v1.Permissions.Grant:input_type -> tidemark.coordination.v1.GrantRequest
+	18, // 19: tidemark.coordination.v1.Permissions.Revoke:input_type -> tidemark.coordination.v1.RevokeRequest
+	20, // 20: tidemark.coordination.v1.Permissions.Get:input_type -> tidemark.coordination.v1.GetPermissionsRequest
+	3,  // 21: tidemark.coordination.v1.Import.State:output_type -> tidemark.coordination.v1.ImportState
+	3,  // 22: tidemark.coordination.v1.Import.Step:output_type -> tidemark.coordination.v1.ImportState
+	9,  // 23: tidemark.coordination.v1.Import.Auth:output_type -> tidemark.coordination.v1.ImportAuthResponse
+	13, // 24: tidemark.coordination.v1.Import.Abandon:output_type -> tidemark.coordination.v1.AbandonImportResponse
+	17, // 25: tidemark.coordination.v1.Permissions.Grant:output_type -> tidemark.coordination.v1.GrantResponse
+	19, // 26: tidemark.coordination.v1.Permissions.Revoke:output_type -> tidemark.coordination.v1.RevokeResponse
+	21, // 27: tidemark.coordination.v1.Permissions.Get:output_type -> tidemark.coordination.v1.GetPermissionsResponse
+	21, // [21:28] is the sub-list for method output_type
+	14, // [14:21] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_coordpb_coord_proto_init() }
@@ -1011,9 +1531,9 @@ func file_coordpb_coord_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordpb_coord_proto_rawDesc), len(file_coordpb_coord_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   12,
+			NumMessages:   21,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_coordpb_coord_proto_goTypes,
 		DependencyIndexes: file_coordpb_coord_proto_depIdxs,

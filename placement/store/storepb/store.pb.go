@@ -377,7 +377,7 @@ func (x Compare_Relation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Compare_Relation.Descriptor instead.
 func (Compare_Relation) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18, 0}
 }
 
 type Compare_Target int32
@@ -432,7 +432,7 @@ func (x Compare_Target) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Compare_Target.Descriptor instead.
 func (Compare_Target) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18, 1}
 }
 
 type Range_SortOrder int32
@@ -481,7 +481,7 @@ func (x Range_SortOrder) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Range_SortOrder.Descriptor instead.
 func (Range_SortOrder) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20, 0}
 }
 
 type Range_SortTarget int32
@@ -536,7 +536,7 @@ func (x Range_SortTarget) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Range_SortTarget.Descriptor instead.
 func (Range_SortTarget) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18, 1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20, 1}
 }
 
 // Command is one entry of the core's log.
@@ -1008,6 +1008,8 @@ type AuthChange struct {
 	//	*AuthChange_RoleDelete
 	//	*AuthChange_GrantPermission
 	//	*AuthChange_RevokePermission
+	//	*AuthChange_GrantKeyspace
+	//	*AuthChange_RevokeKeyspace
 	Change        isAuthChange_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1149,6 +1151,24 @@ func (x *AuthChange) GetRevokePermission() *RolePermission {
 	return nil
 }
 
+func (x *AuthChange) GetGrantKeyspace() *KeyspaceGrant {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_GrantKeyspace); ok {
+			return x.GrantKeyspace
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetRevokeKeyspace() *KeyspaceGrant {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_RevokeKeyspace); ok {
+			return x.RevokeKeyspace
+		}
+	}
+	return nil
+}
+
 type isAuthChange_Change interface {
 	isAuthChange_Change()
 }
@@ -1197,6 +1217,14 @@ type AuthChange_RevokePermission struct {
 	RevokePermission *RolePermission `protobuf:"bytes,11,opt,name=revoke_permission,json=revokePermission,proto3,oneof"`
 }
 
+type AuthChange_GrantKeyspace struct {
+	GrantKeyspace *KeyspaceGrant `protobuf:"bytes,12,opt,name=grant_keyspace,json=grantKeyspace,proto3,oneof"`
+}
+
+type AuthChange_RevokeKeyspace struct {
+	RevokeKeyspace *KeyspaceGrant `protobuf:"bytes,13,opt,name=revoke_keyspace,json=revokeKeyspace,proto3,oneof"`
+}
+
 func (*AuthChange_Enable) isAuthChange_Change() {}
 
 func (*AuthChange_Disable) isAuthChange_Change() {}
@@ -1218,6 +1246,10 @@ func (*AuthChange_RoleDelete) isAuthChange_Change() {}
 func (*AuthChange_GrantPermission) isAuthChange_Change() {}
 
 func (*AuthChange_RevokePermission) isAuthChange_Change() {}
+
+func (*AuthChange_GrantKeyspace) isAuthChange_Change() {}
+
+func (*AuthChange_RevokeKeyspace) isAuthChange_Change() {}
 
 type AuthEnable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1712,6 +1744,131 @@ func (x *Permission) GetRangeEnd() []byte {
 	return nil
 }
 
+type KeyspaceGrant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	// Its rights are added to those that the role has for exactly that range, or taken from them.
+	Permission    *KeyspacePermission `protobuf:"bytes,2,opt,name=permission,proto3" json:"permission,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspaceGrant) Reset() {
+	*x = KeyspaceGrant{}
+	mi := &file_store_storepb_store_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspaceGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspaceGrant) ProtoMessage() {}
+
+func (x *KeyspaceGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspaceGrant.ProtoReflect.Descriptor instead.
+func (*KeyspaceGrant) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *KeyspaceGrant) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *KeyspaceGrant) GetPermission() *KeyspacePermission {
+	if x != nil {
+		return x.Permission
+	}
+	return nil
+}
+
+// KeyspacePermission is what a role may do with a range of keys of a keyspace, in the forms of Range. A range from the
+// empty key on without an end is the whole keyspace.
+type KeyspacePermission struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id: a keyspace that is made anew under the same name has another one.
+	Keyspace uint64 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// Added up: 1 read, 2 write, 4 administer, which is for a whole keyspace. When they are taken back, 0 is all.
+	Rights        uint32 `protobuf:"varint,2,opt,name=rights,proto3" json:"rights,omitempty"`
+	Key           []byte `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	RangeEnd      []byte `protobuf:"bytes,4,opt,name=range_end,json=rangeEnd,proto3" json:"range_end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspacePermission) Reset() {
+	*x = KeyspacePermission{}
+	mi := &file_store_storepb_store_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspacePermission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspacePermission) ProtoMessage() {}
+
+func (x *KeyspacePermission) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspacePermission.ProtoReflect.Descriptor instead.
+func (*KeyspacePermission) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *KeyspacePermission) GetKeyspace() uint64 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *KeyspacePermission) GetRights() uint32 {
+	if x != nil {
+		return x.Rights
+	}
+	return 0
+}
+
+func (x *KeyspacePermission) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *KeyspacePermission) GetRangeEnd() []byte {
+	if x != nil {
+		return x.RangeEnd
+	}
+	return nil
+}
+
 // Txn does `success` if all comparisons hold and `failure` otherwise, at one revision.
 type Txn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1724,7 +1881,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1893,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1906,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Txn) GetCompare() []*Compare {
@@ -1790,7 +1947,7 @@ type Compare struct {
 
 func (x *Compare) Reset() {
 	*x = Compare{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1959,7 @@ func (x *Compare) String() string {
 func (*Compare) ProtoMessage() {}
 
 func (x *Compare) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +1972,7 @@ func (x *Compare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compare.ProtoReflect.Descriptor instead.
 func (*Compare) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Compare) GetKey() []byte {
@@ -1875,7 +2032,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2044,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2057,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -2004,7 +2161,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2173,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2186,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Range) GetKey() []byte {
@@ -2137,7 +2294,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2306,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2319,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Put) GetKey() []byte {
@@ -2218,7 +2375,7 @@ type DeleteRange struct {
 
 func (x *DeleteRange) Reset() {
 	*x = DeleteRange{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2387,7 @@ func (x *DeleteRange) String() string {
 func (*DeleteRange) ProtoMessage() {}
 
 func (x *DeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2400,7 @@ func (x *DeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRange.ProtoReflect.Descriptor instead.
 func (*DeleteRange) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteRange) GetKey() []byte {
@@ -2276,7 +2433,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2445,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2458,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Compact) GetRevision() uint64 {
@@ -2321,7 +2478,7 @@ type LeaseGrant struct {
 
 func (x *LeaseGrant) Reset() {
 	*x = LeaseGrant{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2490,7 @@ func (x *LeaseGrant) String() string {
 func (*LeaseGrant) ProtoMessage() {}
 
 func (x *LeaseGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2503,7 @@ func (x *LeaseGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGrant.ProtoReflect.Descriptor instead.
 func (*LeaseGrant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaseGrant) GetId() int64 {
@@ -2374,7 +2531,7 @@ type LeaseRevoke struct {
 
 func (x *LeaseRevoke) Reset() {
 	*x = LeaseRevoke{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2543,7 @@ func (x *LeaseRevoke) String() string {
 func (*LeaseRevoke) ProtoMessage() {}
 
 func (x *LeaseRevoke) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2556,7 @@ func (x *LeaseRevoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoke.ProtoReflect.Descriptor instead.
 func (*LeaseRevoke) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaseRevoke) GetId() int64 {
@@ -2427,7 +2584,7 @@ type LeaseCheckpoint struct {
 
 func (x *LeaseCheckpoint) Reset() {
 	*x = LeaseCheckpoint{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2596,7 @@ func (x *LeaseCheckpoint) String() string {
 func (*LeaseCheckpoint) ProtoMessage() {}
 
 func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2609,7 @@ func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCheckpoint.ProtoReflect.Descriptor instead.
 func (*LeaseCheckpoint) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaseCheckpoint) GetLeases() []*LeaseCheckpoint_Lease {
@@ -2490,7 +2647,7 @@ type Import struct {
 
 func (x *Import) Reset() {
 	*x = Import{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2659,7 @@ func (x *Import) String() string {
 func (*Import) ProtoMessage() {}
 
 func (x *Import) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2672,7 @@ func (x *Import) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Import.ProtoReflect.Descriptor instead.
 func (*Import) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Import) GetId() uint64 {
@@ -2593,7 +2750,7 @@ type ImportedLease struct {
 
 func (x *ImportedLease) Reset() {
 	*x = ImportedLease{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2762,7 @@ func (x *ImportedLease) String() string {
 func (*ImportedLease) ProtoMessage() {}
 
 func (x *ImportedLease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2775,7 @@ func (x *ImportedLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedLease.ProtoReflect.Descriptor instead.
 func (*ImportedLease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ImportedLease) GetId() int64 {
@@ -2660,7 +2817,7 @@ type ImportedVersion struct {
 
 func (x *ImportedVersion) Reset() {
 	*x = ImportedVersion{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +2829,7 @@ func (x *ImportedVersion) String() string {
 func (*ImportedVersion) ProtoMessage() {}
 
 func (x *ImportedVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +2842,7 @@ func (x *ImportedVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedVersion.ProtoReflect.Descriptor instead.
 func (*ImportedVersion) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ImportedVersion) GetKey() []byte {
@@ -2745,7 +2902,7 @@ type SessionOpen struct {
 
 func (x *SessionOpen) Reset() {
 	*x = SessionOpen{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2757,7 +2914,7 @@ func (x *SessionOpen) String() string {
 func (*SessionOpen) ProtoMessage() {}
 
 func (x *SessionOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2770,7 +2927,7 @@ func (x *SessionOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpen.ProtoReflect.Descriptor instead.
 func (*SessionOpen) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 type SessionClose struct {
@@ -2781,7 +2938,7 @@ type SessionClose struct {
 
 func (x *SessionClose) Reset() {
 	*x = SessionClose{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +2950,7 @@ func (x *SessionClose) String() string {
 func (*SessionClose) ProtoMessage() {}
 
 func (x *SessionClose) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2963,7 @@ func (x *SessionClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
 func (*SessionClose) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 type KeyValue struct {
@@ -2823,7 +2980,7 @@ type KeyValue struct {
 
 func (x *KeyValue) Reset() {
 	*x = KeyValue{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +2992,7 @@ func (x *KeyValue) String() string {
 func (*KeyValue) ProtoMessage() {}
 
 func (x *KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +3005,7 @@ func (x *KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyValue.ProtoReflect.Descriptor instead.
 func (*KeyValue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *KeyValue) GetKey() []byte {
@@ -2918,7 +3075,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3087,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3100,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -3033,7 +3190,7 @@ type TxnResult struct {
 
 func (x *TxnResult) Reset() {
 	*x = TxnResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +3202,7 @@ func (x *TxnResult) String() string {
 func (*TxnResult) ProtoMessage() {}
 
 func (x *TxnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3215,7 @@ func (x *TxnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnResult.ProtoReflect.Descriptor instead.
 func (*TxnResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TxnResult) GetSucceeded() bool {
@@ -3090,7 +3247,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3259,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3272,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OpResult) GetOp() isOpResult_Op {
@@ -3200,7 +3357,7 @@ type RangeResult struct {
 
 func (x *RangeResult) Reset() {
 	*x = RangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3369,7 @@ func (x *RangeResult) String() string {
 func (*RangeResult) ProtoMessage() {}
 
 func (x *RangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3382,7 @@ func (x *RangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeResult.ProtoReflect.Descriptor instead.
 func (*RangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RangeResult) GetKvs() []*KeyValue {
@@ -3258,7 +3415,7 @@ type PutResult struct {
 
 func (x *PutResult) Reset() {
 	*x = PutResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3427,7 @@ func (x *PutResult) String() string {
 func (*PutResult) ProtoMessage() {}
 
 func (x *PutResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3440,7 @@ func (x *PutResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResult.ProtoReflect.Descriptor instead.
 func (*PutResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PutResult) GetPrevious() *KeyValue {
@@ -3303,7 +3460,7 @@ type DeleteRangeResult struct {
 
 func (x *DeleteRangeResult) Reset() {
 	*x = DeleteRangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3472,7 @@ func (x *DeleteRangeResult) String() string {
 func (*DeleteRangeResult) ProtoMessage() {}
 
 func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +3485,7 @@ func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResult.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DeleteRangeResult) GetDeleted() uint64 {
@@ -3359,7 +3516,7 @@ type VersionRecord struct {
 
 func (x *VersionRecord) Reset() {
 	*x = VersionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3528,7 @@ func (x *VersionRecord) String() string {
 func (*VersionRecord) ProtoMessage() {}
 
 func (x *VersionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3541,7 @@ func (x *VersionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRecord.ProtoReflect.Descriptor instead.
 func (*VersionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *VersionRecord) GetTombstone() bool {
@@ -3435,7 +3592,7 @@ type MetaRecord struct {
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3604,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3617,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MetaRecord) GetRevision() uint64 {
@@ -3508,7 +3665,7 @@ type ImportRecord struct {
 
 func (x *ImportRecord) Reset() {
 	*x = ImportRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3520,7 +3677,7 @@ func (x *ImportRecord) String() string {
 func (*ImportRecord) ProtoMessage() {}
 
 func (x *ImportRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3533,7 +3690,7 @@ func (x *ImportRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRecord.ProtoReflect.Descriptor instead.
 func (*ImportRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ImportRecord) GetId() uint64 {
@@ -3624,7 +3781,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +3793,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +3806,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LeaseRecord) GetTtlMillis() uint64 {
@@ -3680,7 +3837,7 @@ type AuthRecord struct {
 
 func (x *AuthRecord) Reset() {
 	*x = AuthRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3692,7 +3849,7 @@ func (x *AuthRecord) String() string {
 func (*AuthRecord) ProtoMessage() {}
 
 func (x *AuthRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3705,7 +3862,7 @@ func (x *AuthRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthRecord.ProtoReflect.Descriptor instead.
 func (*AuthRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AuthRecord) GetEnabled() bool {
@@ -3744,7 +3901,7 @@ type UserRecord struct {
 
 func (x *UserRecord) Reset() {
 	*x = UserRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3756,7 +3913,7 @@ func (x *UserRecord) String() string {
 func (*UserRecord) ProtoMessage() {}
 
 func (x *UserRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3769,7 +3926,7 @@ func (x *UserRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRecord.ProtoReflect.Descriptor instead.
 func (*UserRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UserRecord) GetHash() []byte {
@@ -3803,14 +3960,16 @@ func (x *UserRecord) GetGeneration() uint64 {
 type RoleRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By ascending key; those of the same key in the order in which they were granted.
-	Permissions   []*Permission `protobuf:"bytes,1,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	Permissions []*Permission `protobuf:"bytes,1,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	// By ascending keyspace, key and end, one for each range.
+	Keyspaces     []*KeyspacePermission `protobuf:"bytes,2,rep,name=keyspaces,proto3" json:"keyspaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoleRecord) Reset() {
 	*x = RoleRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3822,7 +3981,7 @@ func (x *RoleRecord) String() string {
 func (*RoleRecord) ProtoMessage() {}
 
 func (x *RoleRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3835,12 +3994,19 @@ func (x *RoleRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleRecord.ProtoReflect.Descriptor instead.
 func (*RoleRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RoleRecord) GetPermissions() []*Permission {
 	if x != nil {
 		return x.Permissions
+	}
+	return nil
+}
+
+func (x *RoleRecord) GetKeyspaces() []*KeyspacePermission {
+	if x != nil {
+		return x.Keyspaces
 	}
 	return nil
 }
@@ -3859,7 +4025,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +4037,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3884,7 +4050,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SessionRecord) GetForgotten() uint64 {
@@ -3926,7 +4092,7 @@ type Members struct {
 
 func (x *Members) Reset() {
 	*x = Members{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4104,7 @@ func (x *Members) String() string {
 func (*Members) ProtoMessage() {}
 
 func (x *Members) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3951,7 +4117,7 @@ func (x *Members) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Members.ProtoReflect.Descriptor instead.
 func (*Members) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Members) GetVersion() uint64 {
@@ -3995,7 +4161,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4007,7 +4173,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4020,7 +4186,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Member) GetReplica() uint64 {
@@ -4063,7 +4229,7 @@ type ChangeMembers struct {
 
 func (x *ChangeMembers) Reset() {
 	*x = ChangeMembers{}
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4075,7 +4241,7 @@ func (x *ChangeMembers) String() string {
 func (*ChangeMembers) ProtoMessage() {}
 
 func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4088,7 +4254,7 @@ func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembers.ProtoReflect.Descriptor instead.
 func (*ChangeMembers) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ChangeMembers) GetVersion() uint64 {
@@ -4116,7 +4282,7 @@ type LeaseCheckpoint_Lease struct {
 
 func (x *LeaseCheckpoint_Lease) Reset() {
 	*x = LeaseCheckpoint_Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4294,7 @@ func (x *LeaseCheckpoint_Lease) String() string {
 func (*LeaseCheckpoint_Lease) ProtoMessage() {}
 
 func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4307,7 @@ func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCheckpoint_Lease.ProtoReflect.Descriptor instead.
 func (*LeaseCheckpoint_Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26, 0}
 }
 
 func (x *LeaseCheckpoint_Lease) GetId() int64 {
@@ -4198,7 +4364,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x03end\x18\x02 \x01(\bR\x03end\":\n" +
 	"\bAuthInfo\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\xe9\x05\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"\x81\a\n" +
 	"\n" +
 	"AuthChange\x127\n" +
 	"\x06enable\x18\x01 \x01(\v2\x1d.tidemark.store.v1.AuthEnableH\x00R\x06enable\x12:\n" +
@@ -4216,7 +4382,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"roleDelete\x12N\n" +
 	"\x10grant_permission\x18\n" +
 	" \x01(\v2!.tidemark.store.v1.RolePermissionH\x00R\x0fgrantPermission\x12P\n" +
-	"\x11revoke_permission\x18\v \x01(\v2!.tidemark.store.v1.RolePermissionH\x00R\x10revokePermissionB\b\n" +
+	"\x11revoke_permission\x18\v \x01(\v2!.tidemark.store.v1.RolePermissionH\x00R\x10revokePermission\x12I\n" +
+	"\x0egrant_keyspace\x18\f \x01(\v2 .tidemark.store.v1.KeyspaceGrantH\x00R\rgrantKeyspace\x12K\n" +
+	"\x0frevoke_keyspace\x18\r \x01(\v2 .tidemark.store.v1.KeyspaceGrantH\x00R\x0erevokeKeyspaceB\b\n" +
 	"\x06change\"\x1e\n" +
 	"\n" +
 	"AuthEnable\x12\x10\n" +
@@ -4254,7 +4422,17 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04Type\x12\b\n" +
 	"\x04READ\x10\x00\x12\t\n" +
 	"\x05WRITE\x10\x01\x12\r\n" +
-	"\tREADWRITE\x10\x02\"\x9d\x01\n" +
+	"\tREADWRITE\x10\x02\"j\n" +
+	"\rKeyspaceGrant\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12E\n" +
+	"\n" +
+	"permission\x18\x02 \x01(\v2%.tidemark.store.v1.KeyspacePermissionR\n" +
+	"permission\"w\n" +
+	"\x12KeyspacePermission\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\x04R\bkeyspace\x12\x16\n" +
+	"\x06rights\x18\x02 \x01(\rR\x06rights\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\fR\x03key\x12\x1b\n" +
+	"\trange_end\x18\x04 \x01(\fR\brangeEnd\"\x9d\x01\n" +
 	"\x03Txn\x124\n" +
 	"\acompare\x18\x01 \x03(\v2\x1a.tidemark.store.v1.CompareR\acompare\x12/\n" +
 	"\asuccess\x18\x02 \x03(\v2\x15.tidemark.store.v1.OpR\asuccess\x12/\n" +
@@ -4450,10 +4628,11 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05roles\x18\x03 \x03(\tR\x05roles\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x04 \x01(\x04R\n" +
-	"generation\"M\n" +
+	"generation\"\x92\x01\n" +
 	"\n" +
 	"RoleRecord\x12?\n" +
-	"\vpermissions\x18\x01 \x03(\v2\x1d.tidemark.store.v1.PermissionR\vpermissions\"U\n" +
+	"\vpermissions\x18\x01 \x03(\v2\x1d.tidemark.store.v1.PermissionR\vpermissions\x12C\n" +
+	"\tkeyspaces\x18\x02 \x03(\v2%.tidemark.store.v1.KeyspacePermissionR\tkeyspaces\"U\n" +
 	"\rSessionRecord\x12\x1c\n" +
 	"\tforgotten\x18\x01 \x01(\x04R\tforgotten\x12\x12\n" +
 	"\x04used\x18\x02 \x01(\x04R\x04used\x12\x12\n" +
@@ -4527,7 +4706,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 }
 
 var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_store_storepb_store_proto_goTypes = []any{
 	(Code)(0),                     // 0: tidemark.store.v1.Code
 	(MemberRole)(0),               // 1: tidemark.store.v1.MemberRole
@@ -4552,53 +4731,55 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*RoleDelete)(nil),            // 20: tidemark.store.v1.RoleDelete
 	(*RolePermission)(nil),        // 21: tidemark.store.v1.RolePermission
 	(*Permission)(nil),            // 22: tidemark.store.v1.Permission
-	(*Txn)(nil),                   // 23: tidemark.store.v1.Txn
-	(*Compare)(nil),               // 24: tidemark.store.v1.Compare
-	(*Op)(nil),                    // 25: tidemark.store.v1.Op
-	(*Range)(nil),                 // 26: tidemark.store.v1.Range
-	(*Put)(nil),                   // 27: tidemark.store.v1.Put
-	(*DeleteRange)(nil),           // 28: tidemark.store.v1.DeleteRange
-	(*Compact)(nil),               // 29: tidemark.store.v1.Compact
-	(*LeaseGrant)(nil),            // 30: tidemark.store.v1.LeaseGrant
-	(*LeaseRevoke)(nil),           // 31: tidemark.store.v1.LeaseRevoke
-	(*LeaseCheckpoint)(nil),       // 32: tidemark.store.v1.LeaseCheckpoint
-	(*Import)(nil),                // 33: tidemark.store.v1.Import
-	(*ImportedLease)(nil),         // 34: tidemark.store.v1.ImportedLease
-	(*ImportedVersion)(nil),       // 35: tidemark.store.v1.ImportedVersion
-	(*SessionOpen)(nil),           // 36: tidemark.store.v1.SessionOpen
-	(*SessionClose)(nil),          // 37: tidemark.store.v1.SessionClose
-	(*KeyValue)(nil),              // 38: tidemark.store.v1.KeyValue
-	(*Result)(nil),                // 39: tidemark.store.v1.Result
-	(*TxnResult)(nil),             // 40: tidemark.store.v1.TxnResult
-	(*OpResult)(nil),              // 41: tidemark.store.v1.OpResult
-	(*RangeResult)(nil),           // 42: tidemark.store.v1.RangeResult
-	(*PutResult)(nil),             // 43: tidemark.store.v1.PutResult
-	(*DeleteRangeResult)(nil),     // 44: tidemark.store.v1.DeleteRangeResult
-	(*VersionRecord)(nil),         // 45: tidemark.store.v1.VersionRecord
-	(*MetaRecord)(nil),            // 46: tidemark.store.v1.MetaRecord
-	(*ImportRecord)(nil),          // 47: tidemark.store.v1.ImportRecord
-	(*LeaseRecord)(nil),           // 48: tidemark.store.v1.LeaseRecord
-	(*AuthRecord)(nil),            // 49: tidemark.store.v1.AuthRecord
-	(*UserRecord)(nil),            // 50: tidemark.store.v1.UserRecord
-	(*RoleRecord)(nil),            // 51: tidemark.store.v1.RoleRecord
-	(*SessionRecord)(nil),         // 52: tidemark.store.v1.SessionRecord
-	(*Members)(nil),               // 53: tidemark.store.v1.Members
-	(*Member)(nil),                // 54: tidemark.store.v1.Member
-	(*ChangeMembers)(nil),         // 55: tidemark.store.v1.ChangeMembers
-	(*LeaseCheckpoint_Lease)(nil), // 56: tidemark.store.v1.LeaseCheckpoint.Lease
+	(*KeyspaceGrant)(nil),         // 23: tidemark.store.v1.KeyspaceGrant
+	(*KeyspacePermission)(nil),    // 24: tidemark.store.v1.KeyspacePermission
+	(*Txn)(nil),                   // 25: tidemark.store.v1.Txn
+	(*Compare)(nil),               // 26: tidemark.store.v1.Compare
+	(*Op)(nil),                    // 27: tidemark.store.v1.Op
+	(*Range)(nil),                 // 28: tidemark.store.v1.Range
+	(*Put)(nil),                   // 29: tidemark.store.v1.Put
+	(*DeleteRange)(nil),           // 30: tidemark.store.v1.DeleteRange
+	(*Compact)(nil),               // 31: tidemark.store.v1.Compact
+	(*LeaseGrant)(nil),            // 32: tidemark.store.v1.LeaseGrant
+	(*LeaseRevoke)(nil),           // 33: tidemark.store.v1.LeaseRevoke
+	(*LeaseCheckpoint)(nil),       // 34: tidemark.store.v1.LeaseCheckpoint
+	(*Import)(nil),                // 35: tidemark.store.v1.Import
+	(*ImportedLease)(nil),         // 36: tidemark.store.v1.ImportedLease
+	(*ImportedVersion)(nil),       // 37: tidemark.store.v1.ImportedVersion
+	(*SessionOpen)(nil),           // 38: tidemark.store.v1.SessionOpen
+	(*SessionClose)(nil),          // 39: tidemark.store.v1.SessionClose
+	(*KeyValue)(nil),              // 40: tidemark.store.v1.KeyValue
+	(*Result)(nil),                // 41: tidemark.store.v1.Result
+	(*TxnResult)(nil),             // 42: tidemark.store.v1.TxnResult
+	(*OpResult)(nil),              // 43: tidemark.store.v1.OpResult
+	(*RangeResult)(nil),           // 44: tidemark.store.v1.RangeResult
+	(*PutResult)(nil),             // 45: tidemark.store.v1.PutResult
+	(*DeleteRangeResult)(nil),     // 46: tidemark.store.v1.DeleteRangeResult
+	(*VersionRecord)(nil),         // 47: tidemark.store.v1.VersionRecord
+	(*MetaRecord)(nil),            // 48: tidemark.store.v1.MetaRecord
+	(*ImportRecord)(nil),          // 49: tidemark.store.v1.ImportRecord
+	(*LeaseRecord)(nil),           // 50: tidemark.store.v1.LeaseRecord
+	(*AuthRecord)(nil),            // 51: tidemark.store.v1.AuthRecord
+	(*UserRecord)(nil),            // 52: tidemark.store.v1.UserRecord
+	(*RoleRecord)(nil),            // 53: tidemark.store.v1.RoleRecord
+	(*SessionRecord)(nil),         // 54: tidemark.store.v1.SessionRecord
+	(*Members)(nil),               // 55: tidemark.store.v1.Members
+	(*Member)(nil),                // 56: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),         // 57: tidemark.store.v1.ChangeMembers
+	(*LeaseCheckpoint_Lease)(nil), // 58: tidemark.store.v1.LeaseCheckpoint.Lease
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	11, // 0: tidemark.store.v1.Command.auth:type_name -> tidemark.store.v1.AuthInfo
-	23, // 1: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
-	29, // 2: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
-	30, // 3: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
-	31, // 4: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
-	36, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
-	37, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	55, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
-	32, // 8: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
+	25, // 1: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
+	31, // 2: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
+	32, // 3: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
+	33, // 4: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
+	38, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
+	39, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
+	57, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	34, // 8: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
 	12, // 9: tidemark.store.v1.Command.auth_change:type_name -> tidemark.store.v1.AuthChange
-	33, // 10: tidemark.store.v1.Command.import:type_name -> tidemark.store.v1.Import
+	35, // 10: tidemark.store.v1.Command.import:type_name -> tidemark.store.v1.Import
 	10, // 11: tidemark.store.v1.Command.alarm_change:type_name -> tidemark.store.v1.AlarmChange
 	2,  // 12: tidemark.store.v1.Alarm.type:type_name -> tidemark.store.v1.Alarm.Type
 	9,  // 13: tidemark.store.v1.AlarmChange.alarm:type_name -> tidemark.store.v1.Alarm
@@ -4613,45 +4794,49 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	20, // 22: tidemark.store.v1.AuthChange.role_delete:type_name -> tidemark.store.v1.RoleDelete
 	21, // 23: tidemark.store.v1.AuthChange.grant_permission:type_name -> tidemark.store.v1.RolePermission
 	21, // 24: tidemark.store.v1.AuthChange.revoke_permission:type_name -> tidemark.store.v1.RolePermission
-	22, // 25: tidemark.store.v1.RolePermission.permission:type_name -> tidemark.store.v1.Permission
-	3,  // 26: tidemark.store.v1.Permission.type:type_name -> tidemark.store.v1.Permission.Type
-	24, // 27: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
-	25, // 28: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
-	25, // 29: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
-	5,  // 30: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
-	4,  // 31: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
-	26, // 32: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
-	27, // 33: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
-	28, // 34: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
-	23, // 35: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
-	6,  // 36: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
-	7,  // 37: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
-	56, // 38: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
-	34, // 39: tidemark.store.v1.Import.leases:type_name -> tidemark.store.v1.ImportedLease
-	35, // 40: tidemark.store.v1.Import.versions:type_name -> tidemark.store.v1.ImportedVersion
-	13, // 41: tidemark.store.v1.Import.enable:type_name -> tidemark.store.v1.AuthEnable
-	0,  // 42: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
-	40, // 43: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
-	9,  // 44: tidemark.store.v1.Result.alarm:type_name -> tidemark.store.v1.Alarm
-	41, // 45: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
-	42, // 46: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
-	43, // 47: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
-	44, // 48: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
-	40, // 49: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
-	38, // 50: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
-	38, // 51: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
-	38, // 52: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	47, // 53: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
-	22, // 54: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
-	54, // 55: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
-	54, // 56: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
-	1,  // 57: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
-	53, // 58: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	23, // 25: tidemark.store.v1.AuthChange.grant_keyspace:type_name -> tidemark.store.v1.KeyspaceGrant
+	23, // 26: tidemark.store.v1.AuthChange.revoke_keyspace:type_name -> tidemark.store.v1.KeyspaceGrant
+	22, // 27: tidemark.store.v1.RolePermission.permission:type_name -> tidemark.store.v1.Permission
+	3,  // 28: tidemark.store.v1.Permission.type:type_name -> tidemark.store.v1.Permission.Type
+	24, // 29: tidemark.store.v1.KeyspaceGrant.permission:type_name -> tidemark.store.v1.KeyspacePermission
+	26, // 30: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
+	27, // 31: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
+	27, // 32: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
+	5,  // 33: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
+	4,  // 34: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
+	28, // 35: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
+	29, // 36: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
+	30, // 37: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
+	25, // 38: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
+	6,  // 39: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
+	7,  // 40: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
+	58, // 41: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
+	36, // 42: tidemark.store.v1.Import.leases:type_name -> tidemark.store.v1.ImportedLease
+	37, // 43: tidemark.store.v1.Import.versions:type_name -> tidemark.store.v1.ImportedVersion
+	13, // 44: tidemark.store.v1.Import.enable:type_name -> tidemark.store.v1.AuthEnable
+	0,  // 45: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
+	42, // 46: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
+	9,  // 47: tidemark.store.v1.Result.alarm:type_name -> tidemark.store.v1.Alarm
+	43, // 48: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
+	44, // 49: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
+	45, // 50: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
+	46, // 51: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
+	42, // 52: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
+	40, // 53: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
+	40, // 54: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
+	40, // 55: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
+	49, // 56: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
+	22, // 57: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
+	24, // 58: tidemark.store.v1.RoleRecord.keyspaces:type_name -> tidemark.store.v1.KeyspacePermission
+	56, // 59: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	56, // 60: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 61: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	55, // 62: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -4684,14 +4869,16 @@ func file_store_storepb_store_proto_init() {
 		(*AuthChange_RoleDelete)(nil),
 		(*AuthChange_GrantPermission)(nil),
 		(*AuthChange_RevokePermission)(nil),
+		(*AuthChange_GrantKeyspace)(nil),
+		(*AuthChange_RevokeKeyspace)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[17].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[19].OneofWrappers = []any{
 		(*Op_Range)(nil),
 		(*Op_Put)(nil),
 		(*Op_DeleteRange)(nil),
 		(*Op_Txn)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[33].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[35].OneofWrappers = []any{
 		(*OpResult_Range)(nil),
 		(*OpResult_Put)(nil),
 		(*OpResult_DeleteRange)(nil),
@@ -4703,7 +4890,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   49,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
