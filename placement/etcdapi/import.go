@@ -77,7 +77,8 @@ func (s *importServer) Step(
 			CreateRevision: k.GetCreateRevision(), ModRevision: k.GetModRevision(),
 			Version: k.GetVersion(), Value: k.GetValue(), Lease: k.GetLease(), Number: k.GetNumber()})
 	}
-	if err := s.do(ctx, step); err != nil {
+	err := s.enabling(ctx, r.EnableAuth, func() error { return s.do(ctx, step) })
+	if err != nil {
 		return nil, err
 	}
 	return s.current(ctx) // who was an administrator before users count may know

@@ -109,3 +109,33 @@ func (s *importServer) mayImportAuth(ctx context.Context, r *coordpb.ImportedAut
 		return slices.ContainsFunc(r.Roles, func(x *coordpb.ImportedRole) bool { return x.GetName() == name })
 	}))
 }
+
+// enabling does a step, and if that enables authentication, what comes before and after it (see
+// AuthEnable).
+func (s *importServer) enabling(ctx context.Context, enables bool, do func() error) error {
+	if !enables || s.Keyspaces == nil {
+		return do()
+	}
+	if _, err := s.administer(ctx); err != nil {
+		return err
+	}
+	auth := &authServer{backend: s.backend}
+	version, err := s.Keyspaces.Guard(ctx, false)
+	if err != nil {
+		auth.release(ctx, version)
+		return auth.keyspacesError(ctx, err)
+	}
+	if err := do(); err != nil {
+		auth.release(ctx, version)
+		return err
+	}
+	now, on, err := s.Keyspaces.Guarding(ctx)
+	switch {
+	case err != nil:
+		return auth.keyspacesError(ctx, err)
+	case !on || now != version:
+		return status.Error(codes.FailedPrecondition, "the import has ended, and authentication was "+
+			"disabled while it was being enabled: enable it again with `tidemark auth enable`")
+	}
+	return nil
+}

@@ -213,8 +213,12 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
+type renewer interface {
+	Renew([]int64, []time.Duration) ([]*storepb.LeaseCheckpoint_Lease, error)
+}
+
 // renew renews one lease.
-func renew(l *clocked, id int64) (term time.Duration, noted bool, err error) {
+func renew(l renewer, id int64) (term time.Duration, noted bool, err error) {
 	terms := make([]time.Duration, 1)
 	list, err := l.Renew([]int64{id}, terms)
 	if err == nil && terms[0] == 0 && len(list) == 0 {
