@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
 // clocked is a lessor with a clock that a test moves.
