@@ -105,9 +105,8 @@
 //
 // Store.mu, lessor.mu and ring.mu are leaves: no other lock is taken while one of them is held.
 // watchHub.mu is taken before ring.mu, and never by Apply. None is held over I/O or a call to the
-// group; Store.installing, which keeps readers out while a snapshot replaces the state, is. What
-// only Apply and Install touch (the session table, and the database's writing side) needs no lock,
-// because the group calls these one at a time.
+// group. What only Apply and Install touch (the session table, and the database's writing side)
+// needs no lock, because the group calls these one at a time.
 //
 // The package does not import rpc, range/replica or anything above.
 package store
