@@ -84,7 +84,7 @@ func (c reporting) Heartbeat(
 const (
 	// defaultGuardTimeout bounds how long enabling authentication waits for servers, and guardPoll is
 	// how often it asks for them: a member of the core that holds no data tells of itself every 2 s.
-	defaultGuardTimeout = 10 * time.Second
+	defaultGuardTimeout = 6 * time.Second
 	guardPoll           = 50 * time.Millisecond
 )
 
