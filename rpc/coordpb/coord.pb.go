@@ -554,6 +554,103 @@ func (*AbandonImportResponse) Descriptor() ([]byte, []int) {
 	return file_coordpb_coord_proto_rawDescGZIP(), []int{6}
 }
 
+type AuthenticateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Password      string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthenticateRequest) Reset() {
+	*x = AuthenticateRequest{}
+	mi := &file_coordpb_coord_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthenticateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthenticateRequest) ProtoMessage() {}
+
+func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
+func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AuthenticateRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AuthenticateRequest) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+type AuthenticateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Says who the client is, for some minutes.
+	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthenticateResponse) Reset() {
+	*x = AuthenticateResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthenticateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthenticateResponse) ProtoMessage() {}
+
+func (x *AuthenticateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthenticateResponse.ProtoReflect.Descriptor instead.
+func (*AuthenticateResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AuthenticateResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
 var File_coordpb_coord_proto protoreflect.FileDescriptor
 
 const file_coordpb_coord_proto_rawDesc = "" +
@@ -600,7 +697,12 @@ const file_coordpb_coord_proto_rawDesc = "" +
 	"\x06number\x18\a \x01(\rR\x06number\"&\n" +
 	"\x14AbandonImportRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\"\x17\n" +
-	"\x15AbandonImportResponse2\xa7\x02\n" +
+	"\x15AbandonImportResponse\"E\n" +
+	"\x13AuthenticateRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword\",\n" +
+	"\x14AuthenticateResponse\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token2\xa7\x02\n" +
 	"\x06Import\x12\\\n" +
 	"\x05State\x12,.tidemark.coordination.v1.ImportStateRequest\x1a%.tidemark.coordination.v1.ImportState\x12S\n" +
 	"\x04Step\x12$.tidemark.coordination.v1.ImportStep\x1a%.tidemark.coordination.v1.ImportState\x12j\n" +
@@ -619,7 +721,7 @@ func file_coordpb_coord_proto_rawDescGZIP() []byte {
 }
 
 var file_coordpb_coord_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_coordpb_coord_proto_goTypes = []any{
 	(ImportState_Phase)(0),        // 0: tidemark.coordination.v1.ImportState.Phase
 	(*ImportStateRequest)(nil),    // 1: tidemark.coordination.v1.ImportStateRequest
@@ -629,6 +731,8 @@ var file_coordpb_coord_proto_goTypes = []any{
 	(*ImportedKey)(nil),           // 5: tidemark.coordination.v1.ImportedKey
 	(*AbandonImportRequest)(nil),  // 6: tidemark.coordination.v1.AbandonImportRequest
 	(*AbandonImportResponse)(nil), // 7: tidemark.coordination.v1.AbandonImportResponse
+	(*AuthenticateRequest)(nil),   // 8: tidemark.coordination.v1.AuthenticateRequest
+	(*AuthenticateResponse)(nil),  // 9: tidemark.coordination.v1.AuthenticateResponse
 }
 var file_coordpb_coord_proto_depIdxs = []int32{
 	0, // 0: tidemark.coordination.v1.ImportState.phase:type_name -> tidemark.coordination.v1.ImportState.Phase
@@ -658,7 +762,7 @@ func file_coordpb_coord_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordpb_coord_proto_rawDesc), len(file_coordpb_coord_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
