@@ -5764,7 +5764,8 @@ type ResolveRequest struct {
 	Resolutions []*Resolution          `protobuf:"bytes,1,rep,name=resolutions,proto3" json:"resolutions,omitempty"`
 	// Whoever asks does not wait for the end: what one entry does not hold is ended after the answer, if the leader stays what it is.
 	Background bool `protobuf:"varint,2,opt,name=background,proto3" json:"background,omitempty"`
-	// Only locks of keys, and of spans that begin, in this span. Unset: all that the transactions have in the partition.
+	// Only locks of keys that lie, and of held spans that begin, in this span; only in the background. What one entry does not hold is left
+	// (ResolveResponse.more). Unset: all that the transactions have in the partition.
 	Within        *KeySpan `protobuf:"bytes,3,opt,name=within,proto3" json:"within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5877,7 +5878,9 @@ func (x *Resolution) GetStatus() *TransactionStatus {
 type ResolveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Intents that were there.
-	Resolved      uint64 `protobuf:"varint,1,opt,name=resolved,proto3" json:"resolved,omitempty"`
+	Resolved uint64 `protobuf:"varint,1,opt,name=resolved,proto3" json:"resolved,omitempty"`
+	// With `within`: there are more, for another request.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5917,6 +5920,13 @@ func (x *ResolveResponse) GetResolved() uint64 {
 		return x.Resolved
 	}
 	return 0
+}
+
+func (x *ResolveResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // InspectTransactionsRequest asks a partition's leader for its transactions, for people.
@@ -6863,9 +6873,10 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\n" +
 	"Resolution\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x129\n" +
-	"\x06status\x18\x02 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"-\n" +
+	"\x06status\x18\x02 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"A\n" +
 	"\x0fResolveResponse\x12\x1a\n" +
-	"\bresolved\x18\x01 \x01(\x04R\bresolved\"P\n" +
+	"\bresolved\x18\x01 \x01(\x04R\bresolved\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"P\n" +
 	"\x1aInspectTransactionsRequest\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\rR\x03max\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\fR\vtransaction\"v\n" +
