@@ -223,6 +223,7 @@ func (s *Server) run(start func(context.Context) error) {
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server, s.services.etcd.refuse = s, s.noCoordination
+	s.services.etcd.instead = s.withoutCoordination
 	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
 	s.pace, s.answers = rpc.NewPace(), rpc.NewAnswers()
 	s.clientHTTP = serveClientHTTP(s.listener.Addr(),

@@ -85,7 +85,8 @@ func Prefix(p string) Option { return func(c *config) { c.prefix = p } }
 func Monotonic(clock func() int64) Option { return func(c *config) { c.clock = clock } }
 
 // Connect connects to the coordination service at the addresses of its servers (host:port, or URLs)
-// and returns when one of them has answered. Close ends the client.
+// and returns when one of them has answered. Servers that are not members of the core name these,
+// and the client goes on with them. Close ends the client.
 func Connect(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
 	const op = "connect"
 	cfg := newConfig(options)
@@ -104,6 +105,7 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 	}
 	c := newClient(etcd, cfg)
 	c.owned = true
+	c.findMembers(ctx)
 	// One that may not read this key has been answered too.
 	_, err = c.get(ctx, cmp.Or(c.prefix, "\x00"), clientv3.WithCountOnly())
 	if err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
@@ -111,6 +113,28 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 		return nil, fail(op, "", err)
 	}
 	return c, nil
+}
+
+// findMembers has the client go on with the members of the core, if the server that answers is none:
+// such a server tells where they are, without ids, and answers nothing else. If it fails, the
+// endpoints stay as they were given.
+func (c *Client) findMembers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.attempt)
+	defer cancel()
+	list, err := c.etcd.MemberList(ctx, clientv3.WithSerializable())
+	if err != nil {
+		return
+	}
+	var members []string
+	for _, m := range list.Members {
+		if m.ID != 0 {
+			return
+		}
+		members = append(members, m.ClientURLs...)
+	}
+	if len(members) > 0 {
+		c.etcd.SetEndpoints(members...)
+	}
 }
 
 // New uses a client of etcd that the caller has made, and closes after the Client. Of the options

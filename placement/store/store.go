@@ -166,8 +166,10 @@ type Store struct {
 	grouped chan struct{} // for the proposer
 	room    *room         // for commands whose outcome is open
 	indexes readIndexes
-	large   largeAnswers
-	counts  rangeCounts
+	// renewals are those that go to the leader.
+	renewals leaseRenewals
+	large    largeAnswers
+	counts   rangeCounts
 	// noting is held while it is decided what leases have left, and proposed.
 	noting  sync.Mutex
 	running sync.WaitGroup
