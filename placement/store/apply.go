@@ -212,7 +212,7 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 	case *storepb.Command_Txn:
 		err = a.txn(op.Txn, result)
 	case *storepb.Command_Compact:
-		err = a.compact(op.Compact.GetRevision(), result)
+		err = a.compact(op.Compact, result)
 	case *storepb.Command_LeaseGrant:
 		err = a.grant(op.LeaseGrant, result)
 	case *storepb.Command_LeaseRevoke:

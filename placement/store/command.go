@@ -41,7 +41,10 @@ const (
 	// importFormat is for the steps of imports.
 	importFormat = 8
 
-	newestFormat = importFormat
+	// compactFormat is for compactions that do not remove all at once.
+	compactFormat = 9
+
+	newestFormat = compactFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
@@ -140,6 +143,10 @@ func formatOf(c *storepb.Command) byte {
 		return authFormat
 	case *storepb.Command_Import:
 		return importFormat
+	case *storepb.Command_Compact:
+		if op.Compact.GetEvents() > 0 || op.Compact.GetResume() {
+			return compactFormat
+		}
 	}
 	return commandFormat
 }

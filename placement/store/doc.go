@@ -31,7 +31,8 @@
 // version of a key is kept, under the revision that wrote it, until compaction. Compaction at
 // revision c makes revisions below c unreadable; what is visible at c and later stays. The leader
 // compacts by itself, so that the latest Config.History revisions are kept, in steps of about
-// compactEvents events.
+// compactEvents events. A revision with more is made unreadable by the first of several steps, and
+// what is left to be removed is in the state (MetaRecord.compaction_rest).
 //
 // # Ranges
 //

@@ -186,6 +186,8 @@ type Store struct {
 		closed   bool
 		// changed is closed when the leadership does, and replaced.
 		changed chan struct{}
+		// compacting is closed when all was removed that a compaction has left; nil: that is so.
+		compacting chan struct{}
 		// readers counts the open iterators, which have to be gone before the database is closed.
 		readers sync.WaitGroup
 	}
@@ -272,6 +274,9 @@ func (s *Store) load() error {
 		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
+		s.mu.Lock()
+		s.restLocked(r.meta)
+		s.mu.Unlock()
 		s.index.Store(s.machine.index)
 		return nil
 	})
