@@ -74,6 +74,11 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	}
 	batch := s.config.State.NewIndexedBatch()
 	defer batch.Close()
+	defer func() {
+		if err != nil {
+			s.blocks.Reset(s.Revision())
+		}
+	}()
 	a, err := s.newApplication(batch)
 	if err != nil {
 		return err
@@ -126,6 +131,9 @@ func (s *Store) publish(a *application, term uint64) {
 		s.lessor.replace(a.leases, a.attached)
 	} else {
 		s.lessor.changed(a.leases, a.attached)
+	}
+	if a.replaced || a.forgetLeases {
+		s.blocks.Reset(a.meta.Revision)
 	}
 	known, waiting := s.applied(a, term)
 	if a.replaced {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/keycount"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -166,6 +167,8 @@ type Store struct {
 	indexes readIndexes
 	large   largeAnswers
 	counts  rangeCounts
+	// blocks counts keys. Apply follows it before it commits, so that no reader is ahead of it.
+	blocks *keycount.Blocks
 	// noting is held while it is decided what leases have left, and proposed.
 	noting  sync.Mutex
 	running sync.WaitGroup
@@ -218,6 +221,7 @@ func New(config Config) (*Store, error) {
 		room:    newRoom(int64(config.MaxPending), config.MaxPendingBytes),
 		large:   newLargeAnswers(),
 	}
+	s.blocks = keycount.New(nil)
 	s.mu.group = config.Group
 	s.mu.pending = map[commandID]*pending{}
 	s.mu.changed = make(chan struct{})
@@ -271,6 +275,7 @@ func (s *Store) load() error {
 		s.setAuthority(state)
 		s.members.replace(members)
 		s.lessor.replace(leases, attached)
+		s.blocks.Reset(r.meta.Revision)
 		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
