@@ -27,7 +27,8 @@ import (
 var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
 	&pb.Auth_ServiceDesc, &v3lockpb.Lock_ServiceDesc, &v3electionpb.Election_ServiceDesc,
-	&coordpb.Import_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
+	&coordpb.Import_ServiceDesc, &coordpb.Permissions_ServiceDesc,
+	&grpc_health_v1.Health_ServiceDesc}
 
 // maxRevisionBytes leaves room for the rest of a message: gRPC sends none of more than 256 MiB.
 const maxRevisionBytes = 128 << 20
@@ -49,7 +50,9 @@ func (s *Server) serveEtcd(
 	services, err := etcdapi.New(etcdapi.Config{Store: part, Random: randomReader(s.config.Random),
 		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
+		Quota: s.config.CoreQuota, Answers: s.answers,
 		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
+		PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
 		Logger: s.config.Logger, Registerer: registerer})
 	if err != nil {
 		return err
@@ -65,6 +68,9 @@ func (s *Server) serveEtcd(
 	services.Watch = watches
 	p.coordination.watch.Store(watches)
 	s.services.etcd.begin(services.Register)
+	room := &roomAlarm{server: s, databases: p.databases, store: part}
+	room.running.Go(room.watch)
+	p.coordination.room.Store(room)
 	return nil
 }
 

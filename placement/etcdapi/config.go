@@ -49,6 +49,8 @@ type Store interface {
 	Leadership() (store.Leadership, <-chan struct{})
 	AppliedIndex() uint64
 	Size() (uint64, error)
+	// Alarms are those that are raised, as far as this member knows.
+	Alarms() []*storepb.Alarm
 	Hash(ctx context.Context, revision uint64) (store.Hash, error)
 	HashAll(context.Context) (sum uint32, revision uint64, err error)
 	Export() (*store.Export, error)
@@ -118,6 +120,8 @@ type Config struct {
 	// MaxOperations is how many comparisons, and how many operations on either branch, a transaction
 	// may have; nested ones have what is left. Default DefaultMaxOperations.
 	MaxOperations int
+	// Quota is the size of the store that Status tells as its quota; 0: there is none.
+	Quota int64
 	// RequestTimeout bounds how long a call waits for the members. Default 7 s, as in etcd.
 	RequestTimeout time.Duration
 	// LeaderGrace is how long there may be no leader before streams end whose clients demand one.
@@ -136,6 +140,11 @@ type Config struct {
 	// CertificateUsers takes the common name of a client's verified certificate for its user, if the
 	// client comes without a token. It is for servers that ask clients for certificates.
 	CertificateUsers bool
+	// PassedOn says of a call that a server passes on for a client what the common name of the client's
+	// certificate is, "" for none; false: the client itself calls. Default: no call is passed on.
+	PassedOn func(context.Context) (commonName string, ok bool)
+	// Keyspaces are those whose data users guard as well. nil: there are none.
+	Keyspaces Keyspaces
 	// TLS is the TLS connection that a call came on; nil if there is none. Default: what gRPC's own
 	// credentials for TLS say.
 	TLS func(context.Context) *tls.ConnectionState
@@ -154,6 +163,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: nobody does.
 	Registerer prometheus.Registerer
+	// Answers bounds the answers that are on their way to clients. nil: nothing does.
+	Answers Answers
 	// Version is the etcd version that clients are told, "major.minor.patch". Default
 	// DefaultVersion.
 	Version string
@@ -187,6 +198,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.TLS == nil {
 		c.TLS = tlsOf
+	}
+	if c.PassedOn == nil {
+		c.PassedOn = func(context.Context) (string, bool) { return "", false }
 	}
 	if c.TokenTTL <= 0 {
 		c.TokenTTL = 5 * time.Minute

@@ -70,8 +70,16 @@ func (w *world) inherit(child *Partition) {
 	if parts.busy == 0 {
 		parts.busy = 500
 	}
-	if child.Bytes == 0 {
-		w.t.Fatalf("%s splits off without a byte: its part is not modelled", child.ID)
+	if parts.bytes == 0 {
+		parts.bytes = 500
+	}
+	switch {
+	case child.Bytes > 0:
+	case parent.Epoch.Generation < child.Epoch.Generation: // its bytes are those of both
+		child.Bytes = parent.Bytes / 1000 * parts.bytes
+		parent.Bytes -= child.Bytes
+	case parts.bytes < 1000:
+		child.Bytes = parent.Bytes / (1000 - parts.bytes) * parts.bytes
 	}
 	child.LeaderLoad = parent.LeaderLoad * Cores(parts.busy) / 1000
 	child.FollowerLoad = parent.FollowerLoad * Cores(parts.busy) / 1000

@@ -22,6 +22,8 @@ type world struct {
 	partitions map[keys.PartitionID]Partition
 	flights    []Flight
 	memory     memory
+	// childFirst: of what splits, the State hears of the right part first.
+	childFirst bool
 }
 
 func newWorld(t rapid.TB, settings Settings) *world {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -34,6 +35,8 @@ type application struct {
 	change bool
 	// authority is what the entries have made of users and roles; nil if they change nothing.
 	authority *authority.State
+	// alarms are what the entries have made of the alarms; nil if they change nothing.
+	alarms *[]*storepb.Alarm
 	// members are what the entries have made of the core's; nil if they change nothing.
 	members *storepb.Members
 	// unheard: no caller gets the answer of the command at hand, and it is not kept. So it need not
@@ -41,7 +44,7 @@ type application struct {
 	unheard bool
 	events  []watch.Revision
 	answers []answer
-	leases  []leaseChange
+	leases  []lease.Change
 	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases: all
 	// leases went with it.
 	replaced, forgetLeases bool
@@ -53,14 +56,6 @@ type application struct {
 type answer struct {
 	id     commandID
 	result *storepb.Result
-}
-
-// leaseChange tells the lessor what a lease is now; a ttl of 0 means that it is gone. leftMillis is
-// that of its last checkpoint. checkpoint: nothing else has changed.
-type leaseChange struct {
-	id                    int64
-	ttlMillis, leftMillis uint64
-	checkpoint            bool
 }
 
 // Applied implements group.StateMachine.
@@ -120,6 +115,9 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	if a.authority != nil {
 		s.setAuthority(a.authority)
 	}
+	if a.alarms != nil {
+		s.alarms.Store(a.alarms)
+	}
 	s.publish(a, last.Term)
 	return nil
 }
@@ -128,9 +126,9 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 // callers that wait for it.
 func (s *Store) publish(a *application, term uint64) {
 	if a.forgetLeases {
-		s.lessor.replace(a.leases, a.attached)
+		s.lessor.Replace(a.leases, a.attached)
 	} else {
-		s.lessor.changed(a.leases, a.attached)
+		s.lessor.Changed(a.leases, a.attached)
 	}
 	if a.replaced || a.forgetLeases {
 		s.blocks.Reset(a.meta.Revision)
@@ -211,6 +209,11 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		result.Revision = a.meta.Revision
 		return result, nil
 	}
+	if code := alarmed(a.currentAlarms(), c); code != storepb.Code_OK {
+		refuse(result, code, "")
+		result.Revision = a.meta.Revision
+		return result, nil
+	}
 	err := a.authorize(c, result)
 	if err != nil || result.Code != storepb.Code_OK {
 		result.Revision = a.meta.Revision
@@ -237,6 +240,8 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		err = a.changeMembers(op.ChangeMembers, result)
 	case *storepb.Command_Import:
 		err = a.importStep(op.Import, result)
+	case *storepb.Command_AlarmChange:
+		err = a.changeAlarm(op.AlarmChange, result)
 	default:
 		err = fmt.Errorf("command %T is not known to this version", op)
 	}

@@ -49,7 +49,7 @@ type mark struct {
 
 // note remembers this moment.
 func (t *timeline) note(s *Store) {
-	t.marks = append(t.marks, mark{s.lessor.now(), s.Revision()})
+	t.marks = append(t.marks, mark{s.lessor.Now(), s.Revision()})
 }
 
 // before is the newest revision that is as old as that; 0 if none is known to be. Older marks are
@@ -70,7 +70,7 @@ func (s *Store) compactTo(seen *timeline) (to uint64) {
 		to = s.Revision() - s.config.History
 	}
 	if s.config.HistoryFor > 0 {
-		to = max(to, seen.before(s.lessor.now().Add(-s.config.HistoryFor)))
+		to = max(to, seen.before(s.lessor.Now().Add(-s.config.HistoryFor)))
 	}
 	if l, _ := s.Leadership(); !l.Serving || to <= s.Compacted() {
 		return 0

@@ -14,7 +14,7 @@
 //	                              │
 //	                              ├──► answers to callers that wait in Do here
 //	                              ├──► ring: the newest events, in memory, for all watchers
-//	                              └──► lessor: which leases exist
+//	                              └──► lessor: which leases exist (package lease)
 //
 // Everything lives in the span keys.LocalSpan(Config.Partition) of the state database, so that one
 // database can have several stores, each with its own group, revisions and leases. layout.go has
@@ -91,8 +91,8 @@
 //
 // # Locks
 //
-// Store.mu and lessor.mu are leaves: no other lock is taken while one of them is held. The hub's
-// locks are its own, and Apply never waits for a watcher's. None is held over I/O or a call to the
+// Store.mu is a leaf: no other lock is taken while it is held. The locks of the hub and the lessor
+// are their own, and Apply never waits for a watcher's. None is held over I/O or a call to the
 // group; Store.installing, which keeps readers out while a snapshot replaces the state, is. What
 // only Apply and Install touch (the session table, and the database's writing side) needs no lock,
 // because the group calls these one at a time.

@@ -6,6 +6,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -39,7 +41,7 @@ func importing(meta *storepb.MetaRecord) bool { return meta.Import != nil && !me
 func refusesDuringImport(c *storepb.Command) bool {
 	switch c.Op.(type) {
 	case *storepb.Command_Import, *storepb.Command_ChangeMembers, *storepb.Command_SessionOpen,
-		*storepb.Command_SessionClose:
+		*storepb.Command_SessionClose, *storepb.Command_AlarmChange:
 		return false
 	}
 	return true
@@ -54,6 +56,9 @@ func validateImport(m *storepb.Import) error {
 	case len(m.Source) > maxImportSource:
 		return fmt.Errorf("%w: the name of what is imported has more than %d bytes", ErrTooLarge,
 			maxImportSource)
+	case m.Enable != nil && (!m.End || len(m.Enable.Key) < authority.KeyBytes):
+		return fmt.Errorf("%w: authentication is enabled by the last step of an import, with a key of "+
+			"at least %d bytes", ErrInvalid, authority.KeyBytes)
 	case len(m.Leases)+len(m.Versions) > MaxImported:
 		return fmt.Errorf("%w: more than %d leases and keys in one step of an import", ErrTooLarge,
 			MaxImported)
@@ -91,6 +96,13 @@ func (a *application) importStep(m *storepb.Import, result *storepb.Result) erro
 		}
 		if err := checkImported(r, m, record, result); err != nil || result.Code != storepb.Code_OK {
 			return err
+		}
+		if m.Enable != nil {
+			err := a.changeAuth(&storepb.AuthChange{Change: &storepb.AuthChange_Enable{Enable: m.Enable}},
+				result)
+			if err != nil || result.Code != storepb.Code_OK {
+				return err
+			}
 		}
 		if !underWay && a.meta.Revision > initialRevision {
 			// There was something. Nobody is to take what comes for what comes after it.
@@ -149,7 +161,7 @@ func checkImported(
 ) error {
 	leases := map[int64]bool{}
 	for _, l := range m.Leases {
-		if l.GetId() == 0 || l.TtlMillis == 0 || l.TtlMillis > maxLeaseMillis ||
+		if l.GetId() == 0 || l.TtlMillis == 0 || l.TtlMillis > lease.MaxTermMillis ||
 			l.LeftMillis > l.TtlMillis ||
 			record.Leases > 0 && uint64(l.Id) <= uint64(record.LastLease) {
 			refuse(result, storepb.Code_INVALID, "lease %d, after lease %d", l.GetId(), record.LastLease)
@@ -221,7 +233,7 @@ func (a *application) writeImported(m *storepb.Import, revision uint64) error {
 			return err
 		}
 		a.leases = append(a.leases,
-			leaseChange{id: l.Id, ttlMillis: l.TtlMillis, leftMillis: l.LeftMillis})
+			lease.Change{ID: l.Id, TTLMillis: l.TtlMillis, LeftMillis: l.LeftMillis})
 	}
 	for _, v := range m.Versions {
 		record := &storepb.VersionRecord{Tombstone: v.Version == 0, CreateRevision: v.CreateRevision,

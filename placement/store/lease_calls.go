@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -21,8 +20,8 @@ func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) 
 	if err := s.Importing(); err != nil {
 		return 0, err
 	}
-	term, noted, err := s.lessor.renew(id)
-	for ; noted; term, noted, err = s.lessor.renew(id) {
+	term, noted, err := s.renew(id)
+	for ; noted; term, noted, err = s.renew(id) {
 		s.awaitNotes()
 		if _, err := s.do(ctx, checkpoint(&storepb.LeaseCheckpoint_Lease{Id: id})); err != nil {
 			return 0, err
@@ -37,6 +36,15 @@ func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) 
 		return 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
 	return term, err
+}
+
+// renew is Lessor.Renew.
+func (s *Store) renew(id int64) (term time.Duration, noted bool, err error) {
+	term, noted, err = s.lessor.Renew(id)
+	if errors.Is(err, lease.ErrNotCounting) {
+		err = &NotLeaderError{}
+	}
+	return term, noted, err
 }
 
 // awaitNotes returns when what was noted until now is proposed.
@@ -68,7 +76,7 @@ func (s *Store) Lease(id int64) (LeaseInfo, error) {
 		return info, err
 	}
 	var ok bool
-	if info.Term, info.Left, ok = s.lessor.remaining(id); !ok {
+	if info.Term, info.Left, ok = s.lessor.Remaining(id); !ok {
 		return info, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
 	}
 	if l, _ := s.Leadership(); !l.Serving {
@@ -84,12 +92,12 @@ func (s *Store) Lease(id int64) (LeaseInfo, error) {
 // keep ends leases, on the leader. It is one goroutine, from New to Close, and waits for nothing
 // but the time.
 func (s *Store) keep() {
-	timer := time.NewTimer(lessorTick)
+	timer := time.NewTimer(lease.Tick)
 	defer timer.Stop()
 	for {
 		timer.Stop()
-		if s.lessor.counting() {
-			timer.Reset(lessorTick)
+		if s.lessor.Counting() {
+			timer.Reset(lease.Tick)
 		}
 		select {
 		case <-s.ctx.Done():
@@ -109,20 +117,20 @@ func (s *Store) keepOnce() {
 	l, _ := s.Leadership()
 	s.noting.Lock()
 	defer s.noting.Unlock()
-	ids, notes, paused := s.lessor.expired()
-	if paused {
+	due := s.lessor.Due()
+	if due.Paused {
 		s.config.Logger.Warn("the process was paused; leases get a full term, once until they "+
-			"are renewed", "leases", s.lessor.count())
+			"are renewed", "leases", s.lessor.Count())
 	}
-	for _, id := range ids {
+	for _, id := range due.Ended {
 		if s.proposeAside(l.Term, &storepb.Command{Op: &storepb.Command_LeaseRevoke{
 			LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}}) {
 			s.metrics.expired.Inc()
 			s.config.Logger.Info("lease ran out", "lease", id)
 		}
 	}
-	if len(notes) > 0 {
-		s.proposeAside(l.Term, checkpoint(notes...))
+	if len(due.Notes) > 0 {
+		s.proposeAside(l.Term, checkpoint(due.Notes...))
 	}
 }
 
@@ -199,8 +207,4 @@ func (s *Store) atLeader(ctx context.Context, ask func(Leadership) error) error 
 }
 
 // Leases lists the leases that exist as far as this member knows, by ascending id.
-func (s *Store) Leases() []int64 {
-	s.lessor.mu.Lock()
-	defer s.lessor.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.lessor.mu.leases))
-}
+func (s *Store) Leases() []int64 { return s.lessor.IDs() }

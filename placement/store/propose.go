@@ -103,7 +103,7 @@ func (s *Store) LeadershipChanged(l group.Leadership) {
 	s.notifyLocked()
 	s.mu.Unlock()
 	s.lose(lost)
-	s.lessor.activate(serving && !s.importing.Load())
+	s.lessor.Activate(serving && !s.importing.Load())
 	s.poke()
 	s.pokeCompactor()
 }
@@ -184,7 +184,7 @@ func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
 	waiting := s.reachedLocked(a.index)
 	s.mu.Unlock()
 	if serving != before || importChanged {
-		s.lessor.activate(serving && !imports)
+		s.lessor.Activate(serving && !imports)
 	}
 	if serving != before || importChanged || len(a.leases) > 0 {
 		s.poke()
@@ -211,6 +211,9 @@ func (s *Store) Do(ctx context.Context, c *storepb.Command) (*storepb.Result, er
 // proposed.
 func (s *Store) prepare(ctx context.Context, c *storepb.Command) (*storepb.Command, error) {
 	if err := validateCommand(c); err != nil {
+		return nil, err
+	}
+	if err := s.checkAlarms(ctx, c); err != nil {
 		return nil, err
 	}
 	switch op := c.Op.(type) {

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/keycount"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -144,7 +145,7 @@ type Store struct {
 	origin  uint64
 	metrics *metrics
 	hub     *watch.Hub
-	lessor  *lessor
+	lessor  *lease.Lessor
 	machine machine
 
 	revision, compacted atomic.Uint64
@@ -153,6 +154,7 @@ type Store struct {
 	members       currentMembers
 	authority     atomic.Pointer[authority.State]
 	authorityNews news
+	alarms        atomic.Pointer[[]*storepb.Alarm]
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -214,7 +216,7 @@ func New(config Config) (*Store, error) {
 		config:  config,
 		layout:  newLayout(config.Partition),
 		origin:  binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
-		lessor:  newLessor(config.Monotonic, config.CheckpointAfter),
+		lessor:  lease.New(config.Monotonic, config.CheckpointAfter),
 		wake:    make(chan struct{}, 1),
 		long:    make(chan struct{}, 1),
 		grouped: make(chan struct{}, 1),
@@ -272,10 +274,15 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
+		alarms, err := loadAlarms(r)
+		if err != nil {
+			return err
+		}
 		s.setAuthority(state)
+		s.alarms.Store(&alarms)
 		s.members.replace(members)
-		s.lessor.replace(leases, attached)
 		s.blocks.Reset(r.meta.Revision)
+		s.lessor.Replace(leases, attached)
 		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)

@@ -284,6 +284,68 @@ func (GuardingRequest_Do) EnumDescriptor() ([]byte, []int) {
 	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{84, 0}
 }
 
+type CoreRefusal_Reason int32
+
+const (
+	CoreRefusal_OTHER CoreRefusal_Reason = 0
+	// The members that answer would not be a majority.
+	CoreRefusal_NO_QUORUM CoreRefusal_Reason = 1
+	// There is a learner already, and can be no other.
+	CoreRefusal_TOO_MANY_LEARNERS CoreRefusal_Reason = 2
+	// The learner lacks too much to vote.
+	CoreRefusal_LEARNER_NOT_READY CoreRefusal_Reason = 3
+	CoreRefusal_NOT_FOUND         CoreRefusal_Reason = 4
+	// Another member has the address, or has moved there.
+	CoreRefusal_ADDRESS_TAKEN CoreRefusal_Reason = 5
+)
+
+// Enum value maps for CoreRefusal_Reason.
+var (
+	CoreRefusal_Reason_name = map[int32]string{
+		0: "OTHER",
+		1: "NO_QUORUM",
+		2: "TOO_MANY_LEARNERS",
+		3: "LEARNER_NOT_READY",
+		4: "NOT_FOUND",
+		5: "ADDRESS_TAKEN",
+	}
+	CoreRefusal_Reason_value = map[string]int32{
+		"OTHER":             0,
+		"NO_QUORUM":         1,
+		"TOO_MANY_LEARNERS": 2,
+		"LEARNER_NOT_READY": 3,
+		"NOT_FOUND":         4,
+		"ADDRESS_TAKEN":     5,
+	}
+)
+
+func (x CoreRefusal_Reason) Enum() *CoreRefusal_Reason {
+	p := new(CoreRefusal_Reason)
+	*p = x
+	return p
+}
+
+func (x CoreRefusal_Reason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CoreRefusal_Reason) Descriptor() protoreflect.EnumDescriptor {
+	return file_clusterpb_cluster_proto_enumTypes[5].Descriptor()
+}
+
+func (CoreRefusal_Reason) Type() protoreflect.EnumType {
+	return &file_clusterpb_cluster_proto_enumTypes[5]
+}
+
+func (x CoreRefusal_Reason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CoreRefusal_Reason.Descriptor instead.
+func (CoreRefusal_Reason) EnumDescriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{108, 0}
+}
+
 // Partition is the descriptor: the truth about span and members at one epoch.
 type Partition struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -7316,6 +7378,103 @@ func (x *CoordinationLeaseResponse) GetNanoseconds() int64 {
 	return 0
 }
 
+type CoordinationRenewAllRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Leases        []int64                `protobuf:"varint,2,rep,packed,name=leases,proto3" json:"leases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationRenewAllRequest) Reset() {
+	*x = CoordinationRenewAllRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationRenewAllRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationRenewAllRequest) ProtoMessage() {}
+
+func (x *CoordinationRenewAllRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationRenewAllRequest.ProtoReflect.Descriptor instead.
+func (*CoordinationRenewAllRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *CoordinationRenewAllRequest) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *CoordinationRenewAllRequest) GetLeases() []int64 {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+type CoordinationRenewAllResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The full term of each lease of the request, in its order; 0: it does not exist.
+	Nanoseconds   []int64 `protobuf:"varint,1,rep,packed,name=nanoseconds,proto3" json:"nanoseconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationRenewAllResponse) Reset() {
+	*x = CoordinationRenewAllResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationRenewAllResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationRenewAllResponse) ProtoMessage() {}
+
+func (x *CoordinationRenewAllResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationRenewAllResponse.ProtoReflect.Descriptor instead.
+func (*CoordinationRenewAllResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *CoordinationRenewAllResponse) GetNanoseconds() []int64 {
+	if x != nil {
+		return x.Nanoseconds
+	}
+	return nil
+}
+
 // CoordinationLeader is which member leads the coordination store, as the one knows that refuses.
 type CoordinationLeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -7328,7 +7487,7 @@ type CoordinationLeader struct {
 
 func (x *CoordinationLeader) Reset() {
 	*x = CoordinationLeader{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7340,7 +7499,7 @@ func (x *CoordinationLeader) String() string {
 func (*CoordinationLeader) ProtoMessage() {}
 
 func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7353,7 +7512,7 @@ func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeader.ProtoReflect.Descriptor instead.
 func (*CoordinationLeader) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CoordinationLeader) GetReplica() uint64 {
@@ -7380,7 +7539,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7392,7 +7551,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7405,7 +7564,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *WakeRequest) GetCluster() uint64 {
@@ -7430,7 +7589,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[99]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7442,7 +7601,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[99]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7455,7 +7614,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{99}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{101}
 }
 
 type ListCoreRequest struct {
@@ -7466,7 +7625,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[100]
+	mi := &file_clusterpb_cluster_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7478,7 +7637,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[100]
+	mi := &file_clusterpb_cluster_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7491,7 +7650,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{100}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{102}
 }
 
 type ListCoreResponse struct {
@@ -7511,7 +7670,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[101]
+	mi := &file_clusterpb_cluster_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7523,7 +7682,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[101]
+	mi := &file_clusterpb_cluster_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7536,7 +7695,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{101}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -7590,7 +7749,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[102]
+	mi := &file_clusterpb_cluster_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7602,7 +7761,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[102]
+	mi := &file_clusterpb_cluster_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7615,7 +7774,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{102}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -7671,7 +7830,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[103]
+	mi := &file_clusterpb_cluster_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7683,7 +7842,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[103]
+	mi := &file_clusterpb_cluster_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7696,7 +7855,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{103}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -7738,7 +7897,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[104]
+	mi := &file_clusterpb_cluster_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7750,7 +7909,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[104]
+	mi := &file_clusterpb_cluster_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7763,7 +7922,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{104}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -7820,14 +7979,21 @@ type ChangeCoreRequest struct {
 	// The address of the server that is to become a member, which offers itself.
 	Add string `protobuf:"bytes,1,opt,name=add,proto3" json:"add,omitempty"`
 	// The member that is to go: its address, or its id.
-	Remove        string `protobuf:"bytes,2,opt,name=remove,proto3" json:"remove,omitempty"`
+	Remove string `protobuf:"bytes,2,opt,name=remove,proto3" json:"remove,omitempty"`
+	// The address of the server that is to become a member without a vote, and to stay that. Named by add later, it
+	// votes. Not together with the others.
+	Learner string `protobuf:"bytes,3,opt,name=learner,proto3" json:"learner,omitempty"`
+	// The member whose address is to be another one: its address or id, and where it is or is going to be. It must not
+	// answer where it was. Not together with the others.
+	Move          string `protobuf:"bytes,4,opt,name=move,proto3" json:"move,omitempty"`
+	MoveTo        string `protobuf:"bytes,5,opt,name=move_to,json=moveTo,proto3" json:"move_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[105]
+	mi := &file_clusterpb_cluster_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7839,7 +8005,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[105]
+	mi := &file_clusterpb_cluster_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7852,7 +8018,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{105}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -7869,6 +8035,73 @@ func (x *ChangeCoreRequest) GetRemove() string {
 	return ""
 }
 
+func (x *ChangeCoreRequest) GetLearner() string {
+	if x != nil {
+		return x.Learner
+	}
+	return ""
+}
+
+func (x *ChangeCoreRequest) GetMove() string {
+	if x != nil {
+		return x.Move
+	}
+	return ""
+}
+
+func (x *ChangeCoreRequest) GetMoveTo() string {
+	if x != nil {
+		return x.MoveTo
+	}
+	return ""
+}
+
+// CoreRefusal is a detail of the error of a change of the core's members that was refused, for clients that do not
+// read the text.
+type CoreRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        CoreRefusal_Reason     `protobuf:"varint,1,opt,name=reason,proto3,enum=tidemark.cluster.v1.CoreRefusal_Reason" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoreRefusal) Reset() {
+	*x = CoreRefusal{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoreRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoreRefusal) ProtoMessage() {}
+
+func (x *CoreRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoreRefusal.ProtoReflect.Descriptor instead.
+func (*CoreRefusal) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *CoreRefusal) GetReason() CoreRefusal_Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return CoreRefusal_OTHER
+}
+
 type ChangeCoreResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: there was nothing to do.
@@ -7879,7 +8112,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[106]
+	mi := &file_clusterpb_cluster_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7891,7 +8124,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[106]
+	mi := &file_clusterpb_cluster_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7904,7 +8137,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{106}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -8521,7 +8754,12 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\x03R\x05lease\"=\n" +
 	"\x19CoordinationLeaseResponse\x12 \n" +
-	"\vnanoseconds\x18\x01 \x01(\x03R\vnanoseconds\"B\n" +
+	"\vnanoseconds\x18\x01 \x01(\x03R\vnanoseconds\"O\n" +
+	"\x1bCoordinationRenewAllRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
+	"\x06leases\x18\x02 \x03(\x03R\x06leases\"@\n" +
+	"\x1cCoordinationRenewAllResponse\x12 \n" +
+	"\vnanoseconds\x18\x01 \x03(\x03R\vnanoseconds\"B\n" +
 	"\x12CoordinationLeader\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\x04R\areplica\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\";\n" +
@@ -8557,10 +8795,22 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0eremove_replica\x18\x04 \x01(\x04R\rremoveReplica\x12&\n" +
 	"\x0fcreated_unix_ms\x18\x05 \x01(\x03R\rcreatedUnixMs\x12\x12\n" +
 	"\x04step\x18\x06 \x01(\tR\x04step\x12\x1b\n" +
-	"\twaits_for\x18\a \x01(\tR\bwaitsFor\"=\n" +
+	"\twaits_for\x18\a \x01(\tR\bwaitsFor\"\x84\x01\n" +
 	"\x11ChangeCoreRequest\x12\x10\n" +
 	"\x03add\x18\x01 \x01(\tR\x03add\x12\x16\n" +
-	"\x06remove\x18\x02 \x01(\tR\x06remove\",\n" +
+	"\x06remove\x18\x02 \x01(\tR\x06remove\x12\x18\n" +
+	"\alearner\x18\x03 \x01(\tR\alearner\x12\x12\n" +
+	"\x04move\x18\x04 \x01(\tR\x04move\x12\x17\n" +
+	"\amove_to\x18\x05 \x01(\tR\x06moveTo\"\xc2\x01\n" +
+	"\vCoreRefusal\x12?\n" +
+	"\x06reason\x18\x01 \x01(\x0e2'.tidemark.cluster.v1.CoreRefusal.ReasonR\x06reason\"r\n" +
+	"\x06Reason\x12\t\n" +
+	"\x05OTHER\x10\x00\x12\r\n" +
+	"\tNO_QUORUM\x10\x01\x12\x15\n" +
+	"\x11TOO_MANY_LEARNERS\x10\x02\x12\x15\n" +
+	"\x11LEARNER_NOT_READY\x10\x03\x12\r\n" +
+	"\tNOT_FOUND\x10\x04\x12\x11\n" +
+	"\rADDRESS_TAKEN\x10\x05\",\n" +
 	"\x12ChangeCoreResponse\x12\x16\n" +
 	"\x06change\x18\x01 \x01(\x04R\x06change*N\n" +
 	"\vReplicaRole\x12\t\n" +
@@ -8622,13 +8872,14 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\rWatchMetadata\x12).tidemark.cluster.v1.WatchMetadataRequest\x1a .tidemark.cluster.v1.TableUpdate0\x01\x12W\n" +
 	"\bGuarding\x12$.tidemark.cluster.v1.GuardingRequest\x1a%.tidemark.cluster.v1.GuardingResponse2b\n" +
 	"\tAuthority\x12U\n" +
-	"\x06Follow\x12!.tidemark.cluster.v1.AuthorityAsk\x1a$.tidemark.cluster.v1.AuthorityUpdate(\x010\x012\xb9\x03\n" +
+	"\x06Follow\x12!.tidemark.cluster.v1.AuthorityAsk\x1a$.tidemark.cluster.v1.AuthorityUpdate(\x010\x012\xaa\x04\n" +
 	"\fCoordination\x12l\n" +
 	"\aExecute\x12/.tidemark.cluster.v1.CoordinationExecuteRequest\x1a0.tidemark.cluster.v1.CoordinationExecuteResponse\x12f\n" +
 	"\x05Index\x12-.tidemark.cluster.v1.CoordinationIndexRequest\x1a..tidemark.cluster.v1.CoordinationIndexResponse\x12f\n" +
 	"\x05Renew\x12-.tidemark.cluster.v1.CoordinationLeaseRequest\x1a..tidemark.cluster.v1.CoordinationLeaseResponse\x12k\n" +
 	"\n" +
-	"TimeToLive\x12-.tidemark.cluster.v1.CoordinationLeaseRequest\x1a..tidemark.cluster.v1.CoordinationLeaseResponse2\xac\x01\n" +
+	"TimeToLive\x12-.tidemark.cluster.v1.CoordinationLeaseRequest\x1a..tidemark.cluster.v1.CoordinationLeaseResponse\x12o\n" +
+	"\bRenewAll\x120.tidemark.cluster.v1.CoordinationRenewAllRequest\x1a1.tidemark.cluster.v1.CoordinationRenewAllResponse2\xac\x01\n" +
 	"\tBootstrap\x12Q\n" +
 	"\x05Hello\x12#.tidemark.cluster.v1.BootstrapHello\x1a#.tidemark.cluster.v1.BootstrapHello\x12L\n" +
 	"\x06Accept\x12\x1d.tidemark.cluster.v1.Founding\x1a#.tidemark.cluster.v1.BootstrapHelloB.Z,github.com/tidemarkdb/tidemark/rpc/clusterpbb\x06proto3"
@@ -8645,287 +8896,294 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 	return file_clusterpb_cluster_proto_rawDescData
 }
 
-var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
+var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 110)
 var file_clusterpb_cluster_proto_goTypes = []any{
-	(ReplicaRole)(0),                    // 0: tidemark.cluster.v1.ReplicaRole
-	(Partitioning)(0),                   // 1: tidemark.cluster.v1.Partitioning
-	(KeyspaceState)(0),                  // 2: tidemark.cluster.v1.KeyspaceState
-	(NodeStatus)(0),                     // 3: tidemark.cluster.v1.NodeStatus
-	(GuardingRequest_Do)(0),             // 4: tidemark.cluster.v1.GuardingRequest.Do
-	(*Partition)(nil),                   // 5: tidemark.cluster.v1.Partition
-	(*Freeze)(nil),                      // 6: tidemark.cluster.v1.Freeze
-	(*Replica)(nil),                     // 7: tidemark.cluster.v1.Replica
-	(*Leader)(nil),                      // 8: tidemark.cluster.v1.Leader
-	(*Keyspace)(nil),                    // 9: tidemark.cluster.v1.Keyspace
-	(*Timestamp)(nil),                   // 10: tidemark.cluster.v1.Timestamp
-	(*Consumer)(nil),                    // 11: tidemark.cluster.v1.Consumer
-	(*ConsumerSpan)(nil),                // 12: tidemark.cluster.v1.ConsumerSpan
-	(*Locality)(nil),                    // 13: tidemark.cluster.v1.Locality
-	(*Node)(nil),                        // 14: tidemark.cluster.v1.Node
-	(*NodeStats)(nil),                   // 15: tidemark.cluster.v1.NodeStats
-	(*StatusRequest)(nil),               // 16: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),              // 17: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),         // 18: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),                  // 19: tidemark.cluster.v1.CoreMember
-	(*CoreMembers)(nil),                 // 20: tidemark.cluster.v1.CoreMembers
-	(*WatchTableRequest)(nil),           // 21: tidemark.cluster.v1.WatchTableRequest
-	(*FollowTableRequest)(nil),          // 22: tidemark.cluster.v1.FollowTableRequest
-	(*WatchMetadataRequest)(nil),        // 23: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),                 // 24: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),            // 25: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),           // 26: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),       // 27: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil),      // 28: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),        // 29: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),       // 30: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),         // 31: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),        // 32: tidemark.cluster.v1.DropKeyspaceResponse
-	(*SetConsumerRequest)(nil),          // 33: tidemark.cluster.v1.SetConsumerRequest
-	(*SetConsumerResponse)(nil),         // 34: tidemark.cluster.v1.SetConsumerResponse
-	(*GetConsumerRequest)(nil),          // 35: tidemark.cluster.v1.GetConsumerRequest
-	(*GetConsumerResponse)(nil),         // 36: tidemark.cluster.v1.GetConsumerResponse
-	(*ListConsumersRequest)(nil),        // 37: tidemark.cluster.v1.ListConsumersRequest
-	(*ListConsumersResponse)(nil),       // 38: tidemark.cluster.v1.ListConsumersResponse
-	(*DeleteConsumerRequest)(nil),       // 39: tidemark.cluster.v1.DeleteConsumerRequest
-	(*DeleteConsumerResponse)(nil),      // 40: tidemark.cluster.v1.DeleteConsumerResponse
-	(*ListKeyspacesRequest)(nil),        // 41: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),       // 42: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),                // 43: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),       // 44: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),               // 45: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),         // 46: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),        // 47: tidemark.cluster.v1.RegisterNodeResponse
-	(*GuardState)(nil),                  // 48: tidemark.cluster.v1.GuardState
-	(*GuardReport)(nil),                 // 49: tidemark.cluster.v1.GuardReport
-	(*HeartbeatRequest)(nil),            // 50: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),             // 51: tidemark.cluster.v1.PartitionReport
-	(*Activity)(nil),                    // 52: tidemark.cluster.v1.Activity
-	(*SplitHints)(nil),                  // 53: tidemark.cluster.v1.SplitHints
-	(*SplitKey)(nil),                    // 54: tidemark.cluster.v1.SplitKey
-	(*HeartbeatResponse)(nil),           // 55: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),          // 56: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),         // 57: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),       // 58: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil),      // 59: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),        // 60: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),       // 61: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),                // 62: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),       // 63: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),      // 64: tidemark.cluster.v1.TransferLeaderResponse
-	(*SplitPartitionRequest)(nil),       // 65: tidemark.cluster.v1.SplitPartitionRequest
-	(*SplitPartitionResponse)(nil),      // 66: tidemark.cluster.v1.SplitPartitionResponse
-	(*MergePartitionRequest)(nil),       // 67: tidemark.cluster.v1.MergePartitionRequest
-	(*MergePartitionResponse)(nil),      // 68: tidemark.cluster.v1.MergePartitionResponse
-	(*SetNodeStatusRequest)(nil),        // 69: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),       // 70: tidemark.cluster.v1.SetNodeStatusResponse
-	(*ConfirmRecoveryRequest)(nil),      // 71: tidemark.cluster.v1.ConfirmRecoveryRequest
-	(*RecoveredPartition)(nil),          // 72: tidemark.cluster.v1.RecoveredPartition
-	(*ConfirmRecoveryResponse)(nil),     // 73: tidemark.cluster.v1.ConfirmRecoveryResponse
-	(*WhyRequest)(nil),                  // 74: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),                 // 75: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),           // 76: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),          // 77: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                       // 78: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),         // 79: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),        // 80: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),           // 81: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                       // 82: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),                    // 83: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),                 // 84: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),              // 85: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),                    // 86: tidemark.cluster.v1.Founding
-	(*AnnounceRequest)(nil),             // 87: tidemark.cluster.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),            // 88: tidemark.cluster.v1.AnnounceResponse
-	(*GuardingRequest)(nil),             // 89: tidemark.cluster.v1.GuardingRequest
-	(*GuardingResponse)(nil),            // 90: tidemark.cluster.v1.GuardingResponse
-	(*UnguardedServer)(nil),             // 91: tidemark.cluster.v1.UnguardedServer
-	(*AuthorityAsk)(nil),                // 92: tidemark.cluster.v1.AuthorityAsk
-	(*AuthorityUpdate)(nil),             // 93: tidemark.cluster.v1.AuthorityUpdate
-	(*AuthorityRecord)(nil),             // 94: tidemark.cluster.v1.AuthorityRecord
-	(*InformResponse)(nil),              // 95: tidemark.cluster.v1.InformResponse
-	(*CoordinationExecuteRequest)(nil),  // 96: tidemark.cluster.v1.CoordinationExecuteRequest
-	(*CoordinationExecuteResponse)(nil), // 97: tidemark.cluster.v1.CoordinationExecuteResponse
-	(*CoordinationIndexRequest)(nil),    // 98: tidemark.cluster.v1.CoordinationIndexRequest
-	(*CoordinationIndexResponse)(nil),   // 99: tidemark.cluster.v1.CoordinationIndexResponse
-	(*CoordinationLeaseRequest)(nil),    // 100: tidemark.cluster.v1.CoordinationLeaseRequest
-	(*CoordinationLeaseResponse)(nil),   // 101: tidemark.cluster.v1.CoordinationLeaseResponse
-	(*CoordinationLeader)(nil),          // 102: tidemark.cluster.v1.CoordinationLeader
-	(*WakeRequest)(nil),                 // 103: tidemark.cluster.v1.WakeRequest
-	(*WakeResponse)(nil),                // 104: tidemark.cluster.v1.WakeResponse
-	(*ListCoreRequest)(nil),             // 105: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),            // 106: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),             // 107: tidemark.cluster.v1.CoreMemberState
-	(*CoreCandidate)(nil),               // 108: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),                  // 109: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),           // 110: tidemark.cluster.v1.ChangeCoreRequest
-	(*ChangeCoreResponse)(nil),          // 111: tidemark.cluster.v1.ChangeCoreResponse
+	(ReplicaRole)(0),                     // 0: tidemark.cluster.v1.ReplicaRole
+	(Partitioning)(0),                    // 1: tidemark.cluster.v1.Partitioning
+	(KeyspaceState)(0),                   // 2: tidemark.cluster.v1.KeyspaceState
+	(NodeStatus)(0),                      // 3: tidemark.cluster.v1.NodeStatus
+	(GuardingRequest_Do)(0),              // 4: tidemark.cluster.v1.GuardingRequest.Do
+	(CoreRefusal_Reason)(0),              // 5: tidemark.cluster.v1.CoreRefusal.Reason
+	(*Partition)(nil),                    // 6: tidemark.cluster.v1.Partition
+	(*Freeze)(nil),                       // 7: tidemark.cluster.v1.Freeze
+	(*Replica)(nil),                      // 8: tidemark.cluster.v1.Replica
+	(*Leader)(nil),                       // 9: tidemark.cluster.v1.Leader
+	(*Keyspace)(nil),                     // 10: tidemark.cluster.v1.Keyspace
+	(*Timestamp)(nil),                    // 11: tidemark.cluster.v1.Timestamp
+	(*Consumer)(nil),                     // 12: tidemark.cluster.v1.Consumer
+	(*ConsumerSpan)(nil),                 // 13: tidemark.cluster.v1.ConsumerSpan
+	(*Locality)(nil),                     // 14: tidemark.cluster.v1.Locality
+	(*Node)(nil),                         // 15: tidemark.cluster.v1.Node
+	(*NodeStats)(nil),                    // 16: tidemark.cluster.v1.NodeStats
+	(*StatusRequest)(nil),                // 17: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),               // 18: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),          // 19: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),                   // 20: tidemark.cluster.v1.CoreMember
+	(*CoreMembers)(nil),                  // 21: tidemark.cluster.v1.CoreMembers
+	(*WatchTableRequest)(nil),            // 22: tidemark.cluster.v1.WatchTableRequest
+	(*FollowTableRequest)(nil),           // 23: tidemark.cluster.v1.FollowTableRequest
+	(*WatchMetadataRequest)(nil),         // 24: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),                  // 25: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),             // 26: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),            // 27: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),        // 28: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil),       // 29: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),         // 30: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),        // 31: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),          // 32: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),         // 33: tidemark.cluster.v1.DropKeyspaceResponse
+	(*SetConsumerRequest)(nil),           // 34: tidemark.cluster.v1.SetConsumerRequest
+	(*SetConsumerResponse)(nil),          // 35: tidemark.cluster.v1.SetConsumerResponse
+	(*GetConsumerRequest)(nil),           // 36: tidemark.cluster.v1.GetConsumerRequest
+	(*GetConsumerResponse)(nil),          // 37: tidemark.cluster.v1.GetConsumerResponse
+	(*ListConsumersRequest)(nil),         // 38: tidemark.cluster.v1.ListConsumersRequest
+	(*ListConsumersResponse)(nil),        // 39: tidemark.cluster.v1.ListConsumersResponse
+	(*DeleteConsumerRequest)(nil),        // 40: tidemark.cluster.v1.DeleteConsumerRequest
+	(*DeleteConsumerResponse)(nil),       // 41: tidemark.cluster.v1.DeleteConsumerResponse
+	(*ListKeyspacesRequest)(nil),         // 42: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),        // 43: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),                 // 44: tidemark.cluster.v1.KeyspaceInfo
+	(*ListPartitionsRequest)(nil),        // 45: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),                // 46: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),          // 47: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),         // 48: tidemark.cluster.v1.RegisterNodeResponse
+	(*GuardState)(nil),                   // 49: tidemark.cluster.v1.GuardState
+	(*GuardReport)(nil),                  // 50: tidemark.cluster.v1.GuardReport
+	(*HeartbeatRequest)(nil),             // 51: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),              // 52: tidemark.cluster.v1.PartitionReport
+	(*Activity)(nil),                     // 53: tidemark.cluster.v1.Activity
+	(*SplitHints)(nil),                   // 54: tidemark.cluster.v1.SplitHints
+	(*SplitKey)(nil),                     // 55: tidemark.cluster.v1.SplitKey
+	(*HeartbeatResponse)(nil),            // 56: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),           // 57: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),          // 58: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),        // 59: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),       // 60: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),         // 61: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),        // 62: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),                 // 63: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),        // 64: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),       // 65: tidemark.cluster.v1.TransferLeaderResponse
+	(*SplitPartitionRequest)(nil),        // 66: tidemark.cluster.v1.SplitPartitionRequest
+	(*SplitPartitionResponse)(nil),       // 67: tidemark.cluster.v1.SplitPartitionResponse
+	(*MergePartitionRequest)(nil),        // 68: tidemark.cluster.v1.MergePartitionRequest
+	(*MergePartitionResponse)(nil),       // 69: tidemark.cluster.v1.MergePartitionResponse
+	(*SetNodeStatusRequest)(nil),         // 70: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),        // 71: tidemark.cluster.v1.SetNodeStatusResponse
+	(*ConfirmRecoveryRequest)(nil),       // 72: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),           // 73: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil),      // 74: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),                   // 75: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),                  // 76: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),            // 77: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 78: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                        // 79: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),          // 80: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),         // 81: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),            // 82: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                        // 83: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                     // 84: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),                  // 85: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),               // 86: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                     // 87: tidemark.cluster.v1.Founding
+	(*AnnounceRequest)(nil),              // 88: tidemark.cluster.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),             // 89: tidemark.cluster.v1.AnnounceResponse
+	(*GuardingRequest)(nil),              // 90: tidemark.cluster.v1.GuardingRequest
+	(*GuardingResponse)(nil),             // 91: tidemark.cluster.v1.GuardingResponse
+	(*UnguardedServer)(nil),              // 92: tidemark.cluster.v1.UnguardedServer
+	(*AuthorityAsk)(nil),                 // 93: tidemark.cluster.v1.AuthorityAsk
+	(*AuthorityUpdate)(nil),              // 94: tidemark.cluster.v1.AuthorityUpdate
+	(*AuthorityRecord)(nil),              // 95: tidemark.cluster.v1.AuthorityRecord
+	(*InformResponse)(nil),               // 96: tidemark.cluster.v1.InformResponse
+	(*CoordinationExecuteRequest)(nil),   // 97: tidemark.cluster.v1.CoordinationExecuteRequest
+	(*CoordinationExecuteResponse)(nil),  // 98: tidemark.cluster.v1.CoordinationExecuteResponse
+	(*CoordinationIndexRequest)(nil),     // 99: tidemark.cluster.v1.CoordinationIndexRequest
+	(*CoordinationIndexResponse)(nil),    // 100: tidemark.cluster.v1.CoordinationIndexResponse
+	(*CoordinationLeaseRequest)(nil),     // 101: tidemark.cluster.v1.CoordinationLeaseRequest
+	(*CoordinationLeaseResponse)(nil),    // 102: tidemark.cluster.v1.CoordinationLeaseResponse
+	(*CoordinationRenewAllRequest)(nil),  // 103: tidemark.cluster.v1.CoordinationRenewAllRequest
+	(*CoordinationRenewAllResponse)(nil), // 104: tidemark.cluster.v1.CoordinationRenewAllResponse
+	(*CoordinationLeader)(nil),           // 105: tidemark.cluster.v1.CoordinationLeader
+	(*WakeRequest)(nil),                  // 106: tidemark.cluster.v1.WakeRequest
+	(*WakeResponse)(nil),                 // 107: tidemark.cluster.v1.WakeResponse
+	(*ListCoreRequest)(nil),              // 108: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),             // 109: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),              // 110: tidemark.cluster.v1.CoreMemberState
+	(*CoreCandidate)(nil),                // 111: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),                   // 112: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),            // 113: tidemark.cluster.v1.ChangeCoreRequest
+	(*CoreRefusal)(nil),                  // 114: tidemark.cluster.v1.CoreRefusal
+	(*ChangeCoreResponse)(nil),           // 115: tidemark.cluster.v1.ChangeCoreResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
-	7,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
-	6,   // 1: tidemark.cluster.v1.Partition.frozen:type_name -> tidemark.cluster.v1.Freeze
+	8,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
+	7,   // 1: tidemark.cluster.v1.Partition.frozen:type_name -> tidemark.cluster.v1.Freeze
 	0,   // 2: tidemark.cluster.v1.Replica.role:type_name -> tidemark.cluster.v1.ReplicaRole
 	1,   // 3: tidemark.cluster.v1.Keyspace.partitioning:type_name -> tidemark.cluster.v1.Partitioning
 	2,   // 4: tidemark.cluster.v1.Keyspace.state:type_name -> tidemark.cluster.v1.KeyspaceState
-	10,  // 5: tidemark.cluster.v1.Keyspace.protected:type_name -> tidemark.cluster.v1.Timestamp
-	10,  // 6: tidemark.cluster.v1.Consumer.position:type_name -> tidemark.cluster.v1.Timestamp
-	12,  // 7: tidemark.cluster.v1.Consumer.span:type_name -> tidemark.cluster.v1.ConsumerSpan
-	13,  // 8: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
-	15,  // 9: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
+	11,  // 5: tidemark.cluster.v1.Keyspace.protected:type_name -> tidemark.cluster.v1.Timestamp
+	11,  // 6: tidemark.cluster.v1.Consumer.position:type_name -> tidemark.cluster.v1.Timestamp
+	13,  // 7: tidemark.cluster.v1.Consumer.span:type_name -> tidemark.cluster.v1.ConsumerSpan
+	14,  // 8: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
+	16,  // 9: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
 	3,   // 10: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
-	19,  // 11: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	84,  // 12: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
-	18,  // 13: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
+	20,  // 11: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	85,  // 12: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	19,  // 13: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
 	0,   // 14: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
-	19,  // 15: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
-	14,  // 16: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
-	9,   // 17: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
-	5,   // 18: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
-	8,   // 19: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
-	14,  // 20: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
-	19,  // 21: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	20,  // 15: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
+	15,  // 16: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
+	10,  // 17: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
+	6,   // 18: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
+	9,   // 19: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
+	15,  // 20: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
+	20,  // 21: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
 	1,   // 22: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
-	9,   // 23: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	9,   // 24: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	10,  // 25: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
-	12,  // 26: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
-	11,  // 27: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	11,  // 28: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	11,  // 29: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
-	43,  // 30: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
-	9,   // 31: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	5,   // 32: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
-	52,  // 33: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
-	52,  // 34: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	13,  // 35: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	48,  // 36: tidemark.cluster.v1.RegisterNodeResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	48,  // 37: tidemark.cluster.v1.GuardReport.guard:type_name -> tidemark.cluster.v1.GuardState
-	15,  // 38: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	51,  // 39: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	49,  // 40: tidemark.cluster.v1.HeartbeatRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	5,   // 41: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	5,   // 42: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
-	52,  // 43: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
-	52,  // 44: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	53,  // 45: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
-	54,  // 46: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
-	54,  // 47: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
-	82,  // 48: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	20,  // 49: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
-	48,  // 50: tidemark.cluster.v1.HeartbeatResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	62,  // 51: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	10,  // 23: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	10,  // 24: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	11,  // 25: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
+	13,  // 26: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
+	12,  // 27: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	12,  // 28: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	12,  // 29: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
+	44,  // 30: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
+	10,  // 31: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	6,   // 32: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
+	53,  // 33: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
+	53,  // 34: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	14,  // 35: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
+	49,  // 36: tidemark.cluster.v1.RegisterNodeResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	49,  // 37: tidemark.cluster.v1.GuardReport.guard:type_name -> tidemark.cluster.v1.GuardState
+	16,  // 38: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	52,  // 39: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	50,  // 40: tidemark.cluster.v1.HeartbeatRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	6,   // 41: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
+	6,   // 42: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
+	53,  // 43: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
+	53,  // 44: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	54,  // 45: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
+	55,  // 46: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
+	55,  // 47: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
+	83,  // 48: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	21,  // 49: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
+	49,  // 50: tidemark.cluster.v1.HeartbeatResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	63,  // 51: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
 	3,   // 52: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
 	3,   // 53: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
 	3,   // 54: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	72,  // 55: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
-	78,  // 56: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	81,  // 57: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	81,  // 58: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	5,   // 59: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	5,   // 60: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
-	5,   // 61: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
-	20,  // 62: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
-	86,  // 63: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	19,  // 64: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	49,  // 65: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	20,  // 66: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	48,  // 67: tidemark.cluster.v1.AnnounceResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	73,  // 55: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	79,  // 56: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	82,  // 57: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	82,  // 58: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	6,   // 59: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	6,   // 60: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
+	6,   // 61: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
+	21,  // 62: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
+	87,  // 63: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	20,  // 64: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	50,  // 65: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	21,  // 66: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	49,  // 67: tidemark.cluster.v1.AnnounceResponse.guard:type_name -> tidemark.cluster.v1.GuardState
 	4,   // 68: tidemark.cluster.v1.GuardingRequest.do:type_name -> tidemark.cluster.v1.GuardingRequest.Do
-	48,  // 69: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	91,  // 70: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
-	91,  // 71: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
-	94,  // 72: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
-	94,  // 73: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
-	20,  // 74: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	107, // 75: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	108, // 76: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	109, // 77: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
-	19,  // 78: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
-	16,  // 79: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	21,  // 80: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	22,  // 81: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	25,  // 82: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	27,  // 83: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	31,  // 84: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	29,  // 85: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	56,  // 86: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	58,  // 87: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	60,  // 88: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	63,  // 89: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	65,  // 90: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	67,  // 91: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
-	69,  // 92: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	74,  // 93: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	76,  // 94: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	79,  // 95: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	71,  // 96: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	41,  // 97: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	105, // 98: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	110, // 99: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	33,  // 100: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
-	35,  // 101: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
-	37,  // 102: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
-	39,  // 103: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
-	44,  // 104: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	46,  // 105: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	50,  // 106: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	87,  // 107: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	20,  // 108: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	103, // 109: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
-	23,  // 110: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	89,  // 111: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
-	92,  // 112: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
-	96,  // 113: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
-	98,  // 114: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
-	100, // 115: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	100, // 116: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	85,  // 117: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	86,  // 118: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	17,  // 119: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	24,  // 120: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	24,  // 121: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	26,  // 122: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	28,  // 123: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	32,  // 124: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	30,  // 125: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	57,  // 126: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	59,  // 127: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	61,  // 128: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	64,  // 129: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	66,  // 130: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	68,  // 131: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	70,  // 132: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	75,  // 133: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	77,  // 134: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	80,  // 135: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	73,  // 136: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	42,  // 137: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	106, // 138: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	111, // 139: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	34,  // 140: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
-	36,  // 141: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
-	38,  // 142: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
-	40,  // 143: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
-	45,  // 144: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	47,  // 145: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	55,  // 146: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	88,  // 147: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	95,  // 148: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	104, // 149: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	24,  // 150: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	90,  // 151: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
-	93,  // 152: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
-	97,  // 153: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
-	99,  // 154: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
-	101, // 155: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	101, // 156: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	85,  // 157: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	85,  // 158: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	119, // [119:159] is the sub-list for method output_type
-	79,  // [79:119] is the sub-list for method input_type
-	79,  // [79:79] is the sub-list for extension type_name
-	79,  // [79:79] is the sub-list for extension extendee
-	0,   // [0:79] is the sub-list for field type_name
+	49,  // 69: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	92,  // 70: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
+	92,  // 71: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
+	95,  // 72: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
+	95,  // 73: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
+	21,  // 74: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	110, // 75: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	111, // 76: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	112, // 77: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	20,  // 78: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
+	5,   // 79: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
+	17,  // 80: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	22,  // 81: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	23,  // 82: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	26,  // 83: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	28,  // 84: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	32,  // 85: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	30,  // 86: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	57,  // 87: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	59,  // 88: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	61,  // 89: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	64,  // 90: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	66,  // 91: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	68,  // 92: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
+	70,  // 93: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	75,  // 94: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	77,  // 95: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	80,  // 96: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	72,  // 97: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	42,  // 98: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	108, // 99: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	113, // 100: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	34,  // 101: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
+	36,  // 102: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
+	38,  // 103: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
+	40,  // 104: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
+	45,  // 105: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	47,  // 106: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	51,  // 107: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	88,  // 108: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	21,  // 109: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	106, // 110: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	24,  // 111: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	90,  // 112: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
+	93,  // 113: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
+	97,  // 114: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
+	99,  // 115: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
+	101, // 116: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	101, // 117: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	103, // 118: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
+	86,  // 119: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	87,  // 120: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	18,  // 121: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	25,  // 122: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	25,  // 123: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	27,  // 124: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	29,  // 125: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	33,  // 126: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	31,  // 127: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	58,  // 128: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	60,  // 129: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	62,  // 130: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	65,  // 131: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	67,  // 132: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	69,  // 133: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	71,  // 134: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	76,  // 135: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	78,  // 136: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	81,  // 137: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	74,  // 138: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	43,  // 139: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	109, // 140: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	115, // 141: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	35,  // 142: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
+	37,  // 143: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
+	39,  // 144: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
+	41,  // 145: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
+	46,  // 146: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	48,  // 147: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	56,  // 148: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	89,  // 149: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	96,  // 150: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	107, // 151: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	25,  // 152: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	91,  // 153: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
+	94,  // 154: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
+	98,  // 155: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
+	100, // 156: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
+	102, // 157: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	102, // 158: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	104, // 159: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
+	86,  // 160: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	86,  // 161: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	121, // [121:162] is the sub-list for method output_type
+	80,  // [80:121] is the sub-list for method input_type
+	80,  // [80:80] is the sub-list for extension type_name
+	80,  // [80:80] is the sub-list for extension extendee
+	0,   // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -8941,8 +9199,8 @@ func file_clusterpb_cluster_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   107,
+			NumEnums:      6,
+			NumMessages:   110,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

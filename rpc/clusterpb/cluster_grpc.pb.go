@@ -1588,6 +1588,7 @@ const (
 	Coordination_Index_FullMethodName      = "/tidemark.cluster.v1.Coordination/Index"
 	Coordination_Renew_FullMethodName      = "/tidemark.cluster.v1.Coordination/Renew"
 	Coordination_TimeToLive_FullMethodName = "/tidemark.cluster.v1.Coordination/TimeToLive"
+	Coordination_RenewAll_FullMethodName   = "/tidemark.cluster.v1.Coordination/RenewAll"
 )
 
 // CoordinationClient is the client API for Coordination service.
@@ -1605,6 +1606,8 @@ type CoordinationClient interface {
 	// Renew gives a lease its full term, and TimeToLive says what is left of it. NotFound: it does not exist.
 	Renew(ctx context.Context, in *CoordinationLeaseRequest, opts ...grpc.CallOption) (*CoordinationLeaseResponse, error)
 	TimeToLive(ctx context.Context, in *CoordinationLeaseRequest, opts ...grpc.CallOption) (*CoordinationLeaseResponse, error)
+	// RenewAll is Renew of several.
+	RenewAll(ctx context.Context, in *CoordinationRenewAllRequest, opts ...grpc.CallOption) (*CoordinationRenewAllResponse, error)
 }
 
 type coordinationClient struct {
@@ -1655,6 +1658,16 @@ func (c *coordinationClient) TimeToLive(ctx context.Context, in *CoordinationLea
 	return out, nil
 }
 
+func (c *coordinationClient) RenewAll(ctx context.Context, in *CoordinationRenewAllRequest, opts ...grpc.CallOption) (*CoordinationRenewAllResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CoordinationRenewAllResponse)
+	err := c.cc.Invoke(ctx, Coordination_RenewAll_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CoordinationServer is the server API for Coordination service.
 // All implementations must embed UnimplementedCoordinationServer
 // for forward compatibility.
@@ -1670,6 +1683,8 @@ type CoordinationServer interface {
 	// Renew gives a lease its full term, and TimeToLive says what is left of it. NotFound: it does not exist.
 	Renew(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error)
 	TimeToLive(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error)
+	// RenewAll is Renew of several.
+	RenewAll(context.Context, *CoordinationRenewAllRequest) (*CoordinationRenewAllResponse, error)
 	mustEmbedUnimplementedCoordinationServer()
 }
 
@@ -1691,6 +1706,9 @@ func (UnimplementedCoordinationServer) Renew(context.Context, *CoordinationLease
 }
 func (UnimplementedCoordinationServer) TimeToLive(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TimeToLive not implemented")
+}
+func (UnimplementedCoordinationServer) RenewAll(context.Context, *CoordinationRenewAllRequest) (*CoordinationRenewAllResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenewAll not implemented")
 }
 func (UnimplementedCoordinationServer) mustEmbedUnimplementedCoordinationServer() {}
 func (UnimplementedCoordinationServer) testEmbeddedByValue()                      {}
@@ -1785,6 +1803,24 @@ func _Coordination_TimeToLive_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Coordination_RenewAll_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CoordinationRenewAllRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinationServer).RenewAll(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordination_RenewAll_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinationServer).RenewAll(ctx, req.(*CoordinationRenewAllRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Coordination_ServiceDesc is the grpc.ServiceDesc for Coordination service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1807,6 +1843,10 @@ var Coordination_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TimeToLive",
 			Handler:    _Coordination_TimeToLive_Handler,
+		},
+		{
+			MethodName: "RenewAll",
+			Handler:    _Coordination_RenewAll_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

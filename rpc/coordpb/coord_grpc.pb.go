@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Import_State_FullMethodName   = "/tidemark.coordination.v1.Import/State"
 	Import_Step_FullMethodName    = "/tidemark.coordination.v1.Import/Step"
+	Import_Auth_FullMethodName    = "/tidemark.coordination.v1.Import/Auth"
 	Import_Abandon_FullMethodName = "/tidemark.coordination.v1.Import/Abandon"
 )
 
@@ -38,6 +39,9 @@ type ImportClient interface {
 	// Step does one step, and returns when it is done. It may be repeated: a step that was done does nothing more.
 	// The first step begins the import, and until one has said `end` the coordination store answers nobody.
 	Step(ctx context.Context, in *ImportStep, opts ...grpc.CallOption) (*ImportState, error)
+	// Auth brings users and roles, in a store without any, or in one that has a part of these. Authentication is not
+	// enabled by it. It may be repeated.
+	Auth(ctx context.Context, in *ImportedAuth, opts ...grpc.CallOption) (*ImportAuthResponse, error)
 	// Abandon gives up the import that is under way. The store is empty then.
 	Abandon(ctx context.Context, in *AbandonImportRequest, opts ...grpc.CallOption) (*AbandonImportResponse, error)
 }
@@ -70,6 +74,16 @@ func (c *importClient) Step(ctx context.Context, in *ImportStep, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *importClient) Auth(ctx context.Context, in *ImportedAuth, opts ...grpc.CallOption) (*ImportAuthResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ImportAuthResponse)
+	err := c.cc.Invoke(ctx, Import_Auth_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *importClient) Abandon(ctx context.Context, in *AbandonImportRequest, opts ...grpc.CallOption) (*AbandonImportResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AbandonImportResponse)
@@ -92,6 +106,9 @@ type ImportServer interface {
 	// Step does one step, and returns when it is done. It may be repeated: a step that was done does nothing more.
 	// The first step begins the import, and until one has said `end` the coordination store answers nobody.
 	Step(context.Context, *ImportStep) (*ImportState, error)
+	// Auth brings users and roles, in a store without any, or in one that has a part of these. Authentication is not
+	// enabled by it. It may be repeated.
+	Auth(context.Context, *ImportedAuth) (*ImportAuthResponse, error)
 	// Abandon gives up the import that is under way. The store is empty then.
 	Abandon(context.Context, *AbandonImportRequest) (*AbandonImportResponse, error)
 	mustEmbedUnimplementedImportServer()
@@ -109,6 +126,9 @@ func (UnimplementedImportServer) State(context.Context, *ImportStateRequest) (*I
 }
 func (UnimplementedImportServer) Step(context.Context, *ImportStep) (*ImportState, error) {
 	return nil, status.Error(codes.Unimplemented, "method Step not implemented")
+}
+func (UnimplementedImportServer) Auth(context.Context, *ImportedAuth) (*ImportAuthResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Auth not implemented")
 }
 func (UnimplementedImportServer) Abandon(context.Context, *AbandonImportRequest) (*AbandonImportResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Abandon not implemented")
@@ -170,6 +190,24 @@ func _Import_Step_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Import_Auth_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ImportedAuth)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ImportServer).Auth(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Import_Auth_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ImportServer).Auth(ctx, req.(*ImportedAuth))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Import_Abandon_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AbandonImportRequest)
 	if err := dec(in); err != nil {
@@ -202,6 +240,10 @@ var Import_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Step",
 			Handler:    _Import_Step_Handler,
+		},
+		{
+			MethodName: "Auth",
+			Handler:    _Import_Auth_Handler,
 		},
 		{
 			MethodName: "Abandon",
