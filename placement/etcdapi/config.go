@@ -44,6 +44,8 @@ type Store interface {
 	NewWatchStream() (*watch.Stream, error)
 	Revision() uint64
 	Compacted() uint64
+	// AwaitCompaction waits until this member has removed what compactions have made unreadable.
+	AwaitCompaction(context.Context) error
 
 	Leadership() (store.Leadership, <-chan struct{})
 	AppliedIndex() uint64
