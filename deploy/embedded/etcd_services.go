@@ -49,6 +49,7 @@ func (s *Server) serveEtcd(
 	services, err := etcdapi.New(etcdapi.Config{Store: part, Random: randomReader(s.config.Random),
 		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
+		Quota: s.config.CoreQuota, Answers: s.answers,
 		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
 		Logger: s.config.Logger, Registerer: registerer})
 	if err != nil {
@@ -65,6 +66,9 @@ func (s *Server) serveEtcd(
 	services.Watch = watches
 	p.coordination.watch.Store(watches)
 	s.services.etcd.begin(services.Register)
+	room := &roomAlarm{server: s, databases: p.databases, store: part}
+	room.running.Go(room.watch)
+	p.coordination.room.Store(room)
 	return nil
 }
 

@@ -39,6 +39,8 @@ type Server struct {
 	node atomic.Uint64
 
 	rpc *rpc.Server
+	// answers bounds what is on its way to clients of the etcd API.
+	answers *rpc.Answers
 	// pace is what hosts' use of the processors is paced by, on all ports.
 	pace     *quota.Pace
 	listener net.Listener
@@ -209,7 +211,7 @@ func (s *Server) run(start func(context.Context) error) {
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server, s.services.etcd.refuse = s, s.noCoordination
 	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
-	s.pace = rpc.NewPace()
+	s.pace, s.answers = rpc.NewPace(), rpc.NewAnswers()
 	s.clientHTTP = serveClientHTTP(s.listener.Addr(),
 		clientPages(s.gateway, s.Ready, s.config.Logger))
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,

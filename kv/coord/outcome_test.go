@@ -208,6 +208,39 @@ func TestUnknownOutcomeOfAnUnlock(t *testing.T) {
 	}
 }
 
+// An unlock that is confirmed only after its session has ended says that the session has ended, and
+// not that somebody else deleted the key.
+func TestUnlockThatTheSessionDoesNotOutlive(t *testing.T) {
+	for _, first := range []fate{answerLost, requestLost} {
+		t.Run(fmt.Sprint(first), func(t *testing.T) {
+			w := begin(t)
+			n := &network{choose: after()}
+			client := w.intercepted(n.intercept)
+			s := w.session(client, coord.TTL(time.Second))
+			lock, err := client.Mutex("m").Lock(w.ctx, s)
+			w.must(err)
+			sent := 0
+			n.mu.Lock()
+			n.choose = func() fate {
+				if sent++; sent == 1 {
+					return first
+				}
+				if _, err := w.admin.Etcd().Revoke(w.ctx, s.Lease()); sent == 2 && err != nil {
+					t.Error(err)
+				}
+				<-s.Done()
+				return passes
+			}
+			n.mu.Unlock()
+			err = lock.Unlock(w.ctx)
+			w.is(err, coord.ErrSessionEnded, coord.ErrSessionExpired)
+			if errors.Is(err, coord.ErrLost) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
 // A proclamation with an unknown outcome does not come after a later one.
 func TestUnknownOutcomeOfAProclamation(t *testing.T) {
 	for _, first := range []fate{answerLost, requestLost, late} {

@@ -210,6 +210,10 @@ func normalize(request, answer proto.Message) {
 		slices.SortFunc(a.Keys, slices.Compare)
 	case *pb.LeaseLeasesResponse:
 		slices.SortFunc(a.Leases, func(x, y *pb.LeaseStatus) int { return cmp.Compare(x.ID, y.ID) })
+	case *pb.AlarmResponse:
+		slices.SortFunc(a.Alarms, func(x, y *pb.AlarmMember) int {
+			return cmp.Or(cmp.Compare(x.MemberID, y.MemberID), cmp.Compare(x.Alarm, y.Alarm))
+		})
 	case *pb.LeaseGrantResponse:
 		if request.(*pb.LeaseGrantRequest).ID == 0 {
 			a.ID = 0

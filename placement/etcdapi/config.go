@@ -47,6 +47,8 @@ type Store interface {
 	Leadership() (store.Leadership, <-chan struct{})
 	AppliedIndex() uint64
 	Size() (uint64, error)
+	// Alarms are those that are raised, as far as this member knows.
+	Alarms() []*storepb.Alarm
 	Hash(ctx context.Context, revision uint64) (store.Hash, error)
 	HashAll(context.Context) (sum uint32, revision uint64, err error)
 	Export() (*store.Export, error)
@@ -116,6 +118,8 @@ type Config struct {
 	// MaxOperations is how many comparisons, and how many operations on either branch, a transaction
 	// may have; nested ones have what is left. Default DefaultMaxOperations.
 	MaxOperations int
+	// Quota is the size of the store that Status tells as its quota; 0: there is none.
+	Quota int64
 	// RequestTimeout bounds how long a call waits for the members. Default 7 s, as in etcd.
 	RequestTimeout time.Duration
 	// LeaderGrace is how long there may be no leader before streams end whose clients demand one.
@@ -152,6 +156,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: nobody does.
 	Registerer prometheus.Registerer
+	// Answers bounds the answers that are on their way to clients. nil: nothing does.
+	Answers Answers
 	// Version is the etcd version that clients are told, "major.minor.patch". Default
 	// DefaultVersion.
 	Version string

@@ -31,6 +31,8 @@ func (b *backend) toGRPC(ctx context.Context, err error) error {
 		{store.ErrKeyNotFound, rpctypes.ErrGRPCKeyNotFound},
 		{store.ErrDuplicateKey, rpctypes.ErrGRPCDuplicateKey},
 		{store.ErrClosed, rpctypes.ErrGRPCStopped},
+		{store.ErrNoSpace, rpctypes.ErrGRPCNoSpace},
+		{store.ErrCorrupt, rpctypes.ErrGRPCCorrupt},
 	} {
 		if errors.Is(err, known.ours) {
 			return known.etcds

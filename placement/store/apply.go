@@ -35,6 +35,8 @@ type application struct {
 	change bool
 	// authority is what the entries have made of users and roles; nil if they change nothing.
 	authority *authority.State
+	// alarms are what the entries have made of the alarms; nil if they change nothing.
+	alarms *[]*storepb.Alarm
 	// members are what the entries have made of the core's; nil if they change nothing.
 	members *storepb.Members
 	// unheard: no caller gets the answer of the command at hand, and it is not kept. So it need not
@@ -106,7 +108,10 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		s.members.replace(a.members)
 	}
 	if a.authority != nil {
-		s.authority.Store(a.authority)
+		s.setAuthority(a.authority)
+	}
+	if a.alarms != nil {
+		s.alarms.Store(a.alarms)
 	}
 	s.publish(a, last.Term)
 	return nil
@@ -196,6 +201,11 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		result.Revision = a.meta.Revision
 		return result, nil
 	}
+	if code := alarmed(a.currentAlarms(), c); code != storepb.Code_OK {
+		refuse(result, code, "")
+		result.Revision = a.meta.Revision
+		return result, nil
+	}
 	err := a.authorize(c, result)
 	if err != nil || result.Code != storepb.Code_OK {
 		result.Revision = a.meta.Revision
@@ -222,6 +232,8 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		err = a.changeMembers(op.ChangeMembers, result)
 	case *storepb.Command_Import:
 		err = a.importStep(op.Import, result)
+	case *storepb.Command_AlarmChange:
+		err = a.changeAlarm(op.AlarmChange, result)
 	default:
 		err = fmt.Errorf("command %T is not known to this version", op)
 	}

@@ -42,7 +42,10 @@ const (
 	// importFormat is for the steps of imports.
 	importFormat = 8
 
-	newestFormat = importFormat
+	// alarmFormat is for alarms, and for the end of an import that enables authentication.
+	alarmFormat = 9
+
+	newestFormat = alarmFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
@@ -140,7 +143,12 @@ func formatOf(c *storepb.Command) byte {
 	case *storepb.Command_AuthChange:
 		return authFormat
 	case *storepb.Command_Import:
+		if op.Import.GetEnable() != nil {
+			return alarmFormat
+		}
 		return importFormat
+	case *storepb.Command_AlarmChange:
+		return alarmFormat
 	}
 	return commandFormat
 }
@@ -236,6 +244,8 @@ func validateCommand(c *storepb.Command) error {
 		}
 	case *storepb.Command_Import:
 		return validateImport(op.Import)
+	case *storepb.Command_AlarmChange:
+		return validateAlarmChange(op.AlarmChange)
 	case *storepb.Command_SessionClose:
 		if c.Session == 0 {
 			return fmt.Errorf("%w: no session to close", ErrInvalid)

@@ -105,6 +105,10 @@ func resultError(r *storepb.Result) error {
 		base = ErrImporting
 	case storepb.Code_NOT_EMPTY:
 		base = ErrNotEmpty
+	case storepb.Code_NO_SPACE:
+		base = ErrNoSpace
+	case storepb.Code_CORRUPT:
+		base = ErrCorrupt
 	default:
 		base = ErrInvalid
 	}

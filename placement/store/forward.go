@@ -176,6 +176,10 @@ func refusal(err error) ([]byte, error) {
 		result.Code = storepb.Code_IMPORTING
 	case errors.Is(err, ErrTooLarge):
 		result.Code = storepb.Code_TOO_LARGE
+	case errors.Is(err, ErrNoSpace):
+		result.Code = storepb.Code_NO_SPACE
+	case errors.Is(err, ErrCorrupt):
+		result.Code = storepb.Code_CORRUPT
 	case errors.Is(err, ErrOverloaded):
 		result.Code = storepb.Code_OVERLOADED
 	default:

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -40,7 +41,7 @@ func importing(meta *storepb.MetaRecord) bool { return meta.Import != nil && !me
 func refusesDuringImport(c *storepb.Command) bool {
 	switch c.Op.(type) {
 	case *storepb.Command_Import, *storepb.Command_ChangeMembers, *storepb.Command_SessionOpen,
-		*storepb.Command_SessionClose:
+		*storepb.Command_SessionClose, *storepb.Command_AlarmChange:
 		return false
 	}
 	return true
@@ -55,6 +56,9 @@ func validateImport(m *storepb.Import) error {
 	case len(m.Source) > maxImportSource:
 		return fmt.Errorf("%w: the name of what is imported has more than %d bytes", ErrTooLarge,
 			maxImportSource)
+	case m.Enable != nil && (!m.End || len(m.Enable.Key) < authority.KeyBytes):
+		return fmt.Errorf("%w: authentication is enabled by the last step of an import, with a key of "+
+			"at least %d bytes", ErrInvalid, authority.KeyBytes)
 	case len(m.Leases)+len(m.Versions) > MaxImported:
 		return fmt.Errorf("%w: more than %d leases and keys in one step of an import", ErrTooLarge,
 			MaxImported)
@@ -92,6 +96,13 @@ func (a *application) importStep(m *storepb.Import, result *storepb.Result) erro
 		}
 		if err := checkImported(r, m, record, result); err != nil || result.Code != storepb.Code_OK {
 			return err
+		}
+		if m.Enable != nil {
+			err := a.changeAuth(&storepb.AuthChange{Change: &storepb.AuthChange_Enable{Enable: m.Enable}},
+				result)
+			if err != nil || result.Code != storepb.Code_OK {
+				return err
+			}
 		}
 		if !underWay && a.meta.Revision > initialRevision {
 			// There was something. Nobody is to take what comes for what comes after it.

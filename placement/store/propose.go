@@ -211,6 +211,9 @@ func (s *Store) prepare(ctx context.Context, c *storepb.Command) error {
 	if err := validateCommand(c); err != nil {
 		return err
 	}
+	if err := s.checkAlarms(ctx, c); err != nil {
+		return err
+	}
 	switch op := c.Op.(type) {
 	case *storepb.Command_Txn:
 		if err := s.checkWork(op.Txn); err != nil {

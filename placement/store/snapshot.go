@@ -352,6 +352,9 @@ func (l *layout) verifyPair(key, value, last []byte) (err error) {
 	case table == tableRole:
 		_, err = decodeNameKey(key)
 		record = &storepb.RoleRecord{}
+	case table == tableAlarm:
+		_, _, err = decodeNumberKey(key)
+		record = &storepb.Alarm{}
 	case table == tableLease:
 		_, _, err = decodeNumberKey(key)
 		record = &storepb.LeaseRecord{}

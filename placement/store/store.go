@@ -149,9 +149,11 @@ type Store struct {
 
 	revision, compacted atomic.Uint64
 	// importing: an import is under way, so that nothing is read and no lease counts down.
-	importing atomic.Bool
-	members   currentMembers
-	authority atomic.Pointer[authority.State]
+	importing     atomic.Bool
+	members       currentMembers
+	authority     atomic.Pointer[authority.State]
+	authorityNews news
+	alarms        atomic.Pointer[[]*storepb.Alarm]
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -266,7 +268,12 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
-		s.authority.Store(state)
+		alarms, err := loadAlarms(r)
+		if err != nil {
+			return err
+		}
+		s.setAuthority(state)
+		s.alarms.Store(&alarms)
 		s.members.replace(members)
 		s.lessor.Replace(leases, attached)
 		s.importing.Store(importing(r.meta))

@@ -40,7 +40,9 @@ type StateMachine interface {
 	// StageSnapshot reads and verifies a whole snapshot. Nothing of it is visible before Install.
 	// It runs beside Apply.
 	StageSnapshot(ctx context.Context, index, term uint64, r io.Reader) (Staged, error)
-	// LeadershipChanged tells of a new term, leader or role, in order. It must not block.
+	// LeadershipChanged tells of a new term, leader or role, in order. A replica that leads is told
+	// that it does not any more before an entry of a later term is applied here, or a snapshot is
+	// installed. It must not block.
 	LeadershipChanged(Leadership)
 }
 
