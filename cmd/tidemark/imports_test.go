@@ -55,6 +55,11 @@ var may = []struct {
 	// nodes and clients.
 	{"placement/etcdapi/...",
 		[]string{"rpc/coordpb", "range/keys", "placement/store/...", "placement/etcdapi/..."}},
+	{"placement/store/watch",
+		[]string{"range/keys", "placement/store/spans", "placement/store/storepb"}},
+	{"placement/store/lease", []string{"hlc", "placement/store/storepb"}},
+	{"placement/store/imports",
+		[]string{"range/keys", "placement/store/lease", "placement/store/storepb"}},
 	{"placement/planner", []string{"rpc/...", "range/keys", "placement/planner"}},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
