@@ -83,7 +83,7 @@ var may = []struct {
 	// Mistakes to build in on purpose. It knows the product as text only.
 	{"bench/proof/planted/...", []string{"bench/proof/planted"}},
 	{"bench/proof/fakeserver", []string{"hlc", "rpc/...", "range/keys", "txn"}},
-	// Checkers. They know histories, and not who made them.
+	// Checkers. They know histories, and not what made them.
 	{"bench/proof/revisions", nil},
 	{"bench/proof/driver", []string{"metric", "bench/proof/history", "bench/proof/calm", "kv"}},
 	{"bench/proof/coordination", []string{"hlc", "bench/proof/driver", "bench/proof/revisions",

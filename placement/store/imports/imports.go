@@ -33,8 +33,8 @@ func refusal(code storepb.Code, format string, args ...any) *Refusal {
 // if there was none.
 func UnderWay(record *storepb.ImportRecord) bool { return record != nil && !record.Done }
 
-// Next returns the record of a step that comes after a record, which it leaves as it is. nil without
-// a refusal says that the step was done before. The caller gives the result to Check.
+// Next returns the record of a step that comes after a record, which it leaves as it is. nil
+// without a refusal says that the step was done before. The caller gives the result to Check.
 func Next(record *storepb.ImportRecord, m *storepb.Import) (*storepb.ImportRecord, *Refusal) {
 	underWay := UnderWay(record)
 	switch {
