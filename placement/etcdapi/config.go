@@ -162,7 +162,7 @@ type Config struct {
 	// Logger is told what is refused and what is administered, with audit=true. Default: nothing is
 	// logged.
 	Logger *slog.Logger
-	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: nobody does.
+	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: none does.
 	Registerer prometheus.Registerer
 	// Answers bounds the answers that are on their way to clients. nil: nothing does.
 	Answers Answers

@@ -73,10 +73,11 @@
 // # Users
 //
 // Users, roles, and whether they count are in the state (auth.go); package authority says what they
-// permit. A command with an AuthInfo is a client's. It is checked when it is applied, whoever let
-// it in: if it is of a user, by rules that have not changed since. A command without one is of the
-// servers themselves. What clients read is checked against the same state that is read (ReadTxnAs).
-// Hashes of passwords and the key that signs tokens lie in the log and the database as they are.
+// permit. A command with an AuthInfo is a client's. It is checked when it is applied, whichever
+// member let it in: if it is of a user, by rules that have not changed since. A command without one
+// is of the servers themselves. What clients read is checked against the same state that is read
+// (ReadTxnAs). Hashes of passwords and the key that signs tokens lie in the log and the database as
+// they are.
 //
 // # Once
 //
