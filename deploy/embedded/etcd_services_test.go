@@ -115,7 +115,7 @@ func TestEtcdClients(t *testing.T) {
 			leader = i
 		}
 	}
-	// The lead is handed to another one, by whoever has it.
+	// The lead is handed to another one, by the member that has it.
 	next := members.Members[(leader+1)%3]
 	if _, err := etcdClient(t, nil, at[leader]).MoveLeader(t.Context(), next.ID); err != nil {
 		t.Fatal(err)

@@ -82,10 +82,10 @@ func (c reporting) Heartbeat(
 }
 
 const (
-	// guardTimeout bounds how long enabling authentication waits for servers, and guardPoll is how
-	// often it asks for them: a member of the core that holds no data tells of itself every 2 s.
-	guardTimeout = 10 * time.Second
-	guardPoll    = 50 * time.Millisecond
+	// defaultGuardTimeout bounds how long enabling authentication waits for servers, and guardPoll is
+	// how often it asks for them: a member of the core that holds no data tells of itself every 2 s.
+	defaultGuardTimeout = 6 * time.Second
+	guardPoll           = 50 * time.Millisecond
 )
 
 // guardedKeyspaces are the keyspaces of the cluster, as the etcd API needs them.
@@ -153,7 +153,11 @@ func (k guardedKeyspaces) Release(ctx context.Context, version uint64) error {
 // Guard implements etcdapi.Keyspaces. Whether servers can prove themselves comes first: a server that
 // could not would be cut off from those that follow.
 func (k guardedKeyspaces) Guard(ctx context.Context, again bool) (version uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	timeout := k.server.config.guardTimeout
+	if timeout <= 0 {
+		timeout = defaultGuardTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	r, err := k.await(ctx, (*clusterpb.GuardingResponse).GetOpen)
 	if err != nil {

@@ -41,7 +41,7 @@ func (r *roomAlarm) watch() {
 	for pause(r.server.ctx, roomLook) {
 		for _, c := range r.due() {
 			ctx, cancel := context.WithTimeout(r.server.ctx, roomTimeout)
-			// Without a leader nobody writes. It is tried again.
+			// Without a leader nothing is written. It is tried again.
 			_, err := r.store.Execute(ctx, c)
 			cancel()
 			if err == nil {
@@ -71,7 +71,7 @@ func (r *roomAlarm) due() (commands []*storepb.Command) {
 				commands = append(commands, store.EndAlarm(mine))
 			}
 		case a.Automatic && l.IsLeader && !slices.ContainsFunc(members, is):
-			// Its member was removed, and nobody else ends it.
+			// Its member was removed, and no other member ends it.
 			commands = append(commands, store.EndAlarm(a))
 		}
 	}

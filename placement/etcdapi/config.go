@@ -44,6 +44,8 @@ type Store interface {
 	NewWatchStream() (*watch.Stream, error)
 	Revision() uint64
 	Compacted() uint64
+	// AwaitCompaction waits until this member has removed what compactions have made unreadable.
+	AwaitCompaction(context.Context) error
 
 	Leadership() (store.Leadership, <-chan struct{})
 	AppliedIndex() uint64
@@ -160,7 +162,7 @@ type Config struct {
 	// Logger is told what is refused and what is administered, with audit=true. Default: nothing is
 	// logged.
 	Logger *slog.Logger
-	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: nobody does.
+	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: none does.
 	Registerer prometheus.Registerer
 	// Answers bounds the answers that are on their way to clients. nil: nothing does.
 	Answers Answers

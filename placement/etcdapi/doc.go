@@ -68,8 +68,8 @@
 //     (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
 //
 //   - Errors of Lock and Election have the codes that they have in other calls; in etcd they are all
-//     Unknown. Who waits for a lock or a lead hears at once that its key is gone, and a campaign whose
-//     key went does not succeed.
+//     Unknown. A call that waits for a lock or a lead hears at once that its key is gone, and a
+//     campaign whose key went does not succeed.
 //
 // # Goroutines
 //

@@ -57,8 +57,8 @@ func TestMembersForwardToTheLeader(t *testing.T) {
 	})
 }
 
-// A member that does nothing says so, so that it can be told from a call of which nobody knows what
-// it did.
+// A member that does nothing says so, so that it can be told from a call of which it is not known
+// what it did.
 func TestRefusalsOfMembersAreKnown(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, _ *Client) {
 		peers := func() *CoordinationPeers {

@@ -77,7 +77,8 @@ func (s *Store) executeAt(
 ) (*storepb.Result, error) {
 	switch {
 	case l.IsLeader:
-		if err := s.prepare(ctx, c); err != nil {
+		c, err := s.prepare(ctx, c)
+		if err != nil {
 			return nil, err
 		}
 		return s.attempt(ctx, s.own(c), &pending{term: l.Term, survives: true})
