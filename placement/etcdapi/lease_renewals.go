@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// maxRenewals is how many renewals of a stream are under way, and as many more may wait behind them.
+	// maxRenewals is how many renewals of a stream are under way, and as many more may wait behind
+	// them.
 	maxRenewals = 256
-	// renewalsLinger is how long a stream is left alone after several renewals at a time. Clients with
-	// many leases send what is due in bursts: what each renewal costs alone, most of all the writing of
-	// its answer, comes once for many. A client that waits for each answer never waits for this.
+	// renewalsLinger is how long a stream is left alone after several renewals at a time. Clients
+	// with many leases send what is due in bursts: what each renewal costs alone, most of all the
+	// writing of its answer, comes once for many. A client that waits for each answer never waits.
 	renewalsLinger = 2 * time.Millisecond
 )
 
