@@ -35,8 +35,6 @@ type WatchCluster interface {
 
 const (
 	minProgressInterval = 100 * time.Millisecond
-	// heldRequests is how many requests of a stream wait for its sender.
-	heldRequests = 16
 )
 
 // WatchConfig is what the Watch service is made of. Store, Cluster and Random must be set.
@@ -94,8 +92,9 @@ func (c *WatchConfig) ensureDefaults() error {
 // a watch is told that it was created before it gets anything, and fragments of a response come one
 // after the other. Events come from a watch.Stream, which has a bounded queue. While a client
 // does not read, its sender stands still, by gRPC's flow control, and its watches fall behind and
-// are served from the database later; nobody else waits. A client that reads nothing for long loses
-// its stream, with an error after which etcd's clients connect again and go on where they were.
+// are served from the database later; no other stream waits. A client that reads nothing for long
+// loses its stream, with an error after which etcd's clients connect again and go on where they
+// were.
 //
 // It differs from etcd where that can do no harm:
 //
@@ -140,7 +139,7 @@ func (w *Watch) Watch(rpc watchRPC) error {
 	defer events.Close()
 	ctx, cancel := context.WithCancelCause(rpc.Context())
 	defer cancel(nil)
-	requests := make(chan *pb.WatchRequest, heldRequests)
+	requests := newWatchRequests()
 	ended := make(chan error, 2)
 	w.running.Go(func() {
 		if err := receiveAll(ctx, rpc, requests); err != nil {
@@ -183,7 +182,7 @@ func watchError(err error) error {
 
 // receiveAll hands requests on until the stream ends. A client that has no more requests can still
 // watch.
-func receiveAll(ctx context.Context, rpc watchRPC, requests chan<- *pb.WatchRequest) error {
+func receiveAll(ctx context.Context, rpc watchRPC, requests *watchRequests) error {
 	for {
 		request, err := rpc.Recv()
 		if errors.Is(err, io.EOF) {
@@ -192,9 +191,7 @@ func receiveAll(ctx context.Context, rpc watchRPC, requests chan<- *pb.WatchRequ
 		if err != nil {
 			return err
 		}
-		select {
-		case requests <- request:
-		case <-ctx.Done():
+		if !requests.put(ctx, request) {
 			return nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -43,7 +44,7 @@ type application struct {
 	unheard bool
 	events  []watch.Revision
 	answers []answer
-	leases  []leaseChange
+	leases  []lease.Change
 	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases: all
 	// leases went with it.
 	replaced, forgetLeases bool
@@ -57,14 +58,6 @@ type answer struct {
 	result *storepb.Result
 }
 
-// leaseChange tells the lessor what a lease is now; a ttl of 0 means that it is gone. leftMillis is
-// that of its last checkpoint. checkpoint: nothing else has changed.
-type leaseChange struct {
-	id                    int64
-	ttlMillis, leftMillis uint64
-	checkpoint            bool
-}
-
 // Applied implements group.StateMachine.
 func (s *Store) Applied() (index, term uint64) { return s.machine.index, s.machine.term }
 
@@ -76,6 +69,11 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	}
 	batch := s.config.State.NewIndexedBatch()
 	defer batch.Close()
+	defer func() {
+		if err != nil {
+			s.blocks.Reset(s.Revision())
+		}
+	}()
 	a, err := s.newApplication(batch)
 	if err != nil {
 		return err
@@ -128,9 +126,12 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 // callers that wait for it.
 func (s *Store) publish(a *application, term uint64) {
 	if a.forgetLeases {
-		s.lessor.replace(a.leases, a.attached)
+		s.lessor.Replace(a.leases, a.attached)
 	} else {
-		s.lessor.changed(a.leases, a.attached)
+		s.lessor.Changed(a.leases, a.attached)
+	}
+	if a.replaced || a.forgetLeases {
+		s.blocks.Reset(a.meta.Revision)
 	}
 	known, waiting := s.applied(a, term)
 	if a.replaced {
@@ -222,7 +223,7 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 	case *storepb.Command_Txn:
 		err = a.txn(op.Txn, result)
 	case *storepb.Command_Compact:
-		err = a.compact(op.Compact.GetRevision(), result)
+		err = a.compact(op.Compact, result)
 	case *storepb.Command_LeaseGrant:
 		err = a.grant(op.LeaseGrant, result)
 	case *storepb.Command_LeaseRevoke:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -44,7 +45,10 @@ const (
 	// alarmFormat is for alarms, and for the end of an import that enables authentication.
 	alarmFormat = 9
 
-	newestFormat = alarmFormat
+	// compactFormat is for compactions that do not remove all at once.
+	compactFormat = 10
+
+	newestFormat = compactFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
@@ -146,6 +150,10 @@ func formatOf(c *storepb.Command) byte {
 			return alarmFormat
 		}
 		return importFormat
+	case *storepb.Command_Compact:
+		if op.Compact.GetEvents() > 0 || op.Compact.GetResume() {
+			return compactFormat
+		}
 	case *storepb.Command_AlarmChange:
 		return alarmFormat
 	}
@@ -231,9 +239,9 @@ func validateCommand(c *storepb.Command) error {
 		return validateTxn(op.Txn, &budget, 0)
 	case *storepb.Command_LeaseGrant:
 		if g := op.LeaseGrant; g.GetId() == 0 || g.GetTtlMillis() == 0 ||
-			g.GetTtlMillis() > maxLeaseMillis {
+			g.GetTtlMillis() > lease.MaxTermMillis {
 			return fmt.Errorf("%w: a lease needs an id, and a term of 1 to %d ms", ErrInvalid,
-				maxLeaseMillis)
+				lease.MaxTermMillis)
 		}
 	case *storepb.Command_ChangeMembers:
 		return validateMembers(op.ChangeMembers.GetNext())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -22,7 +23,7 @@ var (
 	// ErrFutureRevision says that a revision was asked for that does not exist yet.
 	ErrFutureRevision = errors.New("the revision lies in the future")
 	// ErrLeaseNotFound says that a lease does not exist, or ran out.
-	ErrLeaseNotFound = errors.New("the lease does not exist")
+	ErrLeaseNotFound = lease.ErrNotFound
 	// ErrLeaseExists says that a lease of that id exists already.
 	ErrLeaseExists = errors.New("the lease exists already")
 	// ErrKeyNotFound says that a put that keeps the value or the lease of its key found no such key.

@@ -65,7 +65,7 @@ func (e *Export) Leases() ([]ExportedLease, error) {
 	}
 	leases := make([]ExportedLease, len(found))
 	for i, l := range found {
-		leases[i] = ExportedLease{ID: l.id, TTLMillis: l.ttlMillis, LeftMillis: l.leftMillis}
+		leases[i] = ExportedLease{ID: l.ID, TTLMillis: l.TTLMillis, LeftMillis: l.LeftMillis}
 	}
 	return leases, nil
 }

@@ -46,7 +46,7 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 		gauge("compacted_revision", "Lowest revision that can be read.", func() float64 {
 			return float64(s.Compacted())
 		}),
-		gauge("leases", "Leases that exist.", func() float64 { return float64(s.lessor.count()) }),
+		gauge("leases", "Leases that exist.", func() float64 { return float64(s.lessor.Count()) }),
 		gauge("pending_commands", "Commands that were proposed and whose outcome is open.",
 			func() float64 { return float64(s.room.heldCommands.Load()) }),
 		gauge("pending_bytes", "Size of the commands whose outcome is open.", func() float64 {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/keycount"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -143,7 +145,7 @@ type Store struct {
 	origin  uint64
 	metrics *metrics
 	hub     *watch.Hub
-	lessor  *lessor
+	lessor  *lease.Lessor
 	machine machine
 
 	revision, compacted atomic.Uint64
@@ -165,14 +167,15 @@ type Store struct {
 	grouped chan struct{} // for the proposer
 	room    *room         // for commands whose outcome is open
 	indexes readIndexes
-	large   largeAnswers
-	counts  rangeCounts
+	// renewals are those that go to the leader.
+	renewals leaseRenewals
+	large    largeAnswers
+	counts   rangeCounts
+	// blocks counts keys. Apply follows it before it commits, so that no reader is ahead of it.
+	blocks *keycount.Blocks
 	// noting is held while it is decided what leases have left, and proposed.
 	noting  sync.Mutex
 	running sync.WaitGroup
-	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile sees
-	// neither what was there nor what comes. It is never waited for with another lock held.
-	installing sync.RWMutex
 
 	mu struct {
 		sync.Mutex
@@ -187,6 +190,8 @@ type Store struct {
 		closed   bool
 		// changed is closed when the leadership does, and replaced.
 		changed chan struct{}
+		// compacting is closed when all was removed that a compaction has left; nil: that is so.
+		compacting chan struct{}
 		// readers counts the open iterators, which have to be gone before the database is closed.
 		readers sync.WaitGroup
 	}
@@ -210,13 +215,14 @@ func New(config Config) (*Store, error) {
 		config:  config,
 		layout:  newLayout(config.Partition),
 		origin:  binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
-		lessor:  newLessor(config.Monotonic, config.CheckpointAfter),
+		lessor:  lease.New(config.Monotonic, config.CheckpointAfter),
 		wake:    make(chan struct{}, 1),
 		long:    make(chan struct{}, 1),
 		grouped: make(chan struct{}, 1),
 		room:    newRoom(int64(config.MaxPending), config.MaxPendingBytes),
 		large:   newLargeAnswers(),
 	}
+	s.blocks = keycount.New(nil)
 	s.mu.group = config.Group
 	s.mu.pending = map[commandID]*pending{}
 	s.mu.changed = make(chan struct{})
@@ -274,10 +280,14 @@ func (s *Store) load() error {
 		s.setAuthority(state)
 		s.alarms.Store(&alarms)
 		s.members.replace(members)
-		s.lessor.replace(leases, attached)
+		s.blocks.Reset(r.meta.Revision)
+		s.lessor.Replace(leases, attached)
 		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
+		s.mu.Lock()
+		s.restLocked(r.meta)
+		s.mu.Unlock()
 		s.index.Store(s.machine.index)
 		return nil
 	})
@@ -326,9 +336,7 @@ func (s *Store) open(from source) (*reader, error) {
 	}
 	s.mu.readers.Add(1)
 	s.mu.Unlock()
-	s.installing.RLock()
 	r, err := newReader(s.layout, from)
-	s.installing.RUnlock()
 	if err != nil {
 		s.mu.readers.Done()
 	}
