@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 
 	"golang.org/x/net/http2"
@@ -18,6 +19,13 @@ import (
 // What is counted of a connection is what was read of it in DATA frames, less the messages that have
 // come out. What a call had sent of a message when it was given up stays in that account until no
 // call is open on the connection.
+//
+// A client that is well-behaved does not come to that, however many calls it makes at a time. What
+// it sends of a call before that is served is bounded by the window of a stream. From when a call is
+// served gRPC grants it all of its message; so of each connection only some calls are served that
+// have not sent their message yet, and only one while much is incomplete. The others wait, and by
+// HTTP/2's flow control their client waits with them. Calls that go on sending, which may never send
+// a large message, do not wait.
 
 // maxInbound bounds the bytes of incomplete messages.
 const maxInbound = 256 << 20
@@ -44,8 +52,65 @@ type inboundConn struct {
 	// frames is for the one goroutine that reads.
 	frames frames
 	// incomplete is how many bytes of incomplete messages there are, and calls how many calls are open.
-	// in.mu guards them.
+	// receiving is how many calls are served whose message is awaited, and waiting are those that wait
+	// to be. in.mu guards them.
 	incomplete, calls int64
+	receiving         int
+	waiting           []*inboundCall
+}
+
+// maxReceiving bounds inboundConn.receiving.
+const maxReceiving = 16
+
+// inboundCall is a call of one message.
+type inboundCall struct {
+	conn *inboundConn
+	// served is closed when the call may receive. It is nil for a call that need not wait.
+	served chan struct{}
+	// receives: it is one of conn.receiving. in.mu guards it.
+	receives bool
+}
+
+// mayReceiveLocked says whether another call of a connection may receive its message.
+func (in *inbound) mayReceiveLocked(c *inboundConn) bool {
+	return c.receiving == 0 || c.receiving < maxReceiving && in.total < in.limit/2
+}
+
+// begin returns when a call may receive its message, or has ended.
+func (in *inbound) begin(ctx context.Context, call *inboundCall) {
+	c := call.conn
+	in.mu.Lock()
+	if len(c.waiting) == 0 && in.mayReceiveLocked(c) {
+		c.receiving++
+		call.receives = true
+		in.mu.Unlock()
+		return
+	}
+	call.served = make(chan struct{})
+	c.waiting = append(c.waiting, call)
+	in.mu.Unlock()
+	select {
+	case <-call.served:
+	case <-ctx.Done():
+	}
+}
+
+// receivedLocked is for when a call has its message, or has ended.
+func (in *inbound) receivedLocked(call *inboundCall) {
+	c := call.conn
+	if call.receives {
+		call.receives = false
+		c.receiving--
+	} else if i := slices.Index(c.waiting, call); i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+	}
+	for len(c.waiting) > 0 && in.mayReceiveLocked(c) {
+		next := c.waiting[0]
+		c.waiting = slices.Delete(c.waiting, 0, 1)
+		c.receiving++
+		next.receives = true
+		close(next.served)
+	}
 }
 
 // watch counts a connection from now on.
@@ -120,14 +185,23 @@ type inboundKey struct{}
 func (*inbound) HandleConn(context.Context, stats.ConnStats) {}
 
 // TagRPC implements stats.Handler.
-func (*inbound) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-
-// HandleRPC implements stats.Handler.
-func (in *inbound) HandleRPC(ctx context.Context, event stats.RPCStats) {
+func (*inbound) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
 	c, _ := ctx.Value(inboundKey{}).(*inboundConn)
 	if c == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, inboundCallKey{}, &inboundCall{conn: c})
+}
+
+type inboundCallKey struct{}
+
+// HandleRPC implements stats.Handler. The goroutine is that of the call.
+func (in *inbound) HandleRPC(ctx context.Context, event stats.RPCStats) {
+	call, _ := ctx.Value(inboundCallKey{}).(*inboundCall)
+	if call == nil {
 		return
 	}
+	c := call.conn
 	var calls, out int64
 	switch event := event.(type) {
 	case *stats.Begin:
@@ -139,6 +213,9 @@ func (in *inbound) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	default:
 		return
 	}
+	if begin, ok := event.(*stats.Begin); ok && !begin.IsClientStream {
+		defer in.begin(ctx, call)
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if c.calls += calls; c.calls == 0 && calls < 0 {
@@ -148,6 +225,9 @@ func (in *inbound) HandleRPC(ctx context.Context, event stats.RPCStats) {
 		out = min(c.incomplete, out)
 		c.incomplete -= out
 		in.total -= out
+	}
+	if calls <= 0 {
+		in.receivedLocked(call)
 	}
 }
 
@@ -170,7 +250,7 @@ func (d doorCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Au
 	if err != nil {
 		return conn, info, err
 	}
-	if !d.policy.open() && d.policy.ofInfo(info) == nil {
+	if !d.policy.open() && d.policy.ofInfo(info, d.policy.judge) == nil {
 		exempt(raw)
 		return conn, serverInfo{info, conn}, nil
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// A party is among whom a server shares what it has (package quota): the subject of a certificate
-// that was verified, or else a host. All processes with one certificate, or one address, are
-// one party.
+// A party is one of those among which a server shares what it has (package quota): the subject of a
+// certificate that was verified, or else a host. All processes with one certificate, or one
+// address, are one party.
 
 // origin is what is known of the other side of a client's connection by the connection alone.
 type origin struct {

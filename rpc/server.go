@@ -204,11 +204,13 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 		}
 		clients.serve(s.ctx, c, first, s.originOfConn(c))
 	case helloPeer:
-		if err := s.peers.ofConn(c); err != nil {
+		done, err := s.peers.admitConn(c)
+		if err != nil {
 			s.metrics.refused.Inc()
 			c.Refuse(err)
 			return
 		}
+		defer done()
 		if !s.peers.open() {
 			exempt(c.Raw())
 		}
@@ -236,11 +238,13 @@ const (
 	// them busy gets a goroutine of its own.
 	streamWorkers = 64
 	// Flow-control windows. Fixed ones, so that gRPC does not probe the bandwidth with pings. A
-	// stream's window bounds what its sender can make the receiver hold unread, and is enough for
-	// 30 MB/s over 30 ms. The connection's does not couple streams: gRPC reopens it when bytes
-	// arrive, not when they are read.
-	streamWindow     = 1 << 20
-	connectionWindow = 16 << 20
+	// stream's window bounds what its sender can make the receiver hold unread. Of clients it is enough
+	// for 30 MB/s over 30 ms. Of servers, which have thousands of streams, it is the smallest that there
+	// can be: what is being received is granted all of its message (see inbound.go). The connection's
+	// does not couple streams: gRPC reopens it when bytes arrive, not when they are read.
+	streamWindow       = 1 << 20
+	serverStreamWindow = 64 << 10
+	connectionWindow   = 16 << 20
 	// ioBuffer is the size of the read and write buffer of each connection.
 	ioBuffer = 64 << 10
 	// maxStreamsPerConnection is the default of ServerConfig.MaxStreams. A client of this project
@@ -263,7 +267,7 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		grpc.ForceServerCodecV2(Codec{}),
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
 		grpc.MaxSendMsgSize(maxAnswerBytes),
-		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticStreamWindowSize(serverStreamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.ReadBufferSize(ioBuffer),
 		grpc.WriteBufferSize(ioBuffer),

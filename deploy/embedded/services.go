@@ -126,3 +126,11 @@ func (c *coreSwitch) WatchMetadata(r *clusterpb.WatchMetadataRequest,
 	}
 	return errNoMember
 }
+
+func (c *coreSwitch) Guarding(ctx context.Context,
+	r *clusterpb.GuardingRequest) (*clusterpb.GuardingResponse, error) {
+	if s := c.server.Load(); s != nil {
+		return s.Guarding(ctx, r)
+	}
+	return nil, errNoMember
+}

@@ -14,13 +14,15 @@ const (
 	Admin
 )
 
-// Shown is what a connection has shown of whose it is. Both may be empty.
+// Shown is what a connection has shown of whose it is. All of it may be empty.
 type Shown struct {
 	// Token is what a password was exchanged for.
 	Token string
 	// CertificateName is the common name of a verified certificate of a client. The token counts if
 	// there are both.
 	CertificateName string
+	// Address is where the connection comes from, for audit only.
+	Address string
 }
 
 // Need is one right that a request needs: for the keys in [Start, End) of a keyspace, as the user

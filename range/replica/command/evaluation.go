@@ -207,7 +207,8 @@ func (e *Evaluation) NothingDone(response *kvpb.Response, sequence uint64) {
 	e.Outcome, e.Response, e.Sequence = NothingDone, response, sequence
 }
 
-// Duplicate answers a retry. What is applied is a fact, and needs no proof of leadership.
+// Duplicate answers a retry. What is applied is a fact, and needs no proof of leadership, as long
+// as the leadership epoch lasts.
 func (e *Evaluation) Duplicate(response *kvpb.Response, sequence uint64) {
 	e.Outcome, e.Response, e.Sequence = Duplicate, response, sequence
 }

@@ -1,4 +1,4 @@
-package store
+package watch
 
 import (
 	"bytes"
@@ -8,19 +8,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// A stream that takes nothing keeps no more than its bound, and delays nobody: when it takes, it
-// gets everything, from the database.
+// A stream that takes nothing keeps no more than its bound, and delays no other: when it takes, it
+// gets everything, from the history.
 func TestStreamThatDoesNotTake(t *testing.T) {
-	limits := usualWatchLimits
-	limits.recentEvents, limits.queueMost, limits.queueLeast = 100, 4096, 4096
-	_, s := one(t, func(config *Config) { config.watch = &limits })
-	newStream := func() *WatchStream {
-		stream, err := s.NewWatchStream()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(stream.Close)
-		if _, err := stream.Add(1, WatchOptions{Span: keys.PrefixSpan([]byte("k"))}); err != nil {
+	limits := DefaultLimits()
+	limits.RecentEvents, limits.QueueMost, limits.QueueLeast = 100, 4096, 4096
+	s := newWatched(t, limits, 0)
+	newStream := func() *Stream {
+		stream := s.stream(t)
+		if _, err := stream.Add(1, Options{Span: keys.PrefixSpan([]byte("k"))}); err != nil {
 			t.Fatal(err)
 		}
 		return stream
@@ -30,7 +26,7 @@ func TestStreamThatDoesNotTake(t *testing.T) {
 	got := 0
 	value := bytes.Repeat([]byte("v"), 100)
 	for i := range many {
-		put(t, s, "k", string(value))
+		s.put(string(value), "k")
 		for got <= i {
 			taken, err := fast.Next(t.Context())
 			if err != nil {
@@ -58,26 +54,59 @@ func TestStreamThatDoesNotTake(t *testing.T) {
 	}
 }
 
-func TestWatchStreamRefuses(t *testing.T) {
-	_, s := one(t, func(config *Config) { config.MaxWatchers = 2 })
-	stream, err := s.NewWatchStream()
-	if err != nil {
+// A watch of what happens next that begins while the state is replaced begins behind what replaces
+// it, however far that has compacted its history.
+func TestWatchBesideAReplacement(t *testing.T) {
+	s := newWatched(t, nil, 0)
+	stream := s.stream(t)
+	began := make(chan uint64, 1)
+	if err := s.hub.Replace(func() (uint64, error) {
+		for range 50 {
+			s.commit(change{"k", "replaced"})
+		}
+		s.compact(s.head())
+		go func() {
+			revision, err := stream.Add(1, Options{Span: keys.PrefixSpan([]byte("k"))})
+			if err != nil {
+				t.Error(err)
+			}
+			began <- revision
+		}()
+		// One that begins at a revision that it names does not wait.
+		if _, err := s.stream(t).Add(1, Options{Span: keys.PrefixSpan(nil), From: 1000}); err != nil {
+			t.Error(err)
+		}
+		return s.head(), nil
+	}); err != nil {
 		t.Fatal(err)
 	}
-	defer stream.Close()
-	all := WatchOptions{Span: keys.PrefixSpan(nil)}
+	if revision := <-began; revision != s.head() {
+		t.Errorf("it began at revision %d of %d", revision, s.head())
+	}
+	at := s.put("next", "k")
+	taken, err := stream.Next(t.Context())
+	if err != nil || len(taken) != 1 || taken[0].Compacted != 0 || len(taken[0].Events) != 1 ||
+		taken[0].Events[0].KV.ModRevision != at {
+		t.Errorf("%+v, %v", taken, err)
+	}
+}
+
+func TestWatchStreamRefuses(t *testing.T) {
+	s := newWatched(t, nil, 2)
+	stream := s.stream(t)
+	all := Options{Span: keys.PrefixSpan(nil)}
 	for _, id := range []int64{7, -1} {
 		if _, err := stream.Add(id, all); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := stream.Add(7, all); !errors.Is(err, ErrWatchExists) {
+	if _, err := stream.Add(7, all); !errors.Is(err, ErrExists) {
 		t.Errorf("an id twice: %v", err)
 	}
-	if _, err := stream.Add(8, all); !errors.Is(err, ErrTooManyWatchers) {
+	if _, err := stream.Add(8, all); !errors.Is(err, ErrTooMany) {
 		t.Errorf("one watch too many: %v", err)
 	}
-	if err := stream.Remove(8); !errors.Is(err, ErrWatchUnknown) {
+	if err := stream.Remove(8); !errors.Is(err, ErrUnknown) {
 		t.Errorf("remove what is not there: %v", err)
 	}
 	if err := stream.Remove(7); err != nil {
@@ -102,23 +131,19 @@ func TestWatchStreamRefuses(t *testing.T) {
 
 // A revision that does not fit into a queue that has room for its first event comes whole.
 func TestRevisionIsWhole(t *testing.T) {
-	limits := usualWatchLimits
-	limits.queueMost, limits.queueLeast = 500, 500
-	_, s := one(t, func(config *Config) { config.watch = &limits })
-	stream, err := s.NewWatchStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
+	limits := DefaultLimits()
+	limits.QueueMost, limits.QueueLeast = 500, 500
+	s := newWatched(t, limits, 0)
+	stream := s.stream(t)
 	for id := range int64(3) {
-		if _, err := stream.Add(id, WatchOptions{Span: keys.PrefixSpan(nil)}); err != nil {
+		if _, err := stream.Add(id, Options{Span: keys.PrefixSpan(nil)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	value := bytes.Repeat([]byte("v"), 400)
 	const revisions = 20
 	for range revisions {
-		do(t, s, writes(Put([]byte("a"), value), Put([]byte("b"), value), Put([]byte("c"), value)))
+		s.put(string(value), "a", "b", "c")
 	}
 	got := map[int64]int{}
 	for got[0]+got[1]+got[2] < 3*3*revisions {
@@ -139,16 +164,12 @@ func TestRevisionIsWhole(t *testing.T) {
 // A stream that has taken everything in its queue has not made the progress of its live watches
 // while others lag.
 func TestProgressIsNotToldEarly(t *testing.T) {
-	limits := usualWatchLimits
-	limits.queueMost, limits.queueLeast = 500, 500
-	_, s := one(t, func(config *Config) { config.watch = &limits })
-	stream, err := s.NewWatchStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
+	limits := DefaultLimits()
+	limits.QueueMost, limits.QueueLeast = 500, 500
+	s := newWatched(t, limits, 0)
+	stream := s.stream(t)
 	for id, key := range []string{"often", "seldom"} {
-		if _, err := stream.Add(int64(id), WatchOptions{Span: keys.Point([]byte(key))}); err != nil {
+		if _, err := stream.Add(int64(id), Options{Span: keys.Point([]byte(key))}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,9 +186,9 @@ func TestProgressIsNotToldEarly(t *testing.T) {
 	const rounds, often = 50, 30
 	for round := 1; round <= rounds; round++ {
 		for range often {
-			put(t, s, "often", "x")
+			s.put("x", "often")
 		}
-		revision := put(t, s, "seldom", "x")
+		revision := s.put("x", "seldom")
 		for {
 			take()
 			if _, ok := stream.Progress(revision); ok {

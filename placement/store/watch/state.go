@@ -1,23 +1,23 @@
-package store
+package watch
 
-type watchState uint8
+type state uint8
 
 const (
-	stateLagging watchState = iota
+	stateLagging state = iota
 	stateLive
 	stateEnded
 	stateRemoved
 )
 
 // watch is one watch of a stream. Everything in it but stream, id and the options is guarded by
-// watchHub.mu. There may be a million of them: a field more costs.
+// Hub.mu. There may be a million of them: a field more costs.
 type watch struct {
-	stream *WatchStream
+	stream *Stream
 	entry  *interestEntry
 	id     int64
 	// next is the next event that it is to get, if it lags. If it is live it gets nothing before
 	// next. If it has ended, next is the revision at which the history starts.
-	next position
+	next Position
 	// last is the newest revision of which it got something.
 	last uint64
 	// pass is the pass over the history in which it takes part.
@@ -28,14 +28,14 @@ type watch struct {
 	// slot is for stream.take.
 	slot int32
 
-	state watchState
+	state state
 	// cut: it has a part of the revision last, and the rest comes.
 	cut                       bool
 	previous, noPut, noDelete bool
 }
 
 // list is that of the entry in which a watch of this state belongs.
-func (i *interest) list(s watchState) *[]*watch {
+func (i *interest) list(s state) *[]*watch {
 	if s == stateLive {
 		return &i.live
 	}
@@ -65,7 +65,7 @@ func (w *watch) unlist() {
 }
 
 // lagLocked makes a new or live watch one that lags from a position on.
-func (h *watchHub) lagLocked(w *watch, from position) {
+func (h *Hub) lagLocked(w *watch, from Position) {
 	w.unlist()
 	w.state, w.next = stateLagging, from
 	s := w.stream
@@ -75,7 +75,7 @@ func (h *watchHub) lagLocked(w *watch, from position) {
 }
 
 // caughtUpLocked takes a watch out of those that lag.
-func (h *watchHub) caughtUpLocked(w *watch) {
+func (h *Hub) caughtUpLocked(w *watch) {
 	w.unlist()
 	s := w.stream
 	last := len(s.lagging) - 1
@@ -90,7 +90,7 @@ func (h *watchHub) caughtUpLocked(w *watch) {
 }
 
 // parkLocked has a watch lag from a position on, until its stream has room.
-func (h *watchHub) parkLocked(w *watch, at position) {
+func (h *Hub) parkLocked(w *watch, at Position) {
 	if w.state == stateLive {
 		h.lagLocked(w, at)
 		return
@@ -101,28 +101,28 @@ func (h *watchHub) parkLocked(w *watch, at position) {
 
 // joinLocked makes a watch that lags, and has no part of a revision, a live one, if it has
 // everything up to where the live ones are, or needs only a few of the newest events.
-func (h *watchHub) joinLocked(w *watch) bool {
+func (h *Hub) joinLocked(w *watch) bool {
 	live := h.mu.live
-	if w.cut || w.next.number > 0 {
+	if w.cut || w.next.Number > 0 {
 		return false
 	}
-	if w.next.before(live) {
-		if live.number > 0 {
+	if w.next.Before(live) {
+		if live.Number > 0 {
 			return false
 		}
-		recent, ok := h.ring.since(w.next.revision, live.revision, h.limits.joinEvents)
+		recent, ok := h.ring.since(w.next.Revision, live.Revision, h.limits.JoinEvents)
 		if !ok {
 			return false
 		}
 		for _, one := range recent {
-			for n := range one.events {
-				e := &one.events[n]
+			for n := range one.Events {
+				e := &one.Events[n]
 				if w.entry.Contains(e.KV.Key) &&
-					!h.offerLocked(w, e, position{one.revision, uint32(n)}, false) {
+					!h.offerLocked(w, e, Position{one.Number, uint32(n)}, false) {
 					return false
 				}
 			}
-			w.next = position{revision: one.revision + 1}
+			w.next = Position{Revision: one.Number + 1}
 		}
 	}
 	h.caughtUpLocked(w)
@@ -132,14 +132,14 @@ func (h *watchHub) joinLocked(w *watch) bool {
 }
 
 // endLocked ends a watch that needs events that have been compacted.
-func (h *watchHub) endLocked(w *watch, compacted uint64) {
+func (h *Hub) endLocked(w *watch, compacted uint64) {
 	h.leaveLocked(w)
-	w.state, w.next = stateEnded, position{revision: compacted}
+	w.state, w.next = stateEnded, Position{Revision: compacted}
 	w.stream.push(queued{watch: w}, 0)
 }
 
 // leaveLocked takes a watch out of everything but its stream's map.
-func (h *watchHub) leaveLocked(w *watch) {
+func (h *Hub) leaveLocked(w *watch) {
 	switch w.state {
 	case stateLagging:
 		h.caughtUpLocked(w)
@@ -158,7 +158,7 @@ func (h *watchHub) leaveLocked(w *watch) {
 }
 
 // dropLocked removes a watch.
-func (h *watchHub) dropLocked(w *watch) {
+func (h *Hub) dropLocked(w *watch) {
 	h.leaveLocked(w)
 	w.state = stateRemoved
 	delete(w.stream.watches, w.id)
@@ -167,7 +167,7 @@ func (h *watchHub) dropLocked(w *watch) {
 
 // hungerLocked has the passes over the history look at a stream with watches that lag, if it has
 // room.
-func (h *watchHub) hungerLocked(s *WatchStream) {
+func (h *Hub) hungerLocked(s *Stream) {
 	if len(s.lagging) > 0 && !s.hungry && !s.closed && s.bytes < h.boundLocked()/2 {
 		s.hungry = true
 		h.mu.hungry = append(h.mu.hungry, s)

@@ -1,16 +1,16 @@
-package store
+package watch
 
 import "context"
 
 // push puts something into the queue.
-func (s *WatchStream) push(q queued, size int) {
+func (s *Stream) push(q queued, size int) {
 	s.queue = append(s.queue, q)
 	s.bytes += size + queuedSize
 	poke(s.ready)
 }
 
 // unlistLagging takes the watches that lag out of the way of the others of their spans.
-func (s *WatchStream) unlistLagging() {
+func (s *Stream) unlistLagging() {
 	for _, w := range s.lagging {
 		w.unlist()
 	}
@@ -18,10 +18,10 @@ func (s *WatchStream) unlistLagging() {
 
 // Ready is a channel from which something can be received when Take may have something, or Progress
 // may have reached what it was asked for. One goroutine receives.
-func (s *WatchStream) Ready() <-chan struct{} { return s.ready }
+func (s *Stream) Ready() <-chan struct{} { return s.ready }
 
 // Next waits for deliveries, and returns what Take does.
-func (s *WatchStream) Next(ctx context.Context) ([]Delivery, error) {
+func (s *Stream) Next(ctx context.Context) ([]Delivery, error) {
 	for {
 		if taken, err := s.Take(); err != nil || len(taken) > 0 {
 			return taken, err
@@ -35,8 +35,9 @@ func (s *WatchStream) Next(ctx context.Context) ([]Delivery, error) {
 }
 
 // Take returns what there is to deliver, each watch once, without waiting. It is valid until the
-// next call, but for the events. ErrClosed says that the stream or the store is closed.
-func (s *WatchStream) Take() ([]Delivery, error) {
+// next call, but for the events. ErrClosed says that the stream is closed; once the hub has ended,
+// the error is the reason that Hub.Close was given, or why the history could not be read.
+func (s *Stream) Take() ([]Delivery, error) {
 	s.spare, s.deliveries = emptied(s.spare), emptied(s.deliveries)
 	h := s.hub
 	h.mu.Lock()
@@ -65,7 +66,7 @@ func emptied[T any](list []T) []T {
 }
 
 // group sorts what was taken by watch.
-func (s *WatchStream) group(taken []queued) []Delivery {
+func (s *Stream) group(taken []queued) []Delivery {
 	// First how many each has, as the capacity of its events; then the events.
 	var counts []int32
 	total := 0
@@ -75,9 +76,9 @@ func (s *WatchStream) group(taken []queued) []Delivery {
 			continue
 		}
 		if w.slot == 0 {
-			d := Delivery{ID: w.id, Revision: w.next.revision - 1}
+			d := Delivery{ID: w.id, Revision: w.next.Revision - 1}
 			if w.state == stateEnded {
-				d.Compacted, d.Revision = w.next.revision, 0
+				d.Compacted, d.Revision = w.next.Revision, 0
 			}
 			if d.Revision = max(d.Revision, w.last); w.cut {
 				d.Revision = w.last - 1
@@ -111,16 +112,16 @@ func (s *WatchStream) group(taken []queued) []Delivery {
 // Progress returns a revision up to which every watch of the stream that has not ended has been
 // given everything. Not ok: that is not known to be so yet for the revision that is asked for,
 // something waits in the queue, or a watch begins later; Ready tells when to ask again.
-func (s *WatchStream) Progress(atLeast uint64) (revision uint64, ok bool) {
+func (s *Stream) Progress(atLeast uint64) (revision uint64, ok bool) {
 	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	live := h.mu.live.revision
+	live := h.mu.live.Revision
 	if s.latest > live {
 		s.latest = 0
 		for _, w := range s.watches {
 			if w.state == stateLive {
-				s.latest = max(s.latest, w.next.revision)
+				s.latest = max(s.latest, w.next.Revision)
 			}
 		}
 	}
@@ -136,17 +137,17 @@ func (s *WatchStream) Progress(atLeast uint64) (revision uint64, ok bool) {
 
 // ProgressOf is like Progress for one watch, whatever the others have, and does not announce when
 // to ask again.
-func (s *WatchStream) ProgressOf(id int64) (revision uint64, ok bool) {
+func (s *Stream) ProgressOf(id int64) (revision uint64, ok bool) {
 	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w := s.watches[id]
-	live := h.mu.live.revision
-	if w == nil || w.state != stateLive || len(s.queue) > 0 || w.next.revision > live {
+	live := h.mu.live.Revision
+	if w == nil || w.state != stateLive || len(s.queue) > 0 || w.next.Revision > live {
 		return 0, false
 	}
 	return live - 1, true
 }
 
 // Head is the newest revision, of which the watches may not have everything yet.
-func (s *WatchStream) Head() uint64 { return s.hub.ring.head() }
+func (s *Stream) Head() uint64 { return s.hub.ring.head() }

@@ -1,4 +1,4 @@
-package store
+package watch
 
 import (
 	"errors"
@@ -8,14 +8,20 @@ import (
 )
 
 var (
-	// ErrWatchExists says that a stream has a watch of that id.
-	ErrWatchExists = errors.New("the stream has a watch of that id")
-	// ErrWatchUnknown says that a stream has no watch of that id.
-	ErrWatchUnknown = errors.New("the stream has no watch of that id")
+	// ErrClosed says that the stream is closed.
+	ErrClosed = errors.New("the stream of watches is closed")
+	// ErrTooMany says that the hub has as many watches as it may have.
+	ErrTooMany = errors.New("too many watchers")
+	// ErrEmptySpan says that a watch would be of no key.
+	ErrEmptySpan = errors.New("the span of a watch holds no key")
+	// ErrExists says that a stream has a watch of that id.
+	ErrExists = errors.New("the stream has a watch of that id")
+	// ErrUnknown says that a stream has no watch of that id.
+	ErrUnknown = errors.New("the stream has no watch of that id")
 )
 
-// WatchOptions say what a watch of a stream delivers.
-type WatchOptions struct {
+// Options say what a watch of a stream delivers.
+type Options struct {
 	// Span is what is watched. It is copied.
 	Span keys.Span
 	// From is the first revision whose events are delivered, which may lie in the future; 0: the
@@ -55,23 +61,23 @@ const (
 	keptElements = 256
 )
 
-// WatchStream is any number of watches whose events one goroutine takes. What it takes late waits
-// in a bounded queue, and beyond that in the database: it delays nobody else. Add, Remove and Close
+// Stream is any number of watches whose events one goroutine takes. What it takes late waits
+// in a bounded queue, and beyond that in the history: it delays no other stream. Add, Remove and Close
 // may be called from any goroutine.
-type WatchStream struct {
-	hub   *watchHub
+type Stream struct {
+	hub   *Hub
 	ready chan struct{}
 
-	// All below is guarded by watchHub.mu, but for deliveries and spare, which belong to the
+	// All below is guarded by Hub.mu, but for deliveries and spare, which belong to the
 	// goroutine that takes.
 
 	watches map[int64]*watch
 	queue   []queued
 	bytes   int
-	// lagging are the watches that lag. hungry: the stream is in watchHub.hungry, or part of a pass.
+	// lagging are the watches that lag. hungry: the stream is in Hub.hungry, or part of a pass.
 	lagging []*watch
 	hungry  bool
-	// asks: the stream is in watchHub.asking until it has everything below asked.
+	// asks: the stream is in Hub.asking until it has everything below asked.
 	asks  bool
 	asked uint64
 	// latest is at least the latest revision at which a watch is yet to begin.
@@ -82,15 +88,14 @@ type WatchStream struct {
 	spare      []queued
 }
 
-// NewWatchStream returns a stream without watches. The caller closes it.
-func (s *Store) NewWatchStream() (*WatchStream, error) {
-	h := s.hub
+// NewStream returns a stream without watches. The caller closes it.
+func (h *Hub) NewStream() (*Stream, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.failed != nil {
 		return nil, h.mu.failed
 	}
-	stream := &WatchStream{hub: h, ready: make(chan struct{}, 1), watches: map[int64]*watch{}}
+	stream := &Stream{hub: h, ready: make(chan struct{}, 1), watches: map[int64]*watch{}}
 	h.mu.streams[stream] = struct{}{}
 	return stream, nil
 }
@@ -98,10 +103,14 @@ func (s *Store) NewWatchStream() (*WatchStream, error) {
 // Add begins a watch, under an id that the stream has not. revision is the newest one at that
 // moment. A watch that begins at a revision that has been compacted ends at once, with a Delivery
 // that says so.
-func (s *WatchStream) Add(id int64, o WatchOptions) (revision uint64, err error) {
+func (s *Stream) Add(id int64, o Options) (revision uint64, err error) {
 	h := s.hub
 	if o.Span.Empty() {
-		return 0, fmt.Errorf("%w: the span %v of a watch holds no key", ErrInvalid, o.Span)
+		return 0, fmt.Errorf("%w: %v", ErrEmptySpan, o.Span)
+	}
+	if o.From == 0 {
+		h.replacing.RLock()
+		defer h.replacing.RUnlock()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,9 +120,9 @@ func (s *WatchStream) Add(id int64, o WatchOptions) (revision uint64, err error)
 	case s.closed:
 		return 0, ErrClosed
 	case s.watches[id] != nil:
-		return 0, fmt.Errorf("%w: %d", ErrWatchExists, id)
-	case h.mu.open >= h.store.config.MaxWatchers:
-		return 0, fmt.Errorf("%w: this member has %d", ErrTooManyWatchers, h.mu.open)
+		return 0, fmt.Errorf("%w: %d", ErrExists, id)
+	case h.mu.open >= h.maxWatches:
+		return 0, fmt.Errorf("%w: this member has %d", ErrTooMany, h.mu.open)
 	}
 	head := h.ring.head()
 	from := o.From
@@ -129,8 +138,8 @@ func (s *WatchStream) Add(id int64, o WatchOptions) (revision uint64, err error)
 		h.mu.previous++
 	}
 	s.latest = max(s.latest, from)
-	h.lagLocked(w, position{revision: from})
-	if compacted := h.store.Compacted(); from < compacted {
+	h.lagLocked(w, Position{Revision: from})
+	if compacted := h.history.Compacted(); from < compacted {
 		h.endLocked(w, compacted)
 		return head, nil
 	}
@@ -141,20 +150,20 @@ func (s *WatchStream) Add(id int64, o WatchOptions) (revision uint64, err error)
 }
 
 // Remove ends a watch: nothing that was not taken yet is delivered to it.
-func (s *WatchStream) Remove(id int64) error {
+func (s *Stream) Remove(id int64) error {
 	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w := s.watches[id]
 	if w == nil {
-		return fmt.Errorf("%w: %d", ErrWatchUnknown, id)
+		return fmt.Errorf("%w: %d", ErrUnknown, id)
 	}
 	h.dropLocked(w)
 	return nil
 }
 
 // Close ends all watches, and a Next that waits.
-func (s *WatchStream) Close() {
+func (s *Stream) Close() {
 	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
