@@ -127,7 +127,7 @@ func (b *bounded) marshal() (mem.BufferSlice, error) {
 // claimBack is the pool of one buffer: gRPC puts it back when it has sent it.
 type claimBack struct{ claim *claim }
 
-// Get implements mem.BufferPool. Nobody asks it for a buffer.
+// Get implements mem.BufferPool. It is asked for no buffer.
 func (*claimBack) Get(length int) *[]byte { return buffers.Get(length) }
 
 // Put implements mem.BufferPool.

@@ -59,7 +59,7 @@ func servesBlobs(t *testing.T, a *Answers) (address string, closed func(string) 
 	return l.Addr().String(), func(string) float64 { return s.metrics.inboundClosed.Value() }
 }
 
-// plainClient is a client of gRPC as anybody makes one.
+// plainClient is a client of gRPC as any program makes one.
 func plainClient(t *testing.T, address string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),

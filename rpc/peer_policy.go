@@ -117,8 +117,8 @@ func (p *PeerPolicy) ofCall(ctx context.Context, method string) error {
 
 // serverInfo is what the handshake of a server's gRPC connection has shown. Connections outlive
 // certificates: a call may come on one whose certificate has expired since, or whose authority was
-// taken out, while the caller has had a new certificate for long. That connection is closed, so that
-// the caller makes another one, and is judged by what it shows then.
+// taken out, while the caller has had a new certificate for long. That connection is closed, so
+// that the caller makes another one, and is judged by what it shows then.
 type serverInfo struct {
 	credentials.AuthInfo
 	conn net.Conn

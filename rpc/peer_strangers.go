@@ -27,8 +27,8 @@ type strangers struct {
 var errClosed = status.Error(codes.PermissionDenied, "this is for servers of the cluster that prove "+
 	"to be some, since authentication is enabled")
 
-// Close says whether Open counts no more. When it begins to, what strangers have open ends. A policy
-// that is not Open does not change by it.
+// Close says whether Open counts no more. When it begins to, what strangers have open ends. A
+// policy that is not Open does not change by it.
 func (p *PeerPolicy) Close(closed bool) {
 	s := &p.strangers
 	s.closed.Store(closed)
@@ -44,8 +44,8 @@ func (p *PeerPolicy) Close(closed bool) {
 	}
 }
 
-// enter keeps what ends a stranger's connection or stream, until leave is called. It is called before
-// the policy is asked whether it is open, so that no stranger is missed.
+// enter keeps what ends a stranger's connection or stream, until leave is called. It is called
+// before the policy is asked whether it is open, so that no stranger is missed.
 func (s *strangers) enter(end func()) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +80,8 @@ func (s *strangers) admit(
 	}
 }
 
-// strangerStream is a stream whose context ends when the policy closes, and on which nothing comes or
-// goes any more then.
+// strangerStream is a stream whose context ends when the policy closes, and on which nothing comes
+// or goes any more then.
 type strangerStream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -107,7 +107,8 @@ func (s strangerStream) RecvMsg(m any) error {
 	return err
 }
 
-// admitConn has a stranger's connection end when the policy closes. done is called when it has ended.
+// admitConn has a stranger's connection end when the policy closes. done is called when it has
+// ended.
 func (p *PeerPolicy) admitConn(c *transport.Conn) (done func(), err error) {
 	if p == nil || !p.Open || p.judgeProof(c.TLS(), c.Proved()) == nil {
 		return func() {}, p.ofConn(c)

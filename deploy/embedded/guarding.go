@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/guard"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -28,6 +29,14 @@ func (s *Server) openGuard() (err error) {
 		Logger: s.config.Logger, Registerer: s.config.Registry})
 	s.closeDoor(mark.On)
 	return err
+}
+
+// userGuard is what clients of keyspaces are judged by.
+func (s *Server) userGuard() access.Guard {
+	if s.config.Guard != nil {
+		return s.config.Guard
+	}
+	return s.guard
 }
 
 // guardChanged is told that the server has to follow users and roles from now on, or need not.
@@ -82,10 +91,10 @@ func (c reporting) Heartbeat(
 }
 
 const (
-	// guardTimeout bounds how long enabling authentication waits for servers, and guardPoll is how
-	// often it asks for them: a member of the core that holds no data tells of itself every 2 s.
-	guardTimeout = 10 * time.Second
-	guardPoll    = 50 * time.Millisecond
+	// defaultGuardTimeout bounds how long enabling authentication waits for servers, and guardPoll is
+	// how often it asks for them: a member of the core that holds no data tells of itself every 2 s.
+	defaultGuardTimeout = 6 * time.Second
+	guardPoll           = 50 * time.Millisecond
 )
 
 // guardedKeyspaces are the keyspaces of the cluster, as the etcd API needs them.
@@ -153,7 +162,11 @@ func (k guardedKeyspaces) Release(ctx context.Context, version uint64) error {
 // Guard implements etcdapi.Keyspaces. Whether servers can prove themselves comes first: a server that
 // could not would be cut off from those that follow.
 func (k guardedKeyspaces) Guard(ctx context.Context, again bool) (version uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	timeout := k.server.config.guardTimeout
+	if timeout <= 0 {
+		timeout = defaultGuardTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	r, err := k.await(ctx, (*clusterpb.GuardingResponse).GetOpen)
 	if err != nil {

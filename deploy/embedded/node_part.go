@@ -148,7 +148,7 @@ func (s *Server) openPushes() (txn.Sender, error) {
 		}
 	}
 	config := route.Config{Endpoints: endpoints, Dial: s.config.Dial, Random: s.config.Random,
-		Logger: s.config.Logger}
+		Logger: s.config.Logger, Server: true, Secret: s.peerSecret}
 	if s.tls != nil {
 		config.TLSNow = s.tls.Client
 	}

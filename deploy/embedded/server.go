@@ -21,6 +21,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
 // Server is one server in this process.
@@ -45,6 +46,8 @@ type Server struct {
 	rpc *rpc.Server
 	// answers bounds what is on its way to clients of the etcd API.
 	answers *rpc.Answers
+	// peerSecret is the cluster's; empty: none.
+	peerSecret transport.Secret
 	// pace is what hosts' use of the processors is paced by, on all ports.
 	pace     *quota.Pace
 	listener net.Listener
@@ -133,6 +136,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if err != nil {
 		return nil, err
 	}
+	s.peerSecret = peers.Secret
 	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLSNow: clientTLS,
 		Secret: peers.Secret, Logger: config.Logger})
 	s.core = server.NewClient(server.ClientConfig{
@@ -219,6 +223,7 @@ func (s *Server) run(start func(context.Context) error) {
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server, s.services.etcd.refuse = s, s.noCoordination
+	s.services.etcd.instead = s.withoutCoordination
 	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
 	s.pace, s.answers = rpc.NewPace(), rpc.NewAnswers()
 	s.clientHTTP = serveClientHTTP(s.listener.Addr(),
@@ -227,8 +232,8 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.take,
 		Registry: prom.Registry(s.config.Registry)})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
-		Take: s.services.take, Cluster: s.cluster.Load, Logger: s.config.Logger,
-		Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
+		Take: s.services.take, Guard: s.userGuard(), Needs: s.services.needs, Cluster: s.cluster.Load,
+		Logger: s.config.Logger, Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
 	})
 	s.rpc.ServeClients(s.clients)
 	clusterpb.RegisterCoreServer(s.rpc, &s.services.core)

@@ -143,7 +143,7 @@ func (h *held) setLocked(ctx context.Context, value string) error {
 			if maybe && string(current.Value) == value {
 				return nil
 			}
-			continue // somebody else wrote it; or the attempt before the last one did
+			continue // another client wrote it; or the attempt before the last one did
 		}
 		maybe = maybe || judge(err) == unknown
 		ended := c.ended(ctx, h.session.gone(err))

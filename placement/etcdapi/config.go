@@ -23,8 +23,9 @@ import (
 type Store interface {
 	// Execute does a command, at most once, on any member. It waits for a leader.
 	Execute(context.Context, *storepb.Command) (*storepb.Result, error)
-	// Renew gives a lease its full term, and TimeToLive describes one, on any member.
-	Renew(ctx context.Context, lease int64) (time.Duration, error)
+	// RenewAll gives leases their full terms, and returns these, 0 for one that does not exist, and
+	// TimeToLive describes one, on any member.
+	RenewAll(ctx context.Context, leases []int64) ([]time.Duration, error)
 	TimeToLive(ctx context.Context, lease int64) (store.LeaseInfo, error)
 	// Leases are the leases that exist, as far as this member knows, AttachedKeys the keys of one.
 	Leases() []int64
@@ -161,7 +162,7 @@ type Config struct {
 	// Logger is told what is refused and what is administered, with audit=true. Default: nothing is
 	// logged.
 	Logger *slog.Logger
-	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: nobody does.
+	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: none does.
 	Registerer prometheus.Registerer
 	// Answers bounds the answers that are on their way to clients. nil: nothing does.
 	Answers Answers

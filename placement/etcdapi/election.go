@@ -172,7 +172,7 @@ func (o *observation) begin(span keys.Span, from int64) error {
 	return err
 }
 
-// await waits until somebody leads.
+// await waits until a candidate leads.
 func (o *observation) await(span keys.Span, from int64) error {
 	if err := o.begin(span, from); err != nil {
 		return err

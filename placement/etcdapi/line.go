@@ -16,7 +16,7 @@ import (
 
 // A line is those that want one lock, or to lead in one election: the keys below a name, in the
 // order of their creation. Whose key is the first has what they want. Each waits for the key right
-// before its own to go, so that nobody else is woken up when one goes.
+// before its own to go, so that no other is woken up when one goes.
 //
 // A place in the line is a key of a lease, and is named after it. It is taken by a transaction and
 // waited for on this member, as clients of etcd do it with calls.
@@ -85,7 +85,8 @@ func (l *line) enter(
 ) (place, *pb.TxnResponse, error) {
 	prefix, _ := below(name)
 	p := place{key: fmt.Appendf(prefix, "%x", lease)}
-	// What becomes of the transaction has to be known, or a place might be left that nobody waits at.
+	// What becomes of the transaction has to be known, or a place might be left at which no call
+	// waits.
 	longer, cancel := outlasting(ctx)
 	defer cancel()
 	answer, err := l.kv.Txn(longer, &pb.TxnRequest{
@@ -134,7 +135,7 @@ func (l *line) give(ctx context.Context, p place) (*pb.TxnResponse, error) {
 			RequestDeleteRange: &pb.DeleteRangeRequest{Key: p.key}}}}})
 }
 
-// errExpired is for a place that is lost: its lease has ended, or somebody has deleted its key.
+// errExpired is for a place that is lost: its lease has ended, or its key was deleted.
 var errExpired = status.Error(codes.Unknown, "mutex: session is expired")
 
 // wait returns when a place is the first in its line, with the header of a read that shows it. The

@@ -92,8 +92,9 @@ func (c *WatchConfig) ensureDefaults() error {
 // a watch is told that it was created before it gets anything, and fragments of a response come one
 // after the other. Events come from a watch.Stream, which has a bounded queue. While a client
 // does not read, its sender stands still, by gRPC's flow control, and its watches fall behind and
-// are served from the database later; nobody else waits. A client that reads nothing for long loses
-// its stream, with an error after which etcd's clients connect again and go on where they were.
+// are served from the database later; no other stream waits. A client that reads nothing for long
+// loses its stream, with an error after which etcd's clients connect again and go on where they
+// were.
 //
 // It differs from etcd where that can do no harm:
 //

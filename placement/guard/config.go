@@ -53,7 +53,7 @@ type Config struct {
 	Now       func() time.Time
 	// Logger is told what is refused, with audit=true, and of the core's silence.
 	Logger *slog.Logger
-	// Registerer gets the metrics tidemark_auth_*, until Guard.Close. nil: nobody does.
+	// Registerer gets the metrics tidemark_auth_*, until Guard.Close. nil: none does.
 	Registerer prometheus.Registerer
 }
 

@@ -28,8 +28,8 @@ type AuthorityService struct {
 	core func() *Server
 }
 
-// NewAuthorityService makes the service of a server. core is its member of the core; nil while there
-// is none.
+// NewAuthorityService makes the service of a server. core is its member of the core; nil while
+// there is none.
 func NewAuthorityService(core func() *Server) *AuthorityService {
 	return &AuthorityService{core: core}
 }

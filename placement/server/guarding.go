@@ -21,7 +21,8 @@ import (
 //   - A new node is told with its id, and is recorded only if that is still so.
 //   - Authentication is enabled after the record was put on, and every node that is not
 //     decommissioned has said, to this leader or the one that records it, that its copy is.
-//   - It is put off after authentication is disabled, and only if it has not been put on again since.
+//   - It is put off after authentication is disabled, and only if it has not been put on again
+//     since.
 //
 // INVARIANT: while authentication is enabled, and that was acknowledged, every node that may hold
 // data has a copy that is on. So each of them follows, also after a crash.

@@ -20,8 +20,8 @@ import (
 // Authority is this member's newest version of users and roles.
 func (s *Store) Authority() *authority.State { return s.authority.Load() }
 
-// AuthorityChanged is closed when Authority changes next. Who asks for it before Authority misses no
-// change.
+// AuthorityChanged is closed when Authority changes next. A caller that asks for it before
+// Authority misses no change.
 func (s *Store) AuthorityChanged() <-chan struct{} { return s.authorityNews.next() }
 
 func (s *Store) setAuthority(state *authority.State) {
@@ -33,7 +33,7 @@ func (s *Store) setAuthority(state *authority.State) {
 type news struct {
 	mu struct {
 		sync.Mutex
-		changed chan struct{} // nil: nobody waits
+		changed chan struct{} // nil: nothing waits
 	}
 }
 

@@ -73,10 +73,11 @@
 // # Users
 //
 // Users, roles, and whether they count are in the state (auth.go); package authority says what they
-// permit. A command with an AuthInfo is a client's. It is checked when it is applied, whoever let
-// it in: if it is of a user, by rules that have not changed since. A command without one is of the
-// servers themselves. What clients read is checked against the same state that is read (ReadTxnAs).
-// Hashes of passwords and the key that signs tokens lie in the log and the database as they are.
+// permit. A command with an AuthInfo is a client's. It is checked when it is applied, whichever
+// member let it in: if it is of a user, by rules that have not changed since. A command without one
+// is of the servers themselves. What clients read is checked against the same state that is read
+// (ReadTxnAs). Hashes of passwords and the key that signs tokens lie in the log and the database as
+// they are.
 //
 // # Once
 //
@@ -93,9 +94,8 @@
 //
 // Store.mu is a leaf: no other lock is taken while it is held. The locks of the hub and the lessor
 // are their own, and Apply never waits for a watcher's. None is held over I/O or a call to the
-// group; Store.installing, which keeps readers out while a snapshot replaces the state, is. What
-// only Apply and Install touch (the session table, and the database's writing side) needs no lock,
-// because the group calls these one at a time.
+// group. What only Apply and Install touch (the session table, and the database's writing side)
+// needs no lock, because the group calls these one at a time.
 //
 // The package does not import rpc, range/replica or anything above.
 package store

@@ -84,7 +84,7 @@ func TestSnapshotReplacesEverything(t *testing.T) {
 	c.members[1].store.Close()
 }
 
-// Who reads while a snapshot is installed sees what was there or what comes, and not neither.
+// A read while a snapshot is installed sees what was there or what comes, and not neither.
 func TestReadDuringInstall(t *testing.T) {
 	c := newCore(t, 2, nil)
 	defer c.close()

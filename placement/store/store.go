@@ -167,16 +167,15 @@ type Store struct {
 	grouped chan struct{} // for the proposer
 	room    *room         // for commands whose outcome is open
 	indexes readIndexes
-	large   largeAnswers
-	counts  rangeCounts
+	// renewals are those that go to the leader.
+	renewals leaseRenewals
+	large    largeAnswers
+	counts   rangeCounts
 	// blocks counts keys. Apply follows it before it commits, so that no reader is ahead of it.
 	blocks *keycount.Blocks
 	// noting is held while it is decided what leases have left, and proposed.
 	noting  sync.Mutex
 	running sync.WaitGroup
-	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile sees
-	// neither what was there nor what comes. It is never waited for with another lock held.
-	installing sync.RWMutex
 
 	mu struct {
 		sync.Mutex
@@ -337,9 +336,7 @@ func (s *Store) open(from source) (*reader, error) {
 	}
 	s.mu.readers.Add(1)
 	s.mu.Unlock()
-	s.installing.RLock()
 	r, err := newReader(s.layout, from)
-	s.installing.RUnlock()
 	if err != nil {
 		s.mu.readers.Done()
 	}

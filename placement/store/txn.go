@@ -288,7 +288,7 @@ func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult
 	err := w.read(func(r *reader) error {
 		need := func() part {
 			if w.tooMany && (!d.Previous || w.unheard) {
-				return withoutValue // there is nobody to be told what it was
+				return withoutValue // no caller is to be told what it was
 			}
 			return wholePair
 		}

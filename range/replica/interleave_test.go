@@ -455,9 +455,9 @@ func TestResolveWhileDeposed(t *testing.T) {
 	}
 }
 
-// A leader that is deposed while it evaluates the first attempt of a write, and catches up meanwhile
-// with the entry of its successor that has the second one, does not acknowledge it: the successor
-// may not have applied it, and a read there would miss it.
+// A leader that is deposed while it evaluates the first attempt of a write, and catches up
+// meanwhile with the entry of its successor that has the second one, does not acknowledge it: the
+// successor may not have applied it, and a read there would miss it.
 func TestRetryAtALaterLeader(t *testing.T) {
 	s := scenario{t: t}
 	s.c = newTestCluster(t, 2, Limits{MaxInFlight: 3})

@@ -97,8 +97,8 @@ func withRights(p *storepb.KeyspacePermission, rights uint32) *storepb.KeyspaceP
 		RangeEnd: p.RangeEnd}
 }
 
-// KeyspacePermissions are what a role may do with the data of keyspaces, by keyspace and key; not to
-// be changed. The role root, which may do everything, has none of its own.
+// KeyspacePermissions are what a role may do with the data of keyspaces, by keyspace and key; not
+// to be changed. The role root, which may do everything, has none of its own.
 func (s *State) KeyspacePermissions(role string) ([]*storepb.KeyspacePermission, error) {
 	r := s.roles[role]
 	if r == nil {
