@@ -2,12 +2,14 @@ package rpc
 
 import (
 	"context"
+	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/peer"
 )
 
 // gRPC takes in a message of a call before anything of it is decoded or checked, up to the largest
@@ -15,14 +17,16 @@ import (
 // not complete are counted for all connections of clients together; when they are more than
 // maxInbound, the connection with most of them is closed, which frees them.
 //
-// What is counted of a connection is what was read of it in DATA frames, less the messages that have
-// come out. What a call had sent of a message when it was given up stays in that account until no
-// call is open on the connection.
+// What is counted of a connection is what was read of it in DATA frames, less the messages that
+// have come out. What a call had sent of a message when it was given up stays in that account until
+// no call is open on the connection. Calls are counted where services are registered
+// (inbound_calls.go): for a stats.Handler gRPC collects far more, and that costs about a seventh of
+// the server's time for a small call.
 
 // maxInbound bounds the bytes of incomplete messages.
 const maxInbound = 256 << 20
 
-// inbound counts them. It is gRPC's stats.Handler.
+// inbound counts them.
 type inbound struct {
 	limit  int64
 	closed func()
@@ -39,27 +43,45 @@ func newInbound(limit int64, closed func()) *inbound {
 // inboundConn is a connection that is counted.
 type inboundConn struct {
 	net.Conn
-	in  *inbound
-	key string
+	in      *inbound
+	address inboundAddress
 	// frames is for the one goroutine that reads.
 	frames frames
-	// incomplete is how many bytes of incomplete messages there are, and calls how many calls are open.
-	// in.mu guards them.
-	incomplete, calls int64
+	// calls is how many calls are open.
+	calls atomic.Int64
+	// counted: the connection is among in.conns. incomplete is how many bytes of incomplete messages
+	// there are. in.mu guards both.
+	counted    bool
+	incomplete int64
 }
+
+// inboundAddress is the remote address of a connection that is counted. By it a call, which is
+// given it by gRPC, is known to be of that connection.
+type inboundAddress struct {
+	net.Addr
+	conn *inboundConn
+	text string
+}
+
+// String implements net.Addr.
+func (a *inboundAddress) String() string { return a.text }
 
 // watch counts a connection from now on.
 func (in *inbound) watch(conn net.Conn) net.Conn {
-	c := &inboundConn{Conn: conn, in: in, key: conn.RemoteAddr().String(),
-		frames: frames{skip: len(http2.ClientPreface)}}
+	c := &inboundConn{Conn: conn, in: in, frames: frames{skip: len(http2.ClientPreface)},
+		counted: true}
+	c.address = inboundAddress{conn.RemoteAddr(), c, conn.RemoteAddr().String()}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if before := in.conns[c.key]; before != nil {
+	if before := in.conns[c.address.text]; before != nil {
 		in.forgetLocked(before) // it is gone, or the address is no port's (package memnet)
 	}
-	in.conns[c.key] = c
+	in.conns[c.address.text] = c
 	return c
 }
+
+// RemoteAddr implements net.Conn.
+func (c *inboundConn) RemoteAddr() net.Addr { return &c.address }
 
 // Read implements net.Conn.
 func (c *inboundConn) Read(b []byte) (int, error) {
@@ -71,7 +93,7 @@ func (c *inboundConn) Read(b []byte) (int, error) {
 	in := c.in
 	var largest *inboundConn
 	in.mu.Lock()
-	if in.conns[c.key] == c {
+	if c.counted {
 		c.incomplete += content
 		in.total += content
 		if in.total > in.limit {
@@ -100,54 +122,45 @@ func (c *inboundConn) Close() error {
 }
 
 func (in *inbound) forgetLocked(c *inboundConn) {
-	if in.conns[c.key] == c {
-		delete(in.conns, c.key)
+	if c.counted {
+		delete(in.conns, c.address.text)
+		c.counted = false
 		in.total -= c.incomplete
 	}
 }
 
-// TagConn implements stats.Handler.
-func (in *inbound) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
-	in.mu.Lock()
-	c := in.conns[info.RemoteAddr.String()]
-	in.mu.Unlock()
-	return context.WithValue(ctx, inboundKey{}, c)
+// inboundOf is the connection of a call; nil if it is not counted.
+func inboundOf(ctx context.Context) *inboundConn {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	if address, ok := from.Addr.(*inboundAddress); ok {
+		return address.conn
+	}
+	return nil
 }
 
-type inboundKey struct{}
+// begin notes that a call has begun.
+func (c *inboundConn) begin() { c.calls.Add(1) }
 
-// HandleConn implements stats.Handler.
-func (*inbound) HandleConn(context.Context, stats.ConnStats) {}
-
-// TagRPC implements stats.Handler.
-func (*inbound) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-
-// HandleRPC implements stats.Handler.
-func (in *inbound) HandleRPC(ctx context.Context, event stats.RPCStats) {
-	c, _ := ctx.Value(inboundKey{}).(*inboundConn)
-	if c == nil {
-		return
+// end notes that a call is over. After the last one nothing that was sent can become a message but
+// of calls that come.
+func (c *inboundConn) end() {
+	if c.calls.Add(-1) == 0 {
+		c.out(math.MaxInt64)
 	}
-	var calls, out int64
-	switch event := event.(type) {
-	case *stats.Begin:
-		calls = 1
-	case *stats.End:
-		calls = -1
-	case *stats.InPayload:
-		out = int64(event.WireLength)
-	default:
-		return
-	}
+}
+
+// out notes that a message of so many bytes has come out.
+func (c *inboundConn) out(bytes int64) {
+	in := c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if c.calls += calls; c.calls == 0 && calls < 0 {
-		out = c.incomplete // of calls that were given up
-	}
-	if in.conns[c.key] == c {
-		out = min(c.incomplete, out)
-		c.incomplete -= out
-		in.total -= out
+	if c.counted {
+		bytes = min(c.incomplete, bytes)
+		c.incomplete -= bytes
+		in.total -= bytes
 	}
 }
 
