@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -26,12 +27,14 @@ type figure struct {
 	perSecond, perCPUSecond float64
 	p50, p99                time.Duration
 	cpuSeconds              float64
-	residentMiB             float64
+	// clientMicros is the processor time of the client for each operation.
+	clientMicros float64
+	residentMiB  float64
 }
 
 func (f figure) String() string {
-	return fmt.Sprintf("%.0f/s, p50 %v, p99 %v, %.1f CPU s, %.0f per CPU s, %.0f MiB", f.perSecond,
-		f.p50, f.p99, f.cpuSeconds, f.perCPUSecond, f.residentMiB)
+	return fmt.Sprintf("%.0f/s, p50 %v, p99 %v, %.1f CPU s, %.0f per CPU s, client %.1f us, %.0f MiB",
+		f.perSecond, f.p50, f.p99, f.cpuSeconds, f.perCPUSecond, f.clientMicros, f.residentMiB)
 }
 
 type measurement func(context.Context, *settings, *subject) (figure, error)
@@ -100,6 +103,10 @@ func closedLoop(ctx context.Context, s *settings, x *subject, clients int,
 	if err != nil {
 		return figure{}, err
 	}
+	clientBefore, err := ownCPU()
+	if err != nil {
+		return figure{}, err
+	}
 	began := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	for range clients {
@@ -122,9 +129,12 @@ func closedLoop(ctx context.Context, s *settings, x *subject, clients int,
 		return figure{}, err
 	}
 	elapsed := time.Since(began)
+	clientAfter, clientErr := ownCPU()
 	after, resident, err := x.used()
+	err = errors.Join(err, clientErr)
 	n := float64(all.TotalCount())
-	return figure{perSecond: n / elapsed.Seconds(), p50: time.Duration(all.ValueAtQuantile(50)),
+	return figure{clientMicros: (clientAfter - clientBefore).Seconds() / n * 1e6,
+		perSecond: n / elapsed.Seconds(), p50: time.Duration(all.ValueAtQuantile(50)),
 		p99: time.Duration(all.ValueAtQuantile(99)), cpuSeconds: after - before,
 		perCPUSecond: n / (after - before), residentMiB: float64(resident) / (1 << 20)}, err
 }

@@ -26,8 +26,9 @@ func (r *results) add(name, subject string, f figure) {
 // table is Markdown, with medians over the repetitions.
 func (r *results) table() string {
 	var b strings.Builder
-	b.WriteString("| case | subject | per second | p50 | p99 | CPU s | per CPU s | MiB |\n")
-	b.WriteString("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| case | subject | per second | p50 | p99 | CPU s | per CPU s | client us " +
+		"| MiB |\n")
+	b.WriteString("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, name := range r.cases {
 		for _, subject := range []string{"etcd", "tidemark"} {
 			all := r.figures[name][subject]
@@ -42,13 +43,14 @@ func (r *results) table() string {
 			if len(all) == 0 {
 				continue
 			}
-			fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f ms | %.2f ms | %.1f | %.0f | %.0f |\n",
+			fmt.Fprintf(&b, "| %s | %s | %.0f | %.2f ms | %.2f ms | %.1f | %.0f | %.1f | %.0f |\n",
 				name, subject,
 				median(func(f figure) float64 { return f.perSecond }),
 				median(func(f figure) float64 { return f.p50.Seconds() * 1000 }),
 				median(func(f figure) float64 { return f.p99.Seconds() * 1000 }),
 				median(func(f figure) float64 { return f.cpuSeconds }),
 				median(func(f figure) float64 { return f.perCPUSecond }),
+				median(func(f figure) float64 { return f.clientMicros }),
 				median(func(f figure) float64 { return f.residentMiB }))
 		}
 	}
