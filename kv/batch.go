@@ -144,8 +144,8 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 	return fromWire(answer.GetWriteBatch().GetVersion()), nil
 }
 
-// commitAcross commits a batch whose keys are in several partitions. maybe: it may have been executed
-// when they were in one.
+// commitAcross commits a batch whose keys are in several partitions. maybe: it may have been
+// executed when they were in one.
 func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
 	maybe bool) (Timestamp, error) {
 	const op = "batch"

@@ -211,8 +211,8 @@ func (k *Keyspace) groups(ctx context.Context, id keys.KeyspaceID,
 	return all, nil
 }
 
-// readGroups reads groups, those of one node together; for r, if it is not nil; from any replica, if n
-// is not nil.
+// readGroups reads groups, those of one node together; for r, if it is not nil; from any replica,
+// if n is not nil.
 func (k *Keyspace) readGroups(ctx context.Context, id keys.KeyspaceID, groups []*group,
 	at Timestamp, r *reading, n *nearRead, pairs []Pair) error {
 	calls, asked := make([]*route.Call, len(groups)), make([]groupCall, len(groups))

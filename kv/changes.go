@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Changes iterates over all that is written in a keyspace, from now on, or since a timestamp, for as
-// long as the loop goes on.
+// Changes iterates over all that is written in a keyspace, from now on, or since a timestamp, for
+// as long as the loop goes on.
 //
 //	for change, err := range ks.Changes(ctx, kv.Since(position), kv.Prefix([]byte("user/"))) {
 //		if err != nil {
@@ -30,19 +30,19 @@ import (
 // timestamp. Those of one key come in the order of their timestamps; those of different keys in any
 // order, also those of one transaction, which have the same timestamp.
 //
-// Progress says that everything at or below its timestamp has come, of all keys that the feed is of.
-// So a timestamp is all there is to a feed's position: the next one, Since the last progress, goes on
-// where this one was, and repeats only what had come after it. Within one loop nothing comes twice,
-// and nothing that lies at or below a progress comes after it. What was written is told when its
-// timestamp is closed: a second or so later, by the keyspace's ClosedLag.
+// Progress says that everything at or below its timestamp has come, of all keys that the feed is
+// of. So a timestamp is all there is to a feed's position: the next one, Since the last progress,
+// goes on where this one was, and repeats only what had come after it. Within one loop nothing
+// comes twice, and nothing that lies at or below a progress comes after it. What was written is
+// told when its timestamp is closed: a second or so later, by the keyspace's ClosedLag.
 //
 // A read At the timestamp of a progress is what all changes up to there make of the keyspace. So a
 // copy begins with a Scan At a timestamp, and goes on with the changes Since that one.
 //
-// Any replica answers, the nearest first (Locality), and no leader is needed; nor does the feed hold
-// up writes. Partitions may split, merge and move, and nodes fail meanwhile: the feed goes on, and
-// waits for what cannot be read. It holds at most 16 MiB of changes that the loop has not taken yet,
-// and asks for no more until it does.
+// Any replica answers, the nearest first (Locality), and no leader is needed; nor does the feed
+// hold up writes. Partitions may split, merge and move, and nodes fail meanwhile: the feed goes on,
+// and waits for what cannot be read. It holds at most 16 MiB of changes that the loop has not taken
+// yet, and asks for no more until it does.
 //
 // An error is the last thing it yields. With ErrTimestampTooOld the changes since there are not all
 // kept any more: the keyspace's GC window has passed over them. Read the keyspace anew, and go on
@@ -223,8 +223,8 @@ func (o changesOption) changes(q *changesQuery) { o(q) }
 func (o SpanOption) changes(q *changesQuery) { o.apply(&q.query) }
 
 // Since begins with what was written after ts: the timestamp of a progress, or one at which the
-// keyspace was read. The zero timestamp is before everything, as long as nothing of the keyspace was
-// collected.
+// keyspace was read. The zero timestamp is before everything, as long as nothing of the keyspace
+// was collected.
 func Since(ts Timestamp) ChangesOption {
 	return changesOption(func(q *changesQuery) { q.since, q.hasSince = ts, true })
 }
@@ -232,8 +232,8 @@ func Since(ts Timestamp) ChangesOption {
 // SinceTime begins with what was written after t by the cluster's clocks.
 func SinceTime(t time.Time) ChangesOption { return Since(TimestampOf(t)) }
 
-// ProgressEvery is the time between two progresses, as far as there is any: a second by default, and
-// from 10 ms to a minute.
+// ProgressEvery is the time between two progresses, as far as there is any: a second by default,
+// and from 10 ms to a minute.
 func ProgressEvery(d time.Duration) ChangesOption {
 	return changesOption(func(q *changesQuery) {
 		q.every = d

@@ -28,18 +28,18 @@ const (
 	recordPause = 100 * time.Millisecond
 )
 
-// Consumer goes on where the consumer of this name has come to, and keeps what it has not taken from
-// garbage collection. If there is none it is made, with the options: it begins now, or with Since,
-// which counts only then. What a loop has taken when it asks for what comes after a progress, no
-// loop of this name is given again, but for the last few seconds before it ended in any other way
-// than by itself. One loop at a time may use a name: another one ends with ErrInvalidArgument when it
-// finds that it is behind.
+// Consumer goes on where the consumer of this name has come to, and keeps what it has not taken
+// from garbage collection. If there is none it is made, with the options: it begins now, or with
+// Since, which counts only then. What a loop has taken when it asks for what comes after a
+// progress, no loop of this name is given again, but for the last few seconds before it ended in
+// any other way than by itself. One loop at a time may use a name: another one ends with
+// ErrInvalidArgument when it finds that it is behind.
 //
 // A consumer is of the keys that it was made with. ErrInvalidArgument: this feed is of others, of
 // which the position says nothing. Give it a name of its own.
 //
-// ErrTimestampTooOld: it has been away for longer than history is kept for it (KeepHistory). Read the
-// keyspace anew as of some moment, and record that (SetConsumer with ResetPosition).
+// ErrTimestampTooOld: it has been away for longer than history is kept for it (KeepHistory). Read
+// the keyspace anew as of some moment, and record that (SetConsumer with ResetPosition).
 func Consumer(name string, options ...ConsumerOption) ChangesOption {
 	return changesOption(func(q *changesQuery) {
 		q.consumer, q.named, q.consumerOptions = name, true, options

@@ -306,8 +306,8 @@ func TestChangesOfASpan(t *testing.T) {
 	}, kv.Hash(3))
 }
 
-// TestChangesTooOld: what garbage collection has taken is not passed over in silence; and a keyspace
-// that is dropped ends its feeds.
+// TestChangesTooOld: what garbage collection has taken is not passed over in silence; and a
+// keyspace that is dropped ends its feeds.
 func TestChangesTooOld(t *testing.T) {
 	changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
 		ks *kv.Keyspace) {
@@ -444,8 +444,8 @@ func stick(ctx context.Context, t *testing.T, cluster *kvtest.Cluster,
 	return nil, nil
 }
 
-// TestChangesOfAConsumer: a loop that goes by a name goes on where the last one of that name was, and
-// what it has not taken is kept; one that was away for too long is told so.
+// TestChangesOfAConsumer: a loop that goes by a name goes on where the last one of that name was,
+// and what it has not taken is kept; one that was away for too long is told so.
 func TestChangesOfAConsumer(t *testing.T) {
 	changesCluster(t, func(ctx context.Context, _ *kvtest.Cluster, client *kv.Client,
 		ks *kv.Keyspace) {

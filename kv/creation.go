@@ -120,8 +120,8 @@ func (w *creation) ended(over, err error) error {
 //
 // A keyspace that exists has to be what the options ask for: the partitioning, the number of hash
 // partitions, commit wait, and, where an option names them, the replicas, the GC window and the
-// sizes of partitions. Otherwise the error is ErrKeyspaceExists, and names the difference. Split points are not
-// compared: partitions split and merge.
+// sizes of partitions. Otherwise the error is ErrKeyspaceExists, and names the difference. Split
+// points are not compared: partitions split and merge.
 func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string,
 	options ...KeyspaceOption) (ks *Keyspace, created bool, err error) {
 	const op = "create keyspace"

@@ -57,8 +57,8 @@
 // # Reads at the nearest replica
 //
 // Nearest, MaxStaleness, AnyStaleness and ReadYourWrites let any replica answer a read, without the
-// leader, with what was there at a moment of the recent past; ReadAt tells which, and how old it is.
-// Each says what it promises. Locality says where the client is.
+// leader, with what was there at a moment of the recent past; ReadAt tells which, and how old it
+// is. Each says what it promises. Locality says where the client is.
 //
 // # When things go wrong
 //

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// expiringSessions keeps sessions that end half an hour after they were last used, in a keyspace whose
-// values live for a day if nothing else is said.
+// expiringSessions keeps sessions that end half an hour after they were last used, in a keyspace
+// whose values live for a day if nothing else is said.
 func expiringSessions(ctx context.Context, client *kv.Client) error {
 	ks, err := client.CreateKeyspace(ctx, "sessions", kv.Hash(8), kv.DefaultTTL(24*time.Hour))
 	if err != nil {

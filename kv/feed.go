@@ -157,8 +157,8 @@ func (s *scan) feedOf(hash uint32, snap *snapshot) *feed {
 	return &feed{scan: s, snapshot: snap, track: s.track(hash), parts: 1}
 }
 
-// firsts are, of each hash number, the partition in which the scan begins, and the numbers that have
-// more. In a range keyspace there is one number.
+// firsts are, of each hash number, the partition in which the scan begins, and the numbers that
+// have more. In a range keyspace there is one number.
 func (s *scan) firsts(parts []*route.Partition) (first []*route.Partition, more map[uint32]bool) {
 	if !s.hashed {
 		return parts[:min(1, len(parts))], nil
@@ -196,8 +196,8 @@ func (s *scan) fillAll(ctx context.Context, feeds []*feed) error {
 }
 
 // merge yields all partitions of a hash keyspace in key order. It begins in the first partition of
-// each hash number. Those that one node leads come merged by it, as one feed; a hash number that has
-// further partitions has a feed of its own for these, which sleeps until it is its turn.
+// each hash number. Those that one node leads come merged by it, as one feed; a hash number that
+// has further partitions has a feed of its own for these, which sleeps until it is its turn.
 func (s *scan) merge(ctx context.Context, first []*route.Partition, more map[uint32]bool,
 	snap *snapshot) error {
 	var bundles []*route.Bundle

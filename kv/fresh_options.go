@@ -11,8 +11,8 @@ const NearestStaleness = 10 * time.Second
 //
 // Replicas that do not lead answer without asking the leader, a second or so in the past: at a
 // timestamp that is closed there, below which nothing is written any more. So such a read needs no
-// leader, and none of the way to it; it takes no lock and waits for none if it may be older. What it
-// reads is what was there at one moment, in all partitions that it touches: never a part of a
+// leader, and none of the way to it; it takes no lock and waits for none if it may be older. What
+// it reads is what was there at one moment, in all partitions that it touches: never a part of a
 // transaction, never a mixture.
 //
 // The replica in the client's zone is asked (Locality), else one in its region, else the one that
@@ -32,9 +32,9 @@ type ViewOption interface{ view(*query) }
 // Nearest has the nearest replica answer, at the latest timestamp that is closed there.
 //
 // What it reads is about as old as the keyspace's ClosedLag, a second by default, and no more than
-// NearestStaleness older: a replica that has been cut off for longer is passed over. Two reads may be
-// answered by different replicas, and the later one may read an earlier moment: only ReadYourWrites
-// never goes back.
+// NearestStaleness older: a replica that has been cut off for longer is passed over. Two reads may
+// be answered by different replicas, and the later one may read an earlier moment: only
+// ReadYourWrites never goes back.
 //
 // Together with At, the nearest replica answers what At asks for: exactly that moment, the same
 // whichever replica answers. A replica that has not closed it yet is given a tenth of a second.
@@ -59,8 +59,8 @@ func MaxStaleness(d time.Duration) FreshnessOption {
 }
 
 // AnyStaleness has the nearest replica answer with what is closed there, however long ago: also one
-// that is cut off from all others, while there is no leader. ReadAt says how old it is. The later of
-// two reads may read an earlier moment.
+// that is cut off from all others, while there is no leader. ReadAt says how old it is. The later
+// of two reads may read an earlier moment.
 func AnyStaleness() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.any = true }}
 }
@@ -111,9 +111,9 @@ func (o InfoOption) get(q *query)   { o.apply(q) }
 func (o InfoOption) count(q *query) { o.apply(q) }
 func (o InfoOption) scan(q *query)  { o.apply(q) }
 
-// ReadAt has a read tell the moment that it has read, and how old that is. It is filled in when Get,
-// BatchGet or Count return without an error, or with ErrNotFound, and of a Scan before the first
-// pair.
+// ReadAt has a read tell the moment that it has read, and how old that is. It is filled in when
+// Get, BatchGet or Count return without an error, or with ErrNotFound, and of a Scan before the
+// first pair.
 func ReadAt(to *ReadInfo) InfoOption {
 	return InfoOption{func(q *query) {
 		q.info = to

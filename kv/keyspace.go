@@ -34,9 +34,9 @@ func (c *Client) Keyspace(name string) *Keyspace {
 // Name is the keyspace's name.
 func (k *Keyspace) Name() string { return k.name }
 
-// Get returns the value of a key: the latest (linearisable), or with At an earlier one. With Nearest,
-// MaxStaleness, AnyStaleness or ReadYourWrites any replica may answer, with what it has; with
-// LinearizableFollower with the latest. ErrNotFound if there is none.
+// Get returns the value of a key: the latest (linearisable), or with At an earlier one. With
+// Nearest, MaxStaleness, AnyStaleness or ReadYourWrites any replica may answer, with what it has;
+// with LinearizableFollower with the latest. ErrNotFound if there is none.
 func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (Pair, error) {
 	const op = "get"
 	var q query
@@ -216,7 +216,8 @@ func isCode(err error, code kvpb.ErrorCode) (Timestamp, bool) {
 }
 
 // PartitionOf is the id of the partition that holds the key at present, as far as the client knows.
-// A Batch of keys with the same id is one request, unless the partition splits before. It asks the cluster only if the client does not know yet.
+// A Batch of keys with the same id is one request, unless the partition splits before. It asks the
+// cluster only if the client does not know yet.
 func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) {
 	const op = "locate"
 	s := k.client.sender

@@ -41,8 +41,8 @@ type LoadProgress struct {
 
 // Loaded is what a load has done.
 type Loaded struct {
-	// Records is how many were read, Replaced how many of them a later record of the same key took the
-	// place of. Bytes is how large keys and values are together.
+	// Records is how many were read, Replaced how many of them a later record of the same key took
+	// the place of. Bytes is how large keys and values are together.
 	Records, Replaced, Bytes uint64
 	// Written is how many records are certainly written, Present how many were there before with the
 	// same value.
@@ -107,9 +107,9 @@ func OnLoadProgress(f func(LoadProgress)) LoadOption {
 //
 // The records are sorted, and written in blocks of a few megabytes. Each block is atomic, at one
 // timestamp, and the load as a whole is not. A record whose key has the same value already is not
-// written again, if both expire or neither does. So if a load ends early, with its context, an error
-// or the process, it is repeated as a whole: what is there is only compared. On an error Loaded says
-// what is certainly written.
+// written again, if both expire or neither does. So if a load ends early, with its context, an
+// error or the process, it is repeated as a whole: what is there is only compared. On an error
+// Loaded says what is certainly written.
 //
 // It is a write like others: transactions and reads of earlier timestamps see nothing of it, and it
 // waits for locks. While a block is on its way to the log, other writes of its partition wait.
@@ -157,8 +157,8 @@ type loader struct {
 	lanes map[keys.PartitionID]chan struct{}
 	// moved is when a block was written last.
 	moved time.Time
-	// telling is held by the goroutine that tells of progress; capacity 1. told is what was told last,
-	// and when.
+	// telling is held by the goroutine that tells of progress; capacity 1. told is what was told
+	// last, and when.
 	telling chan struct{}
 	told    LoadProgress
 	toldAt  time.Time

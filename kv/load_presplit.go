@@ -21,8 +21,8 @@ const (
 	// and askedAgain after how long one is asked for again.
 	splitPatience = time.Minute
 	askedAgain    = 5 * time.Second
-	// spreadPatience is how long the load waits for partitions and leaders to move, at most: no longer
-	// than it takes to write it at spreadRate, for they go on moving while it writes.
+	// spreadPatience is how long the load waits for partitions and leaders to move, at most: no
+	// longer than it takes to write it at spreadRate, for they go on moving while it writes.
 	spreadPatience = 20 * time.Second
 	spreadRate     = 100 << 20
 	tablePause     = 100 * time.Millisecond

@@ -17,8 +17,8 @@ import (
 
 const (
 	// leastBlock and mostBlock are how large a block becomes, in bytes, and loadBlockRecords in
-	// records: a loadBlocks-th of all, so that a short load makes many too. A larger record has one of
-	// its own.
+	// records: a loadBlocks-th of all, so that a short load makes many too. A larger record has one
+	// of its own.
 	leastBlock       = 256 << 10
 	mostBlock        = 4 << 20
 	loadBlocks       = 64

@@ -26,8 +26,9 @@ import (
 //
 // How old that is. What was acknowledged before a moment lies at or below any node's clock at that
 // moment plus twice the maximum clock offset (snapshot.go, "The latest possible moment"). So the
-// estimate of the clocks, from above, plus that, less the timestamp of the read, is how old the read
-// is at most; and a read that is to be no older than d is one at or above that estimate less d.
+// estimate of the clocks, from above, plus that, less the timestamp of the read, is how old the
+// read is at most; and a read that is to be no older than d is one at or above that estimate less
+// d.
 
 const (
 	// sessionWait is how long a replica waits for what the session has seen; exactWait, for a moment
@@ -94,8 +95,8 @@ func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
 	return n, nil
 }
 
-// clocks are bounds of the cluster's time: some node's clock stands at earliest or above it, and what
-// was acknowledged until now lies at or below latest.
+// clocks are bounds of the cluster's time: some node's clock stands at earliest or above it, and
+// what was acknowledged until now lies at or below latest.
 func (c *Client) clocks(ctx context.Context) (earliest, latest Timestamp, err error) {
 	earliest, latest, ok := c.knownClocks()
 	if ok {

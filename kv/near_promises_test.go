@@ -11,8 +11,9 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/fakeserver"
 )
 
-// What a read says of its age, and what is asked of it, holds for the clock on the wall, however far
-// the servers' clocks are apart within their bound: a write is seen if it was acknowledged longer ago.
+// What a read says of its age, and what is asked of it, holds for the clock on the wall, however
+// far the servers' clocks are apart within their bound: a write is seen if it was acknowledged
+// longer ago.
 func TestClaimedStalenessIsNeverTooSmall(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()

@@ -232,8 +232,8 @@ func TestReplicasAnswerWithoutTheLeader(t *testing.T) {
 	})
 }
 
-// A lock that was prepared lets a read that may be older pass below it, and sends one that may not to
-// the leader.
+// A lock that was prepared lets a read that may be older pass below it, and sends one that may not
+// to the leader.
 func TestReplicasReadBelowLocks(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
@@ -274,7 +274,8 @@ func TestReplicasReadBelowLocks(t *testing.T) {
 	})
 }
 
-// Options that contradict each other are refused, and so are those that make no sense where they are.
+// Options that contradict each other are refused, and so are those that make no sense where they
+// are.
 func TestFreshnessThatMakesNoSense(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()
@@ -338,7 +339,8 @@ func TestFreshnessThatMakesNoSense(t *testing.T) {
 	})
 }
 
-// Without options that say how fresh, reads tell their moment, too: what a leader answers is of now.
+// Without options that say how fresh, reads tell their moment, too: what a leader answers is of
+// now.
 func TestReadsTellTheirMoment(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *fakeCluster) {
 		ctx := t.Context()

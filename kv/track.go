@@ -10,10 +10,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// track is a run of keys that is read in order, page by page: a span of a hash number, or of a range
-// keyspace, which may cross partitions. Each page is asked of the partition that holds the next keys
-// by then, and ends with that one at the latest: so a split or a merge on the way neither repeats
-// nor misses a key. It is used by one goroutine at a time.
+// track is a run of keys that is read in order, page by page: a span of a hash number, or of a
+// range keyspace, which may cross partitions. Each page is asked of the partition that holds the
+// next keys by then, and ends with that one at the latest: so a split or a merge on the way neither
+// repeats nor misses a key. It is used by one goroutine at a time.
 type track struct {
 	keyspace *Keyspace
 	id       keys.KeyspaceID

@@ -31,8 +31,8 @@ type exactOption interface {
 	ScanOption
 }
 
-// exactly is what the reads of a snapshot say that is one of the past, or is going to be: then found
-// takes the moment. ok is false for one of the present.
+// exactly is what the reads of a snapshot say that is one of the past, or is going to be: then
+// found takes the moment. ok is false for one of the present.
 func (s *Snapshot) exactly(found *ReadInfo) (options []exactOption, ok bool) {
 	switch {
 	case s.first != nil:

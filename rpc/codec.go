@@ -53,6 +53,12 @@ type copying interface {
 // Marshal implements encoding.CodecV2.
 func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
+	case *bounded:
+		b, err := m.marshal()
+		if err != nil {
+			return nil, fmt.Errorf("marshal %T: %w", m.Message, err)
+		}
+		return b, nil
 	case generatedMessage:
 		size := m.SizeVT()
 		b := buffers.Get(size)

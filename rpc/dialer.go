@@ -52,7 +52,7 @@ type DialerConfig struct {
 	TLS *tls.Config
 	// TLSNow, if set, is asked for what stands in the place of TLS each time a connection is made.
 	TLSNow func() *tls.Config
-	// Secret is the cluster's, proved to whom is called without TLS; empty: none.
+	// Secret is the cluster's, proved to a server that is called without TLS; empty: none.
 	Secret transport.Secret
 	// Logger is nil for none.
 	Logger *slog.Logger

@@ -2,10 +2,9 @@ package rpc
 
 import (
 	"context"
-	"math"
 	"net"
+	"slices"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
@@ -17,11 +16,20 @@ import (
 // not complete are counted for all connections of clients together; when they are more than
 // maxInbound, the connection with most of them is closed, which frees them.
 //
-// What is counted of a connection is what was read of it in DATA frames, less the messages that
-// have come out. What a call had sent of a message when it was given up stays in that account until
-// no call is open on the connection. Calls are counted where services are registered
-// (inbound_calls.go): for a stats.Handler gRPC collects far more, and that costs about a seventh of
-// the server's time for a small call.
+// What is counted of a connection is what was read of it in DATA frames, less the messages that have
+// come out. What a call had sent of a message when it was given up stays in that account until no
+// call is open on the connection.
+//
+// A client that is well-behaved does not come to that, however many calls it makes at a time. What
+// it sends of a call before that is served is bounded by the window of a stream. From when a call is
+// served gRPC grants it all of its message; so of each connection only some calls are served that
+// have not sent their message yet, and only one while much is incomplete. The others wait, and by
+// HTTP/2's flow control their client waits with them. Calls that go on sending, which may never send
+// a large message, do not wait.
+//
+// Calls are counted by an interceptor and where services are registered (inbound_calls.go): for a
+// stats.Handler gRPC collects far more, and that costs about a seventh of the server's time for a
+// small call.
 
 // maxInbound bounds the bytes of incomplete messages.
 const maxInbound = 256 << 20
@@ -47,13 +55,17 @@ type inboundConn struct {
 	address inboundAddress
 	// frames is for the one goroutine that reads.
 	frames frames
-	// calls is how many calls are open.
-	calls atomic.Int64
 	// counted: the connection is among in.conns. incomplete is how many bytes of incomplete messages
-	// there are. in.mu guards both.
-	counted    bool
-	incomplete int64
+	// there are, and calls how many calls are open. receiving is how many calls are served whose message
+	// is awaited, and waiting are those that wait to be. in.mu guards them.
+	counted           bool
+	incomplete, calls int64
+	receiving         int
+	waiting           []*inboundCall
 }
+
+// maxReceiving bounds inboundConn.receiving.
+const maxReceiving = 16
 
 // inboundAddress is the remote address of a connection that is counted. By it a call, which is
 // given it by gRPC, is known to be of that connection.
@@ -65,6 +77,93 @@ type inboundAddress struct {
 
 // String implements net.Addr.
 func (a *inboundAddress) String() string { return a.text }
+
+// RemoteAddr implements net.Conn.
+func (c *inboundConn) RemoteAddr() net.Addr { return &c.address }
+
+// inboundCall is a call that is counted.
+type inboundCall struct {
+	conn *inboundConn
+	// served is closed when the call may receive. It is nil for a call that need not wait.
+	served chan struct{}
+	// receives: it is one of conn.receiving. in.mu guards it.
+	receives bool
+}
+
+// mayReceiveLocked says whether another call of a connection may receive its message.
+func (in *inbound) mayReceiveLocked(c *inboundConn) bool {
+	return c.receiving == 0 || c.receiving < maxReceiving && in.total < in.limit/2
+}
+
+// begin notes that a call has begun. A call of one message waits until it may receive that, or has
+// ended.
+func (in *inbound) begin(ctx context.Context, call *inboundCall, one bool) {
+	c := call.conn
+	in.mu.Lock()
+	c.calls++
+	if !one {
+		in.mu.Unlock()
+		return
+	}
+	if len(c.waiting) == 0 && in.mayReceiveLocked(c) {
+		c.receiving++
+		call.receives = true
+		in.mu.Unlock()
+		return
+	}
+	call.served = make(chan struct{})
+	c.waiting = append(c.waiting, call)
+	in.mu.Unlock()
+	select {
+	case <-call.served:
+	case <-ctx.Done():
+	}
+}
+
+// received notes that a message of so many bytes has come out.
+func (in *inbound) received(call *inboundCall, bytes int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.takeOutLocked(call.conn, bytes)
+	in.receivedLocked(call)
+}
+
+// end notes that a call is over.
+func (in *inbound) end(call *inboundCall) {
+	c := call.conn
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if c.calls--; c.calls == 0 {
+		in.takeOutLocked(c, c.incomplete) // of calls that were given up
+	}
+	in.receivedLocked(call)
+}
+
+func (in *inbound) takeOutLocked(c *inboundConn, bytes int64) {
+	if c.counted {
+		bytes = min(c.incomplete, bytes)
+		c.incomplete -= bytes
+		in.total -= bytes
+	}
+}
+
+// receivedLocked is for when a call has its message, or has ended.
+func (in *inbound) receivedLocked(call *inboundCall) {
+	c := call.conn
+	if call.receives {
+		call.receives = false
+		c.receiving--
+	} else if i := slices.Index(c.waiting, call); i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+	}
+	for len(c.waiting) > 0 && in.mayReceiveLocked(c) {
+		next := c.waiting[0]
+		c.waiting = slices.Delete(c.waiting, 0, 1)
+		c.receiving++
+		next.receives = true
+		close(next.served)
+	}
+}
 
 // watch counts a connection from now on.
 func (in *inbound) watch(conn net.Conn) net.Conn {
@@ -79,9 +178,6 @@ func (in *inbound) watch(conn net.Conn) net.Conn {
 	in.conns[c.address.text] = c
 	return c
 }
-
-// RemoteAddr implements net.Conn.
-func (c *inboundConn) RemoteAddr() net.Addr { return &c.address }
 
 // Read implements net.Conn.
 func (c *inboundConn) Read(b []byte) (int, error) {
@@ -141,29 +237,6 @@ func inboundOf(ctx context.Context) *inboundConn {
 	return nil
 }
 
-// begin notes that a call has begun.
-func (c *inboundConn) begin() { c.calls.Add(1) }
-
-// end notes that a call is over. After the last one nothing that was sent can become a message but
-// of calls that come.
-func (c *inboundConn) end() {
-	if c.calls.Add(-1) == 0 {
-		c.out(math.MaxInt64)
-	}
-}
-
-// out notes that a message of so many bytes has come out.
-func (c *inboundConn) out(bytes int64) {
-	in := c.in
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if c.counted {
-		bytes = min(c.incomplete, bytes)
-		c.incomplete -= bytes
-		in.total -= bytes
-	}
-}
-
 // doorCredentials know servers from clients when the handshake of a gRPC connection is over:
 // servers' connections take no place from those of hosts, and are not counted.
 type doorCredentials struct {
@@ -183,7 +256,7 @@ func (d doorCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Au
 	if err != nil {
 		return conn, info, err
 	}
-	if !d.policy.open() && d.policy.ofInfo(info) == nil {
+	if !d.policy.open() && d.policy.ofInfo(info, d.policy.judge) == nil {
 		exempt(raw)
 		return conn, serverInfo{info, conn}, nil
 	}

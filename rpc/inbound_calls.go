@@ -17,7 +17,8 @@ type arrival struct {
 	bytes int64
 }
 
-// countedServices registers services whose calls are counted.
+// countedServices registers services whose calls of one request and one answer are counted. An
+// interceptor cannot: it is called when the request has come.
 type countedServices struct{ grpc.ServiceRegistrar }
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -26,10 +27,6 @@ func (r countedServices) RegisterService(d *grpc.ServiceDesc, service any) {
 	counted.Methods = slices.Clone(d.Methods)
 	for i := range counted.Methods {
 		counted.Methods[i].Handler = countedMethod(counted.Methods[i].Handler)
-	}
-	counted.Streams = slices.Clone(d.Streams)
-	for i := range counted.Streams {
-		counted.Streams[i].Handler = countedStream(counted.Streams[i].Handler)
 	}
 	r.ServiceRegistrar.RegisterService(&counted, service)
 }
@@ -41,33 +38,38 @@ func countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
 		if c == nil {
 			return handle(service, ctx, decode, interceptor)
 		}
-		c.begin()
-		defer c.end()
+		call := &inboundCall{conn: c}
+		c.in.begin(ctx, call, true)
+		defer c.in.end(call)
 		return handle(service, ctx, func(message any) error {
 			one := arrival{message: message}
 			err := decode(&one)
-			c.out(one.bytes)
+			if one.bytes > 0 {
+				c.in.received(call, one.bytes)
+			}
 			return err
 		}, interceptor)
 	}
 }
 
-func countedStream(handle grpc.StreamHandler) grpc.StreamHandler {
-	return func(service any, stream grpc.ServerStream) error {
-		c := inboundOf(stream.Context())
-		if c == nil {
-			return handle(service, stream)
-		}
-		c.begin()
-		defer c.end()
-		return handle(service, &inboundStream{ServerStream: stream, conn: c})
+// countStream is the interceptor that counts streams. It comes before all others, which may refuse
+// one.
+func countStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handle grpc.StreamHandler) error {
+	c := inboundOf(stream.Context())
+	if c == nil {
+		return handle(service, stream)
 	}
+	s := &inboundStream{ServerStream: stream, call: inboundCall{conn: c}}
+	c.in.begin(stream.Context(), &s.call, !info.IsClientStream)
+	defer c.in.end(&s.call)
+	return handle(service, s)
 }
 
 // inboundStream is a stream whose messages are counted.
 type inboundStream struct {
 	grpc.ServerStream
-	conn *inboundConn
+	call inboundCall
 	// next is for the one goroutine that receives.
 	next arrival
 }
@@ -77,6 +79,8 @@ func (s *inboundStream) RecvMsg(message any) error {
 	s.next = arrival{message: message}
 	err := s.ServerStream.RecvMsg(&s.next)
 	s.next.message = nil
-	s.conn.out(s.next.bytes)
+	if s.next.bytes > 0 {
+		s.call.conn.in.received(&s.call, s.next.bytes)
+	}
 	return err
 }

@@ -33,8 +33,10 @@ type PeerPolicy struct {
 	Certificate func(*tls.ConnectionState) error
 	// Secret is the cluster's: an opener that proves, without TLS, to know it is a server.
 	Secret transport.Secret
-	// Open takes every opener that says so for a server.
+	// Open takes every opener that says so for a server, while the policy is not closed.
 	Open bool
+
+	strangers strangers
 }
 
 // serverServices are the gRPC services that are for servers.
@@ -42,6 +44,7 @@ var serverServices = []string{
 	clusterpb.Core_ServiceDesc.ServiceName,
 	clusterpb.Bootstrap_ServiceDesc.ServiceName,
 	clusterpb.Coordination_ServiceDesc.ServiceName,
+	clusterpb.Authority_ServiceDesc.ServiceName,
 	peerpb.Peer_ServiceDesc.ServiceName,
 }
 
@@ -54,8 +57,16 @@ func forServers(method string) bool {
 // judge says why the other side is not taken for a server; nil if it is. state is nil without TLS,
 // proved says that the opener knows the secret.
 func (p *PeerPolicy) judge(state *tls.ConnectionState, proved bool) error {
+	if p.open() {
+		return nil
+	}
+	return p.judgeProof(state, proved)
+}
+
+// judgeProof is judge, without regard to Open.
+func (p *PeerPolicy) judgeProof(state *tls.ConnectionState, proved bool) error {
 	switch {
-	case p.Open || proved && len(p.Secret) > 0:
+	case proved && len(p.Secret) > 0:
 		return nil
 	case state != nil && p.Certificate != nil:
 		if err := p.Certificate(state); err != nil {
@@ -74,7 +85,7 @@ func (p *PeerPolicy) judge(state *tls.ConnectionState, proved bool) error {
 }
 
 // open says that every opener that says so is taken for a server.
-func (p *PeerPolicy) open() bool { return p == nil || p.Open }
+func (p *PeerPolicy) open() bool { return p == nil || p.Open && !p.strangers.closed.Load() }
 
 // ofConn judges a connection of package transport.
 func (p *PeerPolicy) ofConn(c *transport.Conn) error {
@@ -95,9 +106,9 @@ func (p *PeerPolicy) ofCall(ctx context.Context, method string) error {
 	}
 	server, known := info.(serverInfo)
 	if !known {
-		return p.ofInfo(info)
+		return p.ofInfo(info, p.judge)
 	}
-	if err := p.ofInfo(server.AuthInfo); err != nil {
+	if err := p.ofInfo(server.AuthInfo, p.judge); err != nil {
 		_ = server.conn.Close()
 		return status.Errorf(codes.Unavailable, "connect again with the certificate of today: %v", err)
 	}
@@ -106,22 +117,37 @@ func (p *PeerPolicy) ofCall(ctx context.Context, method string) error {
 
 // serverInfo is what the handshake of a server's gRPC connection has shown. Connections outlive
 // certificates: a call may come on one whose certificate has expired since, or whose authority was
-// taken out, while the caller has had a new certificate for long. That connection is closed, so that
-// the caller makes another one, and is judged by what it shows then.
+// taken out, while the caller has had a new certificate for long. That connection is closed, so
+// that the caller makes another one, and is judged by what it shows then.
 type serverInfo struct {
 	credentials.AuthInfo
 	conn net.Conn
 }
 
 // ofInfo judges by what the handshake of a gRPC connection has shown.
-func (p *PeerPolicy) ofInfo(info credentials.AuthInfo) error {
+func (p *PeerPolicy) ofInfo(
+	info credentials.AuthInfo, judge func(state *tls.ConnectionState, proved bool) error,
+) error {
 	switch info := info.(type) {
 	case credentials.TLSInfo:
-		return p.judge(&info.State, false)
+		return judge(&info.State, false)
 	case transport.ProvedInfo:
-		return p.judge(nil, true)
+		return judge(nil, true)
 	}
-	return p.judge(nil, false)
+	return judge(nil, false)
+}
+
+// Proved says why the caller of a gRPC method has not proved to be a server, whether or not others
+// are taken for servers as well; nil if it has.
+func (p *PeerPolicy) Proved(ctx context.Context) error {
+	var info credentials.AuthInfo
+	if from, ok := peer.FromContext(ctx); ok {
+		info = from.AuthInfo
+	}
+	if server, known := info.(serverInfo); known {
+		info = server.AuthInfo
+	}
+	return p.ofInfo(info, p.judgeProof)
 }
 
 // guard has gRPC ask the policy before each call, and count what it refuses.
@@ -144,6 +170,8 @@ func (p *PeerPolicy) guard(refused *metric.Counter) []grpc.ServerOption {
 				countRefused(refused, err)
 				return err
 			}
+			stream, done := p.strangers.admit(p, stream, info.FullMethod)
+			defer done()
 			return handle(service, stream)
 		}),
 	}

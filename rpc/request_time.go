@@ -14,7 +14,7 @@ import (
 // timedEvery is how many requests of a stream come to one that is timed.
 const timedEvery = 64
 
-// RequestKind is what a request is to those who measure.
+// RequestKind is what a request is to what measures it.
 type RequestKind uint8
 
 const (

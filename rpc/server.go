@@ -103,7 +103,8 @@ func NewServer(c ServerConfig) *Server {
 		takers.HTTP = func(conn, raw net.Conn) { handOver(conn, raw, c.HTTP) }
 	}
 	doors := doorCredentials{transport.Credentials(c.TLS, secret, takers), c.Peers, in}
-	options := append(serverOptions(doors), grpc.MaxConcurrentStreams(c.MaxStreams))
+	options := append(serverOptions(doors), grpc.MaxConcurrentStreams(c.MaxStreams),
+		grpc.ChainStreamInterceptor(countStream))
 	s.grpc = grpc.NewServer(append(options, c.Peers.guard(s.metrics.refused)...)...)
 	peerpb.RegisterPeerServer(s, &snapshotServer{server: s})
 	return s
@@ -201,13 +202,15 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 			c.Refuse(status.Errorf(codes.InvalidArgument, "hello of a client: %v", err))
 			return
 		}
-		clients.serve(s.ctx, c, first, c.RemoteAddr().String(), partyOfConn(c))
+		clients.serve(s.ctx, c, first, s.originOfConn(c))
 	case helloPeer:
-		if err := s.peers.ofConn(c); err != nil {
+		done, err := s.peers.admitConn(c)
+		if err != nil {
 			s.metrics.refused.Inc()
 			c.Refuse(err)
 			return
 		}
+		defer done()
 		if !s.peers.open() {
 			exempt(c.Raw())
 		}
@@ -235,11 +238,13 @@ const (
 	// them busy gets a goroutine of its own.
 	streamWorkers = 64
 	// Flow-control windows. Fixed ones, so that gRPC does not probe the bandwidth with pings. A
-	// stream's window bounds what its sender can make the receiver hold unread, and is enough for
-	// 30 MB/s over 30 ms. The connection's does not couple streams: gRPC reopens it when bytes
-	// arrive, not when they are read.
-	streamWindow     = 1 << 20
-	connectionWindow = 16 << 20
+	// stream's window bounds what its sender can make the receiver hold unread. Of clients it is enough
+	// for 30 MB/s over 30 ms. Of servers, which have thousands of streams, it is the smallest that there
+	// can be: what is being received is granted all of its message (see inbound.go). The connection's
+	// does not couple streams: gRPC reopens it when bytes arrive, not when they are read.
+	streamWindow       = 1 << 20
+	serverStreamWindow = 64 << 10
+	connectionWindow   = 16 << 20
 	// ioBuffer is the size of the read and write buffer of each connection.
 	ioBuffer = 64 << 10
 	// maxStreamsPerConnection is the default of ServerConfig.MaxStreams. A client of this project
@@ -262,7 +267,7 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		grpc.ForceServerCodecV2(Codec{}),
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
 		grpc.MaxSendMsgSize(maxAnswerBytes),
-		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticStreamWindowSize(serverStreamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.ReadBufferSize(ioBuffer),
 		grpc.WriteBufferSize(ioBuffer),

@@ -218,7 +218,7 @@ func incompleteMessages(ctx context.Context, raw net.Conn) {
 			}
 		}
 	}()
-	for id := uint32(1); id < 16 && ctx.Err() == nil; id += 2 {
+	for id := uint32(1); id < 250 && ctx.Err() == nil; id += 2 {
 		var block bytes.Buffer
 		e := hpack.NewEncoder(&block)
 		for _, field := range [][2]string{{":method", "POST"}, {":scheme", "http"},
@@ -229,7 +229,7 @@ func incompleteMessages(ctx context.Context, raw net.Conn) {
 		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(),
 			EndHeaders: true})
 		_ = f.WriteData(id, false, binary.BigEndian.AppendUint32([]byte{0}, 79<<20))
-		for range 60 {
+		for range serverStreamWindow/(16<<10) - 1 {
 			if f.WriteData(id, false, make([]byte, 16<<10)) != nil {
 				return
 			}

@@ -14,8 +14,8 @@
 //     client's heartbeat, a push, or the end.
 //
 // Both are anchored at internal keys, so that a split leaves each on the right side. Nothing else
-// of a transaction is on disk. The record of a decided transaction names its participants: the spans
-// of keys in which it has locks. What is known of partitions is not in it.
+// of a transaction is on disk. The record of a decided transaction names its participants: the
+// spans of keys in which it has locks. What is known of partitions is not in it.
 //
 // # The rules
 //

@@ -30,7 +30,8 @@ type Lock struct {
 	Value []byte
 }
 
-// lockVersion is the first byte of a stored Lock, and lockVersionTTL that of one with a time to live:
+// lockVersion is the first byte of a stored Lock, and lockVersionTTL that of one with a time to
+// live:
 //
 //	version            1 byte
 //	kind               1 byte: Mutation_Kind + 1

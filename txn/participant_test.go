@@ -70,8 +70,8 @@ func TestParticipantsInMessages(t *testing.T) {
 	}
 }
 
-// Spans that are too many, or whose keys are too long, become fewer and wider, and go on to hold all
-// that they held.
+// Spans that are too many, or whose keys are too long, become fewer and wider, and go on to hold
+// all that they held.
 func TestParticipantsAreJoined(t *testing.T) {
 	long := func(i int, end byte) []byte {
 		return append([]byte(fmt.Sprintf("%07d", i)), bytes.Repeat([]byte{end}, keys.MaxKeySize-7)...)

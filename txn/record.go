@@ -232,8 +232,8 @@ func (r *Record) Decided() bool { return r != nil && r.State != kvpb.Transaction
 
 // Collectible reports whether garbage collection may remove the record: it is decided, every
 // request that would make it anew is refused under that threshold, and it is not needed to tell
-// what became of a lock. resolved says that all partitions of its participants were found to have no
-// lock of the transaction any more; what was aborted needs no record for that (see DecidePush).
+// what became of a lock. resolved says that all partitions of its participants were found to have
+// no lock of the transaction any more; what was aborted needs no record for that (see DecidePush).
 func (r *Record) Collectible(threshold hlc.Timestamp, resolved bool) bool {
 	return r.Over(threshold) && (resolved || !r.MayHaveLocks())
 }

@@ -71,13 +71,13 @@ type resolveBatch struct {
 // Resolve implements Resolver. A transaction that has written in one partition costs a line of a
 // request that names up to a thousand.
 //
-// INVARIANT: a transaction is settled only if each key of its participants was, at some moment since
-// it was committed, in a partition that answered that there is no lock of the transaction in it. Its
-// locks are beside their keys, and go with them when partitions split and merge, so none is left. To
-// that end a participant is asked about in partitions of one table that hold all of its span, and a
-// request goes to the very partition, of the very generation, that it was made for. It is refused
-// there, too, if that is not the present one. What a partition held that has changed is asked of
-// those that a later table shows in its place.
+// INVARIANT: a transaction is settled only if each key of its participants was, at some moment
+// since it was committed, in a partition that answered that there is no lock of the transaction in
+// it. Its locks are beside their keys, and go with them when partitions split and merge, so none is
+// left. To that end a participant is asked about in partitions of one table that hold all of its
+// span, and a request goes to the very partition, of the very generation, that it was made for. It
+// is refused there, too, if that is not the present one. What a partition held that has changed is
+// asked of those that a later table shows in its place.
 func (s *PushSender) Resolve(ctx context.Context, all []Committed) (settled []bool) {
 	settled = make([]bool, len(all))
 	sender, err := s.open()

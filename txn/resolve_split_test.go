@@ -113,8 +113,8 @@ func expect(t *testing.T, settled *[]bool, want ...bool) {
 }
 
 // A participant that has split while the request was on its way is asked in both halves: the node
-// refuses the request by its epoch, and it is not enough that the half answers which the sender then
-// takes it to.
+// refuses the request by its epoch, and it is not enough that the half answers which the sender
+// then takes it to.
 func TestBothHalvesOfAParticipantAreAsked(t *testing.T) {
 	cutUp(t, []*route.Partition{part(1, 1, "", "")}, func(t *testing.T, s *PushSender, f *fakeSender,
 		c *cut) {
@@ -194,8 +194,8 @@ func TestAHoleIsNotSettled(t *testing.T) {
 	})
 }
 
-// A table may show two parts of a partition, with a newer one between them. Both are asked anew when
-// it turns out what has become of them.
+// A table may show two parts of a partition, with a newer one between them. Both are asked anew
+// when it turns out what has become of them.
 func TestPartsOfAPartitionAreAsked(t *testing.T) {
 	newer := part(2, 2, "h", "p")
 	now := []*route.Partition{part(1, 2, "", "h"), newer, part(3, 2, "p", "")}

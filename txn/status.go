@@ -60,8 +60,8 @@ type Committed struct {
 type Resolver interface {
 	// Resolve has the locks of the transactions ended in all partitions of their participants.
 	// settled[i] says that for each key of those of all[i] a partition that held it has answered that
-	// there is none any more, or that the keyspace is gone; otherwise it is to be asked again at another time. It returns when
-	// all is answered or given up, which is no later than ctx ends. Nothing of all is changed or
-	// kept.
+	// there is none any more, or that the keyspace is gone; otherwise it is to be asked again at
+	// another time. It returns when all is answered or given up, which is no later than ctx ends.
+	// Nothing of all is changed or kept.
 	Resolve(ctx context.Context, all []Committed) (settled []bool)
 }

@@ -55,7 +55,7 @@ func isGone(t *testing.T, pid int) {
 	for syscall.Kill(pid, 0) != syscall.ESRCH {
 		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil &&
 			regexp.MustCompile(`\) Z `).Match(stat) {
-			return // nobody has waited for it
+			return // nothing has waited for it
 		}
 		if time.Now().After(limit) {
 			t.Fatalf("the process %d runs on", pid)

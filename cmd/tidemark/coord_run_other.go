@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// endsWithThread is nothing: this system does not end a command with who started it.
+// endsWithThread is nothing: this system does not end a command with the process that started it.
 func endsWithThread() *syscall.SysProcAttr { return nil }

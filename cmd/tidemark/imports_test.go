@@ -55,6 +55,11 @@ var may = []struct {
 	// nodes and clients.
 	{"placement/etcdapi/...",
 		[]string{"rpc/coordpb", "range/keys", "placement/store/...", "placement/etcdapi/..."}},
+	{"placement/store/watch",
+		[]string{"range/keys", "placement/store/spans", "placement/store/storepb"}},
+	{"placement/store/lease", []string{"hlc", "placement/store/storepb"}},
+	{"placement/store/imports",
+		[]string{"range/keys", "placement/store/lease", "placement/store/storepb"}},
 	{"placement/planner", []string{"rpc/...", "range/keys", "placement/planner"}},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 
@@ -78,7 +83,7 @@ var may = []struct {
 	// Mistakes to build in on purpose. It knows the product as text only.
 	{"bench/proof/planted/...", []string{"bench/proof/planted"}},
 	{"bench/proof/fakeserver", []string{"hlc", "rpc/...", "range/keys", "txn"}},
-	// Checkers. They know histories, and not who made them.
+	// Checkers. They know histories, and not what made them.
 	{"bench/proof/revisions", nil},
 	{"bench/proof/driver", []string{"metric", "bench/proof/history", "bench/proof/calm", "kv"}},
 	{"bench/proof/coordination", []string{"hlc", "bench/proof/driver", "bench/proof/revisions",

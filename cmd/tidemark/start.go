@@ -39,7 +39,7 @@ type startFlags struct {
 	kernelBound                             bool
 	clockOffsetFile                         string
 	cache, memTable, logMemTable, minFree,
-	retainLog, snapshotRate, maxRequest argument.Size
+	retainLog, snapshotRate, maxRequest, coreQuota argument.Size
 	coreHistory   time.Duration
 	maxOperations int
 	maxStreams    uint32
@@ -161,6 +161,9 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 	flags.DurationVar(&f.coreHistory, "core-history", 0,
 		"for how long changes of the coordination store can be read and watched; negative: until they "+
 			"are compacted (default 1h)")
+	flags.Var(&f.coreQuota, "core-quota",
+		"size of the coordination store above which it takes no more keys, and raises etcd's alarm "+
+			"NOSPACE (default: what the disk has)")
 	flags.Uint32Var(&f.maxStreams, "max-concurrent-streams", 0,
 		"most calls and streams that a client has open on one gRPC connection (default 2048)")
 }
@@ -293,7 +296,8 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
 		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate),
 		GCInterval:  f.gcInterval,
-		CoreHistory: f.coreHistory, MaxStreams: f.maxStreams, MaxRequestBytes: int(f.maxRequest), MaxOperations: f.maxOperations,
+		CoreHistory: f.coreHistory, CoreQuota: int64(f.coreQuota), MaxStreams: f.maxStreams,
+		MaxRequestBytes: int(f.maxRequest), MaxOperations: f.maxOperations,
 		Physical: clock,
 	})
 	if err != nil {

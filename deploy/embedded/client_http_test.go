@@ -118,7 +118,7 @@ func useHTTP(t *testing.T, client *http.Client, scheme string, at []string) {
 	}
 }
 
-// TestHTTPWithTLS: who agrees on http/1.1 shows the same certificate as others.
+// TestHTTPWithTLS: a client that agrees on http/1.1 shows the same certificate as others.
 func TestHTTPWithTLS(t *testing.T) {
 	config, configure := etcdCertificates(t)
 	cluster := startEtcd(t, configure)

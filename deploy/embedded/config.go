@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/range/alarm"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 )
 
 // The roles of a server.
@@ -110,6 +111,9 @@ type ServerConfig struct {
 	// CoreHistory is for how long the coordination store keeps what was changed, so that it can be read
 	// and watched from there. Default 1 h; negative: until a client compacts it.
 	CoreHistory time.Duration
+	// CoreQuota is the size in bytes of the coordination store, with its history, above which a member
+	// raises etcd's alarm NOSPACE. Default 0: only the room on the disk counts.
+	CoreQuota int64
 
 	// Planner bounds what placement does, where no operator of the cluster has set it. Zero: its
 	// defaults.
@@ -126,6 +130,9 @@ type ServerConfig struct {
 	NewListener func(addr string) (net.Listener, error)
 	Dial        func(ctx context.Context, addr string) (net.Conn, error)
 	Random      func() uint64
+	// Guard is asked what clients may do to the data of keyspaces. Default: the users and roles of the
+	// cluster.
+	Guard access.Guard
 	// PeerFilter sees what this server's Raft hosts send to others, and decides what becomes of it.
 	// Default: none.
 	PeerFilter PeerFilter
@@ -138,6 +145,8 @@ type ServerConfig struct {
 	// withoutCoordination is for tests: the server's member of the core knows of no coordination
 	// store, as that of an older version.
 	withoutCoordination bool
+	// guardTimeout bounds how long enabling authentication waits for other servers. Default 6 s.
+	guardTimeout time.Duration
 }
 
 func (c *ServerConfig) ensureDefaults() error {

@@ -45,6 +45,8 @@ type coordinationPart struct {
 	services atomic.Pointer[etcdapi.Services]
 	// watch is the watch service over it; nil until it is open.
 	watch atomic.Pointer[etcdapi.Watch]
+	// room raises alarms for want of room; nil until the store is open.
+	room atomic.Pointer[roomAlarm]
 	// end ends the wait for the founding, and waiting is that; nil without.
 	end     context.CancelFunc
 	waiting sync.WaitGroup
@@ -63,6 +65,9 @@ func (c *coordinationPart) endWait() {
 
 // close closes the store, whose group has stopped, which ends all watches.
 func (c *coordinationPart) close() {
+	if r := c.room.Load(); r != nil {
+		r.running.Wait()
+	}
 	if s := c.services.Load(); s != nil {
 		s.Close()
 	}

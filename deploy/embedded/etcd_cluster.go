@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
+	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/host"
@@ -20,9 +20,9 @@ import (
 // etcdCluster is what the etcd API says and does of the core's members. A member's id is the name
 // of its data directory. A server has one address, for clients and for the other members.
 //
-// Changes are those of `tidemark core`: a server that is added runs already and offers itself, is a
-// learner for as long as it lacks the state, and becomes a voter by itself; a member's address is
-// what its server says of itself.
+// Changes are those of `tidemark core`: a server that is added runs already and offers itself. Unless
+// it is added as a learner, it is one for as long as it lacks the state, and becomes a voter by
+// itself. A member's address is what its server says of itself.
 type etcdCluster struct {
 	server *Server
 	core   *corePart
@@ -37,6 +37,8 @@ const (
 	membersLook = 50 * time.Millisecond
 	// moveTimeout bounds a hand-over of the lead.
 	moveTimeout = 5 * time.Second
+	// promotable is how many entries a learner may lack that is promoted.
+	promotable = 1000
 )
 
 // ClusterID implements etcdapi.Cluster.
@@ -94,34 +96,59 @@ func (c *etcdCluster) list(members []*clusterpb.CoreMember) []etcdapi.Member {
 	return list
 }
 
-// errLearner is for learners that are to stay so, or to be promoted.
-var errLearner = fmt.Errorf("a new member votes by itself as soon as it has the state: %w",
-	errors.ErrUnsupported)
-
 // Add implements etcdapi.Cluster.
 func (c *etcdCluster) Add(
 	ctx context.Context, peerURLs []string, learner bool,
 ) (added etcdapi.Member, members []etcdapi.Member, err error) {
+	address, err := addressOf(peerURLs)
+	if err != nil {
+		return added, nil, err
+	}
+	if memberAt(c.core.server.Members(), address) != nil {
+		return added, nil, rpctypes.ErrGRPCPeerURLExist
+	}
+	r := &clusterpb.ChangeCoreRequest{Add: address}
 	if learner {
-		return added, nil, errLearner
+		r = &clusterpb.ChangeCoreRequest{Learner: address}
 	}
-	at, err := url.Parse(peerURLs[0])
-	if err != nil || at.Host == "" || len(peerURLs) > 1 {
-		return added, nil, rpctypes.ErrGRPCMemberBadURLs
-	}
-	for _, m := range c.core.server.Members() {
-		if m.Address == at.Host {
-			return added, nil, rpctypes.ErrGRPCPeerURLExist
-		}
-	}
-	members, err = c.change(ctx, &clusterpb.ChangeCoreRequest{Add: at.Host},
-		func(all []*clusterpb.CoreMember) bool { return memberAt(all, at.Host) != nil })
+	members, err = c.change(ctx, r,
+		func(all []*clusterpb.CoreMember) bool { return memberAt(all, address) != nil })
 	for _, m := range members {
-		if m.Name == at.Host {
+		if m.Name == address {
 			added = m
 		}
 	}
 	return added, members, err
+}
+
+// addressOf is the address of a server of which these are the peer URLs. It has one.
+func addressOf(peerURLs []string) (string, error) {
+	if len(peerURLs) != 1 {
+		return "", rpctypes.ErrGRPCMemberBadURLs
+	}
+	at, err := url.Parse(peerURLs[0])
+	if err != nil || at.Host == "" {
+		return "", rpctypes.ErrGRPCMemberBadURLs
+	}
+	return at.Host, nil
+}
+
+// memberError is what clients of etcd are told of a change of members that was refused: etcd's own
+// error where it has one.
+func memberError(err error) error {
+	switch server.CoreRefusalOf(err) {
+	case clusterpb.CoreRefusal_NO_QUORUM:
+		return rpctypes.ErrGRPCMemberNotEnoughStarted
+	case clusterpb.CoreRefusal_TOO_MANY_LEARNERS:
+		return rpctypes.ErrGRPCTooManyLearners
+	case clusterpb.CoreRefusal_LEARNER_NOT_READY:
+		return rpctypes.ErrGRPCLearnerNotReady
+	case clusterpb.CoreRefusal_NOT_FOUND:
+		return rpctypes.ErrGRPCMemberNotFound
+	case clusterpb.CoreRefusal_ADDRESS_TAKEN:
+		return rpctypes.ErrGRPCPeerURLExist
+	}
+	return err
 }
 
 func memberAt(all []*clusterpb.CoreMember, address string) *clusterpb.CoreMember {
@@ -147,7 +174,7 @@ func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest
 	done func([]*clusterpb.CoreMember) bool) ([]etcdapi.Member, error) {
 	begun, err := c.server.core.ChangeCore(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, memberError(err)
 	}
 	for {
 		list, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
@@ -175,26 +202,51 @@ func (c *etcdCluster) Remove(ctx context.Context, id uint64) ([]etcdapi.Member, 
 		func(all []*clusterpb.CoreMember) bool { return memberOfServer(all, id) == nil })
 }
 
-// Update implements etcdapi.Cluster.
+// Update implements etcdapi.Cluster: it records where a member is, or is going to be. The server of
+// a member says the last word, and one that answers where it was is there.
 func (c *etcdCluster) Update(
-	_ context.Context, id uint64, _ []string,
+	ctx context.Context, id uint64, peerURLs []string,
 ) ([]etcdapi.Member, error) {
-	if memberOfServer(c.core.server.Members(), id) == nil {
+	members := c.core.server.Members()
+	m := memberOfServer(members, id)
+	if m == nil {
 		return nil, rpctypes.ErrGRPCMemberNotFound
 	}
-	return nil, fmt.Errorf("a member is where its server says: start that with another --listen or "+
-		"--advertise: %w", errors.ErrUnsupported)
+	address, err := addressOf(peerURLs)
+	if err != nil {
+		return nil, err
+	}
+	if other := memberAt(members, address); other != nil && other.Server != id {
+		return nil, rpctypes.ErrGRPCPeerURLExist
+	}
+	return c.change(ctx, &clusterpb.ChangeCoreRequest{Move: fmt.Sprint(m.Replica), MoveTo: address},
+		func([]*clusterpb.CoreMember) bool { return true })
 }
 
 // Promote implements etcdapi.Cluster.
-func (c *etcdCluster) Promote(_ context.Context, id uint64) ([]etcdapi.Member, error) {
-	switch m := memberOfServer(c.core.server.Members(), id); {
+func (c *etcdCluster) Promote(ctx context.Context, id uint64) ([]etcdapi.Member, error) {
+	list, err := c.server.core.ListCore(ctx, &clusterpb.ListCoreRequest{})
+	if err != nil {
+		return nil, err
+	}
+	m := memberOfServer(list.GetMembers().GetMembers(), id)
+	switch {
 	case m == nil:
 		return nil, rpctypes.ErrGRPCMemberNotFound
 	case m.Role != clusterpb.ReplicaRole_LEARNER:
 		return nil, rpctypes.ErrGRPCMemberNotLearner
 	}
-	return nil, errLearner
+	for _, state := range list.States {
+		if state.Replica == m.Replica &&
+			(!state.Answers || state.Snapshot || state.Behind > promotable) {
+			return nil, rpctypes.ErrGRPCLearnerNotReady
+		}
+	}
+	return c.change(ctx, &clusterpb.ChangeCoreRequest{Add: m.Address},
+		func(all []*clusterpb.CoreMember) bool {
+			now := memberOfServer(all, id)
+			return now != nil && now.Role == clusterpb.ReplicaRole_VOTER
+		})
 }
 
 // MoveLeader implements etcdapi.Cluster.

@@ -27,7 +27,8 @@ import (
 var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
 	&pb.Auth_ServiceDesc, &v3lockpb.Lock_ServiceDesc, &v3electionpb.Election_ServiceDesc,
-	&coordpb.Import_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
+	&coordpb.Import_ServiceDesc, &coordpb.Permissions_ServiceDesc,
+	&grpc_health_v1.Health_ServiceDesc}
 
 // maxRevisionBytes leaves room for the rest of a message: gRPC sends none of more than 256 MiB.
 const maxRevisionBytes = 128 << 20
@@ -49,7 +50,9 @@ func (s *Server) serveEtcd(
 	services, err := etcdapi.New(etcdapi.Config{Store: part, Random: randomReader(s.config.Random),
 		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
+		Quota: s.config.CoreQuota, Answers: s.answers,
 		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
+		PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
 		Logger: s.config.Logger, Registerer: registerer})
 	if err != nil {
 		return err
@@ -65,7 +68,38 @@ func (s *Server) serveEtcd(
 	services.Watch = watches
 	p.coordination.watch.Store(watches)
 	s.services.etcd.begin(services.Register)
+	room := &roomAlarm{server: s, databases: p.databases, store: part}
+	room.quota.Store(s.config.CoreQuota)
+	room.running.Go(room.watch)
+	p.coordination.room.Store(room)
 	return nil
+}
+
+// withoutCoordination answers calls of the etcd API that a server can answer which has no part of the
+// coordination store: where the members are, so that a client that knows only such a server can go
+// to these (clientv3.Client.Sync). It says nothing that the refusal of other calls does not say.
+func (s *Server) withoutCoordination(method string) any {
+	if method != pb.Cluster_MemberList_FullMethodName {
+		return nil
+	}
+	scheme := "http"
+	if s.tls != nil {
+		scheme = "https"
+	}
+	list := &pb.MemberListResponse{Header: &pb.ResponseHeader{ClusterId: s.cluster.Load()}}
+	for _, address := range s.coreList() {
+		at := []string{scheme + "://" + address}
+		list.Members = append(list.Members, &pb.Member{Name: address, PeerURLs: at, ClientURLs: at})
+	}
+	if len(list.Members) == 0 {
+		return nil
+	}
+	return list
+}
+
+// coreList lists the members of the core that this server knows of.
+func (s *Server) coreList() []string {
+	return distinct(slices.Concat(s.members.all(), s.core.Core()))
 }
 
 // noCoordination is how a server answers calls of the etcd API that has no part of the coordination
@@ -81,7 +115,7 @@ func (s *Server) noCoordination(method string) error {
 		pb.Lease_LeaseRevoke_FullMethodName:
 		return rpctypes.ErrGRPCNotSupportedForLearner
 	}
-	core := distinct(slices.Concat(s.members.all(), s.core.Core()))
+	core := s.coreList()
 	why := "this server is not a member of the core"
 	switch state := s.coreState.Load(); {
 	case s.CoordinationErr() != nil:

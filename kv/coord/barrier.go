@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Barrier keeps those who wait at it until it is released. It belongs to no session: who holds it
+// Barrier keeps those that wait at it until it is released. It belongs to no session: who holds it
 // back may be gone long before it is released, by anybody.
 type Barrier struct {
 	client *Client
@@ -33,7 +33,7 @@ func isHeld(kv *mvccpb.KeyValue) bool {
 // Hold puts the barrier up. That it is up already is no error.
 func (b *Barrier) Hold(ctx context.Context) error { return b.put(ctx, "hold", barrierHeld) }
 
-// Release takes the barrier away; all who wait go on. That it is not up is no error.
+// Release takes the barrier away; all that wait go on. That it is not up is no error.
 func (b *Barrier) Release(ctx context.Context) error {
 	return b.put(ctx, "release", barrierReleased)
 }

@@ -13,7 +13,7 @@ import (
 // nothing is the result of what has only an error.
 type nothing struct{}
 
-// All who wait at a barrier go on when it is released, and nobody before.
+// All that wait at a barrier go on when it is released, and none before.
 func TestBarrier(t *testing.T) {
 	w := begin(t)
 	b := w.admin.Barrier("b")

@@ -44,7 +44,7 @@
 //
 // Calls repeat what failed for a moment until their context ends. A request that got no answer may
 // have been executed, or may be executed later; the recipes find out which, and make sure that what
-// was given up does not come late: a lock that was asked for and given up is in nobody's way for
+// was given up does not come late: a lock that was asked for and given up is in no other's way for
 // longer than it takes to remove it, which goes on in the background, or else until its session
 // ends. Where it cannot be found out, an error says so: ErrOutcomeUnknown.
 //
@@ -68,6 +68,6 @@
 //
 // A session holds up to 100,000 keys. A watch that is not read (Observe, Watch) keeps in memory
 // what has happened. All sessions of a client share one stream for their renewals, which ends with
-// the last of them. Every goroutine belongs to a session, to that stream or to a call, and ends with
-// it.
+// the last of them. Every goroutine belongs to a session, to that stream or to a call, and ends
+// with it.
 package coord

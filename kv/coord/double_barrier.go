@@ -10,7 +10,8 @@ import (
 )
 
 // DoubleBarrier lets a number of participants begin together and end together. It can be used for
-// one round after another: who comes while a round is under way waits for the next one.
+// one round after another: a participant that comes while a round is under way waits for the next
+// one.
 type DoubleBarrier struct {
 	client *Client
 	name   string
@@ -24,9 +25,9 @@ func (c *Client) DoubleBarrier(name string, count int) *DoubleBarrier {
 }
 
 // A participant is a key under members. When there are count of them, in the order of their
-// creation, whoever sees that first writes the key round: its value is the revision at which the
-// last of them was created. So the participants of the round are those that were created up to it,
-// and the round is over when none of them is left; then round is deleted.
+// creation, the participant that sees that first writes the key round: its value is the revision at
+// which the last of them was created. So the participants of the round are those that were created
+// up to it, and the round is over when none of them is left; then round is deleted.
 
 func (d *DoubleBarrier) prefix() string   { return d.client.path("double-barrier", d.name) }
 func (d *DoubleBarrier) members() string  { return d.prefix() + "members/" }

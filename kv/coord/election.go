@@ -2,7 +2,7 @@ package coord
 
 import "context"
 
-// Election elects one leader among those who campaign. They become leaders in the order in which
+// Election elects one leader among those that campaign. They become leaders in the order in which
 // they came.
 type Election struct {
 	client *Client

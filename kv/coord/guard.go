@@ -14,8 +14,8 @@ import (
 // A key under a session must not appear after its maker has given it up: as long as the session
 // lives, it would be in the way of others. But a write whose outcome is unknown may be executed
 // late. So every such write also compares the version of the session's *guard*, a key that does not
-// exist at first (version 0). Whoever does not know what became of a write writes the guard: from
-// then on the earlier write either has been executed, which can be seen, or never will be.
+// exist at first (version 0). A client that does not know what became of a write writes the guard:
+// from then on the earlier write either has been executed, which can be seen, or never will be.
 
 // maxKeys bounds how many keys a session holds, makes and removes at a time.
 const maxKeys = 100_000

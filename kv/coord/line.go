@@ -10,7 +10,7 @@ import (
 // first one holds. Each waits for one key only, so that a release wakes one waiter.
 type line struct {
 	name string
-	// keys is the prefix of the keys of those who wait, and before that of the keys which they wait
+	// keys is the prefix of the keys of those that wait, and before that of the keys which they wait
 	// for.
 	keys, before string
 }
@@ -65,7 +65,8 @@ func (l line) await(ctx context.Context, s *Session, key string, created int64) 
 	}
 }
 
-// try holds the line if nobody is in it that it would wait for, and fails with ErrLocked otherwise.
+// try holds the line if nothing is in it that it would wait for, and fails with ErrLocked
+// otherwise.
 func (l line) try(ctx context.Context, s *Session, value string) (*held, error) {
 	if err := s.Err(); err != nil {
 		return nil, err

@@ -19,13 +19,13 @@ func (m *Mutex) line() line {
 }
 
 // Lock waits until it has the lock, or ctx or the session ends. If it fails, no trace of it stays
-// that others would wait for for longer than the removal takes. If ctx ends while somebody else is
+// that others would wait for for longer than the removal takes. If ctx ends while another one is
 // seen to have the lock, or to be before it in the line, the error is of the kind ErrLocked too.
 func (m *Mutex) Lock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "lock", m.line(), s, line.enter)
 }
 
-// TryLock takes the lock if nobody has it or waits for it, and fails with ErrLocked otherwise.
+// TryLock takes the lock if no other has it or waits for it, and fails with ErrLocked otherwise.
 func (m *Mutex) TryLock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "try to lock", m.line(), s, line.try)
 }

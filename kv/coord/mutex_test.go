@@ -68,7 +68,7 @@ func (w *world) line(s *coord.Session, n int) []<-chan result[*coord.Lock] {
 	return waiting
 }
 
-// The lock goes to those who wait in the order in which they came, also in one session.
+// The lock goes to those that wait in the order in which they came, also in one session.
 func TestMutexIsFair(t *testing.T) {
 	w := begin(t)
 	s := w.session(w.client())

@@ -74,7 +74,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// candidates are all who campaign, as of a revision.
+// candidates are all that campaign, as of a revision.
 type candidates struct {
 	begun bool
 	all   map[string]*mvccpb.KeyValue
@@ -107,7 +107,7 @@ func (c *candidates) apply(change change) (Leader, bool) {
 	}
 	same := c.begun && leader.Key == c.leader && int64(leader.Token) == c.created
 	if same && modified == c.modified {
-		// The same one led all the time. That nobody does, twice, says nothing of the time between.
+		// The same one led all the time. That none does, twice, says nothing of the time between.
 		if !change.whole || first != nil {
 			return Leader{}, false
 		}
@@ -121,7 +121,7 @@ func (c *candidates) apply(change change) (Leader, bool) {
 // first is the oldest candidate; nil if there is none.
 func (c *candidates) first() (first *mvccpb.KeyValue) {
 	if kv := c.all[c.leader]; kv != nil && kv.CreateRevision == c.created {
-		return kv // who came later has a higher revision
+		return kv // one that came later has a higher revision
 	}
 	for _, kv := range c.all {
 		if first == nil || kv.CreateRevision < first.CreateRevision {

@@ -51,7 +51,7 @@ func (n *network) intercept(ctx context.Context, method string, request, reply a
 	if chosen == late {
 		later := proto.Clone(request.(proto.Message))
 		n.delays = append(n.delays, func() {
-			// Its outcome is nobody's business any more.
+			// Its outcome is of no interest any more.
 			invoke(context.Background(), method, later, proto.Clone(reply.(proto.Message)), conn)
 		})
 	}
@@ -208,6 +208,39 @@ func TestUnknownOutcomeOfAnUnlock(t *testing.T) {
 	}
 }
 
+// An unlock that is confirmed only after its session has ended says that the session has ended, and
+// not that another client deleted the key.
+func TestUnlockThatTheSessionDoesNotOutlive(t *testing.T) {
+	for _, first := range []fate{answerLost, requestLost} {
+		t.Run(fmt.Sprint(first), func(t *testing.T) {
+			w := begin(t)
+			n := &network{choose: after()}
+			client := w.intercepted(n.intercept)
+			s := w.session(client, coord.TTL(time.Second))
+			lock, err := client.Mutex("m").Lock(w.ctx, s)
+			w.must(err)
+			sent := 0
+			n.mu.Lock()
+			n.choose = func() fate {
+				if sent++; sent == 1 {
+					return first
+				}
+				if _, err := w.admin.Etcd().Revoke(w.ctx, s.Lease()); sent == 2 && err != nil {
+					t.Error(err)
+				}
+				<-s.Done()
+				return passes
+			}
+			n.mu.Unlock()
+			err = lock.Unlock(w.ctx)
+			w.is(err, coord.ErrSessionEnded, coord.ErrSessionExpired)
+			if errors.Is(err, coord.ErrLost) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
 // A proclamation with an unknown outcome does not come after a later one.
 func TestUnknownOutcomeOfAProclamation(t *testing.T) {
 	for _, first := range []fate{answerLost, requestLost, late} {
@@ -335,7 +368,7 @@ func TestUnknownOutcomeOfAQueue(t *testing.T) {
 	}
 }
 
-// A consumer that does not know whether its item is done is not told that somebody else took it.
+// A consumer that does not know whether its item is done is not told that another one took it.
 func TestUnknownOutcomeOfADoneGivenUp(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		w := begin(t)
@@ -390,7 +423,7 @@ func TestItemIsTakenAgainAfterItsClaimWasDeleted(t *testing.T) {
 	w.must(item.Done(w.ctx))
 }
 
-// Who gives up waiting for a lock hears that somebody else has it, if so.
+// A client that gives up waiting for a lock hears that another one has it, if so.
 func TestLockGivenUpSaysWhetherItIsHeld(t *testing.T) {
 	w := begin(t)
 	m := w.admin.Mutex("m")

@@ -71,10 +71,10 @@ func OwnTTL(d time.Duration) OwnOption { return func(c *ownConfig) { c.ttl = d }
 // nothing is said, which is what servers have by default.
 func OwnClockOffset(d time.Duration) OwnOption { return func(c *ownConfig) { c.offset = d } }
 
-// Own makes owner the owner of a key if nobody owns it, and keeps it until Release, or until it is
+// Own makes owner the owner of a key if it has none, and keeps it until Release, or until it is
 // lost. It does not wait: if there is an owner, also one of the same name, it fails with ErrOwned,
 // and the error says who owns the key and until when. If it fails with kv.ErrOutcomeUnknown the key
-// may be owned for one time to live, by nobody.
+// may be owned for one time to live, by no client.
 func Own(ctx context.Context, ks *kv.Keyspace, key []byte, owner string,
 	options ...OwnOption) (*Ownership, error) {
 	const op = "own"

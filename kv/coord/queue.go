@@ -87,7 +87,7 @@ type Item struct {
 	held  *held
 }
 
-// Take waits for an item that nobody holds, and holds it under the session. All consumers that wait
+// Take waits for an item that is not held, and holds it under the session. All consumers that wait
 // look when one comes, and one gets it.
 func (q *Queue) Take(ctx context.Context, s *Session) (*Item, error) {
 	const op = "take from queue"
@@ -118,7 +118,7 @@ func (q *Queue) Take(ctx context.Context, s *Session) (*Item, error) {
 	}
 }
 
-// claimFirst claims the first item that nobody holds; nil if there was none as of revision.
+// claimFirst claims the first item that is not held; nil if there was none as of revision.
 func (q *Queue) claimFirst(ctx context.Context, s *Session) (*Item, int64, error) {
 	claims, revision, err := q.client.list(ctx, q.claims())
 	if err != nil {
@@ -151,7 +151,7 @@ func (q *Queue) claimFirst(ctx context.Context, s *Session) (*Item, int64, error
 	}
 }
 
-// claim claims an item; nil if somebody else has, or it is done.
+// claim claims an item; nil if another one has, or it is done.
 func (q *Queue) claim(ctx context.Context, s *Session, kv *mvccpb.KeyValue) (*Item, error) {
 	key := string(kv.Key)
 	claim := q.claims() + strings.TrimPrefix(key, q.items())
@@ -220,7 +220,8 @@ func (i *Item) done(ctx context.Context) error {
 		case err == nil && r.Succeeded:
 			return nil
 		case err == nil && maybe && one(r, 0) == nil:
-			// Only who holds the claim removes the item, and the claim was ours while the session lived.
+			// Only the holder of the claim removes the item, and the claim was ours while the session
+			// lived.
 			if ended := h.session.Err(); ended != nil {
 				return unknownOutcome(i.key, ended)
 			}

@@ -28,7 +28,7 @@ func (m *RWMutex) Lock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "lock", m.writers(), s, line.enter)
 }
 
-// TryLock takes the lock alone if nobody has it or waits for it, and fails with ErrLocked
+// TryLock takes the lock alone if no other has it or waits for it, and fails with ErrLocked
 // otherwise.
 func (m *RWMutex) TryLock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "try to lock", m.writers(), s, line.try)

@@ -37,7 +37,7 @@ func (q *Sequence) keys() string    { return q.client.path("sequence", q.name) +
 // Create makes the next key of the sequence, with a value. Under a session it lives as long as
 // that; with nil it stays until it is deleted.
 //
-// All who create keys of one sequence write one counter, one after the other: some hundreds in a
+// All that create keys of one sequence write one counter, one after the other: some hundreds in a
 // second are possible. ErrOutcomeUnknown says that ctx ended before it was known whether the key
 // was made; it may be there, or may yet be.
 func (q *Sequence) Create(ctx context.Context, s *Session, value []byte) (Numbered, error) {

@@ -30,7 +30,7 @@ func TestSessionIsKeptAlive(t *testing.T) {
 	w.must(s.Close(w.ctx))
 }
 
-// A session whose lease was revoked by somebody else ends.
+// A session whose lease was revoked by another client ends.
 func TestSessionIsRevoked(t *testing.T) {
 	w := begin(t)
 	s := w.session(w.client(), coord.TTL(2*time.Second))

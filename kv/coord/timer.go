@@ -60,7 +60,7 @@ func (c *Client) Timer(name string, period time.Duration, missed Missed) *Timer 
 		wait: sleep}
 }
 
-// Tick is a period that this manager has to fire, and nobody else does.
+// Tick is a period that this manager has to fire, and no other does.
 type Tick struct {
 	// Due is when it was due.
 	Due time.Time

@@ -22,7 +22,7 @@ func TestTimerFiresOnce(t *testing.T) {
 	defer cancel()
 	var mu sync.Mutex
 	fired := make(map[time.Time]int)
-	unknown := 0 // periods of which it was not known who has claimed them when the test ended
+	unknown := 0 // periods whose manager was not known when the test ended
 	var all sync.WaitGroup
 	for i := range managers {
 		n := &network{choose: randomFates(uint64(i))}
@@ -74,7 +74,7 @@ func TestTimerFiresOnce(t *testing.T) {
 	}
 }
 
-// clock is a wall clock that goes on only while somebody waits for it.
+// clock is a wall clock that goes on only while something waits for it.
 type clock struct{ unix atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Unix(0, c.unix.Load()) }

@@ -14,8 +14,8 @@ import (
 )
 
 // A follower that was away is sent all that it missed at once, by the leaders of several groups,
-// and its disk has room for little of it. It takes what fits, keeps of its reserve what a drop of the
-// keyspace needs, and the drop gives the room back.
+// and its disk has room for little of it. It takes what fits, keeps of its reserve what a drop of
+// the keyspace needs, and the drop gives the room back.
 func TestCatchUpKeepsTheReserve(t *testing.T) {
 	const reserve, missed = 4 << 20, 16 << 20
 	bubble(t, func(t *testing.T) {

@@ -108,7 +108,7 @@ func (s *clusterServer) MemberUpdate(
 	if _, err := s.administer(ctx); err != nil {
 		return nil, err
 	}
-	members, err := s.Cluster.Update(ctx, r.ID, r.PeerURLs)
+	members, err := s.Cluster.Update(ctx, r.ID, slices.Sorted(slices.Values(r.PeerURLs)))
 	if err != nil {
 		return nil, s.toGRPC(ctx, err)
 	}

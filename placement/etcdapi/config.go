@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -22,8 +23,9 @@ import (
 type Store interface {
 	// Execute does a command, at most once, on any member. It waits for a leader.
 	Execute(context.Context, *storepb.Command) (*storepb.Result, error)
-	// Renew gives a lease its full term, and TimeToLive describes one, on any member.
-	Renew(ctx context.Context, lease int64) (time.Duration, error)
+	// RenewAll gives leases their full terms, and returns these, 0 for one that does not exist, and
+	// TimeToLive describes one, on any member.
+	RenewAll(ctx context.Context, leases []int64) ([]time.Duration, error)
 	TimeToLive(ctx context.Context, lease int64) (store.LeaseInfo, error)
 	// Leases are the leases that exist, as far as this member knows, AttachedKeys the keys of one.
 	Leases() []int64
@@ -39,13 +41,17 @@ type Store interface {
 	ReadTxnAs(context.Context, *storepb.AuthInfo, *storepb.Txn) (
 		result *storepb.Result, release func(), err error)
 	// NewWatchStream is for what waits for changes on this member.
-	NewWatchStream() (*store.WatchStream, error)
+	NewWatchStream() (*watch.Stream, error)
 	Revision() uint64
 	Compacted() uint64
+	// AwaitCompaction waits until this member has removed what compactions have made unreadable.
+	AwaitCompaction(context.Context) error
 
 	Leadership() (store.Leadership, <-chan struct{})
 	AppliedIndex() uint64
 	Size() (uint64, error)
+	// Alarms are those that are raised, as far as this member knows.
+	Alarms() []*storepb.Alarm
 	Hash(ctx context.Context, revision uint64) (store.Hash, error)
 	HashAll(context.Context) (sum uint32, revision uint64, err error)
 	Export() (*store.Export, error)
@@ -115,6 +121,8 @@ type Config struct {
 	// MaxOperations is how many comparisons, and how many operations on either branch, a transaction
 	// may have; nested ones have what is left. Default DefaultMaxOperations.
 	MaxOperations int
+	// Quota is the size of the store that Status tells as its quota; 0: there is none.
+	Quota int64
 	// RequestTimeout bounds how long a call waits for the members. Default 7 s, as in etcd.
 	RequestTimeout time.Duration
 	// LeaderGrace is how long there may be no leader before streams end whose clients demand one.
@@ -133,6 +141,11 @@ type Config struct {
 	// CertificateUsers takes the common name of a client's verified certificate for its user, if the
 	// client comes without a token. It is for servers that ask clients for certificates.
 	CertificateUsers bool
+	// PassedOn says of a call that a server passes on for a client what the common name of the client's
+	// certificate is, "" for none; false: the client itself calls. Default: no call is passed on.
+	PassedOn func(context.Context) (commonName string, ok bool)
+	// Keyspaces are those whose data users guard as well. nil: there are none.
+	Keyspaces Keyspaces
 	// TLS is the TLS connection that a call came on; nil if there is none. Default: what gRPC's own
 	// credentials for TLS say.
 	TLS func(context.Context) *tls.ConnectionState
@@ -149,8 +162,10 @@ type Config struct {
 	// Logger is told what is refused and what is administered, with audit=true. Default: nothing is
 	// logged.
 	Logger *slog.Logger
-	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: nobody does.
+	// Registerer gets the metrics tidemark_auth_*, until Services.Close. nil: none does.
 	Registerer prometheus.Registerer
+	// Answers bounds the answers that are on their way to clients. nil: nothing does.
+	Answers Answers
 	// Version is the etcd version that clients are told, "major.minor.patch". Default
 	// DefaultVersion.
 	Version string
@@ -184,6 +199,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.TLS == nil {
 		c.TLS = tlsOf
+	}
+	if c.PassedOn == nil {
+		c.PassedOn = func(context.Context) (string, bool) { return "", false }
 	}
 	if c.TokenTTL <= 0 {
 		c.TokenTTL = 5 * time.Minute

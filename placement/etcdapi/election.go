@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3electionpb"
-	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -158,7 +158,7 @@ func (s *electionServer) Observe(
 // observation is one call of Observe.
 type observation struct {
 	*electionServer
-	events *store.WatchStream
+	events *watch.Stream
 	stream grpc.ServerStreamingServer[v3electionpb.LeaderResponse]
 	// watch is the id of the watch that there is.
 	watch int64
@@ -168,11 +168,11 @@ type observation struct {
 func (o *observation) begin(span keys.Span, from int64) error {
 	_ = o.events.Remove(o.watch) // it may have ended by itself
 	o.watch++
-	_, err := o.events.Add(o.watch, store.WatchOptions{Span: span, From: uint64(from)})
+	_, err := o.events.Add(o.watch, watch.Options{Span: span, From: uint64(from)})
 	return err
 }
 
-// await waits until somebody leads.
+// await waits until a candidate leads.
 func (o *observation) await(span keys.Span, from int64) error {
 	if err := o.begin(span, from); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (o *observation) await(span keys.Span, from int64) error {
 	}
 }
 
-func (o *observation) leader(e store.Event) *v3electionpb.LeaderResponse {
+func (o *observation) leader(e watch.Event) *v3electionpb.LeaderResponse {
 	return &v3electionpb.LeaderResponse{Header: o.header(e.KV.ModRevision), Kv: fromKeyValue(e.KV)}
 }
 

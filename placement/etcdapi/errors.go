@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
 var errTooLarge = rpctypes.ErrGRPCRequestTooLarge
@@ -30,6 +31,8 @@ func (b *backend) toGRPC(ctx context.Context, err error) error {
 		{store.ErrKeyNotFound, rpctypes.ErrGRPCKeyNotFound},
 		{store.ErrDuplicateKey, rpctypes.ErrGRPCDuplicateKey},
 		{store.ErrClosed, rpctypes.ErrGRPCStopped},
+		{store.ErrNoSpace, rpctypes.ErrGRPCNoSpace},
+		{store.ErrCorrupt, rpctypes.ErrGRPCCorrupt},
 	} {
 		if errors.Is(err, known.ours) {
 			return known.etcds
@@ -45,7 +48,7 @@ func (b *backend) toGRPC(ctx context.Context, err error) error {
 		return answer.GRPCStatus().Err()
 	case errors.Is(err, store.ErrOverloaded):
 		return rpctypes.ErrGRPCRequestTooManyRequests
-	case errors.Is(err, store.ErrTooManyWatchers):
+	case errors.Is(err, watch.ErrTooMany):
 		return status.Error(codes.ResourceExhausted, "etcdserver: "+err.Error())
 	case errors.Is(err, store.ErrImporting):
 		return status.Error(codes.Unavailable, "etcdserver: "+err.Error())

@@ -57,7 +57,10 @@ func (g *guard) method(name string, handler grpc.MethodHandler) grpc.MethodHandl
 			return g.admitToLearner(request)
 		}, interceptor)
 		g.audit(ctx, c, err)
-		return answer, err
+		if err != nil {
+			return nil, err
+		}
+		return g.bound(ctx, answer)
 	}
 }
 
@@ -66,6 +69,9 @@ func (g *guard) stream(name string, d grpc.StreamDesc) grpc.StreamHandler {
 		c := &call{method: name}
 		ctx := withCall(stream.Context(), c)
 		stream = streamWithContext{stream, ctx}
+		if g.Answers != nil {
+			stream = boundedStream{stream, g.Answers}
+		}
 		if name == pb.Watch_Watch_FullMethodName {
 			stream = permittedWatches{stream, g.backend, &sync.Mutex{}}
 		}

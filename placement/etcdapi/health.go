@@ -12,10 +12,14 @@ import (
 
 var errLeaderless = errors.New("RAFT NO LEADER")
 
-// Healthy says why this member does not serve, in etcd's words; nil if it does. It needs a leader
+// Healthy says why this member does not serve, in etcd's words; nil if it does. It needs that no
+// alarm is raised, a leader
 // and a quorum, or if serializable, this member alone.
 func (s *Services) Healthy(ctx context.Context, serializable bool) error {
 	b := s.guard.backend
+	if err := b.alarmed(); err != nil {
+		return err
+	}
 	if !serializable {
 		if l, _ := b.Store.Leadership(); l.Leader == 0 {
 			return errLeaderless

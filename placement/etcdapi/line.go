@@ -10,13 +10,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // A line is those that want one lock, or to lead in one election: the keys below a name, in the
 // order of their creation. Whose key is the first has what they want. Each waits for the key right
-// before its own to go, so that nobody else is woken up when one goes.
+// before its own to go, so that no other is woken up when one goes.
 //
 // A place in the line is a key of a lease, and is named after it. It is taken by a transaction and
 // waited for on this member, as clients of etcd do it with calls.
@@ -85,7 +85,8 @@ func (l *line) enter(
 ) (place, *pb.TxnResponse, error) {
 	prefix, _ := below(name)
 	p := place{key: fmt.Appendf(prefix, "%x", lease)}
-	// What becomes of the transaction has to be known, or a place might be left that nobody waits at.
+	// What becomes of the transaction has to be known, or a place might be left at which no call
+	// waits.
 	longer, cancel := outlasting(ctx)
 	defer cancel()
 	answer, err := l.kv.Txn(longer, &pb.TxnRequest{
@@ -134,7 +135,7 @@ func (l *line) give(ctx context.Context, p place) (*pb.TxnResponse, error) {
 			RequestDeleteRange: &pb.DeleteRangeRequest{Key: p.key}}}}})
 }
 
-// errExpired is for a place that is lost: its lease has ended, or somebody has deleted its key.
+// errExpired is for a place that is lost: its lease has ended, or its key was deleted.
 var errExpired = status.Error(codes.Unknown, "mutex: session is expired")
 
 // wait returns when a place is the first in its line, with the header of a read that shows it. The
@@ -149,7 +150,7 @@ func (l *line) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHead
 	before := &pb.RangeRequest{Key: prefix, RangeEnd: end, Limit: 1,
 		SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_CREATE,
 		MaxCreateRevision: p.revision - 1, KeysOnly: true}
-	for watch := int64(0); ; watch += 2 {
+	for id := int64(0); ; id += 2 {
 		answer, err := l.kv.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{getting(before),
 			getting(&pb.RangeRequest{Key: p.key, KeysOnly: true})}})
 		if err != nil {
@@ -164,7 +165,7 @@ func (l *line) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHead
 			return answer.Header, nil
 		}
 		for i, key := range [][]byte{ahead[0].Key, p.key} {
-			if err := l.watchEnd(events, watch+int64(i), key, answer.Header.Revision+1); err != nil {
+			if err := l.watchEnd(events, id+int64(i), key, answer.Header.Revision+1); err != nil {
 				return nil, l.toGRPC(ctx, err)
 			}
 		}
@@ -174,14 +175,14 @@ func (l *line) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHead
 		}
 		for i := range int64(2) {
 			// One that has ended by itself is not there any more.
-			_ = events.Remove(watch + i)
+			_ = events.Remove(id + i)
 		}
 	}
 }
 
 // watchEnd watches for the deletion of a key.
-func (l *line) watchEnd(events *store.WatchStream, id int64, key []byte, from int64) error {
-	_, err := events.Add(id, store.WatchOptions{Span: keys.Point(key), From: uint64(from),
+func (l *line) watchEnd(events *watch.Stream, id int64, key []byte, from int64) error {
+	_, err := events.Add(id, watch.Options{Span: keys.Point(key), From: uint64(from),
 		NoPut: true})
 	return err
 }

@@ -193,7 +193,7 @@ func TestRecipesLikeEtcd(t *testing.T) {
 	}
 }
 
-// Whoever waits hears at once that its place is lost, and not only when its turn comes.
+// A call that waits hears at once that its place is lost, and not only when its turn comes.
 func TestLockOfLostPlace(t *testing.T) {
 	s := &script{t: t, endpoint: connect(t, serve(t, nil).address)}
 	s.grant(7, 8)

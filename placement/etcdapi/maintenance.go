@@ -18,25 +18,6 @@ type maintenanceServer struct {
 	snapshots snapshots
 }
 
-// Alarm implements etcdserverpb.MaintenanceServer. There are no alarms: nothing here runs out of a
-// quota, and a damaged database stops its member. So there is none to list or to end, and none can
-// be raised.
-func (s *maintenanceServer) Alarm(
-	ctx context.Context, r *pb.AlarmRequest,
-) (*pb.AlarmResponse, error) {
-	check := s.administer
-	if r.Action == pb.AlarmRequest_GET {
-		check = s.identified
-	}
-	if _, err := check(ctx); err != nil {
-		return nil, err
-	}
-	if r.Action == pb.AlarmRequest_ACTIVATE {
-		return nil, status.Error(codes.Unimplemented, "etcdserver: alarms cannot be raised")
-	}
-	return &pb.AlarmResponse{Header: s.header(0)}, nil
-}
-
 // leastSize is what a store has whose tables are all in memory yet. etcd's size is never 0, and
 // clients divide by it.
 const leastSize = 4 << 10
@@ -53,11 +34,15 @@ func (s *maintenanceServer) Status(
 		return nil, s.toGRPC(ctx, err)
 	}
 	size = max(size, leastSize)
+	quota := int64(math.MaxInt64) // there is none
+	if s.Quota > 0 {
+		quota = s.Quota
+	}
 	l, _ := s.Store.Leadership()
 	index := s.Store.AppliedIndex()
 	response := &pb.StatusResponse{
 		Header: s.header(0), Version: s.Version, StorageVersion: s.minorVersion() + ".0",
-		DbSize: int64(size), DbSizeInUse: int64(size), DbSizeQuota: math.MaxInt64, // there is none
+		DbSize: int64(size), DbSizeInUse: int64(size), DbSizeQuota: quota,
 		RaftIndex: index, RaftAppliedIndex: index, RaftTerm: l.Term,
 		IsLearner: s.Cluster.Learner(), DowngradeInfo: &pb.DowngradeInfo{},
 	}
@@ -66,6 +51,7 @@ func (s *maintenanceServer) Status(
 	} else {
 		response.Leader = s.Cluster.MemberOf(l.Leader)
 	}
+	response.Errors = append(response.Errors, s.alarmTexts()...)
 	return response, nil
 }
 

@@ -87,8 +87,8 @@ func TestSnapshotIsEtcds(t *testing.T) {
 	}
 }
 
-// Clients that do not read their snapshots keep nobody from having one, and lose their streams and
-// the files; more of them than may be are refused at once.
+// Clients that do not read their snapshots keep no other from having one, and lose their streams
+// and the files; more of them than may be are refused at once.
 func TestSnapshotThatIsNotRead(t *testing.T) {
 	temporary := t.TempDir()
 	logged := make(logSignal, maxSnapshots)

@@ -18,11 +18,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
 // WatchStore is what the Watch service needs of the store; *store.Store has it.
 type WatchStore interface {
-	NewWatchStream() (*store.WatchStream, error)
+	NewWatchStream() (*watch.Stream, error)
 	Leadership() (store.Leadership, <-chan struct{})
 }
 
@@ -34,8 +35,6 @@ type WatchCluster interface {
 
 const (
 	minProgressInterval = 100 * time.Millisecond
-	// heldRequests is how many requests of a stream wait for its sender.
-	heldRequests = 16
 )
 
 // WatchConfig is what the Watch service is made of. Store, Cluster and Random must be set.
@@ -91,10 +90,11 @@ func (c *WatchConfig) ensureDefaults() error {
 //
 // A stream has one goroutine that receives requests, and one that answers them and sends events: so
 // a watch is told that it was created before it gets anything, and fragments of a response come one
-// after the other. Events come from a store.WatchStream, which has a bounded queue. While a client
+// after the other. Events come from a watch.Stream, which has a bounded queue. While a client
 // does not read, its sender stands still, by gRPC's flow control, and its watches fall behind and
-// are served from the database later; nobody else waits. A client that reads nothing for long loses
-// its stream, with an error after which etcd's clients connect again and go on where they were.
+// are served from the database later; no other stream waits. A client that reads nothing for long
+// loses its stream, with an error after which etcd's clients connect again and go on where they
+// were.
 //
 // It differs from etcd where that can do no harm:
 //
@@ -139,7 +139,7 @@ func (w *Watch) Watch(rpc watchRPC) error {
 	defer events.Close()
 	ctx, cancel := context.WithCancelCause(rpc.Context())
 	defer cancel(nil)
-	requests := make(chan *pb.WatchRequest, heldRequests)
+	requests := newWatchRequests()
 	ended := make(chan error, 2)
 	w.running.Go(func() {
 		if err := receiveAll(ctx, rpc, requests); err != nil {
@@ -182,7 +182,7 @@ func watchError(err error) error {
 
 // receiveAll hands requests on until the stream ends. A client that has no more requests can still
 // watch.
-func receiveAll(ctx context.Context, rpc watchRPC, requests chan<- *pb.WatchRequest) error {
+func receiveAll(ctx context.Context, rpc watchRPC, requests *watchRequests) error {
 	for {
 		request, err := rpc.Recv()
 		if errors.Is(err, io.EOF) {
@@ -191,9 +191,7 @@ func receiveAll(ctx context.Context, rpc watchRPC, requests chan<- *pb.WatchRequ
 		if err != nil {
 			return err
 		}
-		select {
-		case requests <- request:
-		case <-ctx.Done():
+		if !requests.put(ctx, request) {
 			return nil
 		}
 	}

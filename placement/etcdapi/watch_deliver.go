@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
 // heldEvents are events that were taken from the store, with their size in a response.
@@ -19,7 +19,7 @@ type heldEvents struct {
 // eventOverhead is at least what an event adds to a response besides its own size.
 const eventOverhead = 8
 
-func fromEvent(e store.Event) *mvccpb.Event {
+func fromEvent(e watch.Event) *mvccpb.Event {
 	event := &mvccpb.Event{Kv: fromKeyValue(e.KV), PrevKv: fromKeyValue(e.Previous)}
 	if e.Deleted() {
 		event.Type = mvccpb.Event_DELETE
@@ -29,7 +29,7 @@ func fromEvent(e store.Event) *mvccpb.Event {
 
 // deliver sends the events of one watch: all of a revision at once, and of several revisions so
 // many as one response is to have.
-func (s *watchSender) deliver(d store.Delivery) error {
+func (s *watchSender) deliver(d watch.Delivery) error {
 	w := s.watches[d.ID]
 	if w == nil || w.ended {
 		return nil

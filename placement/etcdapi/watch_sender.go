@@ -9,7 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -32,8 +32,8 @@ const (
 type watchSender struct {
 	watch    *Watch
 	rpc      watchRPC
-	events   *store.WatchStream
-	requests <-chan *pb.WatchRequest
+	events   *watch.Stream
+	requests *watchRequests
 	// stall fires if a Send takes too long.
 	stall   *time.Timer
 	watches map[int64]*watchState
@@ -57,8 +57,8 @@ type watchState struct {
 	held heldEvents
 }
 
-func newWatchSender(w *Watch, rpc watchRPC, events *store.WatchStream,
-	requests <-chan *pb.WatchRequest, stalled func()) *watchSender {
+func newWatchSender(w *Watch, rpc watchRPC, events *watch.Stream,
+	requests *watchRequests, stalled func()) *watchSender {
 	s := &watchSender{watch: w, rpc: rpc, events: events, requests: requests,
 		watches: map[int64]*watchState{}, stall: time.AfterFunc(w.config.StallTimeout, stalled)}
 	s.stall.Stop()
@@ -85,8 +85,8 @@ func (s *watchSender) run(ctx context.Context) error {
 		if sent {
 			// Requests are looked at in between, but not waited for.
 			select {
-			case r := <-s.requests:
-				err = s.handle(r)
+			case <-s.requests.ready:
+				err = s.handle(s.requests.take(len(s.watches)))
 			case <-tick:
 				err = s.notify()
 			case <-ctx.Done():
@@ -95,8 +95,8 @@ func (s *watchSender) run(ctx context.Context) error {
 			}
 		} else {
 			select {
-			case r := <-s.requests:
-				err = s.handle(r)
+			case <-s.requests.ready:
+				err = s.handle(s.requests.take(len(s.watches)))
 			case <-tick:
 				err = s.notify()
 			case <-s.events.Ready():
@@ -141,8 +141,9 @@ func (s *watchSender) sendEvents() (sent bool, err error) {
 		WatchId: noWatchID})
 }
 
+// handle carries out a request; nil is none.
 func (s *watchSender) handle(r *pb.WatchRequest) error {
-	switch r := r.RequestUnion.(type) {
+	switch r := r.GetRequestUnion().(type) {
 	case *pb.WatchRequest_CreateRequest:
 		if r.CreateRequest != nil {
 			return s.create(r.CreateRequest)
@@ -190,16 +191,16 @@ func (s *watchSender) create(r *pb.WatchCreateRequest) error {
 		}
 		id = s.nextID
 	}
-	o := store.WatchOptions{Span: span, From: uint64(r.StartRevision), Previous: r.PrevKv}
+	o := watch.Options{Span: span, From: uint64(r.StartRevision), Previous: r.PrevKv}
 	for _, f := range r.Filters {
 		o.NoPut = o.NoPut || f == pb.WatchCreateRequest_NOPUT
 		o.NoDelete = o.NoDelete || f == pb.WatchCreateRequest_NODELETE
 	}
 	revision, err := s.events.Add(id, o)
 	switch {
-	case errors.Is(err, store.ErrWatchExists):
+	case errors.Is(err, watch.ErrExists):
 		return s.refuse(reasonDuplicate)
-	case errors.Is(err, store.ErrTooManyWatchers):
+	case errors.Is(err, watch.ErrTooMany):
 		return s.refuse("etcdserver: " + err.Error())
 	case err != nil:
 		return err
@@ -231,7 +232,7 @@ func (s *watchSender) cancel(id int64) error {
 		return nil
 	}
 	delete(s.watches, id)
-	if err := s.events.Remove(id); err != nil && !errors.Is(err, store.ErrWatchUnknown) {
+	if err := s.events.Remove(id); err != nil && !errors.Is(err, watch.ErrUnknown) {
 		return err
 	}
 	return s.send(&pb.WatchResponse{Header: s.watch.header(s.events.Head()), WatchId: id,

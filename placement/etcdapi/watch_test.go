@@ -234,7 +234,7 @@ func (l logSignal) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A client that reads nothing delays nobody, and is ended in the end.
+// A client that reads nothing delays no other, and is ended in the end.
 func TestWatchThatReadsNothing(t *testing.T) {
 	logged := make(logSignal, 1)
 	s := serveWatch(t, func(_ *Config, c *WatchConfig) {

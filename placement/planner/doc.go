@@ -36,8 +36,9 @@
 // as they are, and CanRemove what stands in the way of removing nodes.
 //
 // The caller stores operators, carries them out, and tells of every one in flight with each step.
-// Nothing else is remembered of them: a new leader of the core begins with a new State, which
-// proposes the same.
+// Nothing else is remembered of them: a new leader of the core begins with a new State. That
+// proposes the same, but that it does not know what leaders have yet to measure: the load of what
+// has just split, merged or changed its leader, for which an older State keeps what was known.
 //
 // # The objective
 //
@@ -84,9 +85,10 @@
 //
 // # Time
 //
-// A step looks at what is dirty, and its searches and scans are bounded (Settings). What a step
-// does not get to waits in queues; where there is too much, turns are a function of the time. Sums
-// are of integers, and ties are broken by ids, so that the history of a State does not matter.
+// A step looks at what is dirty, at the few of which the time alone makes something else (see age),
+// and its searches and scans are bounded (Settings). What a step does not get to waits in queues;
+// where there is too much, turns are a function of the time. Sums are of integers, and ties are
+// broken by ids, so that the order in which a State was told of things does not matter.
 //
 // The package imports range/keys only.
 package planner

@@ -156,6 +156,9 @@ func (s *State) setGrowth(i uint32, d *Partition) {
 	case p != nil:
 		g.busyShare = uint16(p.Right + p.Across/2)
 	}
+	if g.ascending >= sequential && !g.founded && g.resized != 0 {
+		s.newEnds[i] = struct{}{}
+	}
 }
 
 func clonePoint(p *SplitPoint) *SplitPoint {
@@ -171,6 +174,7 @@ func (s *State) dropGrowth(i uint32) {
 	s.hints.set(g.hint, hint{})
 	*g = growth{}
 	delete(s.merged, i)
+	delete(s.newEnds, i)
 }
 
 // inherit gives a partition that has just split off its part of what is known of its parent, until

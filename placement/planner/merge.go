@@ -24,7 +24,8 @@ const (
 	hindOnlyAsked
 	hindFounded
 	hindAsked
-	// hindBusy: the two have cost too much of late; hindUnmeasured: that is not known for long enough.
+	// hindBusy: the two have cost too much of late; hindUnmeasured: that is not known for long
+	// enough.
 	hindBusy
 	hindUnmeasured
 )

@@ -31,7 +31,8 @@ type State struct {
 	partitions     []partition
 	growths        []growth // of partitions, by the same index
 	hints          hints
-	merged         map[uint32]merged // of those that have merged, by the same index
+	merged         map[uint32]merged   // of those that have merged, by the same index
+	newEnds        map[uint32]struct{} // of ascending keys, with some that were
 	partitionIndex map[keys.PartitionID]uint32
 	unused         []uint32 // free places in partitions
 	arena          arena
@@ -158,6 +159,7 @@ func NewState(settings Settings) (*State, error) {
 		partitionIndex: map[keys.PartitionID]uint32{},
 		flightOf:       map[uint32]int{},
 		merged:         map[uint32]merged{},
+		newEnds:        map[uint32]struct{}{},
 		full:           map[surroundings]bool{},
 	}
 	return s, s.SetSettings(settings)

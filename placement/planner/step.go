@@ -29,10 +29,12 @@ const maxNamed = 16
 // The same State, time and flights give the same operators. What changed since the last step is
 // looked at, and what waits; for balance, the nodes that are outside of their bands.
 func (s *State) Step(now time.Time, inFlight []Flight) Proposal {
+	last := s.now
 	s.now = now
 	s.searches, s.visits, s.scans, s.probes = 0, 0, 0, 0
 	clear(s.full)
 	s.judge()
+	s.age(last)
 	s.setFlights(inFlight)
 	s.weigh()
 	s.look()
@@ -75,7 +77,10 @@ func (s *State) serve(u urgency, queue []uint32, out []Operator) []Operator {
 		switch outcome {
 		case proposed:
 			out = append(out, op)
-			s.waiting.put(s, i, urgeNothing)
+			// Where a neighbour is moved for its sake, it goes on waiting: the core may not begin that.
+			if op.Partition == s.partitions[i].id {
+				s.waiting.put(s, i, urgeNothing)
+			}
 			free = !sends || s.anyFree()
 		case waits:
 		case stays:

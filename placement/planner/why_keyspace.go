@@ -25,8 +25,8 @@ type Counts struct {
 	// and TooMany as many replicas as that, Under fewer sound ones than wanted,
 	// Bad a lost or damaged one, Leaving one on a node that is being decommissioned, Breaking a rule
 	// that is not met, Sharing more in one zone or region than rules and nodes allow, Misled a leader
-	// in the wrong place, and InFlight an operator. Splitting are to be split, Indivisible would be if
-	// that helped, and Merging are to consume their right neighbours.
+	// in the wrong place, and InFlight an operator. Splitting are to be split, Indivisible would be
+	// if that helped, and Merging are to consume their right neighbours.
 	Partitions, NoQuorum, TooFew, TooMany, Under, Bad, Leaving, Breaking, Sharing, Misled,
 	InFlight, Splitting, Indivisible, Merging int
 }

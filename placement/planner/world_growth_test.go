@@ -81,8 +81,13 @@ func (w *world) split(op Operator) keys.PartitionID {
 	parent.Measured, child.Measured = 0, 0
 	parent.LeaderLoad, parent.FollowerLoad = 0, 0
 	child.LeaderLoad, child.FollowerLoad = 0, 0
+	if w.childFirst {
+		w.must(w.setPartition(child))
+	}
 	w.must(w.setPartition(parent))
-	w.must(w.setPartition(child))
+	if !w.childFirst {
+		w.must(w.setPartition(child))
+	}
 	if right != 0 {
 		q := w.partitions[right]
 		q.Left = child.ID
@@ -96,6 +101,7 @@ func (w *world) merge(op Operator) {
 	w.t.Helper()
 	p, q := w.partitions[op.Partition], w.partitions[op.Right]
 	w.state.Merged(w.now, p.ID, q.ID)
+	w.rememberMerge(p.ID, q.ID)
 	p.Bytes += q.Bytes
 	p.Right = q.Right
 	p.Epoch.Generation = max(p.Epoch.Generation, q.Epoch.Generation) + 1

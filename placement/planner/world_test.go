@@ -21,12 +21,15 @@ type world struct {
 	keyspaces  map[keys.KeyspaceID]Keyspace
 	partitions map[keys.PartitionID]Partition
 	flights    []Flight
+	memory     memory
+	// childFirst: of what splits, the State hears of the right part first.
+	childFirst bool
 }
 
 func newWorld(t rapid.TB, settings Settings) *world {
 	w := &world{t: t, now: time.Unix(1_700_000_000, 0), nodes: map[keys.NodeID]Node{},
 		keyspaces:  map[keys.KeyspaceID]Keyspace{},
-		partitions: map[keys.PartitionID]Partition{}}
+		partitions: map[keys.PartitionID]Partition{}, memory: newMemory()}
 	var err error
 	w.state, err = NewState(settings)
 	w.must(err)
@@ -60,7 +63,7 @@ func (w *world) setPartition(p Partition) error {
 	p.Replicas = slices.Clone(p.Replicas)
 	err := w.state.SetPartition(p)
 	if err == nil {
-		w.partitions[p.ID] = p
+		w.partitions[p.ID] = w.remember(p)
 	}
 	return err
 }
@@ -68,6 +71,8 @@ func (w *world) setPartition(p Partition) error {
 func (w *world) removePartition(id keys.PartitionID) {
 	w.state.RemovePartition(id)
 	delete(w.partitions, id)
+	delete(w.memory.shares, id)
+	delete(w.memory.merged, id)
 }
 
 // step plans, checks what must hold for every plan, and begins all that is proposed.
@@ -161,7 +166,8 @@ func (w *world) finish(op Operator) {
 	w.must(w.setPartition(p))
 }
 
-// fresh is a State of everything at once.
+// fresh is a State of everything at once. What has split off is told before its parent, so that it
+// inherits nothing: its part is in the world already.
 func (w *world) fresh() *State {
 	s, err := NewState(w.state.Settings())
 	w.must(err)
@@ -174,6 +180,7 @@ func (w *world) fresh() *State {
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(w.nodes))) {
 		w.must(s.SetNode(w.nodes[id]))
 	}
+	w.recall(s)
 	return s
 }
 

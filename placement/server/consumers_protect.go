@@ -102,8 +102,8 @@ func lowestOf(all []storedConsumer) (lowest hlc.Timestamp) {
 }
 
 // protection is what is to be protected in a keyspace whose consumers have come to lowest; zero:
-// nothing has to be, for the GC window keeps it, and goes on to until there has been time to protect
-// it.
+// nothing has to be, for the GC window keeps it, and goes on to until there has been time to
+// protect it.
 //
 // INVARIANT: without a proven time, nothing that is protected is given up. What the GC window keeps
 // is known only with one: the clock of the leader alone may be behind, and what nodes collect

@@ -39,10 +39,18 @@ func (s *Server) Announce(
 		members = s.store.Members()
 		m = memberByServer(members, r.Server)
 	}
-	response := &clusterpb.AnnounceResponse{Cluster: s.config.Cluster, Members: s.current()}
+	guard, _, err := loadGuard(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	response := &clusterpb.AnnounceResponse{Cluster: s.config.Cluster, Members: s.current(),
+		Guard: guard}
 	switch {
 	case m != nil:
 		response.Replica = m.Replica
+		if l, _ := s.store.Leadership(); l.Serving {
+			s.guards.member(l.Term, r.Server, r.Guard, s.proves(ctx))
+		}
 	case memberByServer(&storepb.Members{Members: members.GetRemoved()}, r.Server) != nil:
 		// Its part of the coordination store goes with the member, so that has to let it go first.
 		if response.Leaving, err = s.coordinationHas(v, members, r.Server); err != nil {

@@ -43,9 +43,11 @@ func loadGoal(v *store.View) (*serverpb.CoreGoal, uint64, error) {
 func (s *Server) ChangeCore(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {
-	if r.Add == "" && r.Remove == "" {
-		return nil, status.Error(codes.InvalidArgument, "say which server is to be added to the core, "+
-			"or which member is to be removed")
+	if err := soundChange(r); err != nil {
+		return nil, err
+	}
+	if r.Move != "" {
+		return s.moveMember(ctx, r)
 	}
 	done, err := s.takeTurn(ctx)
 	if err != nil {
@@ -106,20 +108,20 @@ func (s *Server) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	if s.config.Group == nil || s.config.Hello == nil {
 		return nil, status.Error(codes.Unimplemented, "this server cannot change the core's members")
 	}
-	g := &serverpb.CoreGoal{}
+	g := &serverpb.CoreGoal{Learner: r.Learner != ""}
 	in, out := (*storepb.Member)(nil), (*storepb.Member)(nil)
-	if r.Add != "" {
-		h, err := s.hello(ctx, r.Add)
+	if add := r.Add + r.Learner; add != "" {
+		h, err := s.hello(ctx, add)
 		if err != nil {
 			return nil, err
 		}
 		in = memberByServer(members, h.Server)
 		if in == nil {
-			if err := s.mayCome(h, r.Add, members); err != nil {
+			if err := s.mayCome(h, add, members); err != nil {
 				return nil, err
 			}
 		}
-		g.AddServer, g.AddAddress = h.Server, r.Add
+		g.AddServer, g.AddAddress = h.Server, add
 	}
 	if r.Remove != "" {
 		out = findMember(members, r.Remove, g.AddServer)
@@ -132,11 +134,11 @@ func (s *Server) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 			// It has not been added yet, and is not going to be.
 			return &serverpb.CoreGoal{RemoveAddress: r.Remove}, nil
 		case gone == nil:
-			return nil, status.Errorf(codes.NotFound, "%s is not a member of the core; the members are %s",
-				r.Remove, listMembers(members))
+			return nil, unknownMember(r.Remove, members)
 		}
 	}
-	if out == nil && (r.Add == "" || in != nil && in.Role == storepb.MemberRole_VOTER) {
+	if out == nil && (g.AddServer == 0 || in != nil && (g.Learner ||
+		in.Role == storepb.MemberRole_VOTER)) {
 		return nil, nil
 	}
 	return g, nil
@@ -196,9 +198,12 @@ func (s *Server) mayBegin(ctx context.Context, g *serverpb.CoreGoal, members *st
 	votes := out != nil && out.Role == storepb.MemberRole_VOTER
 	switch {
 	case g.AddServer == 0 && votes && n == 1:
-		return status.Errorf(codes.FailedPrecondition, "%s is the only member of the core, and cannot "+
-			"be removed: add another one, or replace it", out.Address)
-	case g.AddServer != 0 && !votes && n >= maxCore:
+		return refuseCore(clusterpb.CoreRefusal_NO_QUORUM, "%s is the only member of the core, and "+
+			"cannot be removed: add another one, or replace it", out.Address)
+	case g.Learner && slices.ContainsFunc(members.GetMembers(), isLearner):
+		return refuseCore(clusterpb.CoreRefusal_TOO_MANY_LEARNERS, "the core has a member without a "+
+			"vote already: let it vote, or remove it; the members are %s", listMembers(members))
+	case g.AddServer != 0 && !g.Learner && !votes && n >= maxCore:
 		return status.Errorf(codes.FailedPrecondition, "the core has %d members, and can have no more: "+
 			"replace one", n)
 	}
@@ -211,8 +216,9 @@ func (s *Server) mayBegin(ctx context.Context, g *serverpb.CoreGoal, members *st
 		next := proto.Clone(members).(*storepb.Members)
 		memberByReplica(next, out.Replica).Role = storepb.MemberRole_OUTGOING
 		if why := v.lacks(next); why != "" {
-			return status.Errorf(codes.FailedPrecondition, "without %s the core would have no quorum of "+
-				"members that answer: %s; replace it, or bring others back first", out.Address, why)
+			return refuseCore(clusterpb.CoreRefusal_NO_QUORUM, "without %s the core would have no "+
+				"quorum of members that answer: %s; replace it, or bring others back first", out.Address,
+				why)
 		}
 	}
 	return nil
@@ -259,7 +265,7 @@ func findMember(members *storepb.Members, name string, newcomer uint64) *storepb
 
 func sameGoal(a, b *serverpb.CoreGoal) bool {
 	return a.AddServer == b.AddServer && a.RemoveReplica == b.RemoveReplica &&
-		(a.AddServer != 0 || a.RemoveReplica != 0)
+		a.Learner == b.Learner && (a.AddServer != 0 || a.RemoveReplica != 0)
 }
 
 // takesBack says whether a goal removes what the present one adds.
@@ -277,6 +283,8 @@ func describeGoal(g *serverpb.CoreGoal) string {
 	case g.AddServer != 0 && g.RemoveReplica != 0:
 		return fmt.Sprintf("%s comes in place of member %d at %s", g.AddAddress, g.RemoveReplica,
 			g.RemoveAddress)
+	case g.Learner:
+		return g.AddAddress + " is added without a vote"
 	case g.AddServer != 0:
 		return g.AddAddress + " is added"
 	}
@@ -323,7 +331,7 @@ func (s *Server) ListCore(
 			LeadsCoordination: keys.ReplicaID(m.Replica) == coordinator}
 		if p, ok := progress[keys.ReplicaID(m.Replica)]; ok {
 			state.Answers = s.answersCore(m.Replica, progress)
-			state.Snapshot = p.Snapshot
+			state.Snapshot = p.Snapshot || p.Match == 0 // it has nothing yet
 			if applied := s.config.Group.Applied(); applied > p.Match {
 				state.Behind = applied - p.Match
 			}

@@ -19,7 +19,7 @@ import (
 //
 //	joint                        hand the lead over, if the leader is to go; end it
 //	the newcomer is not there    add it as a learner
-//	it is a learner              wait until it has the log; then hand the lead over, if the leader is
+//	it is a learner, to vote     wait until it has the log; then hand the lead over, if the leader is
 //	                             to go and another voter can take it, and let the one come in and
 //	                             the other go out by one joint configuration
 //	the other is a voter         hand the lead over, if it leads, and let it go out
@@ -72,7 +72,7 @@ func coreStepOf(g *serverpb.CoreGoal, v *coreView) coreStep {
 			Server: g.AddServer, Address: g.AddAddress, Role: storepb.MemberRole_LEARNER})
 		next.NextReplica++
 		step.text = fmt.Sprintf("adds %s as a learner", g.AddAddress)
-	case in != nil && in.Role == storepb.MemberRole_LEARNER:
+	case in != nil && in.Role == storepb.MemberRole_LEARNER && !g.Learner:
 		return v.comeIn(in, out, next)
 	case out == nil:
 		return coreStep{done: true, text: "done"}

@@ -55,9 +55,9 @@
 // How far readers of a keyspace's changes have come is a record for each, by keyspace and name. The
 // leader looks at all of them every protectInterval, and writes the lowest position into the
 // keyspace's record as soon as the GC window is about to pass it (consumers_protect.go): nodes hear
-// of it with the table. A consumer that is made or reset is protected in the transaction that records
-// it. One that stays beyond its keep is marked, and its record stays; how that is known is in
-// consumers_time.go.
+// of it with the table. A consumer that is made or reset is protected in the transaction that
+// records it. One that stays beyond its keep is marked, and its record stays; how that is known is
+// in consumers_time.go.
 //
 // # Members of the core
 //

@@ -53,6 +53,11 @@ func (s *Server) Heartbeat(
 		s.poke()
 	}
 	s.metrics.heartbeats.Inc()
+	s.guards.node(l.Term, id, h.Guard, s.proves(ctx))
+	guard, _, err := loadGuard(s.store.Stale())
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
 	wantFull, news := s.soft.heartbeat(l.Term, h, s.config.MaxPartitions, s.config.Monotonic())
 	if news {
 		s.poke()
@@ -62,5 +67,5 @@ func (s *Server) Heartbeat(
 		return nil, s.toStatus(err)
 	}
 	return &clusterpb.HeartbeatResponse{WantFull: wantFull, Orders: orders, Core: s.current(),
-		LeaseMillis: uint64(s.config.NodeLease.Milliseconds())}, nil
+		LeaseMillis: uint64(s.config.NodeLease.Milliseconds()), Guard: guard}, nil
 }

@@ -40,6 +40,9 @@ const (
 	consumerPrefix = ReservedPrefix + "consumer/"  // keyspace/name -> clusterpb.Consumer
 	settingsKey    = ReservedPrefix + "settings"   // clusterpb.PlacementSettings
 
+	// guardKey has the clusterpb.GuardState; absent: servers never had to follow users and roles.
+	guardKey = ReservedPrefix + "guard"
+
 	// coordinationKey has the storepb.Members with which the coordination store was founded.
 	coordinationKey = ReservedPrefix + "coordination"
 

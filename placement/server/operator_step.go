@@ -11,8 +11,8 @@ import (
 )
 
 // An operator has no state but its goal: what is to be done next follows from the descriptor as it
-// is. So it goes on wherever it was interrupted, under whichever leader of the core, and a step that
-// comes twice does nothing the second time.
+// is. So it goes on wherever it was interrupted, under whichever leader of the core, and a step
+// that comes twice does nothing the second time.
 //
 //	the newcomer is not there   add it as a learner
 //	it is a learner             want another leader, if it is the wanted one that goes, and hand the
@@ -44,8 +44,8 @@ type nextStep struct {
 	text string
 }
 
-// stepOf is the next step of an operator, for a descriptor and the node that leads the partition (0:
-// it is not known). alive says which nodes can be handed the lead.
+// stepOf is the next step of an operator, for a descriptor and the node that leads the partition
+// (0: it is not known). alive says which nodes can be handed the lead.
 func stepOf(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 	alive func(node uint64) bool) nextStep {
 	in, out := replicaOf(d, o.AddReplica), replicaOf(d, o.RemoveReplica)
@@ -138,8 +138,8 @@ func leads(d *clusterpb.Partition, r *clusterpb.Replica, leader keys.NodeID) boo
 	return keys.NodeID(r.Node) == leader || wanted(d) == r.Replica
 }
 
-// transferStep is what is left when the replicas are as they should be: one of them may be wanted as
-// leader. next is the descriptor with its membership raised.
+// transferStep is what is left when the replicas are as they should be: one of them may be wanted
+// as leader. next is the descriptor with its membership raised.
 func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
 	leader keys.NodeID) nextStep {
 	to := replicaOf(d, o.LeadReplica)

@@ -64,6 +64,10 @@ func (s *Server) RegisterNode(
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
+	guard, guardRevision, err := loadGuard(v)
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
 	id := keys.NodeID(known)
 	for _, claimed := range []keys.NodeID{keys.NodeID(r.Node), id} {
 		if claimed == 0 {
@@ -74,7 +78,7 @@ func (s *Server) RegisterNode(
 		}
 	}
 	if id == 0 {
-		id, err = s.addNode(ctx, v, r)
+		id, err = s.addNode(ctx, v, r, guardRevision)
 	} else {
 		err = s.updateNode(ctx, v, id, r)
 	}
@@ -88,7 +92,7 @@ func (s *Server) RegisterNode(
 	s.soft.forget(id)
 	s.poke()
 	return &clusterpb.RegisterNodeResponse{Cluster: s.config.Cluster, Node: uint64(id),
-		LeaseMillis: uint64(s.config.NodeLease.Milliseconds())}, nil
+		LeaseMillis: uint64(s.config.NodeLease.Milliseconds()), Guard: guard}, nil
 }
 
 // checkDirectory makes sure that a node id belongs to a directory: what was copied, wiped or
@@ -168,8 +172,10 @@ func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Nod
 	}
 }
 
+// addNode records a new node, on condition that it is told whether it has to follow users and roles
+// by what is so at that moment (guarding.go).
 func (s *Server) addNode(
-	ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest,
+	ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest, guardRevision uint64,
 ) (keys.NodeID, error) {
 	ids, revision, err := loadIDs(v)
 	if err != nil {
@@ -183,7 +189,8 @@ func (s *Server) addNode(
 	fresh := nodeRecord(id, r)
 	fresh.AliveSinceUnixMs = time.Now().UnixMilli()
 	ok, err := s.commit(ctx,
-		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision), store.Absent(serverKey(r.Server))},
+		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision), store.Absent(serverKey(r.Server)),
+			store.ModifiedAt([]byte(guardKey), guardRevision)},
 		store.Put([]byte(idsKey), encode(ids)),
 		store.Put(serverKey(r.Server), encodeID(uint64(id))),
 		store.Put(directoryKey(id), encode(&serverpb.Server{Server: r.Server})),

@@ -45,6 +45,10 @@ type Config struct {
 	// wait for the nodes' heartbeats.
 	Wake func(ctx context.Context, address string, node keys.NodeID) error
 
+	// Proves says why a caller has not proved to be a server of the cluster; nil if it has, or if it
+	// is on this machine and needs no proof. nil: all have.
+	Proves func(context.Context) error
+
 	// NodeLease is how long a node counts as alive after its last heartbeat. Default 9 s.
 	NodeLease time.Duration
 	// DefaultReplicas is how many replicas a keyspace has that does not say. Default 3.
@@ -132,6 +136,7 @@ type Server struct {
 	// coordination is of the members' second store.
 	coordination coordination
 	consumers    consumers
+	guards       guards
 	ctx          context.Context
 	cancel       context.CancelFunc
 	running      sync.WaitGroup
@@ -148,6 +153,7 @@ func New(config Config) (*Server, error) {
 	s.core.init()
 	s.coordination.left = make(chan struct{})
 	s.consumers.init()
+	s.guards.init()
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
 		return nil, err

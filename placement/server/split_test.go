@@ -115,8 +115,8 @@ func operatorsOf(t *testing.T, f *fleet) []*clusterpb.OperatorInfo {
 	return r.Operators
 }
 
-// A split that is cancelled before it was carried out leaves the partition whole, and the child's id
-// is not given out again. One that was carried out is done.
+// A split that is cancelled before it was carried out leaves the partition whole, and the child's
+// id is not given out again. One that was carried out is done.
 func TestASplitIsCancelled(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(ranged("x"))

@@ -54,6 +54,14 @@ func (s *soft) wakeLocked(id keys.PartitionID) {
 	s.signalWoken()
 }
 
+// wakeNode has a node told to send a heartbeat.
+func (s *soft) wakeNode(id keys.NodeID) {
+	s.mu.Lock()
+	s.mu.wake[id] = struct{}{}
+	s.mu.Unlock()
+	s.signalWoken()
+}
+
 func (s *soft) signalWoken() {
 	select {
 	case s.woken <- struct{}{}:

@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -33,14 +35,16 @@ type application struct {
 	change bool
 	// authority is what the entries have made of users and roles; nil if they change nothing.
 	authority *authority.State
+	// alarms are what the entries have made of the alarms; nil if they change nothing.
+	alarms *[]*storepb.Alarm
 	// members are what the entries have made of the core's; nil if they change nothing.
 	members *storepb.Members
 	// unheard: no caller gets the answer of the command at hand, and it is not kept. So it need not
 	// be made.
 	unheard bool
-	events  []revisionEvents
+	events  []watch.Revision
 	answers []answer
-	leases  []leaseChange
+	leases  []lease.Change
 	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases: all
 	// leases went with it.
 	replaced, forgetLeases bool
@@ -54,14 +58,6 @@ type answer struct {
 	result *storepb.Result
 }
 
-// leaseChange tells the lessor what a lease is now; a ttl of 0 means that it is gone. leftMillis is
-// that of its last checkpoint. checkpoint: nothing else has changed.
-type leaseChange struct {
-	id                    int64
-	ttlMillis, leftMillis uint64
-	checkpoint            bool
-}
-
 // Applied implements group.StateMachine.
 func (s *Store) Applied() (index, term uint64) { return s.machine.index, s.machine.term }
 
@@ -73,6 +69,11 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	}
 	batch := s.config.State.NewIndexedBatch()
 	defer batch.Close()
+	defer func() {
+		if err != nil {
+			s.blocks.Reset(s.Revision())
+		}
+	}()
 	a, err := s.newApplication(batch)
 	if err != nil {
 		return err
@@ -112,7 +113,10 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		s.members.replace(a.members)
 	}
 	if a.authority != nil {
-		s.authority.Store(a.authority)
+		s.setAuthority(a.authority)
+	}
+	if a.alarms != nil {
+		s.alarms.Store(a.alarms)
 	}
 	s.publish(a, last.Term)
 	return nil
@@ -122,15 +126,18 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 // callers that wait for it.
 func (s *Store) publish(a *application, term uint64) {
 	if a.forgetLeases {
-		s.lessor.replace(a.leases, a.attached)
+		s.lessor.Replace(a.leases, a.attached)
 	} else {
-		s.lessor.changed(a.leases, a.attached)
+		s.lessor.Changed(a.leases, a.attached)
+	}
+	if a.replaced || a.forgetLeases {
+		s.blocks.Reset(a.meta.Revision)
 	}
 	known, waiting := s.applied(a, term)
 	if a.replaced {
-		s.hub.reset(a.meta.Revision)
+		s.hub.Reset(a.meta.Revision)
 	} else {
-		s.hub.publish(a.events, a.meta.Revision)
+		s.hub.Publish(a.events, a.meta.Revision)
 	}
 	s.settle(known)
 	wakeReaching(waiting)
@@ -202,6 +209,11 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		result.Revision = a.meta.Revision
 		return result, nil
 	}
+	if code := alarmed(a.currentAlarms(), c); code != storepb.Code_OK {
+		refuse(result, code, "")
+		result.Revision = a.meta.Revision
+		return result, nil
+	}
 	err := a.authorize(c, result)
 	if err != nil || result.Code != storepb.Code_OK {
 		result.Revision = a.meta.Revision
@@ -211,7 +223,7 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 	case *storepb.Command_Txn:
 		err = a.txn(op.Txn, result)
 	case *storepb.Command_Compact:
-		err = a.compact(op.Compact.GetRevision(), result)
+		err = a.compact(op.Compact, result)
 	case *storepb.Command_LeaseGrant:
 		err = a.grant(op.LeaseGrant, result)
 	case *storepb.Command_LeaseRevoke:
@@ -228,6 +240,8 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 		err = a.changeMembers(op.ChangeMembers, result)
 	case *storepb.Command_Import:
 		err = a.importStep(op.Import, result)
+	case *storepb.Command_AlarmChange:
+		err = a.changeAlarm(op.AlarmChange, result)
 	default:
 		err = fmt.Errorf("command %T is not known to this version", op)
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -18,6 +19,41 @@ import (
 
 // Authority is this member's newest version of users and roles.
 func (s *Store) Authority() *authority.State { return s.authority.Load() }
+
+// AuthorityChanged is closed when Authority changes next. A caller that asks for it before
+// Authority misses no change.
+func (s *Store) AuthorityChanged() <-chan struct{} { return s.authorityNews.next() }
+
+func (s *Store) setAuthority(state *authority.State) {
+	s.authority.Store(state)
+	s.authorityNews.tell()
+}
+
+// news tells those that wait that something has changed. The zero value can be used.
+type news struct {
+	mu struct {
+		sync.Mutex
+		changed chan struct{} // nil: nothing waits
+	}
+}
+
+func (n *news) next() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.changed == nil {
+		n.mu.changed = make(chan struct{})
+	}
+	return n.mu.changed
+}
+
+func (n *news) tell() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.changed != nil {
+		close(n.mu.changed)
+		n.mu.changed = nil
+	}
+}
 
 // ChangeAuth is a command that changes users and roles, on behalf of a client.
 func ChangeAuth(who *storepb.AuthInfo, change *storepb.AuthChange) *storepb.Command {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -41,7 +42,13 @@ const (
 	// importFormat is for the steps of imports.
 	importFormat = 8
 
-	newestFormat = importFormat
+	// alarmFormat is for alarms, and for the end of an import that enables authentication.
+	alarmFormat = 9
+
+	// compactFormat is for compactions that do not remove all at once.
+	compactFormat = 10
+
+	newestFormat = compactFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
@@ -139,7 +146,16 @@ func formatOf(c *storepb.Command) byte {
 	case *storepb.Command_AuthChange:
 		return authFormat
 	case *storepb.Command_Import:
+		if op.Import.GetEnable() != nil {
+			return alarmFormat
+		}
 		return importFormat
+	case *storepb.Command_Compact:
+		if op.Compact.GetEvents() > 0 || op.Compact.GetResume() {
+			return compactFormat
+		}
+	case *storepb.Command_AlarmChange:
+		return alarmFormat
 	}
 	return commandFormat
 }
@@ -223,9 +239,9 @@ func validateCommand(c *storepb.Command) error {
 		return validateTxn(op.Txn, &budget, 0)
 	case *storepb.Command_LeaseGrant:
 		if g := op.LeaseGrant; g.GetId() == 0 || g.GetTtlMillis() == 0 ||
-			g.GetTtlMillis() > maxLeaseMillis {
+			g.GetTtlMillis() > lease.MaxTermMillis {
 			return fmt.Errorf("%w: a lease needs an id, and a term of 1 to %d ms", ErrInvalid,
-				maxLeaseMillis)
+				lease.MaxTermMillis)
 		}
 	case *storepb.Command_ChangeMembers:
 		return validateMembers(op.ChangeMembers.GetNext())
@@ -235,6 +251,8 @@ func validateCommand(c *storepb.Command) error {
 		}
 	case *storepb.Command_Import:
 		return validateImport(op.Import)
+	case *storepb.Command_AlarmChange:
+		return validateAlarmChange(op.AlarmChange)
 	case *storepb.Command_SessionClose:
 		if c.Session == 0 {
 			return fmt.Errorf("%w: no session to close", ErrInvalid)

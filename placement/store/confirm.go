@@ -88,7 +88,8 @@ func (s *Store) ServeIndex(ctx context.Context) (uint64, error) {
 	return max(index, s.index.Load()), nil
 }
 
-// readIndexes asks the leader for all reads that come at a member meanwhile, one question at a time.
+// readIndexes asks the leader for all reads that come at a member meanwhile, one question at a
+// time.
 type readIndexes struct {
 	mu struct {
 		sync.Mutex

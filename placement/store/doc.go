@@ -14,7 +14,7 @@
 //	                              │
 //	                              ├──► answers to callers that wait in Do here
 //	                              ├──► ring: the newest events, in memory, for all watchers
-//	                              └──► lessor: which leases exist
+//	                              └──► lessor: which leases exist (package lease)
 //
 // Everything lives in the span keys.LocalSpan(Config.Partition) of the state database, so that one
 // database can have several stores, each with its own group, revisions and leases. layout.go has
@@ -31,13 +31,15 @@
 // version of a key is kept, under the revision that wrote it, until compaction. Compaction at
 // revision c makes revisions below c unreadable; what is visible at c and later stays. The leader
 // compacts by itself, so that the latest Config.History revisions are kept, in steps of about
-// compactEvents events.
+// compactEvents events. A revision with more is made unreadable by the first of several steps, and
+// what is left to be removed is in the state (MetaRecord.compaction_rest).
 //
 // # Ranges
 //
 // A range is answered as etcd answers it, in order, filtered and counted (range.go); pairs that are
 // equal in what they are ordered by stay in the order of their keys, on every member. Transactions
-// that write nothing are read from one state of a member, without the log (ReadTxn).
+// that write nothing are read from one state of a member, without the log (ReadTxn). How many keys
+// a range has is known without going through all of them (package keycount).
 //
 // # Bounds
 //
@@ -63,32 +65,19 @@
 //
 // # Watches
 //
-// Apply puts events into a ring in memory, and does no more for watchers. A WatchStream has any
-// number of watches, of which each is of a span of keys; a goroutine of its owner takes what there
-// is for them. Watcher is a stream with one.
-//
-//	Apply ──► ring ──► distribute ──► live watches ────┐
-//	            │  (behind the ring: the database)     ├──► queue of each stream ──► Take
-//	            └────► catchUp ─────► watches that lag ┘
-//
-// Who watches a key is looked up (package spans), so that an event costs only those whom it
-// concerns. A queue is bounded. A watch for which it has no room lags from there on, as one does
-// that begins in the past: it has a position in the history and no buffer. Once its stream has
-// room it takes part in passes over the history, each of which reads a stretch of it once for all
-// that lag. So who takes nothing delays nobody, and costs no more than its queue.
-//
-// Each watch gets each of its events once and in order. All of a revision comes in one delivery,
-// but for a revision that is too large to be had in memory. If what a watch needs has been
-// compacted meanwhile, it ends and is told so. Progress up to a revision is told of a stream only
-// when all of its watches have everything up to it, also of what they took.
+// Apply publishes the events of each revision to a watch.Hub, and does no more for watchers. A
+// watch.Stream has any number of watches, of which each is of a span of keys; those that lag behind
+// what the hub has in memory are given the events of the database (watch.go). Watcher is a stream
+// with one watch.
 //
 // # Users
 //
 // Users, roles, and whether they count are in the state (auth.go); package authority says what they
-// permit. A command with an AuthInfo is a client's. It is checked when it is applied, whoever let
-// it in: if it is of a user, by rules that have not changed since. A command without one is of the
-// servers themselves. What clients read is checked against the same state that is read (ReadTxnAs).
-// Hashes of passwords and the key that signs tokens lie in the log and the database as they are.
+// permit. A command with an AuthInfo is a client's. It is checked when it is applied, whichever
+// member let it in: if it is of a user, by rules that have not changed since. A command without one
+// is of the servers themselves. What clients read is checked against the same state that is read
+// (ReadTxnAs). Hashes of passwords and the key that signs tokens lie in the log and the database as
+// they are.
 //
 // # Once
 //
@@ -103,11 +92,10 @@
 //
 // # Locks
 //
-// Store.mu, lessor.mu and ring.mu are leaves: no other lock is taken while one of them is held.
-// watchHub.mu is taken before ring.mu, and never by Apply. None is held over I/O or a call to the
-// group; Store.installing, which keeps readers out while a snapshot replaces the state, is. What
-// only Apply and Install touch (the session table, and the database's writing side) needs no lock,
-// because the group calls these one at a time.
+// Store.mu is a leaf: no other lock is taken while it is held. The locks of the hub and the lessor
+// are their own, and Apply never waits for a watcher's. None is held over I/O or a call to the
+// group. What only Apply and Install touch (the session table, and the database's writing side)
+// needs no lock, because the group calls these one at a time.
 //
 // The package does not import rpc, range/replica or anything above.
 package store

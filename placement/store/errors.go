@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -22,7 +23,7 @@ var (
 	// ErrFutureRevision says that a revision was asked for that does not exist yet.
 	ErrFutureRevision = errors.New("the revision lies in the future")
 	// ErrLeaseNotFound says that a lease does not exist, or ran out.
-	ErrLeaseNotFound = errors.New("the lease does not exist")
+	ErrLeaseNotFound = lease.ErrNotFound
 	// ErrLeaseExists says that a lease of that id exists already.
 	ErrLeaseExists = errors.New("the lease exists already")
 	// ErrKeyNotFound says that a put that keeps the value or the lease of its key found no such key.
@@ -44,8 +45,6 @@ var (
 	ErrImporting = errors.New("an import is under way: wait until it has ended, or abandon it")
 	// ErrNotEmpty says that nothing can be imported because there is something.
 	ErrNotEmpty = errors.New("only an empty store can import")
-	// ErrTooManyWatchers says that Config.MaxWatchers is reached.
-	ErrTooManyWatchers = errors.New("too many watchers")
 )
 
 // NotLeaderError says that the command was not proposed, and which member leads as far as is known.
@@ -106,6 +105,10 @@ func resultError(r *storepb.Result) error {
 		base = ErrImporting
 	case storepb.Code_NOT_EMPTY:
 		base = ErrNotEmpty
+	case storepb.Code_NO_SPACE:
+		base = ErrNoSpace
+	case storepb.Code_CORRUPT:
+		base = ErrCorrupt
 	default:
 		base = ErrInvalid
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
 // Export is one state of a member's store, to be written out in another form. It is for one
@@ -64,7 +65,7 @@ func (e *Export) Leases() ([]ExportedLease, error) {
 	}
 	leases := make([]ExportedLease, len(found))
 	for i, l := range found {
-		leases[i] = ExportedLease{ID: l.id, TTLMillis: l.ttlMillis, LeftMillis: l.leftMillis}
+		leases[i] = ExportedLease{ID: l.ID, TTLMillis: l.TTLMillis, LeftMillis: l.LeftMillis}
 	}
 	return leases, nil
 }
@@ -77,7 +78,7 @@ func (e *Export) Changes(ctx context.Context, visit func(Change) error) error {
 	if err := e.survivors(visit); err != nil {
 		return err
 	}
-	return e.reader.events(position{revision: e.Compacted},
+	return e.reader.events(watch.Position{Revision: e.Compacted},
 		func(kv *storepb.KeyValue, n uint32, _ *reader) (bool, error) {
 			if err := ctx.Err(); err != nil {
 				return false, err

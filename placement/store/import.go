@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/imports"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -13,12 +14,11 @@ import (
 // An import brings in the state that another store had at a revision: a stream of commands, each of
 // which writes leases and versions as they were there. Step 1 begins it, in a store without keys
 // and leases, and the step that says so ends it. In between, the meta record says how far it is,
-// and Apply refuses all other commands that read or change keys and leases, so that nobody sees a
-// part.
+// and Apply refuses all other commands that read or change keys and leases, so that no client
+// sees a part.
 //
-// Versions come in the order of their keys, so that none comes twice and an interrupted import
-// knows where to go on. A step is applied as a whole or not at all, and one that was applied is
-// applied no more.
+// Package imports says which step can come next. One is applied as a whole or not at all, and one
+// that was applied is applied no more.
 //
 // INVARIANT: the end of an import leaves what a compaction at its revision would have left: of each
 // key the newest version, and the events of that revision alone.
@@ -33,13 +33,13 @@ const (
 )
 
 // importing says whether an import is under way.
-func importing(meta *storepb.MetaRecord) bool { return meta.Import != nil && !meta.Import.Done }
+func importing(meta *storepb.MetaRecord) bool { return imports.UnderWay(meta.Import) }
 
 // refusesDuringImport says whether a command has to wait for the end of an import.
 func refusesDuringImport(c *storepb.Command) bool {
 	switch c.Op.(type) {
 	case *storepb.Command_Import, *storepb.Command_ChangeMembers, *storepb.Command_SessionOpen,
-		*storepb.Command_SessionClose:
+		*storepb.Command_SessionClose, *storepb.Command_AlarmChange:
 		return false
 	}
 	return true
@@ -54,6 +54,9 @@ func validateImport(m *storepb.Import) error {
 	case len(m.Source) > maxImportSource:
 		return fmt.Errorf("%w: the name of what is imported has more than %d bytes", ErrTooLarge,
 			maxImportSource)
+	case m.Enable != nil && (!m.End || len(m.Enable.Key) < authority.KeyBytes):
+		return fmt.Errorf("%w: authentication is enabled by the last step of an import, with a key of "+
+			"at least %d bytes", ErrInvalid, authority.KeyBytes)
 	case len(m.Leases)+len(m.Versions) > MaxImported:
 		return fmt.Errorf("%w: more than %d leases and keys in one step of an import", ErrTooLarge,
 			MaxImported)
@@ -63,42 +66,46 @@ func validateImport(m *storepb.Import) error {
 
 // importStep applies a step.
 func (a *application) importStep(m *storepb.Import, result *storepb.Result) error {
-	record := a.meta.Import
-	underWay := importing(a.meta)
-	switch {
-	case m.GetAbandon():
+	if m.GetAbandon() {
 		return a.abandonImport(m, result)
-	case record != nil && record.Id == m.Id && m.Step <= record.Step:
-		return nil // it was done
-	case underWay && record.Id != m.Id:
-		refuse(result, storepb.Code_IMPORTING, "it is not this one")
-		return nil
-	case !underWay && m.Step != 1, underWay && m.Step != record.Step+1:
-		refuse(result, storepb.Code_INVALID, "step %d of an import comes after step %d", m.Step,
-			record.GetStep())
-		return nil
-	case !underWay:
-		record = &storepb.ImportRecord{Id: m.Id, Revision: m.Revision, Source: m.Source}
-	default:
-		record = proto.Clone(record).(*storepb.ImportRecord)
 	}
-	record.Step = m.Step
+	underWay := importing(a.meta)
+	record, refused := imports.Next(a.meta.Import, m)
+	if refused != nil {
+		refuseStep(result, refused)
+		return nil
+	}
+	if record == nil {
+		return nil // it was done
+	}
 	return a.read(func(r *reader) error {
 		if !underWay {
 			if err := checkEmpty(r, m, result); err != nil || result.Code != storepb.Code_OK {
 				return err
 			}
 		}
-		if err := checkImported(r, m, record, result); err != nil || result.Code != storepb.Code_OK {
+		refused, err := imports.Check(importedState{r}, m, record)
+		if err != nil {
 			return err
 		}
+		if refused != nil {
+			refuseStep(result, refused)
+			return nil
+		}
+		if m.Enable != nil {
+			err := a.changeAuth(&storepb.AuthChange{Change: &storepb.AuthChange_Enable{Enable: m.Enable}},
+				result)
+			if err != nil || result.Code != storepb.Code_OK {
+				return err
+			}
+		}
 		if !underWay && a.meta.Revision > initialRevision {
-			// There was something. Nobody is to take what comes for what comes after it.
+			// There was something: no watcher is to take what comes for what comes after it.
 			if err := a.clear(tableVersion, tableEvent); err != nil {
 				return err
 			}
 			a.meta.Revision++
-			a.meta.Compacted = a.meta.Revision
+			a.meta.Compacted, a.meta.CompactionRest = a.meta.Revision, nil
 			a.replaced = true
 		}
 		a.meta.Import, a.metaChanged = record, true
@@ -143,74 +150,24 @@ func checkEmpty(r *reader, m *storepb.Import, result *storepb.Result) error {
 	return nil
 }
 
-// checkImported looks whether a step can be what another store had, and goes on with the record.
-func checkImported(
-	r *reader, m *storepb.Import, record *storepb.ImportRecord, result *storepb.Result,
-) error {
-	leases := map[int64]bool{}
-	for _, l := range m.Leases {
-		if l.GetId() == 0 || l.TtlMillis == 0 || l.TtlMillis > maxLeaseMillis ||
-			l.LeftMillis > l.TtlMillis ||
-			record.Leases > 0 && uint64(l.Id) <= uint64(record.LastLease) {
-			refuse(result, storepb.Code_INVALID, "lease %d, after lease %d", l.GetId(), record.LastLease)
-			return nil
-		}
-		record.Leases, record.LastLease = record.Leases+1, l.Id
-		leases[l.Id] = true
-	}
-	changes := map[uint32]bool{}
-	for _, v := range m.Versions {
-		switch {
-		case !soundVersion(v, record):
-			refuse(result, storepb.Code_INVALID, "key %s at revision %d", keys.Pretty(v.GetKey()),
-				v.GetModRevision())
-			return nil
-		case v.ModRevision == record.Revision:
-			_, exists, err := r.get(r.event(v.ModRevision, v.Number))
-			if err != nil {
-				return err
-			}
-			if exists || changes[v.Number] {
-				refuse(result, storepb.Code_INVALID, "change %d of revision %d comes twice", v.Number,
-					v.ModRevision)
-				return nil
-			}
-			changes[v.Number] = true
-			record.Changes, record.HighestChange = record.Changes+1, max(record.HighestChange, v.Number)
-		}
-		if v.Lease != 0 && !leases[v.Lease] {
-			_, exists, err := r.get(r.lease(v.Lease))
-			if err != nil {
-				return err
-			}
-			if !exists {
-				refuse(result, storepb.Code_LEASE_NOT_FOUND, "lease %d of key %s", v.Lease,
-					keys.Pretty(v.Key))
-				return nil
-			}
-			leases[v.Lease] = true
-		}
-		record.Versions, record.LastKey = record.Versions+1, v.Key
-	}
-	if m.End && record.Changes > 0 && uint64(record.HighestChange)+1 != record.Changes {
-		refuse(result, storepb.Code_INVALID, "revision %d has %d changes, and one of number %d",
-			record.Revision, record.Changes, record.HighestChange)
-	}
-	record.Done = m.End
-	return nil
+// importedState is what the checks of a step read.
+type importedState struct{ *reader }
+
+// HasEvent implements imports.State.
+func (r importedState) HasEvent(revision uint64, number uint32) (bool, error) {
+	_, exists, err := r.get(r.event(revision, number))
+	return exists, err
 }
 
-// soundVersion says whether a version can be the next one of an import.
-func soundVersion(v *storepb.ImportedVersion, record *storepb.ImportRecord) bool {
-	switch {
-	case len(v.GetKey()) == 0, bytes.Compare(v.Key, record.LastKey) <= 0:
-		return false
-	case v.Version == 0:
-		return v.ModRevision == record.Revision && v.CreateRevision == 0 && v.Lease == 0 &&
-			len(v.Value) == 0
-	}
-	return v.CreateRevision > 0 && v.CreateRevision <= v.ModRevision &&
-		v.ModRevision <= record.Revision
+// HasLease implements imports.State.
+func (r importedState) HasLease(id int64) (bool, error) {
+	_, exists, err := r.get(r.lease(id))
+	return exists, err
+}
+
+// refuseStep fills in why a step of an import has no effect.
+func refuseStep(result *storepb.Result, r *imports.Refusal) {
+	refuse(result, r.Code, "%s", r.Message)
 }
 
 // writeImported writes what a step has, which was checked.
@@ -221,7 +178,7 @@ func (a *application) writeImported(m *storepb.Import, revision uint64) error {
 			return err
 		}
 		a.leases = append(a.leases,
-			leaseChange{id: l.Id, ttlMillis: l.TtlMillis, leftMillis: l.LeftMillis})
+			lease.Change{ID: l.Id, TTLMillis: l.TtlMillis, LeftMillis: l.LeftMillis})
 	}
 	for _, v := range m.Versions {
 		record := &storepb.VersionRecord{Tombstone: v.Version == 0, CreateRevision: v.CreateRevision,
@@ -243,6 +200,7 @@ func (a *application) writeImported(m *storepb.Import, revision uint64) error {
 	}
 	if m.End {
 		a.meta.Revision, a.meta.Compacted, a.replaced = revision, revision, true
+		a.meta.CompactionRest = nil
 	}
 	return nil
 }
@@ -257,6 +215,7 @@ func (a *application) abandonImport(m *storepb.Import, result *storepb.Result) e
 		return err
 	}
 	a.meta.Import, a.metaChanged, a.forgetLeases = nil, true, true
+	a.meta.CompactionRest = nil
 	a.leases = nil
 	clear(a.attached)
 	return nil

@@ -233,7 +233,7 @@ func TestImportLeasesAndWatches(t *testing.T) {
 		t.Error(state, err)
 	}
 	do(t, s, Import(&storepb.Import{Id: 5, Step: 2, End: true}))
-	if _, left, ok := s.lessor.remaining(1); !ok || left != time.Second {
+	if _, left, ok := s.lessor.Remaining(1); !ok || left != time.Second {
 		t.Error(left, ok)
 	}
 	if _, err := w.Next(context.Background()); !errors.Is(err, ErrCompacted) {

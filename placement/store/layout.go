@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// The tables, each a letter after the local prefix of the store's partition. (The applied index is
-// the local key "applied".)
+// The tables, each a letter after the local prefix of the store's partition: none is the 'a' of the
+// local key "applied", which is the applied index.
 const (
 	tableEvent    = 'e' // revision, number within it -> the key that was written or deleted
 	tableVersion  = 'k' // key, versioned by revision -> VersionRecord
@@ -23,6 +23,7 @@ const (
 	tableAuth     = 'A' // -> AuthRecord; absent while no user or role was ever changed
 	tableUser     = 'u' // name -> UserRecord
 	tableRole     = 'r' // name -> RoleRecord
+	tableAlarm    = 'N' // member, type -> Alarm
 )
 
 const (

@@ -3,13 +3,10 @@ package store
 import (
 	"bytes"
 	"fmt"
-	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
-
-// maxLeaseMillis keeps terms within what a time.Duration can count.
-const maxLeaseMillis = uint64((1<<63 - 1) / time.Millisecond)
 
 func (l *layout) lease(id int64) []byte { return l.table(tableLease, number(uint64(id))) }
 
@@ -19,7 +16,7 @@ func (l *layout) attached(lease int64, key []byte) []byte {
 
 func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error {
 	if g.GetId() == 0 || g.GetId() < 0 && a.format < optionsFormat ||
-		g.GetTtlMillis() == 0 || g.GetTtlMillis() > maxLeaseMillis {
+		g.GetTtlMillis() == 0 || g.GetTtlMillis() > lease.MaxTermMillis {
 		refuse(result, storepb.Code_INVALID, "lease %d for %d ms", g.GetId(), g.GetTtlMillis())
 		return nil
 	}
@@ -36,7 +33,7 @@ func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error
 		return nil
 	}
 	result.Lease, result.TtlMillis = g.Id, g.TtlMillis
-	a.leases = append(a.leases, leaseChange{id: g.Id, ttlMillis: g.TtlMillis})
+	a.leases = append(a.leases, lease.Change{ID: g.Id, TTLMillis: g.TtlMillis})
 	return a.set(a.store.layout.lease(g.Id), &storepb.LeaseRecord{TtlMillis: g.TtlMillis})
 }
 
@@ -77,7 +74,7 @@ func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 		return err
 	}
 	result.Lease = l.Id
-	a.leases = append(a.leases, leaseChange{id: l.Id})
+	a.leases = append(a.leases, lease.Change{ID: l.Id})
 	return w.finish()
 }
 
@@ -102,18 +99,18 @@ func (a *application) checkpoint(c *storepb.LeaseCheckpoint) error {
 		if err := a.set(a.store.layout.lease(l.Id), record); err != nil {
 			return err
 		}
-		a.leases = append(a.leases, leaseChange{id: l.Id, ttlMillis: record.TtlMillis,
-			leftMillis: record.LeftMillis, checkpoint: true})
+		a.leases = append(a.leases, lease.Change{ID: l.Id, TTLMillis: record.TtlMillis,
+			LeftMillis: record.LeftMillis, Checkpoint: true})
 	}
 	return nil
 }
 
 // attachedKeys lists the keys of a lease, in order.
-func attachedKeys(r *reader, lease int64) ([][]byte, error) {
+func attachedKeys(r *reader, id int64) ([][]byte, error) {
 	var found [][]byte
-	start := r.table(tableAttached, number(uint64(lease)))
+	start := r.table(tableAttached, number(uint64(id)))
 	end := r.end(tableAttached)
-	if next := uint64(lease) + 1; next > 0 {
+	if next := uint64(id) + 1; next > 0 {
 		end = r.table(tableAttached, number(next))
 	}
 	for ok := r.seek(start, end); ok; ok = r.next(end) {
@@ -141,8 +138,8 @@ func loadAttached(r *reader) (map[int64]int, error) {
 }
 
 // loadLeases reads all leases and their terms.
-func loadLeases(r *reader) ([]leaseChange, error) {
-	var leases []leaseChange
+func loadLeases(r *reader) ([]lease.Change, error) {
+	var leases []lease.Change
 	end := r.end(tableLease)
 	for ok := r.seek(r.table(tableLease), end); ok; ok = r.next(end) {
 		id, _, err := decodeNumberKey(r.it.Key())
@@ -158,8 +155,8 @@ func loadLeases(r *reader) ([]leaseChange, error) {
 			return nil, fmt.Errorf("lease %d of the core's store is malformed: term %d ms, %w", id,
 				record.TtlMillis, err)
 		}
-		leases = append(leases, leaseChange{id: int64(id), ttlMillis: record.TtlMillis,
-			leftMillis: record.LeftMillis})
+		leases = append(leases, lease.Change{ID: int64(id), TTLMillis: record.TtlMillis,
+			LeftMillis: record.LeftMillis})
 	}
 	return leases, r.it.Error()
 }

@@ -4,39 +4,70 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
 // KeepAlive gives a lease a full term from now and returns the term. Only the leader can, and it
 // first makes sure that it still leads. A lease that ran out cannot be renewed: ErrLeaseNotFound.
 func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
+	terms, err := s.KeepAliveAll(ctx, []int64{id})
+	return onlyTerm(id, terms, err)
+}
+
+func onlyTerm(id int64, terms []time.Duration, err error) (time.Duration, error) {
+	switch {
+	case err != nil:
+		return 0, err
+	case terms[0] == 0:
+		return 0, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
+	}
+	return terms[0], nil
+}
+
+// KeepAliveAll is KeepAlive of several leases. The term of one that cannot be renewed is 0.
+func (s *Store) KeepAliveAll(ctx context.Context, ids []int64) ([]time.Duration, error) {
 	led, _ := s.Leadership()
 	if !led.Serving {
-		return 0, &NotLeaderError{Leader: led.Leader, Term: led.Term}
+		return nil, &NotLeaderError{Leader: led.Leader, Term: led.Term}
 	}
 	if err := s.Importing(); err != nil {
-		return 0, err
+		return nil, err
 	}
-	term, noted, err := s.lessor.renew(id)
-	for ; noted; term, noted, err = s.lessor.renew(id) {
+	terms := make([]time.Duration, len(ids))
+	noted, err := s.renew(ids, terms)
+	for len(noted) > 0 && err == nil {
 		s.awaitNotes()
-		if _, err := s.do(ctx, checkpoint(&storepb.LeaseCheckpoint_Lease{Id: id})); err != nil {
-			return 0, err
+		for most := range slices.Chunk(noted, lease.MaxNotes) {
+			if _, err := s.do(ctx, checkpoint(most...)); err != nil {
+				return nil, err
+			}
 		}
+		noted, err = s.renew(ids, terms)
 	}
-	// INVARIANT: leadership is shown after the deadline was moved. A process that stood still before
-	// may have been replaced, and the lease have ended elsewhere.
+	// INVARIANT: leadership is shown after the deadlines were moved. A process that stood still before
+	// may have been replaced, and leases have ended elsewhere.
 	if confirmErr := s.confirm(ctx); confirmErr != nil {
-		return 0, confirmErr
+		return nil, confirmErr
 	}
 	if l, _ := s.Leadership(); !l.Serving || l.Term != led.Term {
-		return 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
+		return nil, &NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
-	return term, err
+	return terms, err
+}
+
+// renew is Lessor.Renew.
+func (s *Store) renew(
+	ids []int64, terms []time.Duration,
+) (noted []*storepb.LeaseCheckpoint_Lease, err error) {
+	noted, err = s.lessor.Renew(ids, terms)
+	if errors.Is(err, lease.ErrNotCounting) {
+		err = &NotLeaderError{}
+	}
+	return noted, err
 }
 
 // awaitNotes returns when what was noted until now is proposed.
@@ -68,7 +99,7 @@ func (s *Store) Lease(id int64) (LeaseInfo, error) {
 		return info, err
 	}
 	var ok bool
-	if info.Term, info.Left, ok = s.lessor.remaining(id); !ok {
+	if info.Term, info.Left, ok = s.lessor.Remaining(id); !ok {
 		return info, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
 	}
 	if l, _ := s.Leadership(); !l.Serving {
@@ -84,12 +115,12 @@ func (s *Store) Lease(id int64) (LeaseInfo, error) {
 // keep ends leases, on the leader. It is one goroutine, from New to Close, and waits for nothing
 // but the time.
 func (s *Store) keep() {
-	timer := time.NewTimer(lessorTick)
+	timer := time.NewTimer(lease.Tick)
 	defer timer.Stop()
 	for {
 		timer.Stop()
-		if s.lessor.counting() {
-			timer.Reset(lessorTick)
+		if s.lessor.Counting() {
+			timer.Reset(lease.Tick)
 		}
 		select {
 		case <-s.ctx.Done():
@@ -109,20 +140,20 @@ func (s *Store) keepOnce() {
 	l, _ := s.Leadership()
 	s.noting.Lock()
 	defer s.noting.Unlock()
-	ids, notes, paused := s.lessor.expired()
-	if paused {
+	due := s.lessor.Due()
+	if due.Paused {
 		s.config.Logger.Warn("the process was paused; leases get a full term, once until they "+
-			"are renewed", "leases", s.lessor.count())
+			"are renewed", "leases", s.lessor.Count())
 	}
-	for _, id := range ids {
+	for _, id := range due.Ended {
 		if s.proposeAside(l.Term, &storepb.Command{Op: &storepb.Command_LeaseRevoke{
 			LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}}) {
 			s.metrics.expired.Inc()
 			s.config.Logger.Info("lease ran out", "lease", id)
 		}
 	}
-	if len(notes) > 0 {
-		s.proposeAside(l.Term, checkpoint(notes...))
+	if len(due.Notes) > 0 {
+		s.proposeAside(l.Term, checkpoint(due.Notes...))
 	}
 }
 
@@ -146,18 +177,23 @@ func (s *Store) proposeAside(term uint64, c *storepb.Command) bool {
 }
 
 // Renew is KeepAlive on any member. It waits for a leader until ctx ends.
-func (s *Store) Renew(ctx context.Context, id int64) (term time.Duration, err error) {
+func (s *Store) Renew(ctx context.Context, id int64) (time.Duration, error) {
+	terms, err := s.RenewAll(ctx, []int64{id})
+	return onlyTerm(id, terms, err)
+}
+
+// RenewAll is KeepAliveAll on any member. It waits for a leader until ctx ends. What comes at a
+// member meanwhile goes to the leader together.
+func (s *Store) RenewAll(ctx context.Context, ids []int64) (terms []time.Duration, err error) {
 	err = s.atLeader(ctx, func(l Leadership) error {
 		if l.IsLeader {
-			term, err = s.KeepAlive(ctx, id)
+			terms, err = s.KeepAliveAll(ctx, ids)
 		} else {
-			limited, cancel := context.WithTimeout(ctx, indexTimeout)
-			defer cancel()
-			term, err = s.config.Peers.Renew(limited, l.Leader, id)
+			terms, err = s.renewals.ask(ctx, s, ids)
 		}
 		return err
 	})
-	return term, err
+	return terms, err
 }
 
 // TimeToLive is Lease on any member: what is left the leader says. It waits for one until ctx ends.
@@ -199,8 +235,4 @@ func (s *Store) atLeader(ctx context.Context, ask func(Leadership) error) error 
 }
 
 // Leases lists the leases that exist as far as this member knows, by ascending id.
-func (s *Store) Leases() []int64 {
-	s.lessor.mu.Lock()
-	defer s.lessor.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.lessor.mu.leases))
-}
+func (s *Store) Leases() []int64 { return s.lessor.IDs() }

@@ -63,7 +63,7 @@ type currentMembers struct {
 	record atomic.Pointer[storepb.Members]
 	mu     struct {
 		sync.Mutex
-		// changed is closed when the record is replaced; nil: nobody waits for that.
+		// changed is closed when the record is replaced; nil: nothing waits for that.
 		changed chan struct{}
 	}
 }

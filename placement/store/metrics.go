@@ -46,7 +46,7 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 		gauge("compacted_revision", "Lowest revision that can be read.", func() float64 {
 			return float64(s.Compacted())
 		}),
-		gauge("leases", "Leases that exist.", func() float64 { return float64(s.lessor.count()) }),
+		gauge("leases", "Leases that exist.", func() float64 { return float64(s.lessor.Count()) }),
 		gauge("pending_commands", "Commands that were proposed and whose outcome is open.",
 			func() float64 { return float64(s.room.heldCommands.Load()) }),
 		gauge("pending_bytes", "Size of the commands whose outcome is open.", func() float64 {
@@ -57,17 +57,14 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 			Help: "Commands that were refused because too much waited already.",
 		}, func() float64 { return float64(s.room.refusals.Load()) }),
 		gauge("watchers", "Watchers on this member.", func() float64 {
-			_, open, _ := s.hub.counts()
-			return float64(open)
+			return float64(s.hub.Counts().Watches)
 		}),
 		gauge("watchers_lagging", "Watchers on this member that get events from the history, because "+
 			"they began in the past, or did not keep up.", func() float64 {
-			_, _, lagging := s.hub.counts()
-			return float64(lagging)
+			return float64(s.hub.Counts().Lagging)
 		}),
 		gauge("watch_streams", "Streams of watchers on this member.", func() float64 {
-			streams, _, _ := s.hub.counts()
-			return float64(streams)
+			return float64(s.hub.Counts().Streams)
 		}),
 		gauge("leader", "1 if this member leads the store's group and serves.", func() float64 {
 			if l, _ := s.Leadership(); l.Serving {

@@ -8,7 +8,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/tidemarkdb/tidemark/placement/store/keycount"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -28,6 +30,8 @@ type reader struct {
 	interrupted func() error
 	// counts, if set, remembers how many keys ranges have.
 	counts *rangeCounts
+	// blocks, if set, counts keys at the newest revisions without going through them.
+	blocks *keycount.Blocks
 	// passed is how many keys walks have come to.
 	passed uint64
 }
@@ -261,9 +265,9 @@ func (r *reader) checkRevision(revision uint64) (uint64, error) {
 // events visits the changes from a position on, in order, each with its number within its revision,
 // until visit says false. versions reads the same state.
 func (r *reader) events(
-	from position, visit func(kv *storepb.KeyValue, n uint32, versions *reader) (bool, error),
+	from watch.Position, visit func(kv *storepb.KeyValue, n uint32, versions *reader) (bool, error),
 ) error {
-	if from.revision < r.meta.Compacted {
+	if from.Revision < r.meta.Compacted {
 		return &CompactedError{Revision: r.meta.Compacted}
 	}
 	// The versions are read with an iterator of their own, of the same state.
@@ -274,7 +278,7 @@ func (r *reader) events(
 	versions := &reader{layout: r.layout, it: it, meta: r.meta}
 	defer versions.close()
 	end := r.end(tableEvent)
-	for ok := r.seek(r.event(from.revision, from.number), end); ok; ok = r.next(end) {
+	for ok := r.seek(r.event(from.Revision, from.Number), end); ok; ok = r.next(end) {
 		revision, n, err := decodeEventKey(r.it.Key())
 		if err != nil {
 			return err

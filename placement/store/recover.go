@@ -15,7 +15,8 @@ const recoveredRevisions = 1_000_000
 // Recover replaces the members, raises the revision, and forgets the history, durably and in one
 // step. It is for tools that work on the state of a member that does not run, and that has applied
 // all of its log. A state that has applied nothing counts from then on as one that has applied the
-// first entry, at term 1: what it is now comes from no entry, so nobody can begin with the first.
+// first entry, at term 1: what it is now comes from no entry, so no member can begin with the
+// first.
 func (s *Store) Recover(next *storepb.Members) error {
 	if err := validateMembers(next); err != nil {
 		return err
@@ -29,7 +30,7 @@ func (s *Store) Recover(next *storepb.Members) error {
 	defer a.close()
 	a.meta.Revision += recoveredRevisions
 	result := &storepb.Result{}
-	if err := a.compact(a.meta.Revision, result); err != nil {
+	if err := a.compact(&storepb.Compact{Revision: a.meta.Revision}, result); err != nil {
 		return err
 	}
 	if err := resultError(result); err != nil {

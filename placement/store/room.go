@@ -14,7 +14,7 @@ import (
 // have, it would have to give its leadership up.
 //
 // Clients that wait for room have it in turns, a command each. So one that asks for much has all of
-// the room as long as nobody else wants any, and others wait for a command to end, and not for all
+// the room as long as no other wants any, and others wait for a command to end, and not for all
 // of that client's that came before theirs.
 type room struct {
 	maxCommands, maxBytes   int64

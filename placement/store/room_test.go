@@ -45,7 +45,7 @@ func TestRoomIsSharedInTurns(t *testing.T) {
 	})
 }
 
-// One that needs more than there is, is waited for, and one that gives up is in nobody's way.
+// One that needs more than there is, is waited for, and one that gives up is in no other's way.
 func TestRoomIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRoom(10, 100)

@@ -74,7 +74,7 @@ func TestSnapshotReplacesEverything(t *testing.T) {
 	}
 	// It survives a power failure, and the sessions and leases are known.
 	c.members[1].state.Close()
-	if n := c.members[1].store.lessor.count(); n != 1 {
+	if n := c.members[1].store.lessor.Count(); n != 1 {
 		t.Errorf("%d leases", n)
 	}
 	if n := len(c.members[1].store.machine.sessions); n != 1 {
@@ -84,7 +84,7 @@ func TestSnapshotReplacesEverything(t *testing.T) {
 	c.members[1].store.Close()
 }
 
-// Who reads while a snapshot is installed sees what was there or what comes, and not neither.
+// A read while a snapshot is installed sees what was there or what comes, and not neither.
 func TestReadDuringInstall(t *testing.T) {
 	c := newCore(t, 2, nil)
 	defer c.close()

@@ -15,7 +15,10 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/keycount"
+	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -82,8 +85,8 @@ type Config struct {
 	// MaxWatchers bounds the watches of all streams together; Watch is a stream with one. One that
 	// nothing happens to takes some 140 bytes, and 130 for each distinct span. Default 10,000.
 	MaxWatchers int
-	// watch is for tests; nil: usualWatchLimits.
-	watch *watchLimits
+	// watch is for tests; nil: watch.DefaultLimits.
+	watch *watch.Limits
 
 	// Monotonic counts leases down. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
@@ -141,15 +144,17 @@ type Store struct {
 	// origin names this process in its commands.
 	origin  uint64
 	metrics *metrics
-	hub     *watchHub
-	lessor  *lessor
+	hub     *watch.Hub
+	lessor  *lease.Lessor
 	machine machine
 
 	revision, compacted atomic.Uint64
 	// importing: an import is under way, so that nothing is read and no lease counts down.
-	importing atomic.Bool
-	members   currentMembers
-	authority atomic.Pointer[authority.State]
+	importing     atomic.Bool
+	members       currentMembers
+	authority     atomic.Pointer[authority.State]
+	authorityNews news
+	alarms        atomic.Pointer[[]*storepb.Alarm]
 	// index is that of the newest entry that is applied and visible.
 	index atomic.Uint64
 	// requests numbers the commands of this process.
@@ -162,14 +167,15 @@ type Store struct {
 	grouped chan struct{} // for the proposer
 	room    *room         // for commands whose outcome is open
 	indexes readIndexes
-	large   largeAnswers
-	counts  rangeCounts
+	// renewals are those that go to the leader.
+	renewals leaseRenewals
+	large    largeAnswers
+	counts   rangeCounts
+	// blocks counts keys. Apply follows it before it commits, so that no reader is ahead of it.
+	blocks *keycount.Blocks
 	// noting is held while it is decided what leases have left, and proposed.
 	noting  sync.Mutex
 	running sync.WaitGroup
-	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile sees
-	// neither what was there nor what comes. It is never waited for with another lock held.
-	installing sync.RWMutex
 
 	mu struct {
 		sync.Mutex
@@ -184,6 +190,8 @@ type Store struct {
 		closed   bool
 		// changed is closed when the leadership does, and replaced.
 		changed chan struct{}
+		// compacting is closed when all was removed that a compaction has left; nil: that is so.
+		compacting chan struct{}
 		// readers counts the open iterators, which have to be gone before the database is closed.
 		readers sync.WaitGroup
 	}
@@ -207,22 +215,24 @@ func New(config Config) (*Store, error) {
 		config:  config,
 		layout:  newLayout(config.Partition),
 		origin:  binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
-		lessor:  newLessor(config.Monotonic, config.CheckpointAfter),
+		lessor:  lease.New(config.Monotonic, config.CheckpointAfter),
 		wake:    make(chan struct{}, 1),
 		long:    make(chan struct{}, 1),
 		grouped: make(chan struct{}, 1),
 		room:    newRoom(int64(config.MaxPending), config.MaxPendingBytes),
 		large:   newLargeAnswers(),
 	}
+	s.blocks = keycount.New(nil)
 	s.mu.group = config.Group
 	s.mu.pending = map[commandID]*pending{}
 	s.mu.changed = make(chan struct{})
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
 	}
-	s.hub = newWatchHub(s, s.Revision())
+	s.hub = s.newHub()
 	var err error
 	if s.metrics, err = newMetrics(s, config.Registerer); err != nil {
+		s.hub.Close(ErrClosed)
 		return nil, fmt.Errorf("open %s: %w", config.Name, err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -231,8 +241,6 @@ func New(config Config) (*Store, error) {
 	if config.GroupCommands {
 		s.running.Go(s.proposer)
 	}
-	s.running.Go(func() { s.hub.distribute(s.ctx) })
-	s.running.Go(func() { s.hub.catchUp(s.ctx) })
 	return s, nil
 }
 
@@ -265,12 +273,21 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
-		s.authority.Store(state)
+		alarms, err := loadAlarms(r)
+		if err != nil {
+			return err
+		}
+		s.setAuthority(state)
+		s.alarms.Store(&alarms)
 		s.members.replace(members)
-		s.lessor.replace(leases, attached)
+		s.blocks.Reset(r.meta.Revision)
+		s.lessor.Replace(leases, attached)
 		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
+		s.mu.Lock()
+		s.restLocked(r.meta)
+		s.mu.Unlock()
 		s.index.Store(s.machine.index)
 		return nil
 	})
@@ -304,7 +321,7 @@ func (s *Store) Close() {
 	wakeReaching(waiting)
 	s.lose(lost)
 	s.cancel()
-	s.hub.close()
+	s.hub.Close(ErrClosed)
 	s.running.Wait()
 	s.mu.readers.Wait()
 	s.metrics.close()
@@ -319,9 +336,7 @@ func (s *Store) open(from source) (*reader, error) {
 	}
 	s.mu.readers.Add(1)
 	s.mu.Unlock()
-	s.installing.RLock()
 	r, err := newReader(s.layout, from)
-	s.installing.RUnlock()
 	if err != nil {
 		s.mu.readers.Done()
 	}

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
 )
@@ -286,28 +285,6 @@ func TestNoRenewalWithoutQuorum(t *testing.T) {
 	if _, err := s.KeepAlive(t.Context(), 5); !errors.Is(err, errNoQuorum) {
 		t.Fatalf("renewed without a quorum: %v", err)
 	}
-}
-
-// A process that stood still does not end the leases whose owners it did not hear.
-func TestPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLessor(hlc.SystemMonotonic(), time.Minute)
-		l.changed([]leaseChange{{id: 1, ttlMillis: 9000}}, nil)
-		l.activate(true)
-		time.Sleep(15 * time.Second)
-		if ids, _, paused := l.expired(); !paused || len(ids) != 0 {
-			t.Fatalf("after a pause: %v ended, paused %v", ids, paused)
-		}
-		var ended []int64
-		for range 40 {
-			time.Sleep(lessorTick)
-			ids, _, _ := l.expired()
-			ended = append(ended, ids...)
-		}
-		if len(ended) != 1 {
-			t.Fatalf("ended %v after a full term", ended)
-		}
-	})
 }
 
 func TestCompact(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -184,7 +185,7 @@ type writer struct {
 	// hub would keep: a huge command, which an earlier version has let into the log, must not take
 	// memory for the values of all its keys.
 	written uint32
-	events  []Event
+	events  []watch.Event
 	bytes   int
 	tooMany bool
 }
@@ -287,7 +288,7 @@ func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult
 	err := w.read(func(r *reader) error {
 		need := func() part {
 			if w.tooMany && (!d.Previous || w.unheard) {
-				return withoutValue // there is nobody to be told what it was
+				return withoutValue // no caller is to be told what it was
 			}
 			return wholePair
 		}
@@ -329,16 +330,20 @@ func (w *writer) write(
 	if err := w.batch.Set(w.store.layout.event(w.revision, w.written), key, nil); err != nil {
 		return err
 	}
+	if record.Tombstone || previous == nil {
+		w.store.blocks.Changed(w.revision, key, !record.Tombstone)
+	}
 	w.written++
 	if w.tooMany {
 		return nil
 	}
-	event := Event{Previous: previous, KV: &storepb.KeyValue{
+	event := watch.Event{Previous: previous, KV: &storepb.KeyValue{
 		Key: key, ModRevision: w.revision, CreateRevision: record.CreateRevision, Version: record.Version,
 		Value: record.Value, Lease: record.Lease,
 	}}
 	w.events = append(w.events, event)
-	if w.bytes += event.size(); len(w.events) > maxRecentEvents || w.bytes > maxRecentBytes {
+	if w.bytes += event.Size(); len(w.events) > watch.MaxRecentEvents ||
+		w.bytes > watch.MaxRecentBytes {
 		w.events, w.tooMany = nil, true
 	}
 	return nil
@@ -350,8 +355,9 @@ func (w *writer) finish() error {
 		return nil
 	}
 	w.meta.Revision = w.revision
+	w.store.blocks.Advance(w.revision)
 	w.application.events = append(w.application.events,
-		revisionEvents{w.revision, w.events, w.tooMany})
+		watch.Revision{Number: w.revision, Events: w.events, TooMany: w.tooMany})
 	w.metaChanged = true
 	return nil
 }

@@ -2,36 +2,65 @@ package store
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Event is one change of one key. It is shared: do not change it.
-type Event struct {
-	// KV is the key as the change left it. Version 0: it was deleted, and the rest of KV but Key
-	// and ModRevision is empty.
-	KV *storepb.KeyValue
-	// Previous is the key as it was before; nil if it did not exist, or if that has been compacted.
-	Previous *storepb.KeyValue
+// newHub makes the hub of the store as it is loaded.
+func (s *Store) newHub() *watch.Hub {
+	return watch.New(watch.Config{History: history{s}, Head: s.Revision(),
+		MaxWatches: s.config.MaxWatchers, Limits: s.config.watch, Failed: func(err error) {
+			if !errors.Is(err, ErrClosed) {
+				s.config.Logger.Error("watching "+s.config.Name+" has failed, and every watcher ends",
+					"error", err)
+			}
+		}})
 }
 
-// Deleted says whether the change is a deletion.
-func (e Event) Deleted() bool { return e.KV.Version == 0 }
+// history is what the hub needs of the store.
+type history struct{ *Store }
 
-func (e Event) size() int {
-	n := len(e.KV.Key) + len(e.KV.Value) + 64
-	if e.Previous != nil {
-		n += len(e.Previous.Key) + len(e.Previous.Value)
+// Changes implements watch.History.
+func (h history) Changes(
+	from watch.Position, previous bool, visit func(*watch.Event, watch.Position) bool,
+) (compacted uint64, err error) {
+	err = h.read(func(r *reader) error { return r.changes(from, previous, visit) })
+	var gone *CompactedError
+	if errors.As(err, &gone) {
+		return gone.Revision, nil
 	}
-	return n
+	return 0, err
 }
+
+// changes visits the events from a position on, in order, each with its position, until visit says
+// false.
+func (r *reader) changes(
+	from watch.Position, previous bool, visit func(*watch.Event, watch.Position) bool,
+) error {
+	return r.events(from, func(kv *storepb.KeyValue, n uint32, versions *reader) (bool, error) {
+		event := &watch.Event{KV: kv}
+		if previous {
+			var err error
+			if event.Previous, err = versions.at(kv.Key, kv.ModRevision-1); err != nil {
+				return false, err
+			}
+		}
+		return visit(event, watch.Position{Revision: kv.ModRevision, Number: n}), nil
+	})
+}
+
+// NewWatchStream returns a stream without watches of this member's keys. The caller closes it. Its
+// methods return ErrClosed once the store is closed.
+func (s *Store) NewWatchStream() (*watch.Stream, error) { return s.hub.NewStream() }
 
 // Watcher delivers the events of a span of keys, each once and in order: a stream with one watch.
 // It is for one goroutine, but for Close.
 type Watcher struct {
-	stream *WatchStream
+	stream *watch.Stream
 	// delivered is up to where everything was.
 	delivered uint64
 	// ended is why nothing more comes.
@@ -41,7 +70,7 @@ type Watcher struct {
 
 // Batch is what a watcher delivers at a time.
 type Batch struct {
-	Events []Event
+	Events []watch.Event
 	// Revision says that all events up to it have been delivered: a new watcher can go on after it.
 	// It is lower than that of the last events if the others of their revision, which is too large
 	// to be had at once, come in the next batches; the last of these may be without events.
@@ -56,7 +85,7 @@ func (s *Store) Watch(prefix []byte, after uint64) (*Watcher, error) {
 		return nil, err
 	}
 	_, err = stream.Add(0,
-		WatchOptions{Span: keys.PrefixSpan(prefix), From: after + 1, Previous: true})
+		watch.Options{Span: keys.PrefixSpan(prefix), From: after + 1, Previous: true})
 	if err != nil {
 		stream.Close()
 		return nil, err
@@ -64,7 +93,7 @@ func (s *Store) Watch(prefix []byte, after uint64) (*Watcher, error) {
 	return &Watcher{stream: stream, delivered: after}, nil
 }
 
-// Close ends the watcher, also a Next that waits.
+// Close ends the watcher, also a Next that waits: it returns watch.ErrClosed.
 func (w *Watcher) Close() { w.once.Do(w.stream.Close) }
 
 // Next waits for events and returns them. A CompactedError says that events that were not delivered

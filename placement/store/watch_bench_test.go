@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -42,7 +43,7 @@ func BenchmarkWatchers(b *testing.B) {
 			const many, perStream = 10_000, 50
 			key := func(i int) []byte { return fmt.Appendf(nil, "service/%06d", i%many) }
 			before := heapBytes()
-			var streams []*WatchStream
+			var streams []*watch.Stream
 			for i := range watches {
 				if i%perStream == 0 {
 					stream, err := s.NewWatchStream()
@@ -52,7 +53,7 @@ func BenchmarkWatchers(b *testing.B) {
 					defer stream.Close()
 					streams = append(streams, stream)
 				}
-				o := WatchOptions{Span: keys.Point(key(i))}
+				o := watch.Options{Span: keys.Point(key(i))}
 				if i%10 == 0 {
 					o.Span = keys.PrefixSpan(key(i)[:len(key(i))-2])
 				}
@@ -68,7 +69,7 @@ func BenchmarkWatchers(b *testing.B) {
 					for {
 						taken, err := stream.Next(context.Background())
 						if err != nil {
-							if !errors.Is(err, ErrClosed) {
+							if !errors.Is(err, watch.ErrClosed) {
 								b.Error(err)
 							}
 							return

@@ -200,7 +200,7 @@ func (s *Store) checkLeases(t *storepb.Txn) error {
 	var more map[int64]map[string]bool
 	collectLeased(t, &more)
 	for lease, keys := range more {
-		if s.lessor.attached(lease)+len(keys) <= s.config.MaxTouched {
+		if s.lessor.Keys(lease)+len(keys) <= s.config.MaxTouched {
 			continue
 		}
 		// Some of them may be the lease's already.
@@ -218,7 +218,7 @@ func (s *Store) checkLeases(t *storepb.Txn) error {
 		}); err != nil {
 			return err
 		}
-		if n := s.lessor.attached(lease); n+len(keys) > s.config.MaxTouched {
+		if n := s.lessor.Keys(lease); n+len(keys) > s.config.MaxTouched {
 			return fmt.Errorf("%w: lease %d has %d keys and would get %d more, the limit is %d; "+
 				"use several leases",
 				ErrTooLarge, lease, n, len(keys), s.config.MaxTouched)

@@ -64,8 +64,8 @@ func TestCompactionsThatFailPause(t *testing.T) {
 	})
 }
 
-// What an operator has nothing to do about is no error in the log: a compaction whose files have gone
-// begins anew.
+// What an operator has nothing to do about is no error in the log: a compaction whose files have
+// gone begins anew.
 func TestCancelledCompactionIsNoError(t *testing.T) {
 	var log bytes.Buffer
 	s := openTestState(t, Options{FS: vfs.NewMem()})

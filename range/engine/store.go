@@ -146,8 +146,8 @@ func isLocked(err error) bool {
 func (s *store) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
-			// What failed for want of room is tried again, and so is a compaction whose files have gone: a
-			// partition was removed, or a snapshot installed.
+			// What failed for want of room is tried again, and so is a compaction whose files have gone:
+			// a partition was removed, or a snapshot installed.
 			if s.g.err() == nil && !errors.Is(err, ErrNoRoom) &&
 				!errors.Is(err, pebble.ErrCancelledCompaction) {
 				s.logger.Error("background error", "error", err)

@@ -310,10 +310,10 @@ func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
 	return ""
 }
 
-// denies says whether a follower has not, as it says, the last entry that it has acknowledged to this
-// leader. Raft asks such a follower from there, as it can ask from nowhere else, and at once, and so
-// the two would ask and deny without a pause for as long as this replica leads. If the denial is
-// lost, Raft asks when the follower answers the next heartbeat.
+// denies says whether a follower has not, as it says, the last entry that it has acknowledged to
+// this leader. Raft asks such a follower from there, as it can ask from nowhere else, and at once,
+// and so the two would ask and deny without a pause for as long as this replica leads. If the
+// denial is lost, Raft asks when the follower answers the next heartbeat.
 func (g *Group) denies(m *peerpb.RaftMessage) (denied bool) {
 	if !g.leadsIn(m.GetTerm()) {
 		return false

@@ -40,7 +40,9 @@ type StateMachine interface {
 	// StageSnapshot reads and verifies a whole snapshot. Nothing of it is visible before Install.
 	// It runs beside Apply.
 	StageSnapshot(ctx context.Context, index, term uint64, r io.Reader) (Staged, error)
-	// LeadershipChanged tells of a new term, leader or role, in order. It must not block.
+	// LeadershipChanged tells of a new term, leader or role, in order. A replica that leads is told
+	// that it does not any more before an entry of a later term is applied here, or a snapshot is
+	// installed. It must not block.
 	LeadershipChanged(Leadership)
 }
 
@@ -52,17 +54,17 @@ type Configured interface {
 	Configuration() Configuration
 }
 
-// Closer is implemented by state machines whose leaders close timestamps: nothing at or below one is
-// written any more, by whichever leader. A closed timestamp that the log does not bring travels
-// beside it, with an index: it counts for a replica that has applied the log up to that. The methods
-// may run beside Apply, and must not block.
+// Closer is implemented by state machines whose leaders close timestamps: nothing at or below one
+// is written any more, by whichever leader. A closed timestamp that the log does not bring travels
+// beside it, with an index: it counts for a replica that has applied the log up to that. The
+// methods may run beside Apply, and must not block.
 type Closer interface {
 	// CloseIdle closes a timestamp, if this replica leads and nothing is in flight.
 	CloseIdle() (closed hlc.Timestamp, index uint64, ok bool)
 	// NoteClosed takes what a leader has closed.
 	NoteClosed(closed hlc.Timestamp, index uint64)
-	// Sleep says that the group is about to go to sleep under this replica, which has timestamps closed
-	// for it together with others from now on. It returns false if that cannot be yet.
+	// Sleep says that the group is about to go to sleep under this replica, which has timestamps
+	// closed for it together with others from now on. It returns false if that cannot be yet.
 	Sleep(join Join) (may bool)
 	// Unclosed says that nothing is closed for the group, though it leads: if it sleeps it is to be
 	// woken, and sleep anew.
@@ -71,9 +73,9 @@ type Closer interface {
 	SleepsIn(Source)
 }
 
-// Join gives a group a place among those that sleep: nil if there is none now. The leader leads in a
-// term, could close a timestamp by itself that lies the lag behind its clock, and has applied all of
-// the log, up to the index.
+// Join gives a group a place among those that sleep: nil if there is none now. The leader leads in
+// a term, could close a timestamp by itself that lies the lag behind its clock, and has applied all
+// of the log, up to the index.
 type Join func(term uint64, closable hlc.Timestamp, lag time.Duration, index uint64) Place
 
 // Place is a sleeping group's place among others.

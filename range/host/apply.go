@@ -278,8 +278,8 @@ func (g *Group) applyTogether(entries []group.Entry) (now *group.Configuration, 
 	}
 	g.host.metrics.applySeconds.Observe(time.Since(start).Seconds())
 	g.host.metrics.appliedEntries.Add(float64(len(entries)))
-	// One that was brought further meanwhile, to be merged into another one, has a later configuration
-	// than this change makes. Nothing will come of this group any more.
+	// One that was brought further meanwhile, to be merged into another one, has a later
+	// configuration than this change makes. Nothing will come of this group any more.
 	if at, _ := g.machine.Applied(); last.Change && at <= last.Index {
 		c := g.machineConfiguration()
 		if before := g.appliedState().Configuration; !c.Agrees(before) {

@@ -50,8 +50,8 @@ func (g *Group) takeClosed(m *peerpb.RaftMessage) {
 }
 
 // sleepClosed has timestamps closed for a group that is about to sleep under this host's replica,
-// together with the others that sleep. It returns false if that cannot be yet: it would be closed up
-// to now for as long as it sleeps.
+// together with the others that sleep. It returns false if that cannot be yet: it would be closed
+// up to now for as long as it sleeps.
 func (g *Group) sleepClosed() bool {
 	closer, closes := g.machine.(group.Closer)
 	members := g.Configuration()

@@ -79,6 +79,10 @@ func (m *machine) Apply(entries []group.Entry) error {
 		if e.Index != m.index+1 {
 			return fmt.Errorf("entry %d after %d", e.Index, m.index)
 		}
+		if l := m.leadership; l.IsLeader && l.Term < e.Term {
+			return fmt.Errorf("entry %d of term %d, and it was not told that term %d, in which it leads, "+
+				"is over", e.Index, e.Term, l.Term)
+		}
 		m.index, m.term = e.Index, e.Term
 		if string(e.Data) == "poison" {
 			return fmt.Errorf("cannot apply this")

@@ -12,10 +12,11 @@ import (
 
 // Requests for votes that come before their replica.
 //
-// A partition that splits off begins on each node when the split is applied there, which is a moment
-// earlier on one than on another. If the first replica asks another one for its vote in between, the
-// request is held, and the replica hears it when it opens. Otherwise the first one would have to ask
-// again, without knowing when. A leader asks again by itself, so what it sends is not held.
+// A partition that splits off begins on each node when the split is applied there, which is a
+// moment earlier on one than on another. If the first replica asks another one for its vote in
+// between, the request is held, and the replica hears it when it opens. Otherwise the first one
+// would have to ask again, without knowing when. A leader asks again by itself, so what it sends is
+// not held.
 
 const (
 	// maxEarlyGroups is for how many groups requests are held, maxEarlyOfGroup how many of one, and

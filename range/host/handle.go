@@ -295,8 +295,8 @@ func (g *Group) Wake() { g.do(func(g *Group) { g.core.Wake() }) }
 // Campaign makes this replica try to lead.
 func (g *Group) Campaign() { g.do(func(g *Group) { g.core.Campaign() }) }
 
-// CampaignAgain is Campaign for a replica that tries again and again: an election in which votes are
-// counted goes on.
+// CampaignAgain is Campaign for a replica that tries again and again: an election in which votes
+// are counted goes on.
 func (g *Group) CampaignAgain() { g.do(func(g *Group) { g.core.CampaignAgain() }) }
 
 // TransferLeader gives up the lease and the leadership of a term, if that is the present one, and

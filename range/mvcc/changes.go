@@ -141,7 +141,8 @@ func (c *changes) run() error {
 	return c.iter.Error()
 }
 
-// gather takes in the versions of the key, the newest first. It returns false if there are too many.
+// gather takes in the versions of the key, the newest first. It returns false if there are too
+// many.
 func (c *changes) gather() (all bool, err error) {
 	c.gathered, c.values = c.gathered[:0], c.values[:0]
 	for steps := 0; ; steps++ {

@@ -27,9 +27,9 @@ type storedVersion struct {
 
 func (v storedVersion) String() string { return fmt.Sprintf("%q@%s=%.8q", v.key, v.ts, v.value) }
 
-// TestChangesAgainstModel: whatever was written, flushed, compacted and removed, the pages of a read
-// of changes are together exactly the versions between two timestamps, by keys, and of each key the
-// oldest first; and no page but one with a single version is larger than was asked for.
+// TestChangesAgainstModel: whatever was written, flushed, compacted and removed, the pages of a
+// read of changes are together exactly the versions between two timestamps, by keys, and of each
+// key the oldest first; and no page but one with a single version is larger than was asked for.
 func TestChangesAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state, err := engine.OpenState(engine.Options{FS: vfs.NewMem(), Dir: "state"})

@@ -345,8 +345,8 @@ func TestBaseWithoutLog(t *testing.T) {
 		if err := m.state.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		// All of them, so that no leader remembers what a replica has acknowledged that was, as its disk
-		// has it afterwards, never open.
+		// All of them, so that no leader remembers what a replica has acknowledged that was, as its
+		// disk has it afterwards, never open.
 		for _, x := range c.nodes {
 			x.stop()
 		}

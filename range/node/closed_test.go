@@ -40,8 +40,8 @@ func (c *cluster) closedOn(partitions []*clusterpb.Partition, nodes ...uint64) f
 	}
 }
 
-// stayClosed checks that on nodes all partitions are closed up to a moment ago, for some time, after
-// elections that may be due.
+// stayClosed checks that on nodes all partitions are closed up to a moment ago, for some time,
+// after elections that may be due.
 func (c *cluster) stayClosed(what string, partitions []*clusterpb.Partition, nodes ...uint64) {
 	c.t.Helper()
 	time.Sleep(5 * time.Second) // virtual
@@ -67,8 +67,8 @@ func anyReplica(p *clusterpb.Partition, key string, atLeast hlc.Timestamp) *kvpb
 }
 
 // Closed timestamps advance on every replica, of partitions that are written, that are awake, and
-// that sleep; while one node of three is away, on the others; and on that one when it is back. Every
-// replica then answers with what was written.
+// that sleep; while one node of three is away, on the others; and on that one when it is back.
+// Every replica then answers with what was written.
 func TestClosedTimestampsAdvanceEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, func(c *Config) { c.SleepAfter = 20 * time.Millisecond })

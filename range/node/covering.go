@@ -17,8 +17,8 @@ import (
 // The replicas of this node know of a split before the core does, and the table knows of partitions
 // that have left this node. So both are looked at: for the span of the request, for what the
 // partition had according to the table, and for the partitions that have split off from it here,
-// and from those. Of one partition the later epoch counts. The sender takes all of it in at once, and
-// keeps what it knew of keys that none of them holds (range/route, layout.go).
+// and from those. Of one partition the later epoch counts. The sender takes all of it in at once,
+// and keeps what it knew of keys that none of them holds (range/route, layout.go).
 
 // maxCovering is how many descriptors a refusal brings, those nearest to the request first.
 const maxCovering = 64
@@ -90,8 +90,8 @@ func hull(a, b keys.Span) keys.Span {
 	return a
 }
 
-// around calls visit for the partitions of a keyspace that are described in a span of internal keys,
-// up to maxCovering on either side of a key.
+// around calls visit for the partitions of a keyspace that are described in a span of internal
+// keys, up to maxCovering on either side of a key.
 func (t *Table) around(keyspace uint32, key []byte, span keys.Span,
 	visit func(*clusterpb.Partition)) {
 	at := placed{keyspace: keyspace, start: key}

@@ -83,8 +83,8 @@ func TestARefusalBringsTheHalves(t *testing.T) {
 	}
 }
 
-// Whatever a node knows: a refusal brings no more than it may, each partition once and by its latest
-// epoch, and all that overlap the request, or the first of them.
+// Whatever a node knows: a refusal brings no more than it may, each partition once and by its
+// latest epoch, and all that overlap the request, or the first of them.
 func TestARefusalBringsWhatIsNear(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cuts := rapid.SliceOfNDistinct(rapid.IntRange(1, 999), 1, 200, rapid.ID[int]).Draw(t, "cuts")

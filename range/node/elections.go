@@ -61,8 +61,8 @@ func (e *elections) add(h *hosted, due int64) {
 	}
 }
 
-// take removes up to limit groups that are due. If it finds none, wait is when to look again, unless
-// some are added.
+// take removes up to limit groups that are due. If it finds none, wait is when to look again,
+// unless some are added.
 func (e *elections) take(now int64, limit int, into []*hosted) (due []*hosted, wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Of the replicas that are created with nothing, only a voter of a partition that has split off votes
-// before it has a snapshot.
+// Of the replicas that are created with nothing, only a voter of a partition that has split off
+// votes before it has a snapshot.
 func TestIsFounder(t *testing.T) {
 	type roles = []clusterpb.ReplicaRole
 	const voter, learner = clusterpb.ReplicaRole_VOTER, clusterpb.ReplicaRole_LEARNER

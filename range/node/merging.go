@@ -394,10 +394,10 @@ func (n *Node) decidedHere(left *hosted, f *clusterpb.Freeze) bool {
 }
 
 // decidedInTable says whether the table does. It has all of a revision or nothing, and the core
-// takes a merge into it together with what that removes. So if it lists the frozen one, that was not
-// consumed by anything else that it lists. And if what ends where the frozen one begins has a later
-// epoch than the freeze names, or is another partition of a later generation, then the attempt is
-// over.
+// takes a merge into it together with what that removes. So if it lists the frozen one, that was
+// not consumed by anything else that it lists. And if what ends where the frozen one begins has a
+// later epoch than the freeze names, or is another partition of a later generation, then the
+// attempt is over.
 //
 // INVARIANT: later it has to be. The table here may lag, and list what the left neighbour has split
 // off from.

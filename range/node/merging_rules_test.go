@@ -431,9 +431,9 @@ func (brokenRight) Entries(uint64, uint64, func([]group.Entry) error) error {
 	return errors.New("its log cannot be read")
 }
 
-// A merge that cannot be applied on a node, for the right one's log cannot be read, fails the replica
-// there, and holds nothing else up: the node stops, and starts again, and merges when the log can be
-// read.
+// A merge that cannot be applied on a node, for the right one's log cannot be read, fails the
+// replica there, and holds nothing else up: the node stops, and starts again, and merges when the
+// log can be read.
 func TestMergeThatFailsHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMergeTest(t, 3)

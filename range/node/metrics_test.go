@@ -33,8 +33,8 @@ func (e eager) MustRegister(all ...prometheus.Collector) {
 	}
 }
 
-// TestMetricsAtAnyMoment: metrics can be asked while a node is being made. What they ask is there as
-// soon as they are shown.
+// TestMetricsAtAnyMoment: metrics can be asked while a node is being made. What they ask is there
+// as soon as they are shown.
 func TestMetricsAtAnyMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, func(config *Config) {

@@ -152,7 +152,8 @@ func (b brokenReplica) keyspace() keys.KeyspaceID {
 func (n *Node) setBroken(id raftlog.Identity, err error) {
 	n.broken.Store(id.Group, brokenReplica{id, err})
 	n.metrics.broken.Inc()
-	// INVARIANT: what it has is no other replica's as long as it is there: with it, that would go too.
+	// INVARIANT: what it has is no other replica's as long as it is there: with it, that would go
+	// too.
 	d, err := n.heldBy(id)
 	if err != nil {
 		n.log.Warn("what a replica holds that does not open cannot be told", "partition", id.Group,

@@ -50,8 +50,8 @@ type reconciler struct {
 	}
 	disk     diskWork
 	removals removalPace
-	// waiting are partitions of which no replica can be created as long as another one here has a part
-	// of their span. It guards itself: splits are applied by others.
+	// waiting are partitions of which no replica can be created as long as another one here has a
+	// part of their span. It guards itself: splits are applied by others.
 	waiting waitingPartitions
 	// refused are partitions that can never be created here, because a replica of that id was
 	// removed.
@@ -252,9 +252,9 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 				}
 			}
 		case h != nil && p == nil:
-			// INVARIANT: its keyspace was dropped, or the table proves that another partition has consumed
-			// it. That a table lacks the partition says nothing: it may have split off from another one and
-			// not be known yet.
+			// INVARIANT: its keyspace was dropped, or the table proves that another partition has
+			// consumed it. That a table lacks the partition says nothing: it may have split off from
+			// another one and not be known yet.
 			switch {
 			case h.takenOver.Load():
 				remove = append(remove, h)
@@ -488,8 +488,8 @@ func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
 // because its node has missed the split, by p, by which it was created. Such a one votes, or the
 // child has no majority when another voter is lost, though all that was written is there.
 //
-// INVARIANT: a replica that is created as a voter has never been anywhere: one that joins is created
-// as a learner, and a replica's id is never created again on the node that had it.
+// INVARIANT: a replica that is created as a voter has never been anywhere: one that joins is
+// created as a learner, and a replica's id is never created again on the node that had it.
 func isFounder(id raftlog.Identity, p *clusterpb.Partition) bool {
 	if len(id.Voters) > 0 || p.SplitFrom == 0 {
 		return false

@@ -33,12 +33,13 @@ const (
 
 // splitter finds out where partitions that are led here could be split: it samples the requests of
 // the busy ones, and looks for the middle of the bytes of the large ones. What it finds is
-// reported; the core decides. One goroutine does it, and takes no more than a quarter of a processor, but for
-// a partition that is above its split size.
+// reported; the core decides. One goroutine does it, and takes no more than a quarter of a
+// processor, but for a partition that is above its split size.
 type splitter struct {
 	node  *Node
 	pacer *admission.Pacer
-	// looked are those that are busy or large, and divided the last divisions of those that are large.
+	// looked are those that are busy or large, and divided the last divisions of those that are
+	// large.
 	looked  map[*hosted]struct{}
 	divided map[*hosted]division
 }

@@ -44,8 +44,8 @@ type appliedRecord struct {
 	stats     Stats
 }
 
-// appliedVersion is the first byte of a record; of a partition that holds versions with an expiry it
-// is appliedVersionExpiring.
+// appliedVersion is the first byte of a record; of a partition that holds versions with an expiry
+// it is appliedVersionExpiring.
 const (
 	appliedVersion         = 1
 	appliedVersionExpiring = 2

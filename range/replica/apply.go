@@ -405,8 +405,8 @@ func (r *Replica) complete(applied appliedRecord, own []ownEntry, c *changes) {
 						Expires: v.expires})
 			}
 			if first.load != nil || first.sole {
-				// INVARIANT: it knows the newest version of each key that it has: those that were loaded, or
-				// have expired and are removed, are not told one by one.
+				// INVARIANT: it knows the newest version of each key that it has: those that were loaded,
+				// or have expired and are removed, are not told one by one.
 				r.mu.recent.Reset()
 			}
 			r.mu.records.applied(first)

@@ -12,8 +12,8 @@ import (
 // Reads of changes.
 //
 // What is closed at a replica, below all locks in the span that were prepared at or below it, is
-// resolved: no version of the span is written there any more, by a transaction neither. So a read of
-// the versions up to there is complete for ever, and the feed goes on above it. That is the
+// resolved: no version of the span is written there any more, by a transaction neither. So a read
+// of the versions up to there is complete for ever, and the feed goes on above it. That is the
 // timestamp at which any replica reads (closed_read.go), and a leader too chooses it like that: a
 // feed that follows the present must not push the transactions and writes of the present.
 //
@@ -40,7 +40,8 @@ type changesReading struct {
 }
 
 const (
-	// changesStep is how much has to be resolved before it is read, if it is not all that was applied.
+	// changesStep is how much has to be resolved before it is read, if it is not all that was
+	// applied.
 	changesStep = 100 * time.Millisecond
 	// changesCheck is how often a read of changes looks whether that is closed.
 	changesCheck = 50 * time.Millisecond
@@ -61,8 +62,8 @@ func (r *Replica) startChanges(rd *read, of *command.Changing) {
 	rd.changes = c
 }
 
-// oldest is the lowest timestamp of which the state is read, by a read at a timestamp. Up to where it
-// is quiet there was never anything to be collected.
+// oldest is the lowest timestamp of which the state is read, by a read at a timestamp. Up to where
+// it is quiet there was never anything to be collected.
 func (rd *read) oldest(at hlc.Timestamp) hlc.Timestamp {
 	if rd.changes != nil {
 		return rd.changes.quiet

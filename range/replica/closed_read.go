@@ -14,13 +14,13 @@ import (
 
 // Reads that any replica answers, from what it has applied.
 //
-// A read at a timestamp T that is closed here (closing.go) needs no leader. Whatever is ever written
-// at or below T, by whichever leader, is applied here, or has a lock here that was prepared at or
-// below T: then its transaction may commit at or below T, and the read does not pass.
+// A read at a timestamp T that is closed here (closing.go) needs no leader. Whatever is ever
+// written at or below T, by whichever leader, is applied here, or has a lock here that was prepared
+// at or below T: then its transaction may commit at or below T, and the read does not pass.
 //
-// INVARIANT: what is closed, and which locks there are, is looked at under the lock under which both
-// are published, and the engine is read after that. An entry that is applied in between writes above
-// T, or releases a lock that was prepared above T.
+// INVARIANT: what is closed, and which locks there are, is looked at under the lock under which
+// both are published, and the engine is read after that. An entry that is applied in between writes
+// above T, or releases a lock that was prepared above T.
 //
 // INVARIANT: what is closed is not above the clock of the leader that closed it, less the lag, so
 // versions with commit wait at or below T may be seen as soon as T has passed on all clocks; reads
@@ -91,8 +91,8 @@ func (r *Replica) NoteClosed(closed hlc.Timestamp, index uint64) {
 	// Reads that wait look by themselves: the caller may hold locks.
 }
 
-// Closed is the timestamp that is closed here: all that is ever written at or below it is applied, or
-// locked.
+// Closed is the timestamp that is closed here: all that is ever written at or below it is applied,
+// or locked.
 func (r *Replica) Closed() hlc.Timestamp {
 	r.mu.Lock()
 	defer r.mu.Unlock()

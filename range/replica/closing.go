@@ -10,27 +10,28 @@ import (
 // Closed timestamps.
 //
 // A leader promises that nothing at or below a timestamp is written, or locked, any more: it closes
-// the timestamp. It lies the keyspace's closed lag behind the leader's physical clock, so that hardly
-// a write has to move because of it. A follower that has applied all that was proposed before the
-// promise answers reads at or below it (stale reads of its own state), without asking a leader.
+// the timestamp. It lies the keyspace's closed lag behind the leader's physical clock, so that
+// hardly a write has to move because of it. A follower that has applied all that was proposed
+// before the promise answers reads at or below it (stale reads of its own state), without asking a
+// leader.
 //
 // A promise goes out with each entry of the log (proposal.Entry.Closed), and beside the log when
 // there is nothing to replicate: with the heartbeats of a group that is awake, and for all groups
 // together that sleep (package host). Beside the log it names an index; it counts for a follower
 // that has applied the log up to that.
 //
-// INVARIANT: what is promised holds for every later leader. A promise is made like a read is served:
-// the clock is read, and after that the lease is looked at, so no other leader has begun before the
-// clock was read. One that begins later has its low-water mark above that clock's reading
-// (leadership.takeLow), and so above what is promised, which is not above the clock.
+// INVARIANT: what is promised holds for every later leader. A promise is made like a read is
+// served: the clock is read, and after that the lease is looked at, so no other leader has begun
+// before the clock was read. One that begins later has its low-water mark above that clock's
+// reading (leadership.takeLow), and so above what is promised, which is not above the clock.
 //
 // INVARIANT: a partition that is frozen promises nothing: what consumes it goes by what the freeze
 // has closed.
 //
-// INVARIANT: within the leadership each later write and lock asks for the floor under the lock under
-// which promises are made. What is evaluated when a promise is made asks later, or is in the entry
-// that brings it; what is in flight lies before that entry in the log. A promise beside the log is
-// made only when nothing is in flight.
+// INVARIANT: within the leadership each later write and lock asks for the floor under the lock
+// under which promises are made. What is evaluated when a promise is made asks later, or is in the
+// entry that brings it; what is in flight lies before that entry in the log. A promise beside the
+// log is made only when nothing is in flight.
 
 // DefaultClosedLag is how far behind the clock timestamps are closed, unless the keyspace says
 // otherwise.
@@ -77,8 +78,8 @@ func (r *Replica) closable() (at hlc.Timestamp, term uint64) {
 	return hlc.Timestamp{Wall: wall - lag}, term
 }
 
-// promiseLocked promises a timestamp that is closable in a term, and returns what is promised: that,
-// or what was promised before; zero if this replica cannot promise anything.
+// promiseLocked promises a timestamp that is closable in a term, and returns what is promised:
+// that, or what was promised before; zero if this replica cannot promise anything.
 func (r *Replica) promiseLocked(at hlc.Timestamp, term uint64) hlc.Timestamp {
 	l := &r.mu.leadership
 	if at.IsZero() || !l.IsLeader || l.Term != term || !l.serving || r.lowDueLocked() || l.handingOver ||
@@ -136,7 +137,8 @@ func (r *Replica) Sleep(join group.Join) (may bool) {
 	return r.mu.asleep != nil
 }
 
-// Unclosed implements group.Closer: nothing is closed for the group, which sleeps under this replica.
+// Unclosed implements group.Closer: nothing is closed for the group, which sleeps under this
+// replica.
 func (r *Replica) Unclosed() bool {
 	if r.lag() < 0 || !r.node.clockTrusted() {
 		return false

@@ -365,8 +365,8 @@ func (e *evaluation) begin(w *write) {
 }
 
 // tooLate says that what was found out expires at or below the timestamp at which the write would
-// take effect. Then the write is evaluated again, for that timestamp or a later one: in a moment the
-// caller's lock has been released, and others may have been read.
+// take effect. Then the write is evaluated again, for that timestamp or a later one: in a moment
+// the caller's lock has been released, and others may have been read.
 func (e *evaluation) tooLate(ts hlc.Timestamp) bool {
 	if !e.HoldsBelow(ts) {
 		e.AtLeast = hlc.Max(e.AtLeast, ts)

@@ -7,8 +7,8 @@ import (
 
 // expiries is what a leader knows of when versions of its partition expire, so that it need not
 // look through all of them again and again for one that has: a collection that has looked at
-// everything knows the first expiry that is left, and what is written afterwards makes it an earlier
-// one. It is forgotten with the leadership epoch.
+// everything knows the first expiry that is left, and what is written afterwards makes it an
+// earlier one. It is forgotten with the leadership epoch.
 type expiries struct {
 	// known is at or below the first expiry; 0: it is not known.
 	known atomic.Int64

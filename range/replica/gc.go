@@ -66,8 +66,8 @@ func (r *Replica) limitThreshold(threshold hlc.Timestamp) hlc.Timestamp {
 
 // CollectGarbage raises the garbage collection threshold to now less the window, but not above what
 // is protected, and removes what no client can read any more. It does nothing, and costs nothing,
-// while the partition holds no transaction record, and no version but the newest of keys that have a
-// value, of which none has expired at that threshold, as far as is known. Only a leader can; one
+// while the partition holds no transaction record, and no version but the newest of keys that have
+// a value, of which none has expired at that threshold, as far as is known. Only a leader can; one
 // collection runs at a time. It also returns the memory of the timestamp cache.
 //
 // The threshold is never above the clock: what is written later is above it.
@@ -146,8 +146,8 @@ func (r *Replica) sweep(ctx context.Context, result *GCResult) error {
 				return false, err
 			}
 			e.removed(&garbage)
-			// INVARIANT: a key's newest version goes only if nothing is evaluated until it has gone: a write
-			// that came next would find it in the engine, and count the key as live before.
+			// INVARIANT: a key's newest version goes only if nothing is evaluated until it has gone: a
+			// write that came next would find it in the engine, and count the key as live before.
 			e.proposal.sole = len(garbage.Expired) > 0
 			r.node.Metrics.expired.Add(float64(len(garbage.Expired)))
 			return true, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"sync"
@@ -333,12 +334,21 @@ func (m *member) drop(n int) {
 }
 
 // catchUp applies what is committed, n entries at most (-1: all), each chunk of entries in one
-// call.
+// call. A member that does not know that it is deposed has nothing of a later term: its group would
+// have told it before (group.StateMachine).
 func (m *member) catchUp(n int, chunk ...int) {
 	index, _ := m.replica.Applied()
+	m.mu.Lock()
+	l := m.leadership
+	m.mu.Unlock()
 	m.cluster.mu.Lock()
 	entries := append([]group.Entry(nil), m.cluster.log[index:]...)
 	m.cluster.mu.Unlock()
+	if i := slices.IndexFunc(entries, func(e group.Entry) bool {
+		return l.IsLeader && l.Term < e.Term
+	}); i >= 0 {
+		entries = entries[:i]
+	}
 	if n >= 0 && n < len(entries) {
 		entries = entries[:n]
 	}

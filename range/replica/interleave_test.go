@@ -454,3 +454,42 @@ func TestResolveWhileDeposed(t *testing.T) {
 		t.Errorf("the deposed leader was told %v", late)
 	}
 }
+
+// A leader that is deposed while it evaluates the first attempt of a write, and catches up
+// meanwhile with the entry of its successor that has the second one, does not acknowledge it: the
+// successor may not have applied it, and a read there would miss it.
+func TestRetryAtALaterLeader(t *testing.T) {
+	s := scenario{t: t}
+	s.c = newTestCluster(t, 2, Limits{MaxInFlight: 3})
+	t.Cleanup(s.c.close)
+	old, next := s.c.members[0], s.c.members[1]
+	s.c.elect(old)
+	old.catchUp(-1)
+	s.c.physical.Advance(time.Second)
+	submit := func(m *member, line string) []*kvpb.Response {
+		m.replica.Submit([]Pending{s.parseRequest(line)})
+		s.c.settle()
+		return s.answers.take()
+	}
+	const put = "put k v client=7 seq=1 session=1000"
+	old.node.hooks.evaluate = func() {
+		old.node.hooks.evaluate = nil
+		s.c.elect(next)
+		next.catchUp(-1)
+		if again := submit(next, put); len(again) != 0 {
+			t.Errorf("the second attempt was answered before it was applied: %v", again)
+		}
+		next.commit(-1)
+		old.catchUp(-1) // the successor knows that it is committed, and applies it later
+	}
+	first := submit(old, put)
+	if len(first) != 1 || first[0].GetError().GetCode() != kvpb.ErrorCode_NOT_LEADER {
+		got := submit(next, "get k")
+		t.Errorf("the first attempt was told %v; a read of the key that begins after that %v", first, got)
+	}
+	next.catchUp(-1)
+	s.c.settle()
+	if again := s.answers.take(); len(again) != 1 || again[0].GetPut() == nil {
+		t.Errorf("the second attempt was told %v", again)
+	}
+}

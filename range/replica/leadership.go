@@ -27,8 +27,8 @@ type leadership struct {
 	// ledTerm is the latest term in which this replica led.
 	ledTerm    uint64
 	handedOver handedOver
-	// widened is when the partition consumed another one, by this node's clock: what that one's leader
-	// had heard of transactions is not known here.
+	// widened is when the partition consumed another one, by this node's clock: what that one's
+	// leader had heard of transactions is not known here.
 	widened int64
 	// livenessFloor is since when transactions' heartbeats have been heard, by the same clock; 0:
 	// they always have, by this leader or one that handed over to it. After an election it is
@@ -100,7 +100,8 @@ func (l *leadership) begin(now int64) {
 }
 
 // takeLow takes the low-water mark of a leadership that has served nothing yet. now is the time by
-// its clock, which is believed, and ahead how far ahead of it an earlier leader's timestamps can be.
+// its clock, which is believed, and ahead how far ahead of it an earlier leader's timestamps can
+// be.
 //
 // Its timestamps start above everything that any earlier leader can have served or written: those
 // came from clocks (hlc.Clock.MaxAhead, which counts the timestamps of commits that wait), and were
@@ -272,8 +273,8 @@ func (r *Replica) ClockTrusted() {
 }
 
 // lowDueLocked says whether this leadership must not read or write for a client yet. It takes the
-// low-water mark if that is due and the clock is believed by now: what hears of that late, or never,
-// because it was elected or opened meanwhile, is asked by its first request.
+// low-water mark if that is due and the clock is believed by now: what hears of that late, or
+// never, because it was elected or opened meanwhile, is asked by its first request.
 func (r *Replica) lowDueLocked() bool {
 	l := &r.mu.leadership
 	if !l.lowDue || !l.IsLeader || !r.node.clockTrusted() {

@@ -85,14 +85,19 @@ func (w *write) since(r *Replica) hlc.Timestamp {
 	return w.session
 }
 
-// answerDuplicate answers a retry. What is applied is a fact, and needs no proof of leadership.
+// answerDuplicate answers a retry. What was applied in this epoch is a fact, and needs no proof of
+// leadership: it is of this term or an earlier one, and each later leader applies it before it
+// serves. What was applied since may be an entry of a later leader, which has not applied it itself
+// yet: then a read there could miss what is acknowledged here.
 func (e *evaluation) answerDuplicate(w *write, response *kvpb.Response, sequence uint64) {
 	e.r.node.Metrics.duplicates.Inc()
 	a := answer{pending: w.pending, command: w.command, response: response, hold: e.Hold}
-	switch sequence {
-	case 0:
+	switch {
+	case sequence == 0 && !e.inEpoch():
+		e.refuse(w, e.r.notLeader(w.pending.Request))
+	case sequence == 0:
 		e.ready = append(e.ready, a)
-	case e.proposal.sequence:
+	case sequence == e.proposal.sequence:
 		e.proposal.answers = append(e.proposal.answers, a)
 	default:
 		e.answerWith(a, sequence)

@@ -421,8 +421,9 @@ func (s *scenario) auto(out *strings.Builder, run func(context.Context, *Replica
 //	with by=NAME [wait=MS]: any replica may answer, by the admission that was the answer to that; or
 //	  admission=T index=N [unsure=T], by one that no leader has given
 //
-// what writes values takes ttl=MS, or ttl=never; and for each: client=N seq=N term=N generation=N session=T timeout=MICROS arrived=-MS. Timestamps
-// are milliseconds since the epoch. Without seq the sequence is the number of the request.
+// what writes values takes ttl=MS, or ttl=never; and for each: client=N seq=N term=N generation=N
+// session=T timeout=MICROS arrived=-MS. Timestamps are milliseconds since the epoch. Without seq
+// the sequence is the number of the request.
 func (s *scenario) parseRequest(line string) Pending {
 	s.id++
 	q := &kvpb.Request{Id: s.id, Partition: 100, Generation: 1, Term: s.c.term, Sequence: s.id}

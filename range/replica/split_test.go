@@ -484,7 +484,8 @@ func TestReadAcrossSplit(t *testing.T) {
 	}
 }
 
-// The locks of the right part are the child's, and not the parent's any more, on leaders and followers.
+// The locks of the right part are the child's, and not the parent's any more, on leaders and
+// followers.
 func TestLocksGoWithTheirKeys(t *testing.T) {
 	s := newSplitTest(t, 2)
 	defer s.close()
@@ -515,8 +516,8 @@ func TestLocksGoWithTheirKeys(t *testing.T) {
 	}
 }
 
-// A retry of a DeleteRange that was executed before the split says how far that reached: what came into
-// the right part since is not deleted again.
+// A retry of a DeleteRange that was executed before the split says how far that reached: what came
+// into the right part since is not deleted again.
 func TestDeleteRangeAcrossSplit(t *testing.T) {
 	s := newSplitTest(t, 1)
 	defer s.close()

@@ -444,8 +444,8 @@ func (s *scenario) addContext(q *kvpb.Request, line string, options map[string]s
 }
 
 // ringTimers does what a replica's timers do, for a test that has none (hooks.lockTime): those of
-// what waits for a lock, those of answers that wait for the clocks, and those of reads that wait for
-// what is closed.
+// what waits for a lock, those of answers that wait for the clocks, and those of reads that wait
+// for what is closed.
 func (m *member) ringTimers() {
 	r := m.replica
 	r.ReevaluateWaiters()

@@ -114,8 +114,8 @@ func (c *contents) stays(id keys.KeyspaceID) bool {
 	return k != nil && k.State != clusterpb.KeyspaceState_DROPPING
 }
 
-// tellsAllOf says that a descriptor of the same partition tells nothing more. One of an earlier epoch
-// and a larger span may tell of keys of which nothing else is known.
+// tellsAllOf says that a descriptor of the same partition tells nothing more. One of an earlier
+// epoch and a larger span may tell of keys of which nothing else is known.
 func (p *Partition) tellsAllOf(d *clusterpb.Partition) bool {
 	return !newerEpoch(d, p.Descriptor) &&
 		keys.PartitionSpan(p.Descriptor).ContainsSpan(keys.PartitionSpan(d))

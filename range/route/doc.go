@@ -30,10 +30,10 @@
 // # The nearest replica
 //
 // Sender.DoNear brings a read to a replica that need not lead, at a timestamp that is closed there:
-// the nearest one by zone, region and latency (nearness.go), then the others, and the leader at last
-// (near.go). A replica that has refused is left alone for a while, or as long as it can be told that
-// it lacks what a read needs (left_alone.go). Sender.Seen is what such a read has to be at or above,
-// to see what this sender has written and read (seen.go).
+// the nearest one by zone, region and latency (nearness.go), then the others, and the leader at
+// last (near.go). A replica that has refused is left alone for a while, or as long as it can be
+// told that it lacks what a read needs (left_alone.go). Sender.Seen is what such a read has to be
+// at or above, to see what this sender has written and read (seen.go).
 //
 // # Suspected nodes
 //
@@ -53,8 +53,8 @@
 //
 // A Table shares with the one before what did not change: keyspaces, and the partitions of each,
 // lie in persistent trees (package tree). The way to a key is its hash number, in a hash keyspace,
-// and then the key itself: a number may have several partitions. layout.go says which partitions are
-// shown where descriptors overlap. No news make a hole.
+// and then the key itself: a number may have several partitions. layout.go says which partitions
+// are shown where descriptors overlap. No news make a hole.
 //
 // INVARIANT: a published Table, its Keyspaces and Partitions never change; leader hints hang off
 // them and are atomic.

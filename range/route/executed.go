@@ -32,8 +32,8 @@ import (
 //     names an older generation or an older term, or came on a stream that is fenced, and is
 //     refused. The keys can be written by other requests, with identities of their own.
 //
-// A session that is older than what the partition keeps is refused, here as there; the outcome stays
-// unknown then.
+// A session that is older than what the partition keeps is refused, here as there; the outcome
+// stays unknown then.
 
 // neverMet is a compare-and-swap of a key that has no effect: it expects a version that no key has.
 func neverMet(key []byte) *kvpb.Request {
@@ -44,9 +44,9 @@ func neverMet(key []byte) *kvpb.Request {
 		}}}
 }
 
-// Executed finds out whether a write took effect that a call with an Identity has sent, and at which
-// timestamp. key is one of which it makes a version, always. If it has not, it never will. The call
-// is over, and no other with its Identity is under way.
+// Executed finds out whether a write took effect that a call with an Identity has sent, and at
+// which timestamp. key is one of which it makes a version, always. If it has not, it never will.
+// The call is over, and no other with its Identity is under way.
 func (s *Sender) Executed(ctx context.Context, call *Call, key []byte) (at hlc.Timestamp,
 	executed bool, err error) {
 	if call.Identity == nil || call.Identity.sequence == 0 {

@@ -453,8 +453,8 @@ func (s *Sender) replace(staged *contents) bool {
 	return true
 }
 
-// keepKnownLocked adds to a whole table what is known of its keyspaces besides: answers of nodes may
-// have brought later descriptors than the core has heard of.
+// keepKnownLocked adds to a whole table what is known of its keyspaces besides: answers of nodes
+// may have brought later descriptors than the core has heard of.
 func (s *Sender) keepKnownLocked(staged *contents, touched *changes) {
 	keep := func(known *Partition) {
 		if !staged.stays(known.Keyspace) {

@@ -119,8 +119,8 @@ type region struct {
 	in         []*Partition
 }
 
-// change puts partitions in, which are new, and takes others out. It returns the partitions that are
-// not shown any more, or never were.
+// change puts partitions in, which are new, and takes others out. It returns the partitions that
+// are not shown any more, or never were.
 func (l *layout) change(in, out []*Partition) (gone []*Partition) {
 	e := l.shown.Edit()
 	leave := make(map[*Partition]bool, len(out))

@@ -10,7 +10,8 @@ import (
 
 // leader is a hint: which node leads a partition. Immutable.
 type leader struct {
-	// node is nil when the last known leader turned out not to lead any more and no other is known to.
+	// node is nil when the last known leader turned out not to lead any more and no other is known
+	// to.
 	node *node
 	// term is the highest term heard of; 0 when none.
 	term uint64

@@ -10,10 +10,10 @@ import (
 // Which replicas of a partition are of no use to a read.
 //
 // A replica that has refused is left alone for a second. One that has not closed the timestamp that
-// a read needs is of no use to that read only, and to others that need as much: what is closed there
-// goes on as time does, so it is known when the replica is worth to be asked again. The same goes
-// for a replica that has answered. So a read of what was written just now does not wait at a replica
-// that closes timestamps a second later.
+// a read needs is of no use to that read only, and to others that need as much: what is closed
+// there goes on as time does, so it is known when the replica is worth to be asked again. The same
+// goes for a replica that has answered. So a read of what was written just now does not wait at a
+// replica that closes timestamps a second later.
 
 const (
 	// leftAloneFor is how long a replica is left alone, and what is known of it counts.

@@ -221,8 +221,8 @@ func TestReadsThatAllRefuseGoToTheLeader(t *testing.T) {
 	})
 }
 
-// A read that needs more than is closed waits at the first replica, but no longer than it is to; and
-// those that come after it, and need as much, do not wait at all.
+// A read that needs more than is closed waits at the first replica, but no longer than it is to;
+// and those that come after it, and need as much, do not wait at all.
 func TestReadsWaitForWhatIsClosed(t *testing.T) {
 	near(t, route.Config{Region: "us", Zone: "a"}, zones, func(t *testing.T, n *nearby) {
 		const ms = time.Millisecond

@@ -8,8 +8,8 @@ import (
 
 // What the session has seen.
 //
-// The session's timestamp grows with every clock that it hears of, so a read at or above it is one of
-// the present. A read that is to see what this client has written and read asks for less: the
+// The session's timestamp grows with every clock that it hears of, so a read at or above it is one
+// of the present. A read that is to see what this client has written and read asks for less: the
 // timestamps of that.
 
 // observeSeen raises what was seen to what an answer shows. What is read again at or above that is
@@ -76,8 +76,8 @@ func either(a, b *kvpb.Timestamp) *kvpb.Timestamp {
 	return b
 }
 
-// Seen is a timestamp at or above all that was written and read through this sender: its session, but
-// for the clocks that the session has heard of.
+// Seen is a timestamp at or above all that was written and read through this sender: its session,
+// but for the clocks that the session has heard of.
 func (s *Sender) Seen() hlc.Timestamp { return s.seen.load() }
 
 // Saw notes that something of a timestamp was seen.

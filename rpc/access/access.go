@@ -14,13 +14,15 @@ const (
 	Admin
 )
 
-// Shown is what a connection has shown of whose it is. Both may be empty.
+// Shown is what a connection has shown of whose it is. All of it may be empty.
 type Shown struct {
 	// Token is what a password was exchanged for.
 	Token string
 	// CertificateName is the common name of a verified certificate of a client. The token counts if
 	// there are both.
 	CertificateName string
+	// Address is where the connection comes from, for audit only.
+	Address string
 }
 
 // Need is one right that a request needs: for the keys in [Start, End) of a keyspace, as the user
@@ -34,6 +36,9 @@ type Need struct {
 
 // Guard knows users. Its methods are safe for concurrent use.
 type Guard interface {
+	// Enabled says that clients are to be judged: that authentication is enabled, or may be for all
+	// that this server knows. It costs an atomic load. While it is false nobody asks May.
+	Enabled() bool
 	// Client says who has shown that. The client is good for as long as its connection: what May
 	// says follows changes of users and roles, and the end of the token.
 	Client(shown Shown) Client

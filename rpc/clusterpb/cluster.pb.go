@@ -233,6 +233,119 @@ func (NodeStatus) EnumDescriptor() ([]byte, []int) {
 	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{3}
 }
 
+type GuardingRequest_Do int32
+
+const (
+	GuardingRequest_SHOW GuardingRequest_Do = 0
+	// Have servers follow users and roles, under a new version.
+	GuardingRequest_BEGIN GuardingRequest_Do = 1
+	// Let them serve without, if the version is still this one.
+	GuardingRequest_END GuardingRequest_Do = 2
+)
+
+// Enum value maps for GuardingRequest_Do.
+var (
+	GuardingRequest_Do_name = map[int32]string{
+		0: "SHOW",
+		1: "BEGIN",
+		2: "END",
+	}
+	GuardingRequest_Do_value = map[string]int32{
+		"SHOW":  0,
+		"BEGIN": 1,
+		"END":   2,
+	}
+)
+
+func (x GuardingRequest_Do) Enum() *GuardingRequest_Do {
+	p := new(GuardingRequest_Do)
+	*p = x
+	return p
+}
+
+func (x GuardingRequest_Do) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GuardingRequest_Do) Descriptor() protoreflect.EnumDescriptor {
+	return file_clusterpb_cluster_proto_enumTypes[4].Descriptor()
+}
+
+func (GuardingRequest_Do) Type() protoreflect.EnumType {
+	return &file_clusterpb_cluster_proto_enumTypes[4]
+}
+
+func (x GuardingRequest_Do) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GuardingRequest_Do.Descriptor instead.
+func (GuardingRequest_Do) EnumDescriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{84, 0}
+}
+
+type CoreRefusal_Reason int32
+
+const (
+	CoreRefusal_OTHER CoreRefusal_Reason = 0
+	// The members that answer would not be a majority.
+	CoreRefusal_NO_QUORUM CoreRefusal_Reason = 1
+	// There is a learner already, and can be no other.
+	CoreRefusal_TOO_MANY_LEARNERS CoreRefusal_Reason = 2
+	// The learner lacks too much to vote.
+	CoreRefusal_LEARNER_NOT_READY CoreRefusal_Reason = 3
+	CoreRefusal_NOT_FOUND         CoreRefusal_Reason = 4
+	// Another member has the address, or has moved there.
+	CoreRefusal_ADDRESS_TAKEN CoreRefusal_Reason = 5
+)
+
+// Enum value maps for CoreRefusal_Reason.
+var (
+	CoreRefusal_Reason_name = map[int32]string{
+		0: "OTHER",
+		1: "NO_QUORUM",
+		2: "TOO_MANY_LEARNERS",
+		3: "LEARNER_NOT_READY",
+		4: "NOT_FOUND",
+		5: "ADDRESS_TAKEN",
+	}
+	CoreRefusal_Reason_value = map[string]int32{
+		"OTHER":             0,
+		"NO_QUORUM":         1,
+		"TOO_MANY_LEARNERS": 2,
+		"LEARNER_NOT_READY": 3,
+		"NOT_FOUND":         4,
+		"ADDRESS_TAKEN":     5,
+	}
+)
+
+func (x CoreRefusal_Reason) Enum() *CoreRefusal_Reason {
+	p := new(CoreRefusal_Reason)
+	*p = x
+	return p
+}
+
+func (x CoreRefusal_Reason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CoreRefusal_Reason) Descriptor() protoreflect.EnumDescriptor {
+	return file_clusterpb_cluster_proto_enumTypes[5].Descriptor()
+}
+
+func (CoreRefusal_Reason) Type() protoreflect.EnumType {
+	return &file_clusterpb_cluster_proto_enumTypes[5]
+}
+
+func (x CoreRefusal_Reason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CoreRefusal_Reason.Descriptor instead.
+func (CoreRefusal_Reason) EnumDescriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{108, 0}
+}
+
 // Partition is the descriptor: the truth about span and members at one epoch.
 type Partition struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -3440,6 +3553,7 @@ type RegisterNodeResponse struct {
 	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Node          uint64                 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
 	LeaseMillis   uint64                 `protobuf:"varint,3,opt,name=lease_millis,json=leaseMillis,proto3" json:"lease_millis,omitempty"`
+	Guard         *GuardState            `protobuf:"bytes,4,opt,name=guard,proto3" json:"guard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3495,6 +3609,132 @@ func (x *RegisterNodeResponse) GetLeaseMillis() uint64 {
 	return 0
 }
 
+func (x *RegisterNodeResponse) GetGuard() *GuardState {
+	if x != nil {
+		return x.Guard
+	}
+	return nil
+}
+
+// GuardState is whether servers have to follow users and roles before they answer clients.
+type GuardState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts its changes; 0: there was none.
+	Version       uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	On            bool   `protobuf:"varint,2,opt,name=on,proto3" json:"on,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GuardState) Reset() {
+	*x = GuardState{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GuardState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GuardState) ProtoMessage() {}
+
+func (x *GuardState) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GuardState.ProtoReflect.Descriptor instead.
+func (*GuardState) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *GuardState) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *GuardState) GetOn() bool {
+	if x != nil {
+		return x.On
+	}
+	return false
+}
+
+// GuardReport is what a server says of itself to the leader of the core.
+type GuardReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it keeps on disk. A server that holds data says that it is on when it has the tables as well.
+	Guard *GuardState `protobuf:"bytes,1,opt,name=guard,proto3" json:"guard,omitempty"`
+	// While it is on, the server takes nobody for a server of the cluster who does not prove it. Processes on its own
+	// machine may need no proof.
+	Closes bool `protobuf:"varint,2,opt,name=closes,proto3" json:"closes,omitempty"`
+	// The server knows of GuardState at all.
+	Knows         bool `protobuf:"varint,3,opt,name=knows,proto3" json:"knows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GuardReport) Reset() {
+	*x = GuardReport{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GuardReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GuardReport) ProtoMessage() {}
+
+func (x *GuardReport) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GuardReport.ProtoReflect.Descriptor instead.
+func (*GuardReport) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *GuardReport) GetGuard() *GuardState {
+	if x != nil {
+		return x.Guard
+	}
+	return nil
+}
+
+func (x *GuardReport) GetCloses() bool {
+	if x != nil {
+		return x.Closes
+	}
+	return false
+}
+
+func (x *GuardReport) GetKnows() bool {
+	if x != nil {
+		return x.Knows
+	}
+	return false
+}
+
 type HeartbeatRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Cluster uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -3504,14 +3744,15 @@ type HeartbeatRequest struct {
 	// Partitions this node leads, of which something changed since the last acknowledged heartbeat.
 	Reports []*PartitionReport `protobuf:"bytes,5,rep,name=reports,proto3" json:"reports,omitempty"`
 	// The reports are all of them, not only the changed.
-	Full          bool `protobuf:"varint,6,opt,name=full,proto3" json:"full,omitempty"`
+	Full          bool         `protobuf:"varint,6,opt,name=full,proto3" json:"full,omitempty"`
+	Guard         *GuardReport `protobuf:"bytes,7,opt,name=guard,proto3" json:"guard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3764,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3777,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HeartbeatRequest) GetCluster() uint64 {
@@ -3581,6 +3822,13 @@ func (x *HeartbeatRequest) GetFull() bool {
 	return false
 }
 
+func (x *HeartbeatRequest) GetGuard() *GuardReport {
+	if x != nil {
+		return x.Guard
+	}
+	return nil
+}
+
 type PartitionReport struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Partition  uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -3619,7 +3867,7 @@ type PartitionReport struct {
 
 func (x *PartitionReport) Reset() {
 	*x = PartitionReport{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3631,7 +3879,7 @@ func (x *PartitionReport) String() string {
 func (*PartitionReport) ProtoMessage() {}
 
 func (x *PartitionReport) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3644,7 +3892,7 @@ func (x *PartitionReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionReport.ProtoReflect.Descriptor instead.
 func (*PartitionReport) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PartitionReport) GetPartition() uint64 {
@@ -3795,7 +4043,7 @@ type Activity struct {
 
 func (x *Activity) Reset() {
 	*x = Activity{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +4055,7 @@ func (x *Activity) String() string {
 func (*Activity) ProtoMessage() {}
 
 func (x *Activity) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +4068,7 @@ func (x *Activity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activity.ProtoReflect.Descriptor instead.
 func (*Activity) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Activity) GetLoadMicro() uint64 {
@@ -3877,7 +4125,7 @@ type SplitHints struct {
 
 func (x *SplitHints) Reset() {
 	*x = SplitHints{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +4137,7 @@ func (x *SplitHints) String() string {
 func (*SplitHints) ProtoMessage() {}
 
 func (x *SplitHints) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +4150,7 @@ func (x *SplitHints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitHints.ProtoReflect.Descriptor instead.
 func (*SplitHints) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SplitHints) GetByLoad() *SplitKey {
@@ -3961,7 +4209,7 @@ type SplitKey struct {
 
 func (x *SplitKey) Reset() {
 	*x = SplitKey{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3973,7 +4221,7 @@ func (x *SplitKey) String() string {
 func (*SplitKey) ProtoMessage() {}
 
 func (x *SplitKey) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3986,7 +4234,7 @@ func (x *SplitKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitKey.ProtoReflect.Descriptor instead.
 func (*SplitKey) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SplitKey) GetKey() []byte {
@@ -4027,13 +4275,14 @@ type HeartbeatResponse struct {
 	Orders []*Order `protobuf:"bytes,3,rep,name=orders,proto3" json:"orders,omitempty"`
 	// The members of the core.
 	Core          *CoreMembers `protobuf:"bytes,4,opt,name=core,proto3" json:"core,omitempty"`
+	Guard         *GuardState  `protobuf:"bytes,5,opt,name=guard,proto3" json:"guard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4045,7 +4294,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4058,7 +4307,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *HeartbeatResponse) GetWantFull() bool {
@@ -4089,6 +4338,13 @@ func (x *HeartbeatResponse) GetCore() *CoreMembers {
 	return nil
 }
 
+func (x *HeartbeatResponse) GetGuard() *GuardState {
+	if x != nil {
+		return x.Guard
+	}
+	return nil
+}
+
 type MoveReplicaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -4100,7 +4356,7 @@ type MoveReplicaRequest struct {
 
 func (x *MoveReplicaRequest) Reset() {
 	*x = MoveReplicaRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4112,7 +4368,7 @@ func (x *MoveReplicaRequest) String() string {
 func (*MoveReplicaRequest) ProtoMessage() {}
 
 func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4381,7 @@ func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaRequest.ProtoReflect.Descriptor instead.
 func (*MoveReplicaRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MoveReplicaRequest) GetPartition() uint64 {
@@ -4158,7 +4414,7 @@ type MoveReplicaResponse struct {
 
 func (x *MoveReplicaResponse) Reset() {
 	*x = MoveReplicaResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4170,7 +4426,7 @@ func (x *MoveReplicaResponse) String() string {
 func (*MoveReplicaResponse) ProtoMessage() {}
 
 func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4183,7 +4439,7 @@ func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaResponse.ProtoReflect.Descriptor instead.
 func (*MoveReplicaResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MoveReplicaResponse) GetOperator() uint64 {
@@ -4202,7 +4458,7 @@ type CancelOperatorRequest struct {
 
 func (x *CancelOperatorRequest) Reset() {
 	*x = CancelOperatorRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +4470,7 @@ func (x *CancelOperatorRequest) String() string {
 func (*CancelOperatorRequest) ProtoMessage() {}
 
 func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +4483,7 @@ func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperatorRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CancelOperatorRequest) GetPartition() uint64 {
@@ -4245,7 +4501,7 @@ type CancelOperatorResponse struct {
 
 func (x *CancelOperatorResponse) Reset() {
 	*x = CancelOperatorResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4257,7 +4513,7 @@ func (x *CancelOperatorResponse) String() string {
 func (*CancelOperatorResponse) ProtoMessage() {}
 
 func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4270,7 +4526,7 @@ func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorResponse.ProtoReflect.Descriptor instead.
 func (*CancelOperatorResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 type ListOperatorsRequest struct {
@@ -4281,7 +4537,7 @@ type ListOperatorsRequest struct {
 
 func (x *ListOperatorsRequest) Reset() {
 	*x = ListOperatorsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4293,7 +4549,7 @@ func (x *ListOperatorsRequest) String() string {
 func (*ListOperatorsRequest) ProtoMessage() {}
 
 func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4306,7 +4562,7 @@ func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperatorsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 type ListOperatorsResponse struct {
@@ -4318,7 +4574,7 @@ type ListOperatorsResponse struct {
 
 func (x *ListOperatorsResponse) Reset() {
 	*x = ListOperatorsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4330,7 +4586,7 @@ func (x *ListOperatorsResponse) String() string {
 func (*ListOperatorsResponse) ProtoMessage() {}
 
 func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4343,7 +4599,7 @@ func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperatorsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListOperatorsResponse) GetOperators() []*OperatorInfo {
@@ -4388,7 +4644,7 @@ type OperatorInfo struct {
 
 func (x *OperatorInfo) Reset() {
 	*x = OperatorInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4400,7 +4656,7 @@ func (x *OperatorInfo) String() string {
 func (*OperatorInfo) ProtoMessage() {}
 
 func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4413,7 +4669,7 @@ func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorInfo.ProtoReflect.Descriptor instead.
 func (*OperatorInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *OperatorInfo) GetOperator() uint64 {
@@ -4559,7 +4815,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4571,7 +4827,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4584,7 +4840,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TransferLeaderRequest) GetPartition() uint64 {
@@ -4610,7 +4866,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4622,7 +4878,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4635,7 +4891,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TransferLeaderResponse) GetOperator() uint64 {
@@ -4656,7 +4912,7 @@ type SplitPartitionRequest struct {
 
 func (x *SplitPartitionRequest) Reset() {
 	*x = SplitPartitionRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4668,7 +4924,7 @@ func (x *SplitPartitionRequest) String() string {
 func (*SplitPartitionRequest) ProtoMessage() {}
 
 func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4681,7 +4937,7 @@ func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SplitPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SplitPartitionRequest) GetKeyspace() string {
@@ -4711,7 +4967,7 @@ type SplitPartitionResponse struct {
 
 func (x *SplitPartitionResponse) Reset() {
 	*x = SplitPartitionResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4723,7 +4979,7 @@ func (x *SplitPartitionResponse) String() string {
 func (*SplitPartitionResponse) ProtoMessage() {}
 
 func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4736,7 +4992,7 @@ func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SplitPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SplitPartitionResponse) GetOperator() uint64 {
@@ -4769,7 +5025,7 @@ type MergePartitionRequest struct {
 
 func (x *MergePartitionRequest) Reset() {
 	*x = MergePartitionRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4781,7 +5037,7 @@ func (x *MergePartitionRequest) String() string {
 func (*MergePartitionRequest) ProtoMessage() {}
 
 func (x *MergePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4794,7 +5050,7 @@ func (x *MergePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergePartitionRequest.ProtoReflect.Descriptor instead.
 func (*MergePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *MergePartitionRequest) GetPartition() uint64 {
@@ -4816,7 +5072,7 @@ type MergePartitionResponse struct {
 
 func (x *MergePartitionResponse) Reset() {
 	*x = MergePartitionResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4828,7 +5084,7 @@ func (x *MergePartitionResponse) String() string {
 func (*MergePartitionResponse) ProtoMessage() {}
 
 func (x *MergePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4841,7 +5097,7 @@ func (x *MergePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergePartitionResponse.ProtoReflect.Descriptor instead.
 func (*MergePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MergePartitionResponse) GetOperator() uint64 {
@@ -4878,7 +5134,7 @@ type SetNodeStatusRequest struct {
 
 func (x *SetNodeStatusRequest) Reset() {
 	*x = SetNodeStatusRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4890,7 +5146,7 @@ func (x *SetNodeStatusRequest) String() string {
 func (*SetNodeStatusRequest) ProtoMessage() {}
 
 func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4903,7 +5159,7 @@ func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetNodeStatusRequest) GetNode() uint64 {
@@ -4948,7 +5204,7 @@ type SetNodeStatusResponse struct {
 
 func (x *SetNodeStatusResponse) Reset() {
 	*x = SetNodeStatusResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4960,7 +5216,7 @@ func (x *SetNodeStatusResponse) String() string {
 func (*SetNodeStatusResponse) ProtoMessage() {}
 
 func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4973,7 +5229,7 @@ func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SetNodeStatusResponse) GetBefore() NodeStatus {
@@ -5059,7 +5315,7 @@ type ConfirmRecoveryRequest struct {
 
 func (x *ConfirmRecoveryRequest) Reset() {
 	*x = ConfirmRecoveryRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5071,7 +5327,7 @@ func (x *ConfirmRecoveryRequest) String() string {
 func (*ConfirmRecoveryRequest) ProtoMessage() {}
 
 func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5084,7 +5340,7 @@ func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ConfirmRecoveryRequest) GetPlan() string {
@@ -5125,7 +5381,7 @@ type RecoveredPartition struct {
 
 func (x *RecoveredPartition) Reset() {
 	*x = RecoveredPartition{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5137,7 +5393,7 @@ func (x *RecoveredPartition) String() string {
 func (*RecoveredPartition) ProtoMessage() {}
 
 func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5150,7 +5406,7 @@ func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveredPartition.ProtoReflect.Descriptor instead.
 func (*RecoveredPartition) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RecoveredPartition) GetPartition() uint64 {
@@ -5214,7 +5470,7 @@ type ConfirmRecoveryResponse struct {
 
 func (x *ConfirmRecoveryResponse) Reset() {
 	*x = ConfirmRecoveryResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5226,7 +5482,7 @@ func (x *ConfirmRecoveryResponse) String() string {
 func (*ConfirmRecoveryResponse) ProtoMessage() {}
 
 func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5239,7 +5495,7 @@ func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ConfirmRecoveryResponse) GetRecovered() uint64 {
@@ -5275,7 +5531,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5287,7 +5543,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5300,7 +5556,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WhyRequest) GetPartition() uint64 {
@@ -5336,7 +5592,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5348,7 +5604,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5361,7 +5617,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WhyResponse) GetText() string {
@@ -5391,7 +5647,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5403,7 +5659,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5416,7 +5672,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListEventsRequest) GetPartition() uint64 {
@@ -5449,7 +5705,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5461,7 +5717,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5474,7 +5730,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -5515,7 +5771,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5527,7 +5783,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5540,7 +5796,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Event) GetNumber() uint64 {
@@ -5685,7 +5941,7 @@ type SetPlacementRequest struct {
 
 func (x *SetPlacementRequest) Reset() {
 	*x = SetPlacementRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5697,7 +5953,7 @@ func (x *SetPlacementRequest) String() string {
 func (*SetPlacementRequest) ProtoMessage() {}
 
 func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5710,7 +5966,7 @@ func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementRequest.ProtoReflect.Descriptor instead.
 func (*SetPlacementRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SetPlacementRequest) GetChange() *PlacementSettings {
@@ -5730,7 +5986,7 @@ type SetPlacementResponse struct {
 
 func (x *SetPlacementResponse) Reset() {
 	*x = SetPlacementResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5742,7 +5998,7 @@ func (x *SetPlacementResponse) String() string {
 func (*SetPlacementResponse) ProtoMessage() {}
 
 func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5755,7 +6011,7 @@ func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementResponse.ProtoReflect.Descriptor instead.
 func (*SetPlacementResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SetPlacementResponse) GetSettings() *PlacementSettings {
@@ -5787,7 +6043,7 @@ type PlacementSettings struct {
 
 func (x *PlacementSettings) Reset() {
 	*x = PlacementSettings{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5799,7 +6055,7 @@ func (x *PlacementSettings) String() string {
 func (*PlacementSettings) ProtoMessage() {}
 
 func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5812,7 +6068,7 @@ func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementSettings.ProtoReflect.Descriptor instead.
 func (*PlacementSettings) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PlacementSettings) GetPaused() bool {
@@ -5886,7 +6142,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5898,7 +6154,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5911,7 +6167,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Order) GetOperator() uint64 {
@@ -5960,7 +6216,7 @@ type CoreHint struct {
 
 func (x *CoreHint) Reset() {
 	*x = CoreHint{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5972,7 +6228,7 @@ func (x *CoreHint) String() string {
 func (*CoreHint) ProtoMessage() {}
 
 func (x *CoreHint) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5985,7 +6241,7 @@ func (x *CoreHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreHint.ProtoReflect.Descriptor instead.
 func (*CoreHint) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CoreHint) GetLeader() string {
@@ -6015,7 +6271,7 @@ type CoreTrouble struct {
 
 func (x *CoreTrouble) Reset() {
 	*x = CoreTrouble{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6027,7 +6283,7 @@ func (x *CoreTrouble) String() string {
 func (*CoreTrouble) ProtoMessage() {}
 
 func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6040,7 +6296,7 @@ func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreTrouble.ProtoReflect.Descriptor instead.
 func (*CoreTrouble) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CoreTrouble) GetNoQuorum() bool {
@@ -6084,7 +6340,7 @@ type BootstrapHello struct {
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[78]
+	mi := &file_clusterpb_cluster_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6096,7 +6352,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[78]
+	mi := &file_clusterpb_cluster_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6109,7 +6365,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{78}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -6186,7 +6442,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[79]
+	mi := &file_clusterpb_cluster_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6198,7 +6454,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[79]
+	mi := &file_clusterpb_cluster_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6211,7 +6467,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{79}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -6232,17 +6488,18 @@ func (x *Founding) GetMembers() []*CoreMember {
 type AnnounceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: it belongs to none yet.
-	Cluster       uint64 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Server        uint64 `protobuf:"fixed64,2,opt,name=server,proto3" json:"server,omitempty"`
-	Address       string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	Version       string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	Cluster       uint64       `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Server        uint64       `protobuf:"fixed64,2,opt,name=server,proto3" json:"server,omitempty"`
+	Address       string       `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	Version       string       `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	Guard         *GuardReport `protobuf:"bytes,5,opt,name=guard,proto3" json:"guard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AnnounceRequest) Reset() {
 	*x = AnnounceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[80]
+	mi := &file_clusterpb_cluster_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6254,7 +6511,7 @@ func (x *AnnounceRequest) String() string {
 func (*AnnounceRequest) ProtoMessage() {}
 
 func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[80]
+	mi := &file_clusterpb_cluster_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6267,7 +6524,7 @@ func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
 func (*AnnounceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{80}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *AnnounceRequest) GetCluster() uint64 {
@@ -6298,6 +6555,13 @@ func (x *AnnounceRequest) GetVersion() string {
 	return ""
 }
 
+func (x *AnnounceRequest) GetGuard() *GuardReport {
+	if x != nil {
+		return x.Guard
+	}
+	return nil
+}
+
 type AnnounceResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Cluster uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -6307,14 +6571,15 @@ type AnnounceResponse struct {
 	Removed bool         `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
 	Members *CoreMembers `protobuf:"bytes,4,opt,name=members,proto3" json:"members,omitempty"`
 	// It was one, and the coordination store has it still: it goes on there, and does not lead.
-	Leaving       bool `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Leaving       bool        `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Guard         *GuardState `protobuf:"bytes,6,opt,name=guard,proto3" json:"guard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AnnounceResponse) Reset() {
 	*x = AnnounceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[81]
+	mi := &file_clusterpb_cluster_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6326,7 +6591,7 @@ func (x *AnnounceResponse) String() string {
 func (*AnnounceResponse) ProtoMessage() {}
 
 func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[81]
+	mi := &file_clusterpb_cluster_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6339,7 +6604,7 @@ func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
 func (*AnnounceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{81}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AnnounceResponse) GetCluster() uint64 {
@@ -6377,6 +6642,414 @@ func (x *AnnounceResponse) GetLeaving() bool {
 	return false
 }
 
+func (x *AnnounceResponse) GetGuard() *GuardState {
+	if x != nil {
+		return x.Guard
+	}
+	return nil
+}
+
+// GuardingRequest is for the leader of the core, from the member that enables or disables authentication.
+type GuardingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Do            GuardingRequest_Do     `protobuf:"varint,2,opt,name=do,proto3,enum=tidemark.cluster.v1.GuardingRequest_Do" json:"do,omitempty"`
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GuardingRequest) Reset() {
+	*x = GuardingRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GuardingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GuardingRequest) ProtoMessage() {}
+
+func (x *GuardingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GuardingRequest.ProtoReflect.Descriptor instead.
+func (*GuardingRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *GuardingRequest) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *GuardingRequest) GetDo() GuardingRequest_Do {
+	if x != nil {
+		return x.Do
+	}
+	return GuardingRequest_SHOW
+}
+
+func (x *GuardingRequest) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type GuardingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Guard *GuardState            `protobuf:"bytes,1,opt,name=guard,proto3" json:"guard,omitempty"`
+	// The servers that cannot prove that they are some, or that take others for servers that do not prove it, or that are
+	// not known about.
+	Open []*UnguardedServer `protobuf:"bytes,2,rep,name=open,proto3" json:"open,omitempty"`
+	// The nodes that have not said that they follow under that version.
+	Behind        []*UnguardedServer `protobuf:"bytes,3,rep,name=behind,proto3" json:"behind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GuardingResponse) Reset() {
+	*x = GuardingResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GuardingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GuardingResponse) ProtoMessage() {}
+
+func (x *GuardingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GuardingResponse.ProtoReflect.Descriptor instead.
+func (*GuardingResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *GuardingResponse) GetGuard() *GuardState {
+	if x != nil {
+		return x.Guard
+	}
+	return nil
+}
+
+func (x *GuardingResponse) GetOpen() []*UnguardedServer {
+	if x != nil {
+		return x.Open
+	}
+	return nil
+}
+
+func (x *GuardingResponse) GetBehind() []*UnguardedServer {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
+}
+
+type UnguardedServer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: it holds no data.
+	Node    uint64 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// Why, and what to do.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnguardedServer) Reset() {
+	*x = UnguardedServer{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnguardedServer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnguardedServer) ProtoMessage() {}
+
+func (x *UnguardedServer) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnguardedServer.ProtoReflect.Descriptor instead.
+func (*UnguardedServer) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *UnguardedServer) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *UnguardedServer) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *UnguardedServer) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// AuthorityAsk asks for what is there now. The answer has everything that was acknowledged before it was sent.
+type AuthorityAsk struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// Counted by the asker, from 1 on.
+	Number        uint64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorityAsk) Reset() {
+	*x = AuthorityAsk{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorityAsk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorityAsk) ProtoMessage() {}
+
+func (x *AuthorityAsk) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorityAsk.ProtoReflect.Descriptor instead.
+func (*AuthorityAsk) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *AuthorityAsk) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *AuthorityAsk) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// AuthorityUpdate is what has changed since the update before, and which asks that answers.
+type AuthorityUpdate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the last ask that is answered.
+	Answers uint64 `protobuf:"varint,1,opt,name=answers,proto3" json:"answers,omitempty"`
+	// Up to where the log of the coordination store was applied when the update was made.
+	Index uint64 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	// Users and roles count.
+	Enabled bool `protobuf:"varint,3,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// The revision of users and roles.
+	Revision uint64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Verifies tokens.
+	Key []byte `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	// The records that have changed, without the hashes of passwords. The first update of a stream has all.
+	Users []*AuthorityRecord `protobuf:"bytes,6,rep,name=users,proto3" json:"users,omitempty"`
+	Roles []*AuthorityRecord `protobuf:"bytes,7,rep,name=roles,proto3" json:"roles,omitempty"`
+	// More of the same change follows, and nothing of it counts before.
+	More          bool `protobuf:"varint,8,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorityUpdate) Reset() {
+	*x = AuthorityUpdate{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorityUpdate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorityUpdate) ProtoMessage() {}
+
+func (x *AuthorityUpdate) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorityUpdate.ProtoReflect.Descriptor instead.
+func (*AuthorityUpdate) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *AuthorityUpdate) GetAnswers() uint64 {
+	if x != nil {
+		return x.Answers
+	}
+	return 0
+}
+
+func (x *AuthorityUpdate) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *AuthorityUpdate) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *AuthorityUpdate) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *AuthorityUpdate) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *AuthorityUpdate) GetUsers() []*AuthorityRecord {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *AuthorityUpdate) GetRoles() []*AuthorityRecord {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *AuthorityUpdate) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type AuthorityRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// A storepb.UserRecord or storepb.RoleRecord; not there: it was deleted.
+	Record        []byte `protobuf:"bytes,2,opt,name=record,proto3,oneof" json:"record,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorityRecord) Reset() {
+	*x = AuthorityRecord{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorityRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorityRecord) ProtoMessage() {}
+
+func (x *AuthorityRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorityRecord.ProtoReflect.Descriptor instead.
+func (*AuthorityRecord) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *AuthorityRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AuthorityRecord) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
 type InformResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6385,7 +7058,7 @@ type InformResponse struct {
 
 func (x *InformResponse) Reset() {
 	*x = InformResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[82]
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6397,7 +7070,7 @@ func (x *InformResponse) String() string {
 func (*InformResponse) ProtoMessage() {}
 
 func (x *InformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[82]
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6410,7 +7083,7 @@ func (x *InformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InformResponse.ProtoReflect.Descriptor instead.
 func (*InformResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{82}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{90}
 }
 
 type CoordinationExecuteRequest struct {
@@ -6426,7 +7099,7 @@ type CoordinationExecuteRequest struct {
 
 func (x *CoordinationExecuteRequest) Reset() {
 	*x = CoordinationExecuteRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[83]
+	mi := &file_clusterpb_cluster_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6438,7 +7111,7 @@ func (x *CoordinationExecuteRequest) String() string {
 func (*CoordinationExecuteRequest) ProtoMessage() {}
 
 func (x *CoordinationExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[83]
+	mi := &file_clusterpb_cluster_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6451,7 +7124,7 @@ func (x *CoordinationExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationExecuteRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{83}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CoordinationExecuteRequest) GetCluster() uint64 {
@@ -6485,7 +7158,7 @@ type CoordinationExecuteResponse struct {
 
 func (x *CoordinationExecuteResponse) Reset() {
 	*x = CoordinationExecuteResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6497,7 +7170,7 @@ func (x *CoordinationExecuteResponse) String() string {
 func (*CoordinationExecuteResponse) ProtoMessage() {}
 
 func (x *CoordinationExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6510,7 +7183,7 @@ func (x *CoordinationExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationExecuteResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{84}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CoordinationExecuteResponse) GetResult() []byte {
@@ -6529,7 +7202,7 @@ type CoordinationIndexRequest struct {
 
 func (x *CoordinationIndexRequest) Reset() {
 	*x = CoordinationIndexRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6541,7 +7214,7 @@ func (x *CoordinationIndexRequest) String() string {
 func (*CoordinationIndexRequest) ProtoMessage() {}
 
 func (x *CoordinationIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6554,7 +7227,7 @@ func (x *CoordinationIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationIndexRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationIndexRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{85}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *CoordinationIndexRequest) GetCluster() uint64 {
@@ -6573,7 +7246,7 @@ type CoordinationIndexResponse struct {
 
 func (x *CoordinationIndexResponse) Reset() {
 	*x = CoordinationIndexResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6585,7 +7258,7 @@ func (x *CoordinationIndexResponse) String() string {
 func (*CoordinationIndexResponse) ProtoMessage() {}
 
 func (x *CoordinationIndexResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6598,7 +7271,7 @@ func (x *CoordinationIndexResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationIndexResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationIndexResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{86}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *CoordinationIndexResponse) GetIndex() uint64 {
@@ -6618,7 +7291,7 @@ type CoordinationLeaseRequest struct {
 
 func (x *CoordinationLeaseRequest) Reset() {
 	*x = CoordinationLeaseRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6630,7 +7303,7 @@ func (x *CoordinationLeaseRequest) String() string {
 func (*CoordinationLeaseRequest) ProtoMessage() {}
 
 func (x *CoordinationLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6643,7 +7316,7 @@ func (x *CoordinationLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeaseRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{87}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *CoordinationLeaseRequest) GetCluster() uint64 {
@@ -6670,7 +7343,7 @@ type CoordinationLeaseResponse struct {
 
 func (x *CoordinationLeaseResponse) Reset() {
 	*x = CoordinationLeaseResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6682,7 +7355,7 @@ func (x *CoordinationLeaseResponse) String() string {
 func (*CoordinationLeaseResponse) ProtoMessage() {}
 
 func (x *CoordinationLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6695,7 +7368,7 @@ func (x *CoordinationLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeaseResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{88}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CoordinationLeaseResponse) GetNanoseconds() int64 {
@@ -6703,6 +7376,103 @@ func (x *CoordinationLeaseResponse) GetNanoseconds() int64 {
 		return x.Nanoseconds
 	}
 	return 0
+}
+
+type CoordinationRenewAllRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Leases        []int64                `protobuf:"varint,2,rep,packed,name=leases,proto3" json:"leases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationRenewAllRequest) Reset() {
+	*x = CoordinationRenewAllRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationRenewAllRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationRenewAllRequest) ProtoMessage() {}
+
+func (x *CoordinationRenewAllRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationRenewAllRequest.ProtoReflect.Descriptor instead.
+func (*CoordinationRenewAllRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *CoordinationRenewAllRequest) GetCluster() uint64 {
+	if x != nil {
+		return x.Cluster
+	}
+	return 0
+}
+
+func (x *CoordinationRenewAllRequest) GetLeases() []int64 {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+type CoordinationRenewAllResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The full term of each lease of the request, in its order; 0: it does not exist.
+	Nanoseconds   []int64 `protobuf:"varint,1,rep,packed,name=nanoseconds,proto3" json:"nanoseconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoordinationRenewAllResponse) Reset() {
+	*x = CoordinationRenewAllResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoordinationRenewAllResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoordinationRenewAllResponse) ProtoMessage() {}
+
+func (x *CoordinationRenewAllResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoordinationRenewAllResponse.ProtoReflect.Descriptor instead.
+func (*CoordinationRenewAllResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *CoordinationRenewAllResponse) GetNanoseconds() []int64 {
+	if x != nil {
+		return x.Nanoseconds
+	}
+	return nil
 }
 
 // CoordinationLeader is which member leads the coordination store, as the one knows that refuses.
@@ -6717,7 +7487,7 @@ type CoordinationLeader struct {
 
 func (x *CoordinationLeader) Reset() {
 	*x = CoordinationLeader{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6729,7 +7499,7 @@ func (x *CoordinationLeader) String() string {
 func (*CoordinationLeader) ProtoMessage() {}
 
 func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6742,7 +7512,7 @@ func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeader.ProtoReflect.Descriptor instead.
 func (*CoordinationLeader) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{89}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CoordinationLeader) GetReplica() uint64 {
@@ -6769,7 +7539,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6781,7 +7551,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6794,7 +7564,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{90}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *WakeRequest) GetCluster() uint64 {
@@ -6819,7 +7589,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[91]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6831,7 +7601,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[91]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6844,7 +7614,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{91}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{101}
 }
 
 type ListCoreRequest struct {
@@ -6855,7 +7625,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	mi := &file_clusterpb_cluster_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6867,7 +7637,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	mi := &file_clusterpb_cluster_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6880,7 +7650,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{102}
 }
 
 type ListCoreResponse struct {
@@ -6900,7 +7670,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[93]
+	mi := &file_clusterpb_cluster_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6912,7 +7682,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[93]
+	mi := &file_clusterpb_cluster_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6925,7 +7695,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{93}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -6979,7 +7749,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[94]
+	mi := &file_clusterpb_cluster_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6991,7 +7761,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[94]
+	mi := &file_clusterpb_cluster_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7004,7 +7774,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{94}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -7060,7 +7830,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[95]
+	mi := &file_clusterpb_cluster_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7072,7 +7842,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[95]
+	mi := &file_clusterpb_cluster_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7085,7 +7855,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{95}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -7127,7 +7897,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[96]
+	mi := &file_clusterpb_cluster_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7139,7 +7909,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[96]
+	mi := &file_clusterpb_cluster_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7152,7 +7922,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -7209,14 +7979,21 @@ type ChangeCoreRequest struct {
 	// The address of the server that is to become a member, which offers itself.
 	Add string `protobuf:"bytes,1,opt,name=add,proto3" json:"add,omitempty"`
 	// The member that is to go: its address, or its id.
-	Remove        string `protobuf:"bytes,2,opt,name=remove,proto3" json:"remove,omitempty"`
+	Remove string `protobuf:"bytes,2,opt,name=remove,proto3" json:"remove,omitempty"`
+	// The address of the server that is to become a member without a vote, and to stay that. Named by add later, it
+	// votes. Not together with the others.
+	Learner string `protobuf:"bytes,3,opt,name=learner,proto3" json:"learner,omitempty"`
+	// The member whose address is to be another one: its address or id, and where it is or is going to be. It must not
+	// answer where it was. Not together with the others.
+	Move          string `protobuf:"bytes,4,opt,name=move,proto3" json:"move,omitempty"`
+	MoveTo        string `protobuf:"bytes,5,opt,name=move_to,json=moveTo,proto3" json:"move_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7228,7 +8005,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7241,7 +8018,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -7258,6 +8035,73 @@ func (x *ChangeCoreRequest) GetRemove() string {
 	return ""
 }
 
+func (x *ChangeCoreRequest) GetLearner() string {
+	if x != nil {
+		return x.Learner
+	}
+	return ""
+}
+
+func (x *ChangeCoreRequest) GetMove() string {
+	if x != nil {
+		return x.Move
+	}
+	return ""
+}
+
+func (x *ChangeCoreRequest) GetMoveTo() string {
+	if x != nil {
+		return x.MoveTo
+	}
+	return ""
+}
+
+// CoreRefusal is a detail of the error of a change of the core's members that was refused, for clients that do not
+// read the text.
+type CoreRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        CoreRefusal_Reason     `protobuf:"varint,1,opt,name=reason,proto3,enum=tidemark.cluster.v1.CoreRefusal_Reason" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoreRefusal) Reset() {
+	*x = CoreRefusal{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoreRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoreRefusal) ProtoMessage() {}
+
+func (x *CoreRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoreRefusal.ProtoReflect.Descriptor instead.
+func (*CoreRefusal) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *CoreRefusal) GetReason() CoreRefusal_Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return CoreRefusal_OTHER
+}
+
 type ChangeCoreResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0: there was nothing to do.
@@ -7268,7 +8112,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7280,7 +8124,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7293,7 +8137,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -7600,18 +8444,28 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\blocality\x18\x06 \x01(\v2\x1d.tidemark.cluster.v1.LocalityR\blocality\x12\x18\n" +
 	"\aversion\x18\a \x01(\tR\aversion\x12!\n" +
 	"\fstarted_unix\x18\b \x01(\x03R\vstartedUnix\x12\x12\n" +
-	"\x04tags\x18\t \x03(\tR\x04tags\"g\n" +
+	"\x04tags\x18\t \x03(\tR\x04tags\"\x9e\x01\n" +
 	"\x14RegisterNodeResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12!\n" +
-	"\flease_millis\x18\x03 \x01(\x04R\vleaseMillis\"\xe2\x01\n" +
+	"\flease_millis\x18\x03 \x01(\x04R\vleaseMillis\x125\n" +
+	"\x05guard\x18\x04 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\"6\n" +
+	"\n" +
+	"GuardState\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x0e\n" +
+	"\x02on\x18\x02 \x01(\bR\x02on\"r\n" +
+	"\vGuardReport\x125\n" +
+	"\x05guard\x18\x01 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\x12\x16\n" +
+	"\x06closes\x18\x02 \x01(\bR\x06closes\x12\x14\n" +
+	"\x05knows\x18\x03 \x01(\bR\x05knows\"\x9a\x02\n" +
 	"\x10HeartbeatRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
 	"\x06server\x18\x03 \x01(\x06R\x06server\x124\n" +
 	"\x05stats\x18\x04 \x01(\v2\x1e.tidemark.cluster.v1.NodeStatsR\x05stats\x12>\n" +
 	"\areports\x18\x05 \x03(\v2$.tidemark.cluster.v1.PartitionReportR\areports\x12\x12\n" +
-	"\x04full\x18\x06 \x01(\bR\x04full\"\x9b\x06\n" +
+	"\x04full\x18\x06 \x01(\bR\x04full\x126\n" +
+	"\x05guard\x18\a \x01(\v2 .tidemark.cluster.v1.GuardReportR\x05guard\"\x9b\x06\n" +
 	"\x0fPartitionReport\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1e\n" +
@@ -7659,12 +8513,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04left\x18\x02 \x01(\rR\x04left\x12\x14\n" +
 	"\x05right\x18\x03 \x01(\rR\x05right\x12\x16\n" +
-	"\x06across\x18\x04 \x01(\rR\x06across\"\xbd\x01\n" +
+	"\x06across\x18\x04 \x01(\rR\x06across\"\xf4\x01\n" +
 	"\x11HeartbeatResponse\x12\x1b\n" +
 	"\twant_full\x18\x01 \x01(\bR\bwantFull\x12!\n" +
 	"\flease_millis\x18\x02 \x01(\x04R\vleaseMillis\x122\n" +
 	"\x06orders\x18\x03 \x03(\v2\x1a.tidemark.cluster.v1.OrderR\x06orders\x124\n" +
-	"\x04core\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\x04core\"h\n" +
+	"\x04core\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\x04core\x125\n" +
+	"\x05guard\x18\x05 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\"h\n" +
 	"\x12MoveReplicaRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x1b\n" +
 	"\tfrom_node\x18\x02 \x01(\x04R\bfromNode\x12\x17\n" +
@@ -7838,18 +8693,52 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\fcoordination\x18\t \x01(\bR\fcoordination\"_\n" +
 	"\bFounding\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x129\n" +
-	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\"w\n" +
+	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\"\xaf\x01\n" +
 	"\x0fAnnounceRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\x06R\x06server\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\tR\aversion\"\xb6\x01\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x126\n" +
+	"\x05guard\x18\x05 \x01(\v2 .tidemark.cluster.v1.GuardReportR\x05guard\"\xed\x01\n" +
 	"\x10AnnounceResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\x04R\areplica\x12\x18\n" +
 	"\aremoved\x18\x03 \x01(\bR\aremoved\x12:\n" +
 	"\amembers\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\x12\x18\n" +
-	"\aleaving\x18\x05 \x01(\bR\aleaving\"\x10\n" +
+	"\aleaving\x18\x05 \x01(\bR\aleaving\x125\n" +
+	"\x05guard\x18\x06 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\"\xa2\x01\n" +
+	"\x0fGuardingRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x127\n" +
+	"\x02do\x18\x02 \x01(\x0e2'.tidemark.cluster.v1.GuardingRequest.DoR\x02do\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\"\"\n" +
+	"\x02Do\x12\b\n" +
+	"\x04SHOW\x10\x00\x12\t\n" +
+	"\x05BEGIN\x10\x01\x12\a\n" +
+	"\x03END\x10\x02\"\xc1\x01\n" +
+	"\x10GuardingResponse\x125\n" +
+	"\x05guard\x18\x01 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\x128\n" +
+	"\x04open\x18\x02 \x03(\v2$.tidemark.cluster.v1.UnguardedServerR\x04open\x12<\n" +
+	"\x06behind\x18\x03 \x03(\v2$.tidemark.cluster.v1.UnguardedServerR\x06behind\"W\n" +
+	"\x0fUnguardedServer\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"@\n" +
+	"\fAuthorityAsk\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"\x95\x02\n" +
+	"\x0fAuthorityUpdate\x12\x18\n" +
+	"\aanswers\x18\x01 \x01(\x04R\aanswers\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x18\n" +
+	"\aenabled\x18\x03 \x01(\bR\aenabled\x12\x1a\n" +
+	"\brevision\x18\x04 \x01(\x04R\brevision\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\fR\x03key\x12:\n" +
+	"\x05users\x18\x06 \x03(\v2$.tidemark.cluster.v1.AuthorityRecordR\x05users\x12:\n" +
+	"\x05roles\x18\a \x03(\v2$.tidemark.cluster.v1.AuthorityRecordR\x05roles\x12\x12\n" +
+	"\x04more\x18\b \x01(\bR\x04more\"M\n" +
+	"\x0fAuthorityRecord\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\x06record\x18\x02 \x01(\fH\x00R\x06record\x88\x01\x01B\t\n" +
+	"\a_record\"\x10\n" +
 	"\x0eInformResponse\"d\n" +
 	"\x1aCoordinationExecuteRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
@@ -7865,7 +8754,12 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\x03R\x05lease\"=\n" +
 	"\x19CoordinationLeaseResponse\x12 \n" +
-	"\vnanoseconds\x18\x01 \x01(\x03R\vnanoseconds\"B\n" +
+	"\vnanoseconds\x18\x01 \x01(\x03R\vnanoseconds\"O\n" +
+	"\x1bCoordinationRenewAllRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x16\n" +
+	"\x06leases\x18\x02 \x03(\x03R\x06leases\"@\n" +
+	"\x1cCoordinationRenewAllResponse\x12 \n" +
+	"\vnanoseconds\x18\x01 \x03(\x03R\vnanoseconds\"B\n" +
 	"\x12CoordinationLeader\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\x04R\areplica\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\";\n" +
@@ -7901,10 +8795,22 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0eremove_replica\x18\x04 \x01(\x04R\rremoveReplica\x12&\n" +
 	"\x0fcreated_unix_ms\x18\x05 \x01(\x03R\rcreatedUnixMs\x12\x12\n" +
 	"\x04step\x18\x06 \x01(\tR\x04step\x12\x1b\n" +
-	"\twaits_for\x18\a \x01(\tR\bwaitsFor\"=\n" +
+	"\twaits_for\x18\a \x01(\tR\bwaitsFor\"\x84\x01\n" +
 	"\x11ChangeCoreRequest\x12\x10\n" +
 	"\x03add\x18\x01 \x01(\tR\x03add\x12\x16\n" +
-	"\x06remove\x18\x02 \x01(\tR\x06remove\",\n" +
+	"\x06remove\x18\x02 \x01(\tR\x06remove\x12\x18\n" +
+	"\alearner\x18\x03 \x01(\tR\alearner\x12\x12\n" +
+	"\x04move\x18\x04 \x01(\tR\x04move\x12\x17\n" +
+	"\amove_to\x18\x05 \x01(\tR\x06moveTo\"\xc2\x01\n" +
+	"\vCoreRefusal\x12?\n" +
+	"\x06reason\x18\x01 \x01(\x0e2'.tidemark.cluster.v1.CoreRefusal.ReasonR\x06reason\"r\n" +
+	"\x06Reason\x12\t\n" +
+	"\x05OTHER\x10\x00\x12\r\n" +
+	"\tNO_QUORUM\x10\x01\x12\x15\n" +
+	"\x11TOO_MANY_LEARNERS\x10\x02\x12\x15\n" +
+	"\x11LEARNER_NOT_READY\x10\x03\x12\r\n" +
+	"\tNOT_FOUND\x10\x04\x12\x11\n" +
+	"\rADDRESS_TAKEN\x10\x05\",\n" +
 	"\x12ChangeCoreResponse\x12\x16\n" +
 	"\x06change\x18\x01 \x01(\x04R\x06change*N\n" +
 	"\vReplicaRole\x12\t\n" +
@@ -7956,20 +8862,24 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\vGetConsumer\x12'.tidemark.cluster.v1.GetConsumerRequest\x1a(.tidemark.cluster.v1.GetConsumerResponse\x12f\n" +
 	"\rListConsumers\x12).tidemark.cluster.v1.ListConsumersRequest\x1a*.tidemark.cluster.v1.ListConsumersResponse\x12i\n" +
 	"\x0eDeleteConsumer\x12*.tidemark.cluster.v1.DeleteConsumerRequest\x1a+.tidemark.cluster.v1.DeleteConsumerResponse\x12b\n" +
-	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\x9e\x04\n" +
+	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\xf7\x04\n" +
 	"\x04Core\x12c\n" +
 	"\fRegisterNode\x12(.tidemark.cluster.v1.RegisterNodeRequest\x1a).tidemark.cluster.v1.RegisterNodeResponse\x12Z\n" +
 	"\tHeartbeat\x12%.tidemark.cluster.v1.HeartbeatRequest\x1a&.tidemark.cluster.v1.HeartbeatResponse\x12W\n" +
 	"\bAnnounce\x12$.tidemark.cluster.v1.AnnounceRequest\x1a%.tidemark.cluster.v1.AnnounceResponse\x12O\n" +
 	"\x06Inform\x12 .tidemark.cluster.v1.CoreMembers\x1a#.tidemark.cluster.v1.InformResponse\x12K\n" +
 	"\x04Wake\x12 .tidemark.cluster.v1.WakeRequest\x1a!.tidemark.cluster.v1.WakeResponse\x12^\n" +
-	"\rWatchMetadata\x12).tidemark.cluster.v1.WatchMetadataRequest\x1a .tidemark.cluster.v1.TableUpdate0\x012\xb9\x03\n" +
+	"\rWatchMetadata\x12).tidemark.cluster.v1.WatchMetadataRequest\x1a .tidemark.cluster.v1.TableUpdate0\x01\x12W\n" +
+	"\bGuarding\x12$.tidemark.cluster.v1.GuardingRequest\x1a%.tidemark.cluster.v1.GuardingResponse2b\n" +
+	"\tAuthority\x12U\n" +
+	"\x06Follow\x12!.tidemark.cluster.v1.AuthorityAsk\x1a$.tidemark.cluster.v1.AuthorityUpdate(\x010\x012\xaa\x04\n" +
 	"\fCoordination\x12l\n" +
 	"\aExecute\x12/.tidemark.cluster.v1.CoordinationExecuteRequest\x1a0.tidemark.cluster.v1.CoordinationExecuteResponse\x12f\n" +
 	"\x05Index\x12-.tidemark.cluster.v1.CoordinationIndexRequest\x1a..tidemark.cluster.v1.CoordinationIndexResponse\x12f\n" +
 	"\x05Renew\x12-.tidemark.cluster.v1.CoordinationLeaseRequest\x1a..tidemark.cluster.v1.CoordinationLeaseResponse\x12k\n" +
 	"\n" +
-	"TimeToLive\x12-.tidemark.cluster.v1.CoordinationLeaseRequest\x1a..tidemark.cluster.v1.CoordinationLeaseResponse2\xac\x01\n" +
+	"TimeToLive\x12-.tidemark.cluster.v1.CoordinationLeaseRequest\x1a..tidemark.cluster.v1.CoordinationLeaseResponse\x12o\n" +
+	"\bRenewAll\x120.tidemark.cluster.v1.CoordinationRenewAllRequest\x1a1.tidemark.cluster.v1.CoordinationRenewAllResponse2\xac\x01\n" +
 	"\tBootstrap\x12Q\n" +
 	"\x05Hello\x12#.tidemark.cluster.v1.BootstrapHello\x1a#.tidemark.cluster.v1.BootstrapHello\x12L\n" +
 	"\x06Accept\x12\x1d.tidemark.cluster.v1.Founding\x1a#.tidemark.cluster.v1.BootstrapHelloB.Z,github.com/tidemarkdb/tidemark/rpc/clusterpbb\x06proto3"
@@ -7986,262 +8896,294 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 	return file_clusterpb_cluster_proto_rawDescData
 }
 
-var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 99)
+var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 110)
 var file_clusterpb_cluster_proto_goTypes = []any{
-	(ReplicaRole)(0),                    // 0: tidemark.cluster.v1.ReplicaRole
-	(Partitioning)(0),                   // 1: tidemark.cluster.v1.Partitioning
-	(KeyspaceState)(0),                  // 2: tidemark.cluster.v1.KeyspaceState
-	(NodeStatus)(0),                     // 3: tidemark.cluster.v1.NodeStatus
-	(*Partition)(nil),                   // 4: tidemark.cluster.v1.Partition
-	(*Freeze)(nil),                      // 5: tidemark.cluster.v1.Freeze
-	(*Replica)(nil),                     // 6: tidemark.cluster.v1.Replica
-	(*Leader)(nil),                      // 7: tidemark.cluster.v1.Leader
-	(*Keyspace)(nil),                    // 8: tidemark.cluster.v1.Keyspace
-	(*Timestamp)(nil),                   // 9: tidemark.cluster.v1.Timestamp
-	(*Consumer)(nil),                    // 10: tidemark.cluster.v1.Consumer
-	(*ConsumerSpan)(nil),                // 11: tidemark.cluster.v1.ConsumerSpan
-	(*Locality)(nil),                    // 12: tidemark.cluster.v1.Locality
-	(*Node)(nil),                        // 13: tidemark.cluster.v1.Node
-	(*NodeStats)(nil),                   // 14: tidemark.cluster.v1.NodeStats
-	(*StatusRequest)(nil),               // 15: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),              // 16: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),         // 17: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),                  // 18: tidemark.cluster.v1.CoreMember
-	(*CoreMembers)(nil),                 // 19: tidemark.cluster.v1.CoreMembers
-	(*WatchTableRequest)(nil),           // 20: tidemark.cluster.v1.WatchTableRequest
-	(*FollowTableRequest)(nil),          // 21: tidemark.cluster.v1.FollowTableRequest
-	(*WatchMetadataRequest)(nil),        // 22: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),                 // 23: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),            // 24: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),           // 25: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),       // 26: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil),      // 27: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),        // 28: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),       // 29: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),         // 30: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),        // 31: tidemark.cluster.v1.DropKeyspaceResponse
-	(*SetConsumerRequest)(nil),          // 32: tidemark.cluster.v1.SetConsumerRequest
-	(*SetConsumerResponse)(nil),         // 33: tidemark.cluster.v1.SetConsumerResponse
-	(*GetConsumerRequest)(nil),          // 34: tidemark.cluster.v1.GetConsumerRequest
-	(*GetConsumerResponse)(nil),         // 35: tidemark.cluster.v1.GetConsumerResponse
-	(*ListConsumersRequest)(nil),        // 36: tidemark.cluster.v1.ListConsumersRequest
-	(*ListConsumersResponse)(nil),       // 37: tidemark.cluster.v1.ListConsumersResponse
-	(*DeleteConsumerRequest)(nil),       // 38: tidemark.cluster.v1.DeleteConsumerRequest
-	(*DeleteConsumerResponse)(nil),      // 39: tidemark.cluster.v1.DeleteConsumerResponse
-	(*ListKeyspacesRequest)(nil),        // 40: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),       // 41: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),                // 42: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),       // 43: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),               // 44: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),         // 45: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),        // 46: tidemark.cluster.v1.RegisterNodeResponse
-	(*HeartbeatRequest)(nil),            // 47: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),             // 48: tidemark.cluster.v1.PartitionReport
-	(*Activity)(nil),                    // 49: tidemark.cluster.v1.Activity
-	(*SplitHints)(nil),                  // 50: tidemark.cluster.v1.SplitHints
-	(*SplitKey)(nil),                    // 51: tidemark.cluster.v1.SplitKey
-	(*HeartbeatResponse)(nil),           // 52: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),          // 53: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),         // 54: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),       // 55: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil),      // 56: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),        // 57: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),       // 58: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),                // 59: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),       // 60: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),      // 61: tidemark.cluster.v1.TransferLeaderResponse
-	(*SplitPartitionRequest)(nil),       // 62: tidemark.cluster.v1.SplitPartitionRequest
-	(*SplitPartitionResponse)(nil),      // 63: tidemark.cluster.v1.SplitPartitionResponse
-	(*MergePartitionRequest)(nil),       // 64: tidemark.cluster.v1.MergePartitionRequest
-	(*MergePartitionResponse)(nil),      // 65: tidemark.cluster.v1.MergePartitionResponse
-	(*SetNodeStatusRequest)(nil),        // 66: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),       // 67: tidemark.cluster.v1.SetNodeStatusResponse
-	(*ConfirmRecoveryRequest)(nil),      // 68: tidemark.cluster.v1.ConfirmRecoveryRequest
-	(*RecoveredPartition)(nil),          // 69: tidemark.cluster.v1.RecoveredPartition
-	(*ConfirmRecoveryResponse)(nil),     // 70: tidemark.cluster.v1.ConfirmRecoveryResponse
-	(*WhyRequest)(nil),                  // 71: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),                 // 72: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),           // 73: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),          // 74: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                       // 75: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),         // 76: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),        // 77: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),           // 78: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                       // 79: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),                    // 80: tidemark.cluster.v1.CoreHint
-	(*CoreTrouble)(nil),                 // 81: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),              // 82: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),                    // 83: tidemark.cluster.v1.Founding
-	(*AnnounceRequest)(nil),             // 84: tidemark.cluster.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),            // 85: tidemark.cluster.v1.AnnounceResponse
-	(*InformResponse)(nil),              // 86: tidemark.cluster.v1.InformResponse
-	(*CoordinationExecuteRequest)(nil),  // 87: tidemark.cluster.v1.CoordinationExecuteRequest
-	(*CoordinationExecuteResponse)(nil), // 88: tidemark.cluster.v1.CoordinationExecuteResponse
-	(*CoordinationIndexRequest)(nil),    // 89: tidemark.cluster.v1.CoordinationIndexRequest
-	(*CoordinationIndexResponse)(nil),   // 90: tidemark.cluster.v1.CoordinationIndexResponse
-	(*CoordinationLeaseRequest)(nil),    // 91: tidemark.cluster.v1.CoordinationLeaseRequest
-	(*CoordinationLeaseResponse)(nil),   // 92: tidemark.cluster.v1.CoordinationLeaseResponse
-	(*CoordinationLeader)(nil),          // 93: tidemark.cluster.v1.CoordinationLeader
-	(*WakeRequest)(nil),                 // 94: tidemark.cluster.v1.WakeRequest
-	(*WakeResponse)(nil),                // 95: tidemark.cluster.v1.WakeResponse
-	(*ListCoreRequest)(nil),             // 96: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),            // 97: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),             // 98: tidemark.cluster.v1.CoreMemberState
-	(*CoreCandidate)(nil),               // 99: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),                  // 100: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),           // 101: tidemark.cluster.v1.ChangeCoreRequest
-	(*ChangeCoreResponse)(nil),          // 102: tidemark.cluster.v1.ChangeCoreResponse
+	(ReplicaRole)(0),                     // 0: tidemark.cluster.v1.ReplicaRole
+	(Partitioning)(0),                    // 1: tidemark.cluster.v1.Partitioning
+	(KeyspaceState)(0),                   // 2: tidemark.cluster.v1.KeyspaceState
+	(NodeStatus)(0),                      // 3: tidemark.cluster.v1.NodeStatus
+	(GuardingRequest_Do)(0),              // 4: tidemark.cluster.v1.GuardingRequest.Do
+	(CoreRefusal_Reason)(0),              // 5: tidemark.cluster.v1.CoreRefusal.Reason
+	(*Partition)(nil),                    // 6: tidemark.cluster.v1.Partition
+	(*Freeze)(nil),                       // 7: tidemark.cluster.v1.Freeze
+	(*Replica)(nil),                      // 8: tidemark.cluster.v1.Replica
+	(*Leader)(nil),                       // 9: tidemark.cluster.v1.Leader
+	(*Keyspace)(nil),                     // 10: tidemark.cluster.v1.Keyspace
+	(*Timestamp)(nil),                    // 11: tidemark.cluster.v1.Timestamp
+	(*Consumer)(nil),                     // 12: tidemark.cluster.v1.Consumer
+	(*ConsumerSpan)(nil),                 // 13: tidemark.cluster.v1.ConsumerSpan
+	(*Locality)(nil),                     // 14: tidemark.cluster.v1.Locality
+	(*Node)(nil),                         // 15: tidemark.cluster.v1.Node
+	(*NodeStats)(nil),                    // 16: tidemark.cluster.v1.NodeStats
+	(*StatusRequest)(nil),                // 17: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),               // 18: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),          // 19: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),                   // 20: tidemark.cluster.v1.CoreMember
+	(*CoreMembers)(nil),                  // 21: tidemark.cluster.v1.CoreMembers
+	(*WatchTableRequest)(nil),            // 22: tidemark.cluster.v1.WatchTableRequest
+	(*FollowTableRequest)(nil),           // 23: tidemark.cluster.v1.FollowTableRequest
+	(*WatchMetadataRequest)(nil),         // 24: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),                  // 25: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),             // 26: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),            // 27: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),        // 28: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil),       // 29: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),         // 30: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),        // 31: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),          // 32: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),         // 33: tidemark.cluster.v1.DropKeyspaceResponse
+	(*SetConsumerRequest)(nil),           // 34: tidemark.cluster.v1.SetConsumerRequest
+	(*SetConsumerResponse)(nil),          // 35: tidemark.cluster.v1.SetConsumerResponse
+	(*GetConsumerRequest)(nil),           // 36: tidemark.cluster.v1.GetConsumerRequest
+	(*GetConsumerResponse)(nil),          // 37: tidemark.cluster.v1.GetConsumerResponse
+	(*ListConsumersRequest)(nil),         // 38: tidemark.cluster.v1.ListConsumersRequest
+	(*ListConsumersResponse)(nil),        // 39: tidemark.cluster.v1.ListConsumersResponse
+	(*DeleteConsumerRequest)(nil),        // 40: tidemark.cluster.v1.DeleteConsumerRequest
+	(*DeleteConsumerResponse)(nil),       // 41: tidemark.cluster.v1.DeleteConsumerResponse
+	(*ListKeyspacesRequest)(nil),         // 42: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),        // 43: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),                 // 44: tidemark.cluster.v1.KeyspaceInfo
+	(*ListPartitionsRequest)(nil),        // 45: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),                // 46: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),          // 47: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),         // 48: tidemark.cluster.v1.RegisterNodeResponse
+	(*GuardState)(nil),                   // 49: tidemark.cluster.v1.GuardState
+	(*GuardReport)(nil),                  // 50: tidemark.cluster.v1.GuardReport
+	(*HeartbeatRequest)(nil),             // 51: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),              // 52: tidemark.cluster.v1.PartitionReport
+	(*Activity)(nil),                     // 53: tidemark.cluster.v1.Activity
+	(*SplitHints)(nil),                   // 54: tidemark.cluster.v1.SplitHints
+	(*SplitKey)(nil),                     // 55: tidemark.cluster.v1.SplitKey
+	(*HeartbeatResponse)(nil),            // 56: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),           // 57: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),          // 58: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),        // 59: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),       // 60: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),         // 61: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),        // 62: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),                 // 63: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),        // 64: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),       // 65: tidemark.cluster.v1.TransferLeaderResponse
+	(*SplitPartitionRequest)(nil),        // 66: tidemark.cluster.v1.SplitPartitionRequest
+	(*SplitPartitionResponse)(nil),       // 67: tidemark.cluster.v1.SplitPartitionResponse
+	(*MergePartitionRequest)(nil),        // 68: tidemark.cluster.v1.MergePartitionRequest
+	(*MergePartitionResponse)(nil),       // 69: tidemark.cluster.v1.MergePartitionResponse
+	(*SetNodeStatusRequest)(nil),         // 70: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),        // 71: tidemark.cluster.v1.SetNodeStatusResponse
+	(*ConfirmRecoveryRequest)(nil),       // 72: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),           // 73: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil),      // 74: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),                   // 75: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),                  // 76: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),            // 77: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 78: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                        // 79: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),          // 80: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),         // 81: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),            // 82: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                        // 83: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                     // 84: tidemark.cluster.v1.CoreHint
+	(*CoreTrouble)(nil),                  // 85: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),               // 86: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                     // 87: tidemark.cluster.v1.Founding
+	(*AnnounceRequest)(nil),              // 88: tidemark.cluster.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),             // 89: tidemark.cluster.v1.AnnounceResponse
+	(*GuardingRequest)(nil),              // 90: tidemark.cluster.v1.GuardingRequest
+	(*GuardingResponse)(nil),             // 91: tidemark.cluster.v1.GuardingResponse
+	(*UnguardedServer)(nil),              // 92: tidemark.cluster.v1.UnguardedServer
+	(*AuthorityAsk)(nil),                 // 93: tidemark.cluster.v1.AuthorityAsk
+	(*AuthorityUpdate)(nil),              // 94: tidemark.cluster.v1.AuthorityUpdate
+	(*AuthorityRecord)(nil),              // 95: tidemark.cluster.v1.AuthorityRecord
+	(*InformResponse)(nil),               // 96: tidemark.cluster.v1.InformResponse
+	(*CoordinationExecuteRequest)(nil),   // 97: tidemark.cluster.v1.CoordinationExecuteRequest
+	(*CoordinationExecuteResponse)(nil),  // 98: tidemark.cluster.v1.CoordinationExecuteResponse
+	(*CoordinationIndexRequest)(nil),     // 99: tidemark.cluster.v1.CoordinationIndexRequest
+	(*CoordinationIndexResponse)(nil),    // 100: tidemark.cluster.v1.CoordinationIndexResponse
+	(*CoordinationLeaseRequest)(nil),     // 101: tidemark.cluster.v1.CoordinationLeaseRequest
+	(*CoordinationLeaseResponse)(nil),    // 102: tidemark.cluster.v1.CoordinationLeaseResponse
+	(*CoordinationRenewAllRequest)(nil),  // 103: tidemark.cluster.v1.CoordinationRenewAllRequest
+	(*CoordinationRenewAllResponse)(nil), // 104: tidemark.cluster.v1.CoordinationRenewAllResponse
+	(*CoordinationLeader)(nil),           // 105: tidemark.cluster.v1.CoordinationLeader
+	(*WakeRequest)(nil),                  // 106: tidemark.cluster.v1.WakeRequest
+	(*WakeResponse)(nil),                 // 107: tidemark.cluster.v1.WakeResponse
+	(*ListCoreRequest)(nil),              // 108: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),             // 109: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),              // 110: tidemark.cluster.v1.CoreMemberState
+	(*CoreCandidate)(nil),                // 111: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),                   // 112: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),            // 113: tidemark.cluster.v1.ChangeCoreRequest
+	(*CoreRefusal)(nil),                  // 114: tidemark.cluster.v1.CoreRefusal
+	(*ChangeCoreResponse)(nil),           // 115: tidemark.cluster.v1.ChangeCoreResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
-	6,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
-	5,   // 1: tidemark.cluster.v1.Partition.frozen:type_name -> tidemark.cluster.v1.Freeze
+	8,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
+	7,   // 1: tidemark.cluster.v1.Partition.frozen:type_name -> tidemark.cluster.v1.Freeze
 	0,   // 2: tidemark.cluster.v1.Replica.role:type_name -> tidemark.cluster.v1.ReplicaRole
 	1,   // 3: tidemark.cluster.v1.Keyspace.partitioning:type_name -> tidemark.cluster.v1.Partitioning
 	2,   // 4: tidemark.cluster.v1.Keyspace.state:type_name -> tidemark.cluster.v1.KeyspaceState
-	9,   // 5: tidemark.cluster.v1.Keyspace.protected:type_name -> tidemark.cluster.v1.Timestamp
-	9,   // 6: tidemark.cluster.v1.Consumer.position:type_name -> tidemark.cluster.v1.Timestamp
-	11,  // 7: tidemark.cluster.v1.Consumer.span:type_name -> tidemark.cluster.v1.ConsumerSpan
-	12,  // 8: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
-	14,  // 9: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
+	11,  // 5: tidemark.cluster.v1.Keyspace.protected:type_name -> tidemark.cluster.v1.Timestamp
+	11,  // 6: tidemark.cluster.v1.Consumer.position:type_name -> tidemark.cluster.v1.Timestamp
+	13,  // 7: tidemark.cluster.v1.Consumer.span:type_name -> tidemark.cluster.v1.ConsumerSpan
+	14,  // 8: tidemark.cluster.v1.Node.locality:type_name -> tidemark.cluster.v1.Locality
+	16,  // 9: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
 	3,   // 10: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
-	18,  // 11: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	81,  // 12: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
-	17,  // 13: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
+	20,  // 11: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	85,  // 12: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	19,  // 13: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
 	0,   // 14: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
-	18,  // 15: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
-	13,  // 16: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
-	8,   // 17: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
-	4,   // 18: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
-	7,   // 19: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
-	13,  // 20: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
-	18,  // 21: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	20,  // 15: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
+	15,  // 16: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
+	10,  // 17: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
+	6,   // 18: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
+	9,   // 19: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
+	15,  // 20: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
+	20,  // 21: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
 	1,   // 22: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
-	8,   // 23: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	8,   // 24: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	9,   // 25: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
-	11,  // 26: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
-	10,  // 27: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	10,  // 28: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	10,  // 29: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
-	42,  // 30: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
-	8,   // 31: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	4,   // 32: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
-	49,  // 33: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
-	49,  // 34: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	12,  // 35: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	14,  // 36: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	48,  // 37: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	4,   // 38: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	4,   // 39: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
-	49,  // 40: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
-	49,  // 41: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	50,  // 42: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
-	51,  // 43: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
-	51,  // 44: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
-	79,  // 45: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	19,  // 46: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
-	59,  // 47: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
-	3,   // 48: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
-	3,   // 49: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
-	3,   // 50: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	69,  // 51: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
-	75,  // 52: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	78,  // 53: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	78,  // 54: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	4,   // 55: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	4,   // 56: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
-	4,   // 57: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
-	19,  // 58: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
-	83,  // 59: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	18,  // 60: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	19,  // 61: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	19,  // 62: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	98,  // 63: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	99,  // 64: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	100, // 65: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
-	18,  // 66: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
-	15,  // 67: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	20,  // 68: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	21,  // 69: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	24,  // 70: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	26,  // 71: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	30,  // 72: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	28,  // 73: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	53,  // 74: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	55,  // 75: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	57,  // 76: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	60,  // 77: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	62,  // 78: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	64,  // 79: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
-	66,  // 80: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	71,  // 81: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	73,  // 82: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	76,  // 83: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	68,  // 84: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	40,  // 85: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	96,  // 86: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	101, // 87: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	32,  // 88: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
-	34,  // 89: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
-	36,  // 90: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
-	38,  // 91: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
-	43,  // 92: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	45,  // 93: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	47,  // 94: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	84,  // 95: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	19,  // 96: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	94,  // 97: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
-	22,  // 98: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	87,  // 99: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
-	89,  // 100: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
-	91,  // 101: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	91,  // 102: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	82,  // 103: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	83,  // 104: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	16,  // 105: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	23,  // 106: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	23,  // 107: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	25,  // 108: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	27,  // 109: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	31,  // 110: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	29,  // 111: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	54,  // 112: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	56,  // 113: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	58,  // 114: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	61,  // 115: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	63,  // 116: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	65,  // 117: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	67,  // 118: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	72,  // 119: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	74,  // 120: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	77,  // 121: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	70,  // 122: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	41,  // 123: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	97,  // 124: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	102, // 125: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	33,  // 126: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
-	35,  // 127: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
-	37,  // 128: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
-	39,  // 129: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
-	44,  // 130: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	46,  // 131: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	52,  // 132: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	85,  // 133: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	86,  // 134: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	95,  // 135: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	23,  // 136: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	88,  // 137: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
-	90,  // 138: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
-	92,  // 139: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	92,  // 140: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	82,  // 141: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	82,  // 142: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	105, // [105:143] is the sub-list for method output_type
-	67,  // [67:105] is the sub-list for method input_type
-	67,  // [67:67] is the sub-list for extension type_name
-	67,  // [67:67] is the sub-list for extension extendee
-	0,   // [0:67] is the sub-list for field type_name
+	10,  // 23: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	10,  // 24: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	11,  // 25: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
+	13,  // 26: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
+	12,  // 27: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	12,  // 28: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	12,  // 29: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
+	44,  // 30: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
+	10,  // 31: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	6,   // 32: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
+	53,  // 33: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
+	53,  // 34: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	14,  // 35: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
+	49,  // 36: tidemark.cluster.v1.RegisterNodeResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	49,  // 37: tidemark.cluster.v1.GuardReport.guard:type_name -> tidemark.cluster.v1.GuardState
+	16,  // 38: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	52,  // 39: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	50,  // 40: tidemark.cluster.v1.HeartbeatRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	6,   // 41: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
+	6,   // 42: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
+	53,  // 43: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
+	53,  // 44: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	54,  // 45: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
+	55,  // 46: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
+	55,  // 47: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
+	83,  // 48: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	21,  // 49: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
+	49,  // 50: tidemark.cluster.v1.HeartbeatResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	63,  // 51: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	3,   // 52: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
+	3,   // 53: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
+	3,   // 54: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
+	73,  // 55: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	79,  // 56: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	82,  // 57: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	82,  // 58: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	6,   // 59: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	6,   // 60: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
+	6,   // 61: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
+	21,  // 62: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
+	87,  // 63: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	20,  // 64: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	50,  // 65: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	21,  // 66: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	49,  // 67: tidemark.cluster.v1.AnnounceResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	4,   // 68: tidemark.cluster.v1.GuardingRequest.do:type_name -> tidemark.cluster.v1.GuardingRequest.Do
+	49,  // 69: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	92,  // 70: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
+	92,  // 71: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
+	95,  // 72: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
+	95,  // 73: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
+	21,  // 74: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	110, // 75: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	111, // 76: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	112, // 77: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	20,  // 78: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
+	5,   // 79: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
+	17,  // 80: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	22,  // 81: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	23,  // 82: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	26,  // 83: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	28,  // 84: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	32,  // 85: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	30,  // 86: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	57,  // 87: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	59,  // 88: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	61,  // 89: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	64,  // 90: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	66,  // 91: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	68,  // 92: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
+	70,  // 93: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	75,  // 94: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	77,  // 95: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	80,  // 96: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	72,  // 97: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	42,  // 98: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	108, // 99: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	113, // 100: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	34,  // 101: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
+	36,  // 102: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
+	38,  // 103: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
+	40,  // 104: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
+	45,  // 105: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	47,  // 106: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	51,  // 107: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	88,  // 108: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	21,  // 109: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	106, // 110: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	24,  // 111: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	90,  // 112: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
+	93,  // 113: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
+	97,  // 114: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
+	99,  // 115: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
+	101, // 116: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	101, // 117: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	103, // 118: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
+	86,  // 119: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	87,  // 120: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	18,  // 121: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	25,  // 122: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	25,  // 123: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	27,  // 124: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	29,  // 125: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	33,  // 126: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	31,  // 127: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	58,  // 128: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	60,  // 129: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	62,  // 130: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	65,  // 131: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	67,  // 132: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	69,  // 133: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	71,  // 134: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	76,  // 135: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	78,  // 136: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	81,  // 137: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	74,  // 138: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	43,  // 139: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	109, // 140: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	115, // 141: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	35,  // 142: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
+	37,  // 143: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
+	39,  // 144: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
+	41,  // 145: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
+	46,  // 146: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	48,  // 147: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	56,  // 148: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	89,  // 149: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	96,  // 150: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	107, // 151: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	25,  // 152: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	91,  // 153: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
+	94,  // 154: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
+	98,  // 155: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
+	100, // 156: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
+	102, // 157: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	102, // 158: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	104, // 159: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
+	86,  // 160: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	86,  // 161: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	121, // [121:162] is the sub-list for method output_type
+	80,  // [80:121] is the sub-list for method input_type
+	80,  // [80:80] is the sub-list for extension type_name
+	80,  // [80:80] is the sub-list for extension extendee
+	0,   // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -8250,16 +9192,17 @@ func file_clusterpb_cluster_proto_init() {
 		return
 	}
 	file_clusterpb_cluster_proto_msgTypes[24].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[74].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[76].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[89].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   99,
+			NumEnums:      6,
+			NumMessages:   110,
 			NumExtensions: 0,
-			NumServices:   4,
+			NumServices:   5,
 		},
 		GoTypes:           file_clusterpb_cluster_proto_goTypes,
 		DependencyIndexes: file_clusterpb_cluster_proto_depIdxs,

@@ -1132,6 +1132,7 @@ const (
 	Core_Inform_FullMethodName        = "/tidemark.cluster.v1.Core/Inform"
 	Core_Wake_FullMethodName          = "/tidemark.cluster.v1.Core/Wake"
 	Core_WatchMetadata_FullMethodName = "/tidemark.cluster.v1.Core/WatchMetadata"
+	Core_Guarding_FullMethodName      = "/tidemark.cluster.v1.Core/Guarding"
 )
 
 // CoreClient is the client API for Core service.
@@ -1153,6 +1154,8 @@ type CoreClient interface {
 	Wake(ctx context.Context, in *WakeRequest, opts ...grpc.CallOption) (*WakeResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(ctx context.Context, in *WatchMetadataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error)
+	// Guarding shows, begins or ends that servers follow users and roles.
+	Guarding(ctx context.Context, in *GuardingRequest, opts ...grpc.CallOption) (*GuardingResponse, error)
 }
 
 type coreClient struct {
@@ -1232,6 +1235,16 @@ func (c *coreClient) WatchMetadata(ctx context.Context, in *WatchMetadataRequest
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Core_WatchMetadataClient = grpc.ServerStreamingClient[TableUpdate]
 
+func (c *coreClient) Guarding(ctx context.Context, in *GuardingRequest, opts ...grpc.CallOption) (*GuardingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GuardingResponse)
+	err := c.cc.Invoke(ctx, Core_Guarding_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CoreServer is the server API for Core service.
 // All implementations must embed UnimplementedCoreServer
 // for forward compatibility.
@@ -1251,6 +1264,8 @@ type CoreServer interface {
 	Wake(context.Context, *WakeRequest) (*WakeResponse, error)
 	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
 	WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error
+	// Guarding shows, begins or ends that servers follow users and roles.
+	Guarding(context.Context, *GuardingRequest) (*GuardingResponse, error)
 	mustEmbedUnimplementedCoreServer()
 }
 
@@ -1278,6 +1293,9 @@ func (UnimplementedCoreServer) Wake(context.Context, *WakeRequest) (*WakeRespons
 }
 func (UnimplementedCoreServer) WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error {
 	return status.Error(codes.Unimplemented, "method WatchMetadata not implemented")
+}
+func (UnimplementedCoreServer) Guarding(context.Context, *GuardingRequest) (*GuardingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Guarding not implemented")
 }
 func (UnimplementedCoreServer) mustEmbedUnimplementedCoreServer() {}
 func (UnimplementedCoreServer) testEmbeddedByValue()              {}
@@ -1401,6 +1419,24 @@ func _Core_WatchMetadata_Handler(srv interface{}, stream grpc.ServerStream) erro
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Core_WatchMetadataServer = grpc.ServerStreamingServer[TableUpdate]
 
+func _Core_Guarding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GuardingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoreServer).Guarding(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Core_Guarding_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoreServer).Guarding(ctx, req.(*GuardingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Core_ServiceDesc is the grpc.ServiceDesc for Core service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1428,6 +1464,10 @@ var Core_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Wake",
 			Handler:    _Core_Wake_Handler,
 		},
+		{
+			MethodName: "Guarding",
+			Handler:    _Core_Guarding_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -1440,10 +1480,115 @@ var Core_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Authority_Follow_FullMethodName = "/tidemark.cluster.v1.Authority/Follow"
+)
+
+// AuthorityClient is the client API for Authority service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Authority is served by the members of the core to servers that hold data: what users may do with that.
+type AuthorityClient interface {
+	// Follow streams users, roles and the key of tokens, as the coordination store has them. Nothing is sent before the
+	// first ask. Any member answers; Unavailable: another one is to be asked.
+	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AuthorityAsk, AuthorityUpdate], error)
+}
+
+type authorityClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewAuthorityClient(cc grpc.ClientConnInterface) AuthorityClient {
+	return &authorityClient{cc}
+}
+
+func (c *authorityClient) Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AuthorityAsk, AuthorityUpdate], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Authority_ServiceDesc.Streams[0], Authority_Follow_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AuthorityAsk, AuthorityUpdate]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Authority_FollowClient = grpc.BidiStreamingClient[AuthorityAsk, AuthorityUpdate]
+
+// AuthorityServer is the server API for Authority service.
+// All implementations must embed UnimplementedAuthorityServer
+// for forward compatibility.
+//
+// Authority is served by the members of the core to servers that hold data: what users may do with that.
+type AuthorityServer interface {
+	// Follow streams users, roles and the key of tokens, as the coordination store has them. Nothing is sent before the
+	// first ask. Any member answers; Unavailable: another one is to be asked.
+	Follow(grpc.BidiStreamingServer[AuthorityAsk, AuthorityUpdate]) error
+	mustEmbedUnimplementedAuthorityServer()
+}
+
+// UnimplementedAuthorityServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedAuthorityServer struct{}
+
+func (UnimplementedAuthorityServer) Follow(grpc.BidiStreamingServer[AuthorityAsk, AuthorityUpdate]) error {
+	return status.Error(codes.Unimplemented, "method Follow not implemented")
+}
+func (UnimplementedAuthorityServer) mustEmbedUnimplementedAuthorityServer() {}
+func (UnimplementedAuthorityServer) testEmbeddedByValue()                   {}
+
+// UnsafeAuthorityServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to AuthorityServer will
+// result in compilation errors.
+type UnsafeAuthorityServer interface {
+	mustEmbedUnimplementedAuthorityServer()
+}
+
+func RegisterAuthorityServer(s grpc.ServiceRegistrar, srv AuthorityServer) {
+	// If the following call panics, it indicates UnimplementedAuthorityServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Authority_ServiceDesc, srv)
+}
+
+func _Authority_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(AuthorityServer).Follow(&grpc.GenericServerStream[AuthorityAsk, AuthorityUpdate]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Authority_FollowServer = grpc.BidiStreamingServer[AuthorityAsk, AuthorityUpdate]
+
+// Authority_ServiceDesc is the grpc.ServiceDesc for Authority service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Authority_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "tidemark.cluster.v1.Authority",
+	HandlerType: (*AuthorityServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Follow",
+			Handler:       _Authority_Follow_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "clusterpb/cluster.proto",
+}
+
+const (
 	Coordination_Execute_FullMethodName    = "/tidemark.cluster.v1.Coordination/Execute"
 	Coordination_Index_FullMethodName      = "/tidemark.cluster.v1.Coordination/Index"
 	Coordination_Renew_FullMethodName      = "/tidemark.cluster.v1.Coordination/Renew"
 	Coordination_TimeToLive_FullMethodName = "/tidemark.cluster.v1.Coordination/TimeToLive"
+	Coordination_RenewAll_FullMethodName   = "/tidemark.cluster.v1.Coordination/RenewAll"
 )
 
 // CoordinationClient is the client API for Coordination service.
@@ -1461,6 +1606,8 @@ type CoordinationClient interface {
 	// Renew gives a lease its full term, and TimeToLive says what is left of it. NotFound: it does not exist.
 	Renew(ctx context.Context, in *CoordinationLeaseRequest, opts ...grpc.CallOption) (*CoordinationLeaseResponse, error)
 	TimeToLive(ctx context.Context, in *CoordinationLeaseRequest, opts ...grpc.CallOption) (*CoordinationLeaseResponse, error)
+	// RenewAll is Renew of several.
+	RenewAll(ctx context.Context, in *CoordinationRenewAllRequest, opts ...grpc.CallOption) (*CoordinationRenewAllResponse, error)
 }
 
 type coordinationClient struct {
@@ -1511,6 +1658,16 @@ func (c *coordinationClient) TimeToLive(ctx context.Context, in *CoordinationLea
 	return out, nil
 }
 
+func (c *coordinationClient) RenewAll(ctx context.Context, in *CoordinationRenewAllRequest, opts ...grpc.CallOption) (*CoordinationRenewAllResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CoordinationRenewAllResponse)
+	err := c.cc.Invoke(ctx, Coordination_RenewAll_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CoordinationServer is the server API for Coordination service.
 // All implementations must embed UnimplementedCoordinationServer
 // for forward compatibility.
@@ -1526,6 +1683,8 @@ type CoordinationServer interface {
 	// Renew gives a lease its full term, and TimeToLive says what is left of it. NotFound: it does not exist.
 	Renew(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error)
 	TimeToLive(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error)
+	// RenewAll is Renew of several.
+	RenewAll(context.Context, *CoordinationRenewAllRequest) (*CoordinationRenewAllResponse, error)
 	mustEmbedUnimplementedCoordinationServer()
 }
 
@@ -1547,6 +1706,9 @@ func (UnimplementedCoordinationServer) Renew(context.Context, *CoordinationLease
 }
 func (UnimplementedCoordinationServer) TimeToLive(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TimeToLive not implemented")
+}
+func (UnimplementedCoordinationServer) RenewAll(context.Context, *CoordinationRenewAllRequest) (*CoordinationRenewAllResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenewAll not implemented")
 }
 func (UnimplementedCoordinationServer) mustEmbedUnimplementedCoordinationServer() {}
 func (UnimplementedCoordinationServer) testEmbeddedByValue()                      {}
@@ -1641,6 +1803,24 @@ func _Coordination_TimeToLive_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Coordination_RenewAll_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CoordinationRenewAllRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CoordinationServer).RenewAll(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Coordination_RenewAll_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CoordinationServer).RenewAll(ctx, req.(*CoordinationRenewAllRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Coordination_ServiceDesc is the grpc.ServiceDesc for Coordination service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1663,6 +1843,10 @@ var Coordination_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TimeToLive",
 			Handler:    _Coordination_TimeToLive_Handler,
+		},
+		{
+			MethodName: "RenewAll",
+			Handler:    _Coordination_RenewAll_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

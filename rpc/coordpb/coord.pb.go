@@ -73,6 +73,55 @@ func (ImportState_Phase) EnumDescriptor() ([]byte, []int) {
 	return file_coordpb_coord_proto_rawDescGZIP(), []int{1, 0}
 }
 
+type ImportedPermission_Type int32
+
+const (
+	ImportedPermission_READ      ImportedPermission_Type = 0
+	ImportedPermission_WRITE     ImportedPermission_Type = 1
+	ImportedPermission_READWRITE ImportedPermission_Type = 2
+)
+
+// Enum value maps for ImportedPermission_Type.
+var (
+	ImportedPermission_Type_name = map[int32]string{
+		0: "READ",
+		1: "WRITE",
+		2: "READWRITE",
+	}
+	ImportedPermission_Type_value = map[string]int32{
+		"READ":      0,
+		"WRITE":     1,
+		"READWRITE": 2,
+	}
+)
+
+func (x ImportedPermission_Type) Enum() *ImportedPermission_Type {
+	p := new(ImportedPermission_Type)
+	*p = x
+	return p
+}
+
+func (x ImportedPermission_Type) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ImportedPermission_Type) Descriptor() protoreflect.EnumDescriptor {
+	return file_coordpb_coord_proto_enumTypes[1].Descriptor()
+}
+
+func (ImportedPermission_Type) Type() protoreflect.EnumType {
+	return &file_coordpb_coord_proto_enumTypes[1]
+}
+
+func (x ImportedPermission_Type) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ImportedPermission_Type.Descriptor instead.
+func (ImportedPermission_Type) EnumDescriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{5, 0}
+}
+
 type ImportStateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -233,8 +282,10 @@ type ImportStep struct {
 	// Ascending, as unsigned numbers, over all steps.
 	Leases []*ImportedLease `protobuf:"bytes,5,rep,name=leases,proto3" json:"leases,omitempty"`
 	// Ascending by key over all steps. The lease of a key comes before it or in the same step.
-	Keys          []*ImportedKey `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
-	End           bool           `protobuf:"varint,7,opt,name=end,proto3" json:"end,omitempty"`
+	Keys []*ImportedKey `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
+	End  bool           `protobuf:"varint,7,opt,name=end,proto3" json:"end,omitempty"`
+	// In the last step: authentication is enabled together with it, for users that Auth has brought.
+	EnableAuth    bool `protobuf:"varint,8,opt,name=enable_auth,json=enableAuth,proto3" json:"enable_auth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -318,6 +369,274 @@ func (x *ImportStep) GetEnd() bool {
 	return false
 }
 
+func (x *ImportStep) GetEnableAuth() bool {
+	if x != nil {
+		return x.EnableAuth
+	}
+	return false
+}
+
+type ImportedAuth struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Roles         []*ImportedRole        `protobuf:"bytes,1,rep,name=roles,proto3" json:"roles,omitempty"`
+	Users         []*ImportedUser        `protobuf:"bytes,2,rep,name=users,proto3" json:"users,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportedAuth) Reset() {
+	*x = ImportedAuth{}
+	mi := &file_coordpb_coord_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportedAuth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportedAuth) ProtoMessage() {}
+
+func (x *ImportedAuth) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportedAuth.ProtoReflect.Descriptor instead.
+func (*ImportedAuth) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ImportedAuth) GetRoles() []*ImportedRole {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *ImportedAuth) GetUsers() []*ImportedUser {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+type ImportedRole struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Permissions   []*ImportedPermission  `protobuf:"bytes,2,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportedRole) Reset() {
+	*x = ImportedRole{}
+	mi := &file_coordpb_coord_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportedRole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportedRole) ProtoMessage() {}
+
+func (x *ImportedRole) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportedRole.ProtoReflect.Descriptor instead.
+func (*ImportedRole) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ImportedRole) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ImportedRole) GetPermissions() []*ImportedPermission {
+	if x != nil {
+		return x.Permissions
+	}
+	return nil
+}
+
+type ImportedPermission struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Type          ImportedPermission_Type `protobuf:"varint,1,opt,name=type,proto3,enum=tidemark.coordination.v1.ImportedPermission_Type" json:"type,omitempty"`
+	Key           []byte                  `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	RangeEnd      []byte                  `protobuf:"bytes,3,opt,name=range_end,json=rangeEnd,proto3" json:"range_end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportedPermission) Reset() {
+	*x = ImportedPermission{}
+	mi := &file_coordpb_coord_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportedPermission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportedPermission) ProtoMessage() {}
+
+func (x *ImportedPermission) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportedPermission.ProtoReflect.Descriptor instead.
+func (*ImportedPermission) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ImportedPermission) GetType() ImportedPermission_Type {
+	if x != nil {
+		return x.Type
+	}
+	return ImportedPermission_READ
+}
+
+func (x *ImportedPermission) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *ImportedPermission) GetRangeEnd() []byte {
+	if x != nil {
+		return x.RangeEnd
+	}
+	return nil
+}
+
+type ImportedUser struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Of the password, by bcrypt. Empty: the user has none.
+	Hash          []byte   `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	Roles         []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportedUser) Reset() {
+	*x = ImportedUser{}
+	mi := &file_coordpb_coord_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportedUser) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportedUser) ProtoMessage() {}
+
+func (x *ImportedUser) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportedUser.ProtoReflect.Descriptor instead.
+func (*ImportedUser) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ImportedUser) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ImportedUser) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *ImportedUser) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+type ImportAuthResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportAuthResponse) Reset() {
+	*x = ImportAuthResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportAuthResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportAuthResponse) ProtoMessage() {}
+
+func (x *ImportAuthResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportAuthResponse.ProtoReflect.Descriptor instead.
+func (*ImportAuthResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{7}
+}
+
 type ImportedLease struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -330,7 +649,7 @@ type ImportedLease struct {
 
 func (x *ImportedLease) Reset() {
 	*x = ImportedLease{}
-	mi := &file_coordpb_coord_proto_msgTypes[3]
+	mi := &file_coordpb_coord_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -342,7 +661,7 @@ func (x *ImportedLease) String() string {
 func (*ImportedLease) ProtoMessage() {}
 
 func (x *ImportedLease) ProtoReflect() protoreflect.Message {
-	mi := &file_coordpb_coord_proto_msgTypes[3]
+	mi := &file_coordpb_coord_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -355,7 +674,7 @@ func (x *ImportedLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedLease.ProtoReflect.Descriptor instead.
 func (*ImportedLease) Descriptor() ([]byte, []int) {
-	return file_coordpb_coord_proto_rawDescGZIP(), []int{3}
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ImportedLease) GetId() int64 {
@@ -397,7 +716,7 @@ type ImportedKey struct {
 
 func (x *ImportedKey) Reset() {
 	*x = ImportedKey{}
-	mi := &file_coordpb_coord_proto_msgTypes[4]
+	mi := &file_coordpb_coord_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -409,7 +728,7 @@ func (x *ImportedKey) String() string {
 func (*ImportedKey) ProtoMessage() {}
 
 func (x *ImportedKey) ProtoReflect() protoreflect.Message {
-	mi := &file_coordpb_coord_proto_msgTypes[4]
+	mi := &file_coordpb_coord_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -422,7 +741,7 @@ func (x *ImportedKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedKey.ProtoReflect.Descriptor instead.
 func (*ImportedKey) Descriptor() ([]byte, []int) {
-	return file_coordpb_coord_proto_rawDescGZIP(), []int{4}
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ImportedKey) GetKey() []byte {
@@ -483,7 +802,7 @@ type AbandonImportRequest struct {
 
 func (x *AbandonImportRequest) Reset() {
 	*x = AbandonImportRequest{}
-	mi := &file_coordpb_coord_proto_msgTypes[5]
+	mi := &file_coordpb_coord_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -495,7 +814,7 @@ func (x *AbandonImportRequest) String() string {
 func (*AbandonImportRequest) ProtoMessage() {}
 
 func (x *AbandonImportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordpb_coord_proto_msgTypes[5]
+	mi := &file_coordpb_coord_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -508,7 +827,7 @@ func (x *AbandonImportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbandonImportRequest.ProtoReflect.Descriptor instead.
 func (*AbandonImportRequest) Descriptor() ([]byte, []int) {
-	return file_coordpb_coord_proto_rawDescGZIP(), []int{5}
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AbandonImportRequest) GetId() uint64 {
@@ -526,7 +845,7 @@ type AbandonImportResponse struct {
 
 func (x *AbandonImportResponse) Reset() {
 	*x = AbandonImportResponse{}
-	mi := &file_coordpb_coord_proto_msgTypes[6]
+	mi := &file_coordpb_coord_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +857,7 @@ func (x *AbandonImportResponse) String() string {
 func (*AbandonImportResponse) ProtoMessage() {}
 
 func (x *AbandonImportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordpb_coord_proto_msgTypes[6]
+	mi := &file_coordpb_coord_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +870,571 @@ func (x *AbandonImportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbandonImportResponse.ProtoReflect.Descriptor instead.
 func (*AbandonImportResponse) Descriptor() ([]byte, []int) {
-	return file_coordpb_coord_proto_rawDescGZIP(), []int{6}
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{11}
+}
+
+// KeyspaceRange is keys of a keyspace: from `start` on and below `end`; an empty end is none. So without both it is the
+// whole keyspace.
+type KeyspaceRange struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Start    []byte                 `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`
+	End      []byte                 `protobuf:"bytes,3,opt,name=end,proto3" json:"end,omitempty"`
+	// Of the keyspace, if it is not named: what is left of one that was dropped is revoked by it.
+	KeyspaceId    uint64 `protobuf:"varint,4,opt,name=keyspace_id,json=keyspaceId,proto3" json:"keyspace_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspaceRange) Reset() {
+	*x = KeyspaceRange{}
+	mi := &file_coordpb_coord_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspaceRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspaceRange) ProtoMessage() {}
+
+func (x *KeyspaceRange) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspaceRange.ProtoReflect.Descriptor instead.
+func (*KeyspaceRange) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *KeyspaceRange) GetKeyspace() string {
+	if x != nil {
+		return x.Keyspace
+	}
+	return ""
+}
+
+func (x *KeyspaceRange) GetStart() []byte {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *KeyspaceRange) GetEnd() []byte {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *KeyspaceRange) GetKeyspaceId() uint64 {
+	if x != nil {
+		return x.KeyspaceId
+	}
+	return 0
+}
+
+// Rights are what a role may do with keys.
+type Rights struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Read  bool                   `protobuf:"varint,1,opt,name=read,proto3" json:"read,omitempty"`
+	Write bool                   `protobuf:"varint,2,opt,name=write,proto3" json:"write,omitempty"`
+	// Alter and drop the keyspace, load into it, delete its consumers; for a whole keyspace only.
+	Admin         bool `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rights) Reset() {
+	*x = Rights{}
+	mi := &file_coordpb_coord_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rights) ProtoMessage() {}
+
+func (x *Rights) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rights.ProtoReflect.Descriptor instead.
+func (*Rights) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Rights) GetRead() bool {
+	if x != nil {
+		return x.Read
+	}
+	return false
+}
+
+func (x *Rights) GetWrite() bool {
+	if x != nil {
+		return x.Write
+	}
+	return false
+}
+
+func (x *Rights) GetAdmin() bool {
+	if x != nil {
+		return x.Admin
+	}
+	return false
+}
+
+type GrantRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Keys          *KeyspaceRange         `protobuf:"bytes,2,opt,name=keys,proto3" json:"keys,omitempty"`
+	Rights        *Rights                `protobuf:"bytes,3,opt,name=rights,proto3" json:"rights,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantRequest) Reset() {
+	*x = GrantRequest{}
+	mi := &file_coordpb_coord_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantRequest) ProtoMessage() {}
+
+func (x *GrantRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantRequest.ProtoReflect.Descriptor instead.
+func (*GrantRequest) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GrantRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *GrantRequest) GetKeys() *KeyspaceRange {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *GrantRequest) GetRights() *Rights {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
+}
+
+type GrantResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantResponse) Reset() {
+	*x = GrantResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantResponse) ProtoMessage() {}
+
+func (x *GrantResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantResponse.ProtoReflect.Descriptor instead.
+func (*GrantResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{15}
+}
+
+type RevokeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Keys  *KeyspaceRange         `protobuf:"bytes,2,opt,name=keys,proto3" json:"keys,omitempty"`
+	// Not there: all.
+	Rights        *Rights `protobuf:"bytes,3,opt,name=rights,proto3" json:"rights,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeRequest) Reset() {
+	*x = RevokeRequest{}
+	mi := &file_coordpb_coord_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeRequest) ProtoMessage() {}
+
+func (x *RevokeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeRequest.ProtoReflect.Descriptor instead.
+func (*RevokeRequest) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RevokeRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *RevokeRequest) GetKeys() *KeyspaceRange {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *RevokeRequest) GetRights() *Rights {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
+}
+
+type RevokeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeResponse) Reset() {
+	*x = RevokeResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeResponse) ProtoMessage() {}
+
+func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
+func (*RevokeResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{17}
+}
+
+type GetPermissionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPermissionsRequest) Reset() {
+	*x = GetPermissionsRequest{}
+	mi := &file_coordpb_coord_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPermissionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPermissionsRequest) ProtoMessage() {}
+
+func (x *GetPermissionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPermissionsRequest.ProtoReflect.Descriptor instead.
+func (*GetPermissionsRequest) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *GetPermissionsRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+type GetPermissionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Permissions   []*KeyspacePermission  `protobuf:"bytes,1,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPermissionsResponse) Reset() {
+	*x = GetPermissionsResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPermissionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPermissionsResponse) ProtoMessage() {}
+
+func (x *GetPermissionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPermissionsResponse.ProtoReflect.Descriptor instead.
+func (*GetPermissionsResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *GetPermissionsResponse) GetPermissions() []*KeyspacePermission {
+	if x != nil {
+		return x.Permissions
+	}
+	return nil
+}
+
+type KeyspacePermission struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Has the keyspace's id, and its name if there is still a keyspace of that id.
+	Keys          *KeyspaceRange `protobuf:"bytes,1,opt,name=keys,proto3" json:"keys,omitempty"`
+	Rights        *Rights        `protobuf:"bytes,2,opt,name=rights,proto3" json:"rights,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspacePermission) Reset() {
+	*x = KeyspacePermission{}
+	mi := &file_coordpb_coord_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspacePermission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspacePermission) ProtoMessage() {}
+
+func (x *KeyspacePermission) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspacePermission.ProtoReflect.Descriptor instead.
+func (*KeyspacePermission) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *KeyspacePermission) GetKeys() *KeyspaceRange {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *KeyspacePermission) GetRights() *Rights {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
+}
+
+type AuthenticateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Password      string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthenticateRequest) Reset() {
+	*x = AuthenticateRequest{}
+	mi := &file_coordpb_coord_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthenticateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthenticateRequest) ProtoMessage() {}
+
+func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
+func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *AuthenticateRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AuthenticateRequest) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+type AuthenticateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Says who the client is, for some minutes.
+	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthenticateResponse) Reset() {
+	*x = AuthenticateResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthenticateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthenticateResponse) ProtoMessage() {}
+
+func (x *AuthenticateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthenticateResponse.ProtoReflect.Descriptor instead.
+func (*AuthenticateResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *AuthenticateResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
 }
 
 var File_coordpb_coord_proto protoreflect.FileDescriptor
@@ -574,7 +1457,7 @@ const file_coordpb_coord_proto_rawDesc = "" +
 	"\x05Phase\x12\b\n" +
 	"\x04NONE\x10\x00\x12\r\n" +
 	"\tUNDER_WAY\x10\x01\x12\b\n" +
-	"\x04DONE\x10\x02\"\xf2\x01\n" +
+	"\x04DONE\x10\x02\"\x93\x02\n" +
 	"\n" +
 	"ImportStep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
@@ -583,7 +1466,28 @@ const file_coordpb_coord_proto_rawDesc = "" +
 	"\x06source\x18\x04 \x01(\fR\x06source\x12?\n" +
 	"\x06leases\x18\x05 \x03(\v2'.tidemark.coordination.v1.ImportedLeaseR\x06leases\x129\n" +
 	"\x04keys\x18\x06 \x03(\v2%.tidemark.coordination.v1.ImportedKeyR\x04keys\x12\x10\n" +
-	"\x03end\x18\a \x01(\bR\x03end\"_\n" +
+	"\x03end\x18\a \x01(\bR\x03end\x12\x1f\n" +
+	"\venable_auth\x18\b \x01(\bR\n" +
+	"enableAuth\"\x8a\x01\n" +
+	"\fImportedAuth\x12<\n" +
+	"\x05roles\x18\x01 \x03(\v2&.tidemark.coordination.v1.ImportedRoleR\x05roles\x12<\n" +
+	"\x05users\x18\x02 \x03(\v2&.tidemark.coordination.v1.ImportedUserR\x05users\"r\n" +
+	"\fImportedRole\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12N\n" +
+	"\vpermissions\x18\x02 \x03(\v2,.tidemark.coordination.v1.ImportedPermissionR\vpermissions\"\xb6\x01\n" +
+	"\x12ImportedPermission\x12E\n" +
+	"\x04type\x18\x01 \x01(\x0e21.tidemark.coordination.v1.ImportedPermission.TypeR\x04type\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x1b\n" +
+	"\trange_end\x18\x03 \x01(\fR\brangeEnd\"*\n" +
+	"\x04Type\x12\b\n" +
+	"\x04READ\x10\x00\x12\t\n" +
+	"\x05WRITE\x10\x01\x12\r\n" +
+	"\tREADWRITE\x10\x02\"L\n" +
+	"\fImportedUser\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x14\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\"\x14\n" +
+	"\x12ImportAuthResponse\"_\n" +
 	"\rImportedLease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1d\n" +
 	"\n" +
@@ -600,11 +1504,48 @@ const file_coordpb_coord_proto_rawDesc = "" +
 	"\x06number\x18\a \x01(\rR\x06number\"&\n" +
 	"\x14AbandonImportRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\"\x17\n" +
-	"\x15AbandonImportResponse2\xa7\x02\n" +
+	"\x15AbandonImportResponse\"t\n" +
+	"\rKeyspaceRange\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\fR\x05start\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\fR\x03end\x12\x1f\n" +
+	"\vkeyspace_id\x18\x04 \x01(\x04R\n" +
+	"keyspaceId\"H\n" +
+	"\x06Rights\x12\x12\n" +
+	"\x04read\x18\x01 \x01(\bR\x04read\x12\x14\n" +
+	"\x05write\x18\x02 \x01(\bR\x05write\x12\x14\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"\x99\x01\n" +
+	"\fGrantRequest\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12;\n" +
+	"\x04keys\x18\x02 \x01(\v2'.tidemark.coordination.v1.KeyspaceRangeR\x04keys\x128\n" +
+	"\x06rights\x18\x03 \x01(\v2 .tidemark.coordination.v1.RightsR\x06rights\"\x0f\n" +
+	"\rGrantResponse\"\x9a\x01\n" +
+	"\rRevokeRequest\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12;\n" +
+	"\x04keys\x18\x02 \x01(\v2'.tidemark.coordination.v1.KeyspaceRangeR\x04keys\x128\n" +
+	"\x06rights\x18\x03 \x01(\v2 .tidemark.coordination.v1.RightsR\x06rights\"\x10\n" +
+	"\x0eRevokeResponse\"+\n" +
+	"\x15GetPermissionsRequest\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\"h\n" +
+	"\x16GetPermissionsResponse\x12N\n" +
+	"\vpermissions\x18\x01 \x03(\v2,.tidemark.coordination.v1.KeyspacePermissionR\vpermissions\"\x8b\x01\n" +
+	"\x12KeyspacePermission\x12;\n" +
+	"\x04keys\x18\x01 \x01(\v2'.tidemark.coordination.v1.KeyspaceRangeR\x04keys\x128\n" +
+	"\x06rights\x18\x02 \x01(\v2 .tidemark.coordination.v1.RightsR\x06rights\"E\n" +
+	"\x13AuthenticateRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword\",\n" +
+	"\x14AuthenticateResponse\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token2\x85\x03\n" +
 	"\x06Import\x12\\\n" +
 	"\x05State\x12,.tidemark.coordination.v1.ImportStateRequest\x1a%.tidemark.coordination.v1.ImportState\x12S\n" +
-	"\x04Step\x12$.tidemark.coordination.v1.ImportStep\x1a%.tidemark.coordination.v1.ImportState\x12j\n" +
-	"\aAbandon\x12..tidemark.coordination.v1.AbandonImportRequest\x1a/.tidemark.coordination.v1.AbandonImportResponseB,Z*github.com/tidemarkdb/tidemark/rpc/coordpbb\x06proto3"
+	"\x04Step\x12$.tidemark.coordination.v1.ImportStep\x1a%.tidemark.coordination.v1.ImportState\x12\\\n" +
+	"\x04Auth\x12&.tidemark.coordination.v1.ImportedAuth\x1a,.tidemark.coordination.v1.ImportAuthResponse\x12j\n" +
+	"\aAbandon\x12..tidemark.coordination.v1.AbandonImportRequest\x1a/.tidemark.coordination.v1.AbandonImportResponse2\xae\x02\n" +
+	"\vPermissions\x12X\n" +
+	"\x05Grant\x12&.tidemark.coordination.v1.GrantRequest\x1a'.tidemark.coordination.v1.GrantResponse\x12[\n" +
+	"\x06Revoke\x12'.tidemark.coordination.v1.RevokeRequest\x1a(.tidemark.coordination.v1.RevokeResponse\x12h\n" +
+	"\x03Get\x12/.tidemark.coordination.v1.GetPermissionsRequest\x1a0.tidemark.coordination.v1.GetPermissionsResponseB,Z*github.com/tidemarkdb/tidemark/rpc/coordpbb\x06proto3"
 
 var (
 	file_coordpb_coord_proto_rawDescOnce sync.Once
@@ -618,33 +1559,69 @@ func file_coordpb_coord_proto_rawDescGZIP() []byte {
 	return file_coordpb_coord_proto_rawDescData
 }
 
-var file_coordpb_coord_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_coordpb_coord_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_coordpb_coord_proto_goTypes = []any{
-	(ImportState_Phase)(0),        // 0: tidemark.coordination.v1.ImportState.Phase
-	(*ImportStateRequest)(nil),    // 1: tidemark.coordination.v1.ImportStateRequest
-	(*ImportState)(nil),           // 2: tidemark.coordination.v1.ImportState
-	(*ImportStep)(nil),            // 3: tidemark.coordination.v1.ImportStep
-	(*ImportedLease)(nil),         // 4: tidemark.coordination.v1.ImportedLease
-	(*ImportedKey)(nil),           // 5: tidemark.coordination.v1.ImportedKey
-	(*AbandonImportRequest)(nil),  // 6: tidemark.coordination.v1.AbandonImportRequest
-	(*AbandonImportResponse)(nil), // 7: tidemark.coordination.v1.AbandonImportResponse
+	(ImportState_Phase)(0),         // 0: tidemark.coordination.v1.ImportState.Phase
+	(ImportedPermission_Type)(0),   // 1: tidemark.coordination.v1.ImportedPermission.Type
+	(*ImportStateRequest)(nil),     // 2: tidemark.coordination.v1.ImportStateRequest
+	(*ImportState)(nil),            // 3: tidemark.coordination.v1.ImportState
+	(*ImportStep)(nil),             // 4: tidemark.coordination.v1.ImportStep
+	(*ImportedAuth)(nil),           // 5: tidemark.coordination.v1.ImportedAuth
+	(*ImportedRole)(nil),           // 6: tidemark.coordination.v1.ImportedRole
+	(*ImportedPermission)(nil),     // 7: tidemark.coordination.v1.ImportedPermission
+	(*ImportedUser)(nil),           // 8: tidemark.coordination.v1.ImportedUser
+	(*ImportAuthResponse)(nil),     // 9: tidemark.coordination.v1.ImportAuthResponse
+	(*ImportedLease)(nil),          // 10: tidemark.coordination.v1.ImportedLease
+	(*ImportedKey)(nil),            // 11: tidemark.coordination.v1.ImportedKey
+	(*AbandonImportRequest)(nil),   // 12: tidemark.coordination.v1.AbandonImportRequest
+	(*AbandonImportResponse)(nil),  // 13: tidemark.coordination.v1.AbandonImportResponse
+	(*KeyspaceRange)(nil),          // 14: tidemark.coordination.v1.KeyspaceRange
+	(*Rights)(nil),                 // 15: tidemark.coordination.v1.Rights
+	(*GrantRequest)(nil),           // 16: tidemark.coordination.v1.GrantRequest
+	(*GrantResponse)(nil),          // 17: tidemark.coordination.v1.GrantResponse
+	(*RevokeRequest)(nil),          // 18: tidemark.coordination.v1.RevokeRequest
+	(*RevokeResponse)(nil),         // 19: tidemark.coordination.v1.RevokeResponse
+	(*GetPermissionsRequest)(nil),  // 20: tidemark.coordination.v1.GetPermissionsRequest
+	(*GetPermissionsResponse)(nil), // 21: tidemark.coordination.v1.GetPermissionsResponse
+	(*KeyspacePermission)(nil),     // 22: tidemark.coordination.v1.KeyspacePermission
+	(*AuthenticateRequest)(nil),    // 23: tidemark.coordination.v1.AuthenticateRequest
+	(*AuthenticateResponse)(nil),   // 24: tidemark.coordination.v1.AuthenticateResponse
 }
 var file_coordpb_coord_proto_depIdxs = []int32{
-	0, // 0: tidemark.coordination.v1.ImportState.phase:type_name -> tidemark.coordination.v1.ImportState.Phase
-	4, // 1: tidemark.coordination.v1.ImportStep.leases:type_name -> tidemark.coordination.v1.ImportedLease
-	5, // 2: tidemark.coordination.v1.ImportStep.keys:type_name -> tidemark.coordination.v1.ImportedKey
-	1, // 3: tidemark.coordination.v1.Import.State:input_type -> tidemark.coordination.v1.ImportStateRequest
-	3, // 4: tidemark.coordination.v1.Import.Step:input_type -> tidemark.coordination.v1.ImportStep
-	6, // 5: tidemark.coordination.v1.Import.Abandon:input_type -> tidemark.coordination.v1.AbandonImportRequest
-	2, // 6: tidemark.coordination.v1.Import.State:output_type -> tidemark.coordination.v1.ImportState
-	2, // 7: tidemark.coordination.v1.Import.Step:output_type -> tidemark.coordination.v1.ImportState
-	7, // 8: tidemark.coordination.v1.Import.Abandon:output_type -> tidemark.coordination.v1.AbandonImportResponse
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	0,  // 0: tidemark.coordination.v1.ImportState.phase:type_name -> tidemark.coordination.v1.ImportState.Phase
+	10, // 1: tidemark.coordination.v1.ImportStep.leases:type_name -> tidemark.coordination.v1.ImportedLease
+	11, // 2: tidemark.coordination.v1.ImportStep.keys:type_name -> tidemark.coordination.v1.ImportedKey
+	6,  // 3: tidemark.coordination.v1.ImportedAuth.roles:type_name -> tidemark.coordination.v1.ImportedRole
+	8,  // 4: tidemark.coordination.v1.ImportedAuth.users:type_name -> tidemark.coordination.v1.ImportedUser
+	7,  // 5: tidemark.coordination.v1.ImportedRole.permissions:type_name -> tidemark.coordination.v1.ImportedPermission
+	1,  // 6: tidemark.coordination.v1.ImportedPermission.type:type_name -> tidemark.coordination.v1.ImportedPermission.Type
+	14, // 7: tidemark.coordination.v1.GrantRequest.keys:type_name -> tidemark.coordination.v1.KeyspaceRange
+	15, // 8: tidemark.coordination.v1.GrantRequest.rights:type_name -> tidemark.coordination.v1.Rights
+	14, // 9: tidemark.coordination.v1.RevokeRequest.keys:type_name -> tidemark.coordination.v1.KeyspaceRange
+	15, // 10: tidemark.coordination.v1.RevokeRequest.rights:type_name -> tidemark.coordination.v1.Rights
+	22, // 11: tidemark.coordination.v1.GetPermissionsResponse.permissions:type_name -> tidemark.coordination.v1.KeyspacePermission
+	14, // 12: tidemark.coordination.v1.KeyspacePermission.keys:type_name -> tidemark.coordination.v1.KeyspaceRange
+	15, // 13: tidemark.coordination.v1.KeyspacePermission.rights:type_name -> tidemark.coordination.v1.Rights
+	2,  // 14: tidemark.coordination.v1.Import.State:input_type -> tidemark.coordination.v1.ImportStateRequest
+	4,  // 15: tidemark.coordination.v1.Import.Step:input_type -> tidemark.coordination.v1.ImportStep
+	5,  // 16: tidemark.coordination.v1.Import.Auth:input_type -> tidemark.coordination.v1.ImportedAuth
+	12, // 17: tidemark.coordination.v1.Import.Abandon:input_type -> tidemark.coordination.v1.AbandonImportRequest
+	16, // 18: tidemark.coordination.v1.Permissions.Grant:input_type -> tidemark.coordination.v1.GrantRequest
+	18, // 19: tidemark.coordination.v1.Permissions.Revoke:input_type -> tidemark.coordination.v1.RevokeRequest
+	20, // 20: tidemark.coordination.v1.Permissions.Get:input_type -> tidemark.coordination.v1.GetPermissionsRequest
+	3,  // 21: tidemark.coordination.v1.Import.State:output_type -> tidemark.coordination.v1.ImportState
+	3,  // 22: tidemark.coordination.v1.Import.Step:output_type -> tidemark.coordination.v1.ImportState
+	9,  // 23: tidemark.coordination.v1.Import.Auth:output_type -> tidemark.coordination.v1.ImportAuthResponse
+	13, // 24: tidemark.coordination.v1.Import.Abandon:output_type -> tidemark.coordination.v1.AbandonImportResponse
+	17, // 25: tidemark.coordination.v1.Permissions.Grant:output_type -> tidemark.coordination.v1.GrantResponse
+	19, // 26: tidemark.coordination.v1.Permissions.Revoke:output_type -> tidemark.coordination.v1.RevokeResponse
+	21, // 27: tidemark.coordination.v1.Permissions.Get:output_type -> tidemark.coordination.v1.GetPermissionsResponse
+	21, // [21:28] is the sub-list for method output_type
+	14, // [14:21] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_coordpb_coord_proto_init() }
@@ -657,10 +1634,10 @@ func file_coordpb_coord_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordpb_coord_proto_rawDesc), len(file_coordpb_coord_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   7,
+			NumEnums:      2,
+			NumMessages:   23,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_coordpb_coord_proto_goTypes,
 		DependencyIndexes: file_coordpb_coord_proto_depIdxs,

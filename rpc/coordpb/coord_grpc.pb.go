@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Import_State_FullMethodName   = "/tidemark.coordination.v1.Import/State"
 	Import_Step_FullMethodName    = "/tidemark.coordination.v1.Import/Step"
+	Import_Auth_FullMethodName    = "/tidemark.coordination.v1.Import/Auth"
 	Import_Abandon_FullMethodName = "/tidemark.coordination.v1.Import/Abandon"
 )
 
@@ -38,6 +39,9 @@ type ImportClient interface {
 	// Step does one step, and returns when it is done. It may be repeated: a step that was done does nothing more.
 	// The first step begins the import, and until one has said `end` the coordination store answers nobody.
 	Step(ctx context.Context, in *ImportStep, opts ...grpc.CallOption) (*ImportState, error)
+	// Auth brings users and roles, in a store without any, or in one that has a part of these. Authentication is not
+	// enabled by it. It may be repeated.
+	Auth(ctx context.Context, in *ImportedAuth, opts ...grpc.CallOption) (*ImportAuthResponse, error)
 	// Abandon gives up the import that is under way. The store is empty then.
 	Abandon(ctx context.Context, in *AbandonImportRequest, opts ...grpc.CallOption) (*AbandonImportResponse, error)
 }
@@ -70,6 +74,16 @@ func (c *importClient) Step(ctx context.Context, in *ImportStep, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *importClient) Auth(ctx context.Context, in *ImportedAuth, opts ...grpc.CallOption) (*ImportAuthResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ImportAuthResponse)
+	err := c.cc.Invoke(ctx, Import_Auth_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *importClient) Abandon(ctx context.Context, in *AbandonImportRequest, opts ...grpc.CallOption) (*AbandonImportResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AbandonImportResponse)
@@ -92,6 +106,9 @@ type ImportServer interface {
 	// Step does one step, and returns when it is done. It may be repeated: a step that was done does nothing more.
 	// The first step begins the import, and until one has said `end` the coordination store answers nobody.
 	Step(context.Context, *ImportStep) (*ImportState, error)
+	// Auth brings users and roles, in a store without any, or in one that has a part of these. Authentication is not
+	// enabled by it. It may be repeated.
+	Auth(context.Context, *ImportedAuth) (*ImportAuthResponse, error)
 	// Abandon gives up the import that is under way. The store is empty then.
 	Abandon(context.Context, *AbandonImportRequest) (*AbandonImportResponse, error)
 	mustEmbedUnimplementedImportServer()
@@ -109,6 +126,9 @@ func (UnimplementedImportServer) State(context.Context, *ImportStateRequest) (*I
 }
 func (UnimplementedImportServer) Step(context.Context, *ImportStep) (*ImportState, error) {
 	return nil, status.Error(codes.Unimplemented, "method Step not implemented")
+}
+func (UnimplementedImportServer) Auth(context.Context, *ImportedAuth) (*ImportAuthResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Auth not implemented")
 }
 func (UnimplementedImportServer) Abandon(context.Context, *AbandonImportRequest) (*AbandonImportResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Abandon not implemented")
@@ -170,6 +190,24 @@ func _Import_Step_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Import_Auth_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ImportedAuth)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ImportServer).Auth(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Import_Auth_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ImportServer).Auth(ctx, req.(*ImportedAuth))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Import_Abandon_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AbandonImportRequest)
 	if err := dec(in); err != nil {
@@ -204,8 +242,202 @@ var Import_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Import_Step_Handler,
 		},
 		{
+			MethodName: "Auth",
+			Handler:    _Import_Auth_Handler,
+		},
+		{
 			MethodName: "Abandon",
 			Handler:    _Import_Abandon_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "coordpb/coord.proto",
+}
+
+const (
+	Permissions_Grant_FullMethodName  = "/tidemark.coordination.v1.Permissions/Grant"
+	Permissions_Revoke_FullMethodName = "/tidemark.coordination.v1.Permissions/Revoke"
+	Permissions_Get_FullMethodName    = "/tidemark.coordination.v1.Permissions/Get"
+)
+
+// PermissionsClient is the client API for Permissions service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Permissions are those that roles have for the data of keyspaces. Users with the role root change them. Any member
+// takes it.
+type PermissionsClient interface {
+	// Grant adds rights to those that a role has for exactly these keys.
+	Grant(ctx context.Context, in *GrantRequest, opts ...grpc.CallOption) (*GrantResponse, error)
+	// Revoke takes rights for exactly these keys. FailedPrecondition: the role has none of them.
+	Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error)
+	// Get lists those of a role: for users that have the role, and for administrators.
+	Get(ctx context.Context, in *GetPermissionsRequest, opts ...grpc.CallOption) (*GetPermissionsResponse, error)
+}
+
+type permissionsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewPermissionsClient(cc grpc.ClientConnInterface) PermissionsClient {
+	return &permissionsClient{cc}
+}
+
+func (c *permissionsClient) Grant(ctx context.Context, in *GrantRequest, opts ...grpc.CallOption) (*GrantResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GrantResponse)
+	err := c.cc.Invoke(ctx, Permissions_Grant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *permissionsClient) Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeResponse)
+	err := c.cc.Invoke(ctx, Permissions_Revoke_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *permissionsClient) Get(ctx context.Context, in *GetPermissionsRequest, opts ...grpc.CallOption) (*GetPermissionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPermissionsResponse)
+	err := c.cc.Invoke(ctx, Permissions_Get_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PermissionsServer is the server API for Permissions service.
+// All implementations must embed UnimplementedPermissionsServer
+// for forward compatibility.
+//
+// Permissions are those that roles have for the data of keyspaces. Users with the role root change them. Any member
+// takes it.
+type PermissionsServer interface {
+	// Grant adds rights to those that a role has for exactly these keys.
+	Grant(context.Context, *GrantRequest) (*GrantResponse, error)
+	// Revoke takes rights for exactly these keys. FailedPrecondition: the role has none of them.
+	Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error)
+	// Get lists those of a role: for users that have the role, and for administrators.
+	Get(context.Context, *GetPermissionsRequest) (*GetPermissionsResponse, error)
+	mustEmbedUnimplementedPermissionsServer()
+}
+
+// UnimplementedPermissionsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedPermissionsServer struct{}
+
+func (UnimplementedPermissionsServer) Grant(context.Context, *GrantRequest) (*GrantResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Grant not implemented")
+}
+func (UnimplementedPermissionsServer) Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Revoke not implemented")
+}
+func (UnimplementedPermissionsServer) Get(context.Context, *GetPermissionsRequest) (*GetPermissionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
+}
+func (UnimplementedPermissionsServer) mustEmbedUnimplementedPermissionsServer() {}
+func (UnimplementedPermissionsServer) testEmbeddedByValue()                     {}
+
+// UnsafePermissionsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to PermissionsServer will
+// result in compilation errors.
+type UnsafePermissionsServer interface {
+	mustEmbedUnimplementedPermissionsServer()
+}
+
+func RegisterPermissionsServer(s grpc.ServiceRegistrar, srv PermissionsServer) {
+	// If the following call panics, it indicates UnimplementedPermissionsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Permissions_ServiceDesc, srv)
+}
+
+func _Permissions_Grant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GrantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PermissionsServer).Grant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Permissions_Grant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PermissionsServer).Grant(ctx, req.(*GrantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Permissions_Revoke_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PermissionsServer).Revoke(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Permissions_Revoke_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PermissionsServer).Revoke(ctx, req.(*RevokeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Permissions_Get_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPermissionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PermissionsServer).Get(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Permissions_Get_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PermissionsServer).Get(ctx, req.(*GetPermissionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Permissions_ServiceDesc is the grpc.ServiceDesc for Permissions service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Permissions_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "tidemark.coordination.v1.Permissions",
+	HandlerType: (*PermissionsServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Grant",
+			Handler:    _Permissions_Grant_Handler,
+		},
+		{
+			MethodName: "Revoke",
+			Handler:    _Permissions_Revoke_Handler,
+		},
+		{
+			MethodName: "Get",
+			Handler:    _Permissions_Get_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

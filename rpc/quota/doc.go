@@ -16,9 +16,9 @@
 // them from itself, and not from others on the same host: of a host's connections, nearly all that
 // are drawn are those of the program that has nearly all.
 //
-// A place is not lost before it was held for a while; if all that are drawn are younger, the newcomer
-// is refused. Otherwise a host with a few more honest clients than its share would have them displace
-// each other as fast as they can connect.
+// A place is not lost before it was held for a while; if all that are drawn are younger, the
+// newcomer is refused. Otherwise a host with a few more honest clients than its share would have
+// them displace each other as fast as they can connect.
 //
 // # Bytes
 //
@@ -26,8 +26,8 @@
 //
 // # Processor time
 //
-// See [Pace]. One party alone is never slowed down, nor are several while there are processors enough
-// for all.
+// See [Pace]. One party alone is never slowed down, nor are several while there are processors
+// enough for all.
 //
 // The package imports nothing of Tidemark.
 package quota

@@ -167,7 +167,7 @@ func (t tlsCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Aut
 	held := &handshakeConn{Conn: s}
 	sealed := &seal{Conn: held}
 	// Not by gRPC's own credentials: those refuse clients that ask for no application protocol, as
-	// many of HTTP/1 do, and show their connection to nobody.
+	// many of HTTP/1 do, and show their connection to nothing.
 	over := tls.Server(sealed, t.config)
 	err := over.Handshake()
 	held.over.Store(true)

@@ -116,9 +116,9 @@ var errNoMemory = status.Error(codes.ResourceExhausted, "too many bytes of reque
 	"way to this server, or of this host; send fewer at a time")
 
 // readContent does not believe a size before some of the bytes are there. Then it makes all of the
-// room at once, with make alone, which clears memory piece by piece. An append that grows, or a copy
-// that follows make as a statement, copies or clears all of it in one go, which no collection of
-// garbage can interrupt: all goroutines would wait, up to 0.2 s for 80 MiB of new memory.
+// room at once, with make alone, which clears memory piece by piece. An append that grows, or a
+// copy that follows make as a statement, copies or clears all of it in one go, which no collection
+// of garbage can interrupt: all goroutines would wait, up to 0.2 s for 80 MiB of new memory.
 func readContent(r io.Reader, size int, take func(n int) bool) ([]byte, error) {
 	first := min(size, believed)
 	if take != nil && !take(first) {

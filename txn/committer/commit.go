@@ -289,7 +289,8 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 			like := &kvpb.RefreshRequest{Transaction: t.id[:], Begun: rpc.ToTimestamp(t.begun),
 				Yield: d.pushed >= yieldAfter}
 			if err := t.c.refreshLike(ctx, like, d.reads, at); err != nil {
-				// No request to commit can succeed: there was none, or the record is bounded above them all.
+				// No request to commit can succeed: there was none, or the record is bounded above them
+				// all.
 				return nil, err
 			}
 			d.reads.At = at
@@ -367,9 +368,9 @@ func (d *decision) ask(ctx context.Context,
 //
 // INVARIANT: a commit names spans that hold every key that may have a lock: the coordinator forgets
 // the decision when there is no lock in these any more. What the partitions are is of no account:
-// by them the keys are put together, and a span may go beyond its partition, or be in several by the
-// time that it is asked about. But the hash numbers have to be known, and nothing is sent while they
-// cannot be told of one of the keys.
+// by them the keys are put together, and a span may go beyond its partition, or be in several by
+// the time that it is asked about. But the hash numbers have to be known, and nothing is sent while
+// they cannot be told of one of the keys.
 func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 	places, err := d.t.c.placesOf(ctx, d.locks)
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -27,14 +27,14 @@ type figure struct {
 	perSecond, perCPUSecond float64
 	p50, p99                time.Duration
 	cpuSeconds              float64
-	// clientMicros is the processor time of the client for each operation.
-	clientMicros float64
-	residentMiB  float64
+	clientCPUSeconds        float64
+	residentMiB             float64
 }
 
 func (f figure) String() string {
-	return fmt.Sprintf("%.0f/s, p50 %v, p99 %v, %.1f CPU s, %.0f per CPU s, client %.1f us, %.0f MiB",
-		f.perSecond, f.p50, f.p99, f.cpuSeconds, f.perCPUSecond, f.clientMicros, f.residentMiB)
+	return fmt.Sprintf("%.0f/s, p50 %v, p99 %v, %.1f CPU s, %.0f per CPU s, client %.1f CPU s, "+
+		"%.0f MiB", f.perSecond, f.p50, f.p99, f.cpuSeconds, f.perCPUSecond, f.clientCPUSeconds,
+		f.residentMiB)
 }
 
 type measurement func(context.Context, *settings, *subject) (figure, error)
@@ -56,10 +56,14 @@ func key(n uint64) string { return fmt.Sprintf("key%016x", n%keySpace) }
 func puts(clients int) measurement {
 	return func(ctx context.Context, s *settings, x *subject) (figure, error) {
 		v := value()
-		return closedLoop(ctx, s, x, clients, func(ctx context.Context, n uint64) error {
+		put := func(ctx context.Context, n uint64) error {
 			_, err := x.client().Put(ctx, key(n*7919), v)
 			return err
-		})
+		}
+		if err := x.warmUp(ctx, s, put); err != nil {
+			return figure{}, err
+		}
+		return closedLoop(ctx, s, x, clients, put)
 	}
 }
 
@@ -73,6 +77,21 @@ func gets(clients int) measurement {
 			return err
 		})
 	}
+}
+
+// warmUp writes for a while, once for each subject: new servers make and fill the first files of
+// their logs then, which they use again afterwards.
+func (x *subject) warmUp(
+	ctx context.Context, s *settings, put func(ctx context.Context, n uint64) error,
+) error {
+	if x.warm {
+		return nil
+	}
+	x.warm = true
+	warming := *s
+	warming.duration = s.warmUp
+	_, err := closedLoop(ctx, &warming, x, 64, put)
+	return err
 }
 
 // load writes the first n keys.
@@ -93,6 +112,15 @@ func load(ctx context.Context, x *subject, n int) error {
 	return group.Wait()
 }
 
+// ownCPU is the processor time that this process has used.
+func ownCPU() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // closedLoop has clients do one operation after the other.
 func closedLoop(ctx context.Context, s *settings, x *subject, clients int,
 	do func(ctx context.Context, n uint64) error) (figure, error) {
@@ -103,10 +131,7 @@ func closedLoop(ctx context.Context, s *settings, x *subject, clients int,
 	if err != nil {
 		return figure{}, err
 	}
-	clientBefore, err := ownCPU()
-	if err != nil {
-		return figure{}, err
-	}
+	own := ownCPU()
 	began := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	for range clients {
@@ -129,12 +154,10 @@ func closedLoop(ctx context.Context, s *settings, x *subject, clients int,
 		return figure{}, err
 	}
 	elapsed := time.Since(began)
-	clientAfter, clientErr := ownCPU()
+	own = ownCPU() - own
 	after, resident, err := x.used()
-	err = errors.Join(err, clientErr)
 	n := float64(all.TotalCount())
-	return figure{clientMicros: (clientAfter - clientBefore).Seconds() / n * 1e6,
-		perSecond: n / elapsed.Seconds(), p50: time.Duration(all.ValueAtQuantile(50)),
+	return figure{perSecond: n / elapsed.Seconds(), clientCPUSeconds: own.Seconds(), p50: time.Duration(all.ValueAtQuantile(50)),
 		p99: time.Duration(all.ValueAtQuantile(99)), cpuSeconds: after - before,
 		perCPUSecond: n / (after - before), residentMiB: float64(resident) / (1 << 20)}, err
 }

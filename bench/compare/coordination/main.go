@@ -26,6 +26,7 @@ func main() {
 type settings struct {
 	tidemark    string
 	duration    time.Duration
+	warmUp      time.Duration
 	repetitions int
 	watchers    int
 	leases      int
@@ -33,13 +34,16 @@ type settings struct {
 	connections int
 	cases       []string
 	profiles    string
+	ceiling     bool
 }
 
 func run(ctx context.Context) error {
 	var s settings
-	var cases string
+	var cases, nothing string
 	flag.StringVar(&s.tidemark, "tidemark", "bin/tidemark", "the binary to measure")
 	flag.DurationVar(&s.duration, "duration", 10*time.Second, "how long each measurement takes")
+	flag.DurationVar(&s.warmUp, "warm-up", 5*time.Second,
+		"how long new servers are written to before puts are measured")
 	flag.IntVar(&s.repetitions, "repetitions", 3, "how often each case is measured")
 	flag.IntVar(&s.watchers, "watchers", 10_000, "watchers of one key")
 	flag.IntVar(&s.leases, "leases", 10_000, "leases that are kept alive")
@@ -47,9 +51,16 @@ func run(ctx context.Context) error {
 	flag.IntVar(&s.connections, "connections", 8, "connections of the client to the leader")
 	flag.StringVar(&s.profiles, "profiles", "",
 		"a directory for processor profiles of Tidemark's servers, one for each case")
+	flag.BoolVar(&s.ceiling, "ceiling", false,
+		"also measure puts and gets of a gRPC server that does nothing: the most that the client reaches")
+	flag.StringVar(&nothing, "serve-nothing", "",
+		"be that server, at this address, until interrupted; the program starts it by itself")
 	flag.StringVar(&cases, "cases", "put1,put64,put256,get1,get64,get256,watch,leases,memory",
 		"which cases, separated by commas")
 	flag.Parse()
+	if nothing != "" {
+		return serveNothing(nothing)
+	}
 	s.cases = strings.Split(cases, ",")
 	dir, err := os.MkdirTemp("", "coordination-")
 	if err != nil {
@@ -75,8 +86,11 @@ func repeat(ctx context.Context, s *settings, dir string, repetition int, r *res
 			_ = x.close()
 		}
 	}()
-	for _, start := range []func(context.Context, *settings, string) (*subject, error){
-		startEtcd, startTidemark} {
+	starts := []func(context.Context, *settings, string) (*subject, error){startEtcd, startTidemark}
+	if s.ceiling {
+		starts = append(starts, startCeiling)
+	}
+	for _, start := range starts {
 		x, err := start(ctx, s, dir)
 		if err != nil {
 			return err
@@ -92,6 +106,9 @@ func repeat(ctx context.Context, s *settings, dir string, repetition int, r *res
 			return fmt.Errorf("there is no case %q", name)
 		}
 		for _, x := range subjects {
+			if x.name == ceilingName && !measuresCeiling(name) {
+				continue
+			}
 			if err := x.connect(ctx, s.connections); err != nil {
 				return err
 			}

@@ -26,11 +26,10 @@ func (r *results) add(name, subject string, f figure) {
 // table is Markdown, with medians over the repetitions.
 func (r *results) table() string {
 	var b strings.Builder
-	b.WriteString("| case | subject | per second | p50 | p99 | CPU s | per CPU s | client us " +
-		"| MiB |\n")
+	b.WriteString("| case | subject | per second | p50 | p99 | CPU s | per CPU s | client CPU s | MiB |\n")
 	b.WriteString("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, name := range r.cases {
-		for _, subject := range []string{"etcd", "tidemark"} {
+		for _, subject := range []string{"etcd", "tidemark", ceilingName} {
 			all := r.figures[name][subject]
 			median := func(of func(figure) float64) float64 {
 				var v []float64
@@ -50,7 +49,7 @@ func (r *results) table() string {
 				median(func(f figure) float64 { return f.p99.Seconds() * 1000 }),
 				median(func(f figure) float64 { return f.cpuSeconds }),
 				median(func(f figure) float64 { return f.perCPUSecond }),
-				median(func(f figure) float64 { return f.clientMicros }),
+				median(func(f figure) float64 { return f.clientCPUSeconds }),
 				median(func(f figure) float64 { return f.residentMiB }))
 		}
 	}

@@ -31,6 +31,7 @@ type subject struct {
 	clients []*clientv3.Client
 	leader  string
 	next    atomic.Uint64
+	warm    bool
 }
 
 func startEtcd(ctx context.Context, _ *settings, dir string) (*subject, error) {

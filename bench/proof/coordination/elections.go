@@ -29,7 +29,7 @@ type Elections struct {
 		// terms are the leaders, by token, of which the beginning was told; last is the highest.
 		terms map[coord.Token]string
 		last  coord.Token
-		// died is when the last leader died, if it did, and nobody has led since.
+		// died is when the last leader died, if it did, and no candidate has led since.
 		died time.Time
 	}
 }
@@ -178,7 +178,7 @@ func (e *Elections) begin(ctx context.Context, run *driver.Run, l *coord.Leaders
 	}
 }
 
-// observe follows who leads, for a while.
+// observe follows which candidate leads, for a while.
 func (e *Elections) observe(ctx context.Context, run *driver.Run, client connected,
 	random *rand.Rand) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(5+random.IntN(40))*time.Second)
@@ -233,7 +233,7 @@ func (e *Elections) compare(run *driver.Run, seen []coord.Leader) {
 	}
 }
 
-// Check implements Workload: nobody is left who would wait or lead.
+// Check implements Workload: no candidate is left that would wait or lead.
 func (e *Elections) Check(ctx context.Context, run *driver.Run, _ *driver.Client) error {
 	client, err := connect(ctx, run, e.Name())
 	if err != nil {

@@ -30,7 +30,7 @@ type Locks struct {
 	}
 }
 
-// lockPatience is how long a lock is waited for: in calm longer than all who were there when the
+// lockPatience is how long a lock is waited for: in calm longer than all that were there when the
 // calm began can hold it or stand in the line.
 const lockPatience = 20 * time.Second
 

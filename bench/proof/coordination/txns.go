@@ -298,7 +298,7 @@ func (t *Txns) close(ctx context.Context, run *driver.Run, client connected, w *
 		}
 		return violations
 	})
-	// What is left of a window is in nobody's way.
+	// What is left of a window is in no client's way.
 	_, _ = client.SDK().Delete(ctx, w.prefix, clientv3.WithPrefix())
 	return nil
 }

@@ -95,7 +95,8 @@ func (x *watchWindow) wrote(revision int64, changes []change) {
 	x.told[revision] = append(x.told[revision], changes...)
 }
 
-// first is a revision before which none of the keys was written; 0 if nothing is known to have been.
+// first is a revision before which none of the keys was written; 0 if nothing is known to have
+// been.
 func (x *watchWindow) first() int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -144,7 +145,7 @@ func (x *watchWindow) readAt(revision int64, r *clientv3.GetResponse) {
 	x.reads[revision] = found
 }
 
-// check compares all that was told, when nobody writes any more. It takes from the watchers what
+// check compares all that was told, when no client writes any more. It takes from the watchers what
 // became of writes whose outcome was not told; each watcher that could have seen them has to agree.
 func (x *watchWindow) check() (complaints []string) {
 	x.mu.Lock()
@@ -254,7 +255,7 @@ func (x *watchWindow) checkReads() (complaints []string) {
 	return complaints
 }
 
-// vagueLocked says whether there may be changes up to a revision that nobody knows of: those of
+// vagueLocked says whether there may be changes up to a revision that no writer knows of: those of
 // writes whose outcome was not told, before the first revision that was followed to the end.
 func (x *watchWindow) vagueLocked(at int64) bool {
 	if len(x.unknown) == 0 || len(x.segments) == 0 {

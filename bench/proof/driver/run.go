@@ -20,8 +20,8 @@ import (
 type Run struct {
 	// Open connects one more client; the caller closes it.
 	Open func(ctx context.Context, options ...kv.Option) (*kv.Client, error)
-	// OpenEtcd connects one more client of the coordination service, which the caller closes; nil: the
-	// cluster has none.
+	// OpenEtcd connects one more client of the coordination service, which the caller closes; nil:
+	// the cluster has none.
 	OpenEtcd func(ctx context.Context) (*clientv3.Client, error)
 	// History takes operations on single keys; names of keys must not repeat between workloads.
 	History *history.Recorder

@@ -7,8 +7,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Whole says whether every partition has the replicas that its keyspace wants, all of them voters on
-// nodes that are alive. Nodes that are lost count as dead, also as long as the core waits for them.
+// Whole says whether every partition has the replicas that its keyspace wants, all of them voters
+// on nodes that are alive. Nodes that are lost count as dead, also as long as the core waits for
+// them.
 func Whole(ctx context.Context, client *kv.Client, lost ...uint64) (bool, error) {
 	nodes, err := client.Nodes(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // site is a place in a keyspace at which a partition is split and merged again and again, at keys
-// that nobody writes. Keys that fall cut closer and closer to what is left of them, and the
+// that no client writes. Keys that fall cut closer and closer to what is left of them, and the
 // partition keeps what is busy; keys that rise cut closer to what is right of them, and what is
 // busy goes to the child.
 type site struct {

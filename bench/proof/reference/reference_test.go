@@ -76,7 +76,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// Those who install at the same time get the same programs.
+// Tests that install at the same time get the same programs.
 func TestInstallTogether(t *testing.T) {
 	cache := t.TempDir()
 	var all [3]Programs

@@ -16,7 +16,7 @@ import (
 type Report struct {
 	Operations int
 	// Unknown is how many of them have an outcome that was not told, Unseen of how many of these
-	// nobody saw a trace, and Serializable how many are reads without a quorum.
+	// no client saw a trace, and Serializable how many are reads without a quorum.
 	Unknown, Unseen, Serializable int
 	// Complaints are answers that no single copy can have given.
 	Complaints []string
@@ -25,9 +25,9 @@ type Report struct {
 }
 
 // Check decides whether the operations, all on keys that are absent at the beginning and that
-// nobody else writes, are those of a store with revisions. It spends at most about patience on the
-// search for an order, or if there is none on each of some searches for the first answer that is
-// wrong.
+// no other client writes, are those of a store with revisions. It spends at most about patience on
+// the search for an order, or if there is none on each of some searches for the first answer that
+// is wrong.
 func Check(operations []Operation, patience time.Duration) Report {
 	report := Report{Operations: len(operations)}
 	report.Complaints = resolve(operations)

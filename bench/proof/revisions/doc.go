@@ -15,7 +15,8 @@
 // INVARIANT: an operation whose outcome the client does not know is never taken for failed. It may
 // take effect at any moment from its call to the end of the history, once or never. Every value is
 // written once, so an operation whose value was seen has had its effect, at the revision that came
-// with the value. What nobody saw gets unknown numbers in the model, which agree with any answer.
+// with the value. What no client saw gets unknown numbers in the model, which agree with any
+// answer.
 //
 // The package starts no goroutine that outlives a call, and imports nothing of Tidemark or etcd:
 // the same checks serve the simulated cluster and real processes. Inside a testing/synctest bubble

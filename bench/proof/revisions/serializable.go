@@ -15,7 +15,7 @@ type event struct {
 }
 
 // events lists the changes of each key of which the revision is known, in their order. vague are
-// the keys that an operation may have deleted of which nobody saw a trace.
+// the keys that an operation may have deleted of which no client saw a trace.
 func events(operations []Operation) (of map[string][]event, vague func(key string) bool) {
 	of = make(map[string][]event)
 	keys := make(map[string]bool)

@@ -32,8 +32,8 @@ type Dice struct {
 }
 
 // Target names a server by its number ("2"), or by what it is when the fault begins: "core" (the
-// core's leader), "coordination" (the coordination store's), "leader.5" (of the partition that comes fifth, counted around), "follower.5.1"
-// (of that partition, its second follower).
+// core's leader), "coordination" (the coordination store's), "leader.5" (of the partition that
+// comes fifth, counted around), "follower.5.1" (of that partition, its second follower).
 type Target string
 
 // Server draws a target.

@@ -12,11 +12,12 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Batches writes all keys of a group in one batch with one value, or deletes them all. A reader of a
-// group sees all of its keys with one value and one version, or none; and a value always with the
+// Batches writes all keys of a group in one batch with one value, or deletes them all. A reader of
+// a group sees all of its keys with one value and one version, or none; and a value always with the
 // same version. The last group is sometimes deleted by a range deletion, which is one step in each
-// partition only, and a partition may have split within the group: of that a reader may see a part. What was acknowledged is there as of its version, the writer that
-// has overwritten it since, and not yet directly below.
+// partition only, and a partition may have split within the group: of that a reader may see a part.
+// What was acknowledged is there as of its version, the writer that has overwritten it since, and
+// not yet directly below.
 type Batches struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration

@@ -14,9 +14,9 @@ import (
 )
 
 // Replicas writes keys, a client for each few of them, and reads them at whichever replica answers.
-// What is read is never older than the read says, nor than it was asked to be; a client that asks for
-// its own writes sees them, and never goes back; and the same moment, read again at another replica,
-// is the same.
+// What is read is never older than the read says, nor than it was asked to be; a client that asks
+// for its own writes sees them, and never goes back; and the same moment, read again at another
+// replica, is the same.
 type Replicas struct {
 	Keyspace string
 	Layout   kv.KeyspaceOption
@@ -50,8 +50,8 @@ type momentRead struct {
 // mostPuts is how many puts of a key are remembered, and mostMoments how many moments.
 const mostPuts, mostMoments = 400, 64
 
-// replicasLag is how far behind the present what is closed lies; what Nearest reads may be older than
-// kv.NearestStaleness by as much.
+// replicasLag is how far behind the present what is closed lies; what Nearest reads may be older
+// than kv.NearestStaleness by as much.
 const replicasLag = time.Second
 
 const nearPrefix = "near/"
@@ -121,8 +121,8 @@ func (r *Replicas) acked(key string, at kv.Timestamp) {
 	r.mu.puts[key] = puts
 }
 
-// least is the newest version of a key that a read has to see at least: it was acknowledged by a time,
-// and lies at or below a moment, if one is given.
+// least is the newest version of a key that a read has to see at least: it was acknowledged by a
+// time, and lies at or below a moment, if one is given.
 func (r *Replicas) least(key string, by time.Time, at kv.Timestamp) (newest kv.Timestamp) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,8 +291,8 @@ func ignoreTooOld(err error) error {
 	return err
 }
 
-// Check implements Workload: in the end every key is what was acknowledged last, at any replica that
-// is fresh enough.
+// Check implements Workload: in the end every key is what was acknowledged last, at any replica
+// that is fresh enough.
 func (r *Replicas) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	ks := client.Keyspace(r.Keyspace).SDK()
 	for writer := range r.Writers {

@@ -13,7 +13,8 @@ import (
 type Question struct {
 	// Span is wanted: as much of it as lies in the partition that holds its first key.
 	Span keys.Span
-	// After: versions above it are wanted; of the key Span.Start, those above Head, if that is higher.
+	// After: versions above it are wanted; of the key Span.Start, those above Head, if that is
+	// higher.
 	After, Head hlc.Timestamp
 	// Upto, if set, is up to where.
 	Upto hlc.Timestamp

@@ -11,15 +11,15 @@
 // brought to its end, comes to one part, and nothing is asked for twice.
 //
 // INVARIANT: of each key, every version above where the feed begins is handed on once, the lower
-// ones first: a part is asked by one question at a time, for versions above what is known of it, and
-// its answer has them in that order.
+// ones first: a part is asked by one question at a time, for versions above what is known of it,
+// and its answer has them in that order.
 //
 // INVARIANT: what is told as progress is at or below what is known of every part, and all that was
 // answered before has been handed on.
 //
 // Memory: a question names how large its answer may be, and there are only so many at a time, so
-// that all answers together are within the budget, but for single changes that are larger than their
-// question's share. Answers are taken by the goroutine that hands changes on, and by it new
+// that all answers together are within the budget, but for single changes that are larger than
+// their question's share. Answers are taken by the goroutine that hands changes on, and by it new
 // questions are asked: a consumer that does not take changes stops the feed.
 //
 // Run owns the goroutines that ask, and waits for them before it returns.

@@ -22,8 +22,8 @@ const (
 
 	// pause is the least time between two questions about a part if the first one has brought no
 	// change, mostPause the most if it was answered at once, as by leaders, whose latest is read at a
-	// cost for others; siblingPause, how long a part waits for a lower one of its partition before it is looked
-	// at again.
+	// cost for others; siblingPause, how long a part waits for a lower one of its partition before it
+	// is looked at again.
 	pause        = 50 * time.Millisecond
 	mostPause    = time.Second
 	siblingPause = 50 * time.Millisecond

@@ -1,10 +1,10 @@
 // Package frontier is how far a change feed has got: for each part of its keys, the timestamp up to
 // which all changes are known. It is for package kv.
 //
-// A frontier is a run of parts, in the order of their keys, which hold each key of the feed once. It
-// is cut where partitions begin and end, and where an answer has ended, and joined where parts have
-// come to the same timestamp. Where it is cut says nothing of what is known: the cuts may follow the
-// partitions as these split and merge, and whatever was known of a key stays known.
+// A frontier is a run of parts, in the order of their keys, which hold each key of the feed once.
+// It is cut where partitions begin and end, and where an answer has ended, and joined where parts
+// have come to the same timestamp. Where it is cut says nothing of what is known: the cuts may
+// follow the partitions as these split and merge, and whatever was known of a key stays known.
 //
 // INVARIANT: what is known of a key never goes back.
 //
@@ -60,8 +60,8 @@ func (f *Frontier) Min() (least hlc.Timestamp) {
 	return least
 }
 
-// At is the part that begins at a key; nil if none does. It is valid until the frontier changes; the
-// caller may set Asked, and nothing else.
+// At is the part that begins at a key; nil if none does. It is valid until the frontier changes;
+// the caller may set Asked, and nothing else.
 func (f *Frontier) At(start []byte) *Part {
 	if i := f.holding(start); i < len(f.parts) && bytes.Equal(f.parts[i].Span.Start, start) {
 		return &f.parts[i]

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// domain are the keys of the model, in order; bounds are those of them at which parts may begin. The
-// key "a\x00" is the next one after "a", and "a\x01" stands for all between that and "b".
+// domain are the keys of the model, in order; bounds are those of them at which parts may begin.
+// The key "a\x00" is the next one after "a", and "a\x01" stands for all between that and "b".
 var domain, bounds = func() (all, bounds []string) {
 	for c := 'a'; c <= 'h'; c++ {
 		all = append(all, string(c), string(c)+"\x00", string(c)+"\x01")
@@ -26,8 +26,8 @@ var domain, bounds = func() (all, bounds []string) {
 type model map[string]hlc.Timestamp
 
 // TestAgainstModel: however partitions split and merge, and whichever part of what was asked an
-// answer has, the frontier knows of each key what was told of it, and no more; and the least of that
-// is its minimum.
+// answer has, the frontier knows of each key what was told of it, and no more; and the least of
+// that is its minimum.
 func TestAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SampledFrom(bounds)

@@ -11,8 +11,8 @@ type Sample struct {
 }
 
 const (
-	// mostSamples is how many keys are kept. With half of them it begins anew, with steps of twice the
-	// length.
+	// mostSamples is how many keys are kept. With half of them it begins anew, with steps of twice
+	// the length.
 	mostSamples = 16 << 10
 	firstStep   = 4 << 10
 )

@@ -37,7 +37,7 @@ type exchange struct {
 	party    string
 	body     *body
 
-	// ended: the call has ended. Whoever sets a deadline looks at it afterwards.
+	// ended: the call has ended. What sets a deadline looks at it afterwards.
 	ended atomic.Bool
 	// receiving is held by the goroutine that reads the body.
 	receiving sync.Mutex
@@ -90,8 +90,8 @@ func (x *exchange) end(last error) {
 	x.body.refused = errEnded
 	x.body.free()
 	if !x.body.over {
-		// What has come is read, but not waited for: package http must not meet the end of the body when
-		// this has returned, since it would then begin to wait for the end of the connection.
+		// What has come is read, but not waited for: package http must not meet the end of the body
+		// when this has returned, since it would then begin to wait for the end of the connection.
 		x.readWithin(0)
 		_ = x.body.discard()
 	}

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// statusCanceled is that of a request whose client is gone. Nobody reads it.
+// statusCanceled is that of a request whose client is gone. It is not read.
 const statusCanceled = 499
 
 var statuses = map[codes.Code]int{

@@ -120,7 +120,7 @@ func TestNotTooManyWait(t *testing.T) {
 				t.Errorf("%s: %v", party, err)
 			}
 		}
-		// Who gives up leaves nothing behind.
+		// A caller that gives up leaves nothing behind.
 		cancel()
 		for range 3 {
 			if err := <-ended; !errors.Is(err, context.Canceled) {

@@ -29,12 +29,12 @@ func newTurns(places, perParty, inAll int) *turns {
 	return t
 }
 
-// enter waits for a place, until ctx ends. Who has entered has to leave.
+// enter waits for a place, until ctx ends. A caller that has entered has to leave.
 func (t *turns) enter(ctx context.Context, party string) error {
 	t.mu.Lock()
 	queue := t.mu.queues[party]
 	switch {
-	case t.mu.free > 0: // then nobody waits
+	case t.mu.free > 0: // then none waits
 		t.mu.free--
 		t.mu.Unlock()
 		return nil
@@ -68,7 +68,7 @@ func (t *turns) enter(ctx context.Context, party string) error {
 	return ctx.Err()
 }
 
-// leave gives the place to who is next.
+// leave gives the place to the caller that is next.
 func (t *turns) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

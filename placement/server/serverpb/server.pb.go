@@ -579,6 +579,8 @@ type CoreGoal struct {
 	RemoveReplica uint64 `protobuf:"varint,4,opt,name=remove_replica,json=removeReplica,proto3" json:"remove_replica,omitempty"`
 	RemoveAddress string `protobuf:"bytes,5,opt,name=remove_address,json=removeAddress,proto3" json:"remove_address,omitempty"`
 	CreatedUnixMs int64  `protobuf:"varint,6,opt,name=created_unix_ms,json=createdUnixMs,proto3" json:"created_unix_ms,omitempty"`
+	// The one that is added stays a learner.
+	Learner       bool `protobuf:"varint,7,opt,name=learner,proto3" json:"learner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -655,6 +657,13 @@ func (x *CoreGoal) GetCreatedUnixMs() int64 {
 	return 0
 }
 
+func (x *CoreGoal) GetLearner() bool {
+	if x != nil {
+		return x.Learner
+	}
+	return false
+}
+
 var File_server_serverpb_server_proto protoreflect.FileDescriptor
 
 const file_server_serverpb_server_proto_rawDesc = "" +
@@ -716,7 +725,7 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\bkeyspace\x18\x03 \x01(\rR\bkeyspace\x12\x12\n" +
 	"\x04drop\x18\x04 \x01(\bR\x04drop\" \n" +
 	"\x06Server\x12\x16\n" +
-	"\x06server\x18\x01 \x01(\x06R\x06server\"\xd0\x01\n" +
+	"\x06server\x18\x01 \x01(\x06R\x06server\"\xea\x01\n" +
 	"\bCoreGoal\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1d\n" +
 	"\n" +
@@ -725,7 +734,8 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"addAddress\x12%\n" +
 	"\x0eremove_replica\x18\x04 \x01(\x04R\rremoveReplica\x12%\n" +
 	"\x0eremove_address\x18\x05 \x01(\tR\rremoveAddress\x12&\n" +
-	"\x0fcreated_unix_ms\x18\x06 \x01(\x03R\rcreatedUnixMsB:Z8github.com/tidemarkdb/tidemark/placement/server/serverpbb\x06proto3"
+	"\x0fcreated_unix_ms\x18\x06 \x01(\x03R\rcreatedUnixMs\x12\x18\n" +
+	"\alearner\x18\a \x01(\bR\alearnerB:Z8github.com/tidemarkdb/tidemark/placement/server/serverpbb\x06proto3"
 
 var (
 	file_server_serverpb_server_proto_rawDescOnce sync.Once

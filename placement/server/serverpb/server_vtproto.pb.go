@@ -494,6 +494,16 @@ func (m *CoreGoal) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Learner {
+		i--
+		if m.Learner {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x38
+	}
 	if m.CreatedUnixMs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CreatedUnixMs))
 		i--
@@ -744,6 +754,9 @@ func (m *CoreGoal) SizeVT() (n int) {
 	}
 	if m.CreatedUnixMs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.CreatedUnixMs))
+	}
+	if m.Learner {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2069,6 +2082,26 @@ func (m *CoreGoal) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 7:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Learner", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Learner = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

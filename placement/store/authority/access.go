@@ -43,7 +43,11 @@ func compareEnds(a, b []byte) int {
 }
 
 // access is what a user may read and write: intervals that ascend, and neither overlap nor touch.
-type access struct{ read, write []interval }
+// keyspaces has the same for keyspaces, by their ids.
+type access struct {
+	read, write []interval
+	keyspaces   map[uint64]*keyspaceAccess
+}
 
 // accessOf joins what roles permit.
 func accessOf(roles []*storepb.RoleRecord) *access {
@@ -62,6 +66,7 @@ func accessOf(roles []*storepb.RoleRecord) *access {
 		}
 	}
 	a.read, a.write = join(a.read), join(a.write)
+	a.keyspaces = keyspacesOf(roles)
 	return a
 }
 

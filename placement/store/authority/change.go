@@ -64,6 +64,10 @@ func (s *State) Change(c *storepb.AuthChange) (next *State, writes []Write, err 
 		err = n.grantPermission(c.GrantPermission)
 	case *storepb.AuthChange_RevokePermission:
 		err = n.revokePermission(c.RevokePermission)
+	case *storepb.AuthChange_GrantKeyspace:
+		err = n.grantKeyspace(c.GrantKeyspace)
+	case *storepb.AuthChange_RevokeKeyspace:
+		err = n.revokeKeyspace(c.RevokeKeyspace)
 	default:
 		err = fmt.Errorf("%w: %T", ErrUnknownChange, c)
 	}
@@ -103,15 +107,10 @@ func (n *changing) saveRole(name string, record *storepb.RoleRecord) {
 }
 
 func (n *changing) enable(c *storepb.AuthEnable) error {
-	root := n.users[Root]
-	switch {
-	case n.record.Enabled:
-		return nil
-	case root == nil:
-		return ErrRootUserMissing
-	case !root.has(Root):
-		return ErrRootRoleMissing
-	case len(c.GetKey()) < KeyBytes:
+	if err := n.CanEnable(); err != nil || n.record.Enabled {
+		return err
+	}
+	if len(c.GetKey()) < KeyBytes {
 		return ErrInvalidManagement
 	}
 	n.save(&storepb.AuthRecord{Enabled: true, Revision: n.record.Revision, Key: c.Key})
@@ -254,7 +253,8 @@ func (n *changing) grantPermission(c *storepb.RolePermission) error {
 	case n.roles[c.Role] == nil:
 		return ErrRoleNotFound
 	}
-	all := slices.Clone(n.roles[c.Role].Permissions)
+	role := n.roles[c.Role]
+	all := slices.Clone(role.Permissions)
 	at, _ := slices.BinarySearchFunc(all, p, compareKeys)
 	if at < len(all) && sameRange(all[at], p) {
 		all[at] = p
@@ -264,7 +264,7 @@ func (n *changing) grantPermission(c *storepb.RolePermission) error {
 		}
 		all = slices.Insert(all, at, p)
 	}
-	n.saveRole(c.Role, &storepb.RoleRecord{Permissions: all})
+	n.saveRole(c.Role, &storepb.RoleRecord{Permissions: all, Keyspaces: role.Keyspaces})
 	n.commit()
 	return nil
 }
@@ -283,7 +283,7 @@ func (n *changing) revokePermission(c *storepb.RolePermission) error {
 	if len(left) == len(role.Permissions) {
 		return ErrPermissionNotGranted
 	}
-	n.saveRole(c.Role, &storepb.RoleRecord{Permissions: left})
+	n.saveRole(c.Role, &storepb.RoleRecord{Permissions: left, Keyspaces: role.Keyspaces})
 	n.commit()
 	return nil
 }

@@ -94,6 +94,19 @@ func (s *State) Permissions(role string) ([]*storepb.Permission, error) {
 	return r.Permissions, nil
 }
 
+// CanEnable says why authentication cannot be enabled; nil if it can be, or is.
+func (s *State) CanEnable() error {
+	switch root := s.users[Root]; {
+	case s.record.Enabled:
+		return nil
+	case root == nil:
+		return ErrRootUserMissing
+	case !root.has(Root):
+		return ErrRootRoleMissing
+	}
+	return nil
+}
+
 // HasRole says whether there is a user of that name that has a role.
 func (s *State) HasRole(name, role string) bool {
 	u := s.users[name]

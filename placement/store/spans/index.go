@@ -88,8 +88,8 @@ func (x *Index[V]) Visit(key []byte, visit func(*Entry[V])) {
 	x.root.visit(key, visit)
 }
 
-// priority is a function of the span that nobody outside can predict, so that the tree is as deep
-// as a random one whatever the spans, and whatever the order in which they come.
+// priority is a function of the span that cannot be predicted from outside, so that the tree is as
+// deep as a random one whatever the spans, and whatever the order in which they come.
 func (x *Index[V]) priority(start, end string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(x.seed)

@@ -69,6 +69,9 @@ const (
 	Code_IMPORTING Code = 24
 	// The store is not empty, so that nothing can be imported.
 	Code_NOT_EMPTY Code = 25
+	// An alarm is raised (Alarm).
+	Code_NO_SPACE Code = 26
+	Code_CORRUPT  Code = 27
 )
 
 // Enum value maps for Code.
@@ -105,6 +108,8 @@ var (
 		45: "AUTH_INVALID_MANAGEMENT",
 		24: "IMPORTING",
 		25: "NOT_EMPTY",
+		26: "NO_SPACE",
+		27: "CORRUPT",
 	}
 	Code_value = map[string]int32{
 		"OK":                          0,
@@ -138,6 +143,8 @@ var (
 		"AUTH_INVALID_MANAGEMENT":     45,
 		"IMPORTING":                   24,
 		"NOT_EMPTY":                   25,
+		"NO_SPACE":                    26,
+		"CORRUPT":                     27,
 	}
 )
 
@@ -221,6 +228,57 @@ func (MemberRole) EnumDescriptor() ([]byte, []int) {
 	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
 }
 
+type Alarm_Type int32
+
+const (
+	Alarm_NONE Alarm_Type = 0
+	// No room: nothing can be put, and no lease be granted.
+	Alarm_NO_SPACE Alarm_Type = 1
+	// Members differ: nothing can be written at all.
+	Alarm_CORRUPT Alarm_Type = 2
+)
+
+// Enum value maps for Alarm_Type.
+var (
+	Alarm_Type_name = map[int32]string{
+		0: "NONE",
+		1: "NO_SPACE",
+		2: "CORRUPT",
+	}
+	Alarm_Type_value = map[string]int32{
+		"NONE":     0,
+		"NO_SPACE": 1,
+		"CORRUPT":  2,
+	}
+)
+
+func (x Alarm_Type) Enum() *Alarm_Type {
+	p := new(Alarm_Type)
+	*p = x
+	return p
+}
+
+func (x Alarm_Type) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Alarm_Type) Descriptor() protoreflect.EnumDescriptor {
+	return file_store_storepb_store_proto_enumTypes[2].Descriptor()
+}
+
+func (Alarm_Type) Type() protoreflect.EnumType {
+	return &file_store_storepb_store_proto_enumTypes[2]
+}
+
+func (x Alarm_Type) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Alarm_Type.Descriptor instead.
+func (Alarm_Type) EnumDescriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{1, 0}
+}
+
 type Permission_Type int32
 
 const (
@@ -254,11 +312,11 @@ func (x Permission_Type) String() string {
 }
 
 func (Permission_Type) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[2].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[3].Descriptor()
 }
 
 func (Permission_Type) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[2]
+	return &file_store_storepb_store_proto_enumTypes[3]
 }
 
 func (x Permission_Type) Number() protoreflect.EnumNumber {
@@ -267,7 +325,7 @@ func (x Permission_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Type.Descriptor instead.
 func (Permission_Type) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14, 0}
 }
 
 type Compare_Relation int32
@@ -306,11 +364,11 @@ func (x Compare_Relation) String() string {
 }
 
 func (Compare_Relation) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[3].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[4].Descriptor()
 }
 
 func (Compare_Relation) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[3]
+	return &file_store_storepb_store_proto_enumTypes[4]
 }
 
 func (x Compare_Relation) Number() protoreflect.EnumNumber {
@@ -319,7 +377,7 @@ func (x Compare_Relation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Compare_Relation.Descriptor instead.
 func (Compare_Relation) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18, 0}
 }
 
 type Compare_Target int32
@@ -361,11 +419,11 @@ func (x Compare_Target) String() string {
 }
 
 func (Compare_Target) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[4].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[5].Descriptor()
 }
 
 func (Compare_Target) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[4]
+	return &file_store_storepb_store_proto_enumTypes[5]
 }
 
 func (x Compare_Target) Number() protoreflect.EnumNumber {
@@ -374,7 +432,7 @@ func (x Compare_Target) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Compare_Target.Descriptor instead.
 func (Compare_Target) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14, 1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18, 1}
 }
 
 type Range_SortOrder int32
@@ -410,11 +468,11 @@ func (x Range_SortOrder) String() string {
 }
 
 func (Range_SortOrder) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[5].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[6].Descriptor()
 }
 
 func (Range_SortOrder) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[5]
+	return &file_store_storepb_store_proto_enumTypes[6]
 }
 
 func (x Range_SortOrder) Number() protoreflect.EnumNumber {
@@ -423,7 +481,7 @@ func (x Range_SortOrder) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Range_SortOrder.Descriptor instead.
 func (Range_SortOrder) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20, 0}
 }
 
 type Range_SortTarget int32
@@ -465,11 +523,11 @@ func (x Range_SortTarget) String() string {
 }
 
 func (Range_SortTarget) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_storepb_store_proto_enumTypes[6].Descriptor()
+	return file_store_storepb_store_proto_enumTypes[7].Descriptor()
 }
 
 func (Range_SortTarget) Type() protoreflect.EnumType {
-	return &file_store_storepb_store_proto_enumTypes[6]
+	return &file_store_storepb_store_proto_enumTypes[7]
 }
 
 func (x Range_SortTarget) Number() protoreflect.EnumNumber {
@@ -478,7 +536,7 @@ func (x Range_SortTarget) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Range_SortTarget.Descriptor instead.
 func (Range_SortTarget) EnumDescriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16, 1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20, 1}
 }
 
 // Command is one entry of the core's log.
@@ -509,6 +567,7 @@ type Command struct {
 	//	*Command_LeaseCheckpoint
 	//	*Command_AuthChange
 	//	*Command_Import
+	//	*Command_AlarmChange
 	Op            isCommand_Op `protobuf_oneof:"op"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -683,6 +742,15 @@ func (x *Command) GetImport() *Import {
 	return nil
 }
 
+func (x *Command) GetAlarmChange() *AlarmChange {
+	if x != nil {
+		if x, ok := x.Op.(*Command_AlarmChange); ok {
+			return x.AlarmChange
+		}
+	}
+	return nil
+}
+
 type isCommand_Op interface {
 	isCommand_Op()
 }
@@ -727,6 +795,10 @@ type Command_Import struct {
 	Import *Import `protobuf:"bytes,16,opt,name=import,proto3,oneof"`
 }
 
+type Command_AlarmChange struct {
+	AlarmChange *AlarmChange `protobuf:"bytes,17,opt,name=alarm_change,json=alarmChange,proto3,oneof"`
+}
+
 func (*Command_Txn) isCommand_Op() {}
 
 func (*Command_Compact) isCommand_Op() {}
@@ -747,6 +819,124 @@ func (*Command_AuthChange) isCommand_Op() {}
 
 func (*Command_Import) isCommand_Op() {}
 
+func (*Command_AlarmChange) isCommand_Op() {}
+
+// Alarm says that a member has, or that somebody says it has, what keeps the store from writing.
+type Alarm struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Member uint64                 `protobuf:"fixed64,1,opt,name=member,proto3" json:"member,omitempty"`
+	Type   Alarm_Type             `protobuf:"varint,2,opt,name=type,proto3,enum=tidemark.store.v1.Alarm_Type" json:"type,omitempty"`
+	// The member has raised it by itself, and ends it by itself.
+	Automatic     bool `protobuf:"varint,3,opt,name=automatic,proto3" json:"automatic,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alarm) Reset() {
+	*x = Alarm{}
+	mi := &file_store_storepb_store_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alarm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alarm) ProtoMessage() {}
+
+func (x *Alarm) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alarm.ProtoReflect.Descriptor instead.
+func (*Alarm) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Alarm) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *Alarm) GetType() Alarm_Type {
+	if x != nil {
+		return x.Type
+	}
+	return Alarm_NONE
+}
+
+func (x *Alarm) GetAutomatic() bool {
+	if x != nil {
+		return x.Automatic
+	}
+	return false
+}
+
+// AlarmChange raises or ends an alarm. One that is there is raised no more, and one that is not there
+// is not ended.
+type AlarmChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Alarm         *Alarm                 `protobuf:"bytes,1,opt,name=alarm,proto3" json:"alarm,omitempty"`
+	End           bool                   `protobuf:"varint,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlarmChange) Reset() {
+	*x = AlarmChange{}
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlarmChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlarmChange) ProtoMessage() {}
+
+func (x *AlarmChange) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlarmChange.ProtoReflect.Descriptor instead.
+func (*AlarmChange) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AlarmChange) GetAlarm() *Alarm {
+	if x != nil {
+		return x.Alarm
+	}
+	return nil
+}
+
+func (x *AlarmChange) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
 // AuthInfo is who a client is, as far as the member knows that took the command from it.
 type AuthInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -759,7 +949,7 @@ type AuthInfo struct {
 
 func (x *AuthInfo) Reset() {
 	*x = AuthInfo{}
-	mi := &file_store_storepb_store_proto_msgTypes[1]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -771,7 +961,7 @@ func (x *AuthInfo) String() string {
 func (*AuthInfo) ProtoMessage() {}
 
 func (x *AuthInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[1]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -784,7 +974,7 @@ func (x *AuthInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthInfo.ProtoReflect.Descriptor instead.
 func (*AuthInfo) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AuthInfo) GetUser() string {
@@ -818,6 +1008,8 @@ type AuthChange struct {
 	//	*AuthChange_RoleDelete
 	//	*AuthChange_GrantPermission
 	//	*AuthChange_RevokePermission
+	//	*AuthChange_GrantKeyspace
+	//	*AuthChange_RevokeKeyspace
 	Change        isAuthChange_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -825,7 +1017,7 @@ type AuthChange struct {
 
 func (x *AuthChange) Reset() {
 	*x = AuthChange{}
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1029,7 @@ func (x *AuthChange) String() string {
 func (*AuthChange) ProtoMessage() {}
 
 func (x *AuthChange) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1042,7 @@ func (x *AuthChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthChange.ProtoReflect.Descriptor instead.
 func (*AuthChange) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AuthChange) GetChange() isAuthChange_Change {
@@ -959,6 +1151,24 @@ func (x *AuthChange) GetRevokePermission() *RolePermission {
 	return nil
 }
 
+func (x *AuthChange) GetGrantKeyspace() *KeyspaceGrant {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_GrantKeyspace); ok {
+			return x.GrantKeyspace
+		}
+	}
+	return nil
+}
+
+func (x *AuthChange) GetRevokeKeyspace() *KeyspaceGrant {
+	if x != nil {
+		if x, ok := x.Change.(*AuthChange_RevokeKeyspace); ok {
+			return x.RevokeKeyspace
+		}
+	}
+	return nil
+}
+
 type isAuthChange_Change interface {
 	isAuthChange_Change()
 }
@@ -1007,6 +1217,14 @@ type AuthChange_RevokePermission struct {
 	RevokePermission *RolePermission `protobuf:"bytes,11,opt,name=revoke_permission,json=revokePermission,proto3,oneof"`
 }
 
+type AuthChange_GrantKeyspace struct {
+	GrantKeyspace *KeyspaceGrant `protobuf:"bytes,12,opt,name=grant_keyspace,json=grantKeyspace,proto3,oneof"`
+}
+
+type AuthChange_RevokeKeyspace struct {
+	RevokeKeyspace *KeyspaceGrant `protobuf:"bytes,13,opt,name=revoke_keyspace,json=revokeKeyspace,proto3,oneof"`
+}
+
 func (*AuthChange_Enable) isAuthChange_Change() {}
 
 func (*AuthChange_Disable) isAuthChange_Change() {}
@@ -1029,6 +1247,10 @@ func (*AuthChange_GrantPermission) isAuthChange_Change() {}
 
 func (*AuthChange_RevokePermission) isAuthChange_Change() {}
 
+func (*AuthChange_GrantKeyspace) isAuthChange_Change() {}
+
+func (*AuthChange_RevokeKeyspace) isAuthChange_Change() {}
+
 type AuthEnable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key that signs tokens from now on.
@@ -1039,7 +1261,7 @@ type AuthEnable struct {
 
 func (x *AuthEnable) Reset() {
 	*x = AuthEnable{}
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1273,7 @@ func (x *AuthEnable) String() string {
 func (*AuthEnable) ProtoMessage() {}
 
 func (x *AuthEnable) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1286,7 @@ func (x *AuthEnable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthEnable.ProtoReflect.Descriptor instead.
 func (*AuthEnable) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AuthEnable) GetKey() []byte {
@@ -1082,7 +1304,7 @@ type AuthDisable struct {
 
 func (x *AuthDisable) Reset() {
 	*x = AuthDisable{}
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1316,7 @@ func (x *AuthDisable) String() string {
 func (*AuthDisable) ProtoMessage() {}
 
 func (x *AuthDisable) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1329,7 @@ func (x *AuthDisable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthDisable.ProtoReflect.Descriptor instead.
 func (*AuthDisable) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
 }
 
 type UserAdd struct {
@@ -1123,7 +1345,7 @@ type UserAdd struct {
 
 func (x *UserAdd) Reset() {
 	*x = UserAdd{}
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1357,7 @@ func (x *UserAdd) String() string {
 func (*UserAdd) ProtoMessage() {}
 
 func (x *UserAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1370,7 @@ func (x *UserAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserAdd.ProtoReflect.Descriptor instead.
 func (*UserAdd) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UserAdd) GetName() string {
@@ -1181,7 +1403,7 @@ type UserDelete struct {
 
 func (x *UserDelete) Reset() {
 	*x = UserDelete{}
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1415,7 @@ func (x *UserDelete) String() string {
 func (*UserDelete) ProtoMessage() {}
 
 func (x *UserDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1428,7 @@ func (x *UserDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserDelete.ProtoReflect.Descriptor instead.
 func (*UserDelete) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UserDelete) GetName() string {
@@ -1226,7 +1448,7 @@ type UserPassword struct {
 
 func (x *UserPassword) Reset() {
 	*x = UserPassword{}
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1460,7 @@ func (x *UserPassword) String() string {
 func (*UserPassword) ProtoMessage() {}
 
 func (x *UserPassword) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[7]
+	mi := &file_store_storepb_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1473,7 @@ func (x *UserPassword) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserPassword.ProtoReflect.Descriptor instead.
 func (*UserPassword) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UserPassword) GetName() string {
@@ -1278,7 +1500,7 @@ type UserRole struct {
 
 func (x *UserRole) Reset() {
 	*x = UserRole{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1512,7 @@ func (x *UserRole) String() string {
 func (*UserRole) ProtoMessage() {}
 
 func (x *UserRole) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
+	mi := &file_store_storepb_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1525,7 @@ func (x *UserRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRole.ProtoReflect.Descriptor instead.
 func (*UserRole) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UserRole) GetUser() string {
@@ -1329,7 +1551,7 @@ type RoleAdd struct {
 
 func (x *RoleAdd) Reset() {
 	*x = RoleAdd{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1563,7 @@ func (x *RoleAdd) String() string {
 func (*RoleAdd) ProtoMessage() {}
 
 func (x *RoleAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1576,7 @@ func (x *RoleAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleAdd.ProtoReflect.Descriptor instead.
 func (*RoleAdd) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RoleAdd) GetName() string {
@@ -1373,7 +1595,7 @@ type RoleDelete struct {
 
 func (x *RoleDelete) Reset() {
 	*x = RoleDelete{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1607,7 @@ func (x *RoleDelete) String() string {
 func (*RoleDelete) ProtoMessage() {}
 
 func (x *RoleDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1620,7 @@ func (x *RoleDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleDelete.ProtoReflect.Descriptor instead.
 func (*RoleDelete) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RoleDelete) GetName() string {
@@ -1419,7 +1641,7 @@ type RolePermission struct {
 
 func (x *RolePermission) Reset() {
 	*x = RolePermission{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1653,7 @@ func (x *RolePermission) String() string {
 func (*RolePermission) ProtoMessage() {}
 
 func (x *RolePermission) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1666,7 @@ func (x *RolePermission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolePermission.ProtoReflect.Descriptor instead.
 func (*RolePermission) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RolePermission) GetRole() string {
@@ -1473,7 +1695,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1707,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
+	mi := &file_store_storepb_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1720,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Permission) GetType() Permission_Type {
@@ -1522,6 +1744,131 @@ func (x *Permission) GetRangeEnd() []byte {
 	return nil
 }
 
+type KeyspaceGrant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	// Its rights are added to those that the role has for exactly that range, or taken from them.
+	Permission    *KeyspacePermission `protobuf:"bytes,2,opt,name=permission,proto3" json:"permission,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspaceGrant) Reset() {
+	*x = KeyspaceGrant{}
+	mi := &file_store_storepb_store_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspaceGrant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspaceGrant) ProtoMessage() {}
+
+func (x *KeyspaceGrant) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspaceGrant.ProtoReflect.Descriptor instead.
+func (*KeyspaceGrant) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *KeyspaceGrant) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *KeyspaceGrant) GetPermission() *KeyspacePermission {
+	if x != nil {
+		return x.Permission
+	}
+	return nil
+}
+
+// KeyspacePermission is what a role may do with a range of keys of a keyspace, in the forms of Range. A range from the
+// empty key on without an end is the whole keyspace.
+type KeyspacePermission struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id: a keyspace that is made anew under the same name has another one.
+	Keyspace uint64 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// Added up: 1 read, 2 write, 4 administer, which is for a whole keyspace. When they are taken back, 0 is all.
+	Rights        uint32 `protobuf:"varint,2,opt,name=rights,proto3" json:"rights,omitempty"`
+	Key           []byte `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	RangeEnd      []byte `protobuf:"bytes,4,opt,name=range_end,json=rangeEnd,proto3" json:"range_end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspacePermission) Reset() {
+	*x = KeyspacePermission{}
+	mi := &file_store_storepb_store_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspacePermission) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspacePermission) ProtoMessage() {}
+
+func (x *KeyspacePermission) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspacePermission.ProtoReflect.Descriptor instead.
+func (*KeyspacePermission) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *KeyspacePermission) GetKeyspace() uint64 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *KeyspacePermission) GetRights() uint32 {
+	if x != nil {
+		return x.Rights
+	}
+	return 0
+}
+
+func (x *KeyspacePermission) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *KeyspacePermission) GetRangeEnd() []byte {
+	if x != nil {
+		return x.RangeEnd
+	}
+	return nil
+}
+
 // Txn does `success` if all comparisons hold and `failure` otherwise, at one revision.
 type Txn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1534,7 +1881,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1893,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
+	mi := &file_store_storepb_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1906,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Txn) GetCompare() []*Compare {
@@ -1600,7 +1947,7 @@ type Compare struct {
 
 func (x *Compare) Reset() {
 	*x = Compare{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1959,7 @@ func (x *Compare) String() string {
 func (*Compare) ProtoMessage() {}
 
 func (x *Compare) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1972,7 @@ func (x *Compare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compare.ProtoReflect.Descriptor instead.
 func (*Compare) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Compare) GetKey() []byte {
@@ -1685,7 +2032,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +2044,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +2057,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -1814,7 +2161,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +2173,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
+	mi := &file_store_storepb_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +2186,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Range) GetKey() []byte {
@@ -1947,7 +2294,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +2306,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[17]
+	mi := &file_store_storepb_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +2319,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{17}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Put) GetKey() []byte {
@@ -2028,7 +2375,7 @@ type DeleteRange struct {
 
 func (x *DeleteRange) Reset() {
 	*x = DeleteRange{}
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2387,7 @@ func (x *DeleteRange) String() string {
 func (*DeleteRange) ProtoMessage() {}
 
 func (x *DeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[18]
+	mi := &file_store_storepb_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2400,7 @@ func (x *DeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRange.ProtoReflect.Descriptor instead.
 func (*DeleteRange) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{18}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteRange) GetKey() []byte {
@@ -2078,15 +2425,20 @@ func (x *DeleteRange) GetPrevious() bool {
 }
 
 type Compact struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// After how many events it stops to remove things, and leaves the rest to later commands; 0: it
+	// removes all.
+	Events uint64 `protobuf:"varint,2,opt,name=events,proto3" json:"events,omitempty"`
+	// It removes more of what the compaction at revision has left, and does nothing if there is none.
+	Resume        bool `protobuf:"varint,3,opt,name=resume,proto3" json:"resume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2450,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[19]
+	mi := &file_store_storepb_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2463,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{19}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Compact) GetRevision() uint64 {
@@ -2119,6 +2471,20 @@ func (x *Compact) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *Compact) GetEvents() uint64 {
+	if x != nil {
+		return x.Events
+	}
+	return 0
+}
+
+func (x *Compact) GetResume() bool {
+	if x != nil {
+		return x.Resume
+	}
+	return false
 }
 
 type LeaseGrant struct {
@@ -2131,7 +2497,7 @@ type LeaseGrant struct {
 
 func (x *LeaseGrant) Reset() {
 	*x = LeaseGrant{}
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2509,7 @@ func (x *LeaseGrant) String() string {
 func (*LeaseGrant) ProtoMessage() {}
 
 func (x *LeaseGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[20]
+	mi := &file_store_storepb_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +2522,7 @@ func (x *LeaseGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGrant.ProtoReflect.Descriptor instead.
 func (*LeaseGrant) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{20}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaseGrant) GetId() int64 {
@@ -2184,7 +2550,7 @@ type LeaseRevoke struct {
 
 func (x *LeaseRevoke) Reset() {
 	*x = LeaseRevoke{}
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2562,7 @@ func (x *LeaseRevoke) String() string {
 func (*LeaseRevoke) ProtoMessage() {}
 
 func (x *LeaseRevoke) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[21]
+	mi := &file_store_storepb_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2575,7 @@ func (x *LeaseRevoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoke.ProtoReflect.Descriptor instead.
 func (*LeaseRevoke) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{21}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaseRevoke) GetId() int64 {
@@ -2237,7 +2603,7 @@ type LeaseCheckpoint struct {
 
 func (x *LeaseCheckpoint) Reset() {
 	*x = LeaseCheckpoint{}
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2249,7 +2615,7 @@ func (x *LeaseCheckpoint) String() string {
 func (*LeaseCheckpoint) ProtoMessage() {}
 
 func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[22]
+	mi := &file_store_storepb_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2262,7 +2628,7 @@ func (x *LeaseCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCheckpoint.ProtoReflect.Descriptor instead.
 func (*LeaseCheckpoint) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaseCheckpoint) GetLeases() []*LeaseCheckpoint_Lease {
@@ -2291,14 +2657,16 @@ type Import struct {
 	// This step is the last one.
 	End bool `protobuf:"varint,7,opt,name=end,proto3" json:"end,omitempty"`
 	// Give the import up: the store is empty then. The step does not count.
-	Abandon       bool `protobuf:"varint,8,opt,name=abandon,proto3" json:"abandon,omitempty"`
+	Abandon bool `protobuf:"varint,8,opt,name=abandon,proto3" json:"abandon,omitempty"`
+	// In the last step: what enables authentication together with it.
+	Enable        *AuthEnable `protobuf:"bytes,9,opt,name=enable,proto3" json:"enable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Import) Reset() {
 	*x = Import{}
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2678,7 @@ func (x *Import) String() string {
 func (*Import) ProtoMessage() {}
 
 func (x *Import) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[23]
+	mi := &file_store_storepb_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2691,7 @@ func (x *Import) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Import.ProtoReflect.Descriptor instead.
 func (*Import) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{23}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Import) GetId() uint64 {
@@ -2382,6 +2750,13 @@ func (x *Import) GetAbandon() bool {
 	return false
 }
 
+func (x *Import) GetEnable() *AuthEnable {
+	if x != nil {
+		return x.Enable
+	}
+	return nil
+}
+
 type ImportedLease struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2394,7 +2769,7 @@ type ImportedLease struct {
 
 func (x *ImportedLease) Reset() {
 	*x = ImportedLease{}
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2781,7 @@ func (x *ImportedLease) String() string {
 func (*ImportedLease) ProtoMessage() {}
 
 func (x *ImportedLease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[24]
+	mi := &file_store_storepb_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2794,7 @@ func (x *ImportedLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedLease.ProtoReflect.Descriptor instead.
 func (*ImportedLease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{24}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ImportedLease) GetId() int64 {
@@ -2461,7 +2836,7 @@ type ImportedVersion struct {
 
 func (x *ImportedVersion) Reset() {
 	*x = ImportedVersion{}
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2848,7 @@ func (x *ImportedVersion) String() string {
 func (*ImportedVersion) ProtoMessage() {}
 
 func (x *ImportedVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[25]
+	mi := &file_store_storepb_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2861,7 @@ func (x *ImportedVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportedVersion.ProtoReflect.Descriptor instead.
 func (*ImportedVersion) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{25}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ImportedVersion) GetKey() []byte {
@@ -2546,7 +2921,7 @@ type SessionOpen struct {
 
 func (x *SessionOpen) Reset() {
 	*x = SessionOpen{}
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2933,7 @@ func (x *SessionOpen) String() string {
 func (*SessionOpen) ProtoMessage() {}
 
 func (x *SessionOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[26]
+	mi := &file_store_storepb_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2946,7 @@ func (x *SessionOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpen.ProtoReflect.Descriptor instead.
 func (*SessionOpen) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{26}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
 }
 
 type SessionClose struct {
@@ -2582,7 +2957,7 @@ type SessionClose struct {
 
 func (x *SessionClose) Reset() {
 	*x = SessionClose{}
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2969,7 @@ func (x *SessionClose) String() string {
 func (*SessionClose) ProtoMessage() {}
 
 func (x *SessionClose) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[27]
+	mi := &file_store_storepb_store_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2982,7 @@ func (x *SessionClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClose.ProtoReflect.Descriptor instead.
 func (*SessionClose) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{27}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
 }
 
 type KeyValue struct {
@@ -2624,7 +2999,7 @@ type KeyValue struct {
 
 func (x *KeyValue) Reset() {
 	*x = KeyValue{}
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +3011,7 @@ func (x *KeyValue) String() string {
 func (*KeyValue) ProtoMessage() {}
 
 func (x *KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[28]
+	mi := &file_store_storepb_store_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +3024,7 @@ func (x *KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyValue.ProtoReflect.Descriptor instead.
 func (*KeyValue) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{28}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *KeyValue) GetKey() []byte {
@@ -2708,6 +3083,8 @@ type Result struct {
 	Compacted uint64 `protobuf:"varint,8,opt,name=compacted,proto3" json:"compacted,omitempty"`
 	// The answer is that of an earlier application of the same session and sequence.
 	Repeated bool `protobuf:"varint,9,opt,name=repeated,proto3" json:"repeated,omitempty"`
+	// Of an AlarmChange: the alarm that was there or is there now, if there was one or is.
+	Alarm *Alarm `protobuf:"bytes,11,opt,name=alarm,proto3" json:"alarm,omitempty"`
 	// Of a command that another member has proposed: an entry of the log that is not before its own.
 	// It is never stored.
 	Entry         uint64 `protobuf:"varint,10,opt,name=entry,proto3" json:"entry,omitempty"`
@@ -2717,7 +3094,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +3106,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[29]
+	mi := &file_store_storepb_store_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +3119,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{29}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -2808,6 +3185,13 @@ func (x *Result) GetRepeated() bool {
 	return false
 }
 
+func (x *Result) GetAlarm() *Alarm {
+	if x != nil {
+		return x.Alarm
+	}
+	return nil
+}
+
 func (x *Result) GetEntry() uint64 {
 	if x != nil {
 		return x.Entry
@@ -2825,7 +3209,7 @@ type TxnResult struct {
 
 func (x *TxnResult) Reset() {
 	*x = TxnResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +3221,7 @@ func (x *TxnResult) String() string {
 func (*TxnResult) ProtoMessage() {}
 
 func (x *TxnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[30]
+	mi := &file_store_storepb_store_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +3234,7 @@ func (x *TxnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TxnResult.ProtoReflect.Descriptor instead.
 func (*TxnResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{30}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TxnResult) GetSucceeded() bool {
@@ -2882,7 +3266,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +3278,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[31]
+	mi := &file_store_storepb_store_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +3291,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{31}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OpResult) GetOp() isOpResult_Op {
@@ -2992,7 +3376,7 @@ type RangeResult struct {
 
 func (x *RangeResult) Reset() {
 	*x = RangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3388,7 @@ func (x *RangeResult) String() string {
 func (*RangeResult) ProtoMessage() {}
 
 func (x *RangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[32]
+	mi := &file_store_storepb_store_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3401,7 @@ func (x *RangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangeResult.ProtoReflect.Descriptor instead.
 func (*RangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{32}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RangeResult) GetKvs() []*KeyValue {
@@ -3050,7 +3434,7 @@ type PutResult struct {
 
 func (x *PutResult) Reset() {
 	*x = PutResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3446,7 @@ func (x *PutResult) String() string {
 func (*PutResult) ProtoMessage() {}
 
 func (x *PutResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[33]
+	mi := &file_store_storepb_store_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3459,7 @@ func (x *PutResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResult.ProtoReflect.Descriptor instead.
 func (*PutResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{33}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PutResult) GetPrevious() *KeyValue {
@@ -3095,7 +3479,7 @@ type DeleteRangeResult struct {
 
 func (x *DeleteRangeResult) Reset() {
 	*x = DeleteRangeResult{}
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3491,7 @@ func (x *DeleteRangeResult) String() string {
 func (*DeleteRangeResult) ProtoMessage() {}
 
 func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[34]
+	mi := &file_store_storepb_store_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3504,7 @@ func (x *DeleteRangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResult.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResult) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{34}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DeleteRangeResult) GetDeleted() uint64 {
@@ -3151,7 +3535,7 @@ type VersionRecord struct {
 
 func (x *VersionRecord) Reset() {
 	*x = VersionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3547,7 @@ func (x *VersionRecord) String() string {
 func (*VersionRecord) ProtoMessage() {}
 
 func (x *VersionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[35]
+	mi := &file_store_storepb_store_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3560,7 @@ func (x *VersionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRecord.ProtoReflect.Descriptor instead.
 func (*VersionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{35}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *VersionRecord) GetTombstone() bool {
@@ -3220,14 +3604,16 @@ type MetaRecord struct {
 	Revision  uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	Compacted uint64                 `protobuf:"varint,2,opt,name=compacted,proto3" json:"compacted,omitempty"`
 	// The latest import, unless that was given up.
-	Import        *ImportRecord `protobuf:"bytes,3,opt,name=import,proto3" json:"import,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Import *ImportRecord `protobuf:"bytes,3,opt,name=import,proto3" json:"import,omitempty"`
+	// What the compaction at compacted has left to be removed; absent: nothing.
+	CompactionRest *CompactionRest `protobuf:"bytes,4,opt,name=compaction_rest,json=compactionRest,proto3" json:"compaction_rest,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *MetaRecord) Reset() {
 	*x = MetaRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3625,7 @@ func (x *MetaRecord) String() string {
 func (*MetaRecord) ProtoMessage() {}
 
 func (x *MetaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[36]
+	mi := &file_store_storepb_store_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3638,7 @@ func (x *MetaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetaRecord.ProtoReflect.Descriptor instead.
 func (*MetaRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{36}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MetaRecord) GetRevision() uint64 {
@@ -3274,6 +3660,67 @@ func (x *MetaRecord) GetImport() *ImportRecord {
 		return x.Import
 	}
 	return nil
+}
+
+func (x *MetaRecord) GetCompactionRest() *CompactionRest {
+	if x != nil {
+		return x.CompactionRest
+	}
+	return nil
+}
+
+// CompactionRest says where the removal of what is compacted goes on: at the event of that number,
+// at that revision.
+type CompactionRest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactionRest) Reset() {
+	*x = CompactionRest{}
+	mi := &file_store_storepb_store_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactionRest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactionRest) ProtoMessage() {}
+
+func (x *CompactionRest) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactionRest.ProtoReflect.Descriptor instead.
+func (*CompactionRest) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *CompactionRest) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *CompactionRest) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
 }
 
 // ImportRecord is how far an import is.
@@ -3300,7 +3747,7 @@ type ImportRecord struct {
 
 func (x *ImportRecord) Reset() {
 	*x = ImportRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3759,7 @@ func (x *ImportRecord) String() string {
 func (*ImportRecord) ProtoMessage() {}
 
 func (x *ImportRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[37]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3772,7 @@ func (x *ImportRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRecord.ProtoReflect.Descriptor instead.
 func (*ImportRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{37}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ImportRecord) GetId() uint64 {
@@ -3416,7 +3863,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3875,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[38]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3888,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{38}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LeaseRecord) GetTtlMillis() uint64 {
@@ -3472,7 +3919,7 @@ type AuthRecord struct {
 
 func (x *AuthRecord) Reset() {
 	*x = AuthRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3931,7 @@ func (x *AuthRecord) String() string {
 func (*AuthRecord) ProtoMessage() {}
 
 func (x *AuthRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[39]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3944,7 @@ func (x *AuthRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthRecord.ProtoReflect.Descriptor instead.
 func (*AuthRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{39}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AuthRecord) GetEnabled() bool {
@@ -3536,7 +3983,7 @@ type UserRecord struct {
 
 func (x *UserRecord) Reset() {
 	*x = UserRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3995,7 @@ func (x *UserRecord) String() string {
 func (*UserRecord) ProtoMessage() {}
 
 func (x *UserRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[40]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +4008,7 @@ func (x *UserRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRecord.ProtoReflect.Descriptor instead.
 func (*UserRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{40}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UserRecord) GetHash() []byte {
@@ -3595,14 +4042,16 @@ func (x *UserRecord) GetGeneration() uint64 {
 type RoleRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By ascending key; those of the same key in the order in which they were granted.
-	Permissions   []*Permission `protobuf:"bytes,1,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	Permissions []*Permission `protobuf:"bytes,1,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	// By ascending keyspace, key and end, one for each range.
+	Keyspaces     []*KeyspacePermission `protobuf:"bytes,2,rep,name=keyspaces,proto3" json:"keyspaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoleRecord) Reset() {
 	*x = RoleRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +4063,7 @@ func (x *RoleRecord) String() string {
 func (*RoleRecord) ProtoMessage() {}
 
 func (x *RoleRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,12 +4076,19 @@ func (x *RoleRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleRecord.ProtoReflect.Descriptor instead.
 func (*RoleRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RoleRecord) GetPermissions() []*Permission {
 	if x != nil {
 		return x.Permissions
+	}
+	return nil
+}
+
+func (x *RoleRecord) GetKeyspaces() []*KeyspacePermission {
+	if x != nil {
+		return x.Keyspaces
 	}
 	return nil
 }
@@ -3651,7 +4107,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +4119,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +4132,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SessionRecord) GetForgotten() uint64 {
@@ -3718,7 +4174,7 @@ type Members struct {
 
 func (x *Members) Reset() {
 	*x = Members{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +4186,7 @@ func (x *Members) String() string {
 func (*Members) ProtoMessage() {}
 
 func (x *Members) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +4199,7 @@ func (x *Members) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Members.ProtoReflect.Descriptor instead.
 func (*Members) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Members) GetVersion() uint64 {
@@ -3787,7 +4243,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +4255,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +4268,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Member) GetReplica() uint64 {
@@ -3855,7 +4311,7 @@ type ChangeMembers struct {
 
 func (x *ChangeMembers) Reset() {
 	*x = ChangeMembers{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3867,7 +4323,7 @@ func (x *ChangeMembers) String() string {
 func (*ChangeMembers) ProtoMessage() {}
 
 func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3880,7 +4336,7 @@ func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembers.ProtoReflect.Descriptor instead.
 func (*ChangeMembers) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ChangeMembers) GetVersion() uint64 {
@@ -3908,7 +4364,7 @@ type LeaseCheckpoint_Lease struct {
 
 func (x *LeaseCheckpoint_Lease) Reset() {
 	*x = LeaseCheckpoint_Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4376,7 @@ func (x *LeaseCheckpoint_Lease) String() string {
 func (*LeaseCheckpoint_Lease) ProtoMessage() {}
 
 func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4389,7 @@ func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCheckpoint_Lease.ProtoReflect.Descriptor instead.
 func (*LeaseCheckpoint_Lease) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{22, 0}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{26, 0}
 }
 
 func (x *LeaseCheckpoint_Lease) GetId() int64 {
@@ -3954,7 +4410,7 @@ var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\xd7\x06\n" +
+	"\x19store/storepb/store.proto\x12\x11tidemark.store.v1\"\x9c\a\n" +
 	"\aCommand\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\x04R\arequest\x12\x18\n" +
@@ -3974,11 +4430,23 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x10lease_checkpoint\x18\r \x01(\v2\".tidemark.store.v1.LeaseCheckpointH\x00R\x0fleaseCheckpoint\x12@\n" +
 	"\vauth_change\x18\x0f \x01(\v2\x1d.tidemark.store.v1.AuthChangeH\x00R\n" +
 	"authChange\x123\n" +
-	"\x06import\x18\x10 \x01(\v2\x19.tidemark.store.v1.ImportH\x00R\x06importB\x04\n" +
-	"\x02op\":\n" +
+	"\x06import\x18\x10 \x01(\v2\x19.tidemark.store.v1.ImportH\x00R\x06import\x12C\n" +
+	"\falarm_change\x18\x11 \x01(\v2\x1e.tidemark.store.v1.AlarmChangeH\x00R\valarmChangeB\x04\n" +
+	"\x02op\"\x9d\x01\n" +
+	"\x05Alarm\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\x06R\x06member\x121\n" +
+	"\x04type\x18\x02 \x01(\x0e2\x1d.tidemark.store.v1.Alarm.TypeR\x04type\x12\x1c\n" +
+	"\tautomatic\x18\x03 \x01(\bR\tautomatic\"+\n" +
+	"\x04Type\x12\b\n" +
+	"\x04NONE\x10\x00\x12\f\n" +
+	"\bNO_SPACE\x10\x01\x12\v\n" +
+	"\aCORRUPT\x10\x02\"O\n" +
+	"\vAlarmChange\x12.\n" +
+	"\x05alarm\x18\x01 \x01(\v2\x18.tidemark.store.v1.AlarmR\x05alarm\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\bR\x03end\":\n" +
 	"\bAuthInfo\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\"\xe9\x05\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"\x81\a\n" +
 	"\n" +
 	"AuthChange\x127\n" +
 	"\x06enable\x18\x01 \x01(\v2\x1d.tidemark.store.v1.AuthEnableH\x00R\x06enable\x12:\n" +
@@ -3996,7 +4464,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"roleDelete\x12N\n" +
 	"\x10grant_permission\x18\n" +
 	" \x01(\v2!.tidemark.store.v1.RolePermissionH\x00R\x0fgrantPermission\x12P\n" +
-	"\x11revoke_permission\x18\v \x01(\v2!.tidemark.store.v1.RolePermissionH\x00R\x10revokePermissionB\b\n" +
+	"\x11revoke_permission\x18\v \x01(\v2!.tidemark.store.v1.RolePermissionH\x00R\x10revokePermission\x12I\n" +
+	"\x0egrant_keyspace\x18\f \x01(\v2 .tidemark.store.v1.KeyspaceGrantH\x00R\rgrantKeyspace\x12K\n" +
+	"\x0frevoke_keyspace\x18\r \x01(\v2 .tidemark.store.v1.KeyspaceGrantH\x00R\x0erevokeKeyspaceB\b\n" +
 	"\x06change\"\x1e\n" +
 	"\n" +
 	"AuthEnable\x12\x10\n" +
@@ -4034,7 +4504,17 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04Type\x12\b\n" +
 	"\x04READ\x10\x00\x12\t\n" +
 	"\x05WRITE\x10\x01\x12\r\n" +
-	"\tREADWRITE\x10\x02\"\x9d\x01\n" +
+	"\tREADWRITE\x10\x02\"j\n" +
+	"\rKeyspaceGrant\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12E\n" +
+	"\n" +
+	"permission\x18\x02 \x01(\v2%.tidemark.store.v1.KeyspacePermissionR\n" +
+	"permission\"w\n" +
+	"\x12KeyspacePermission\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\x04R\bkeyspace\x12\x16\n" +
+	"\x06rights\x18\x02 \x01(\rR\x06rights\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\fR\x03key\x12\x1b\n" +
+	"\trange_end\x18\x04 \x01(\fR\brangeEnd\"\x9d\x01\n" +
 	"\x03Txn\x124\n" +
 	"\acompare\x18\x01 \x03(\v2\x1a.tidemark.store.v1.CompareR\acompare\x12/\n" +
 	"\asuccess\x18\x02 \x03(\v2\x15.tidemark.store.v1.OpR\asuccess\x12/\n" +
@@ -4105,9 +4585,11 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\vDeleteRange\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1b\n" +
 	"\trange_end\x18\x02 \x01(\fR\brangeEnd\x12\x1a\n" +
-	"\bprevious\x18\x03 \x01(\bR\bprevious\"%\n" +
+	"\bprevious\x18\x03 \x01(\bR\bprevious\"U\n" +
 	"\aCompact\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x04R\brevision\";\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x16\n" +
+	"\x06events\x18\x02 \x01(\x04R\x06events\x12\x16\n" +
+	"\x06resume\x18\x03 \x01(\bR\x06resume\";\n" +
 	"\n" +
 	"LeaseGrant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1d\n" +
@@ -4121,7 +4603,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05Lease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1f\n" +
 	"\vleft_millis\x18\x02 \x01(\x04R\n" +
-	"leftMillis\"\x86\x02\n" +
+	"leftMillis\"\xbd\x02\n" +
 	"\x06Import\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x1a\n" +
@@ -4130,7 +4612,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06leases\x18\x05 \x03(\v2 .tidemark.store.v1.ImportedLeaseR\x06leases\x12>\n" +
 	"\bversions\x18\x06 \x03(\v2\".tidemark.store.v1.ImportedVersionR\bversions\x12\x10\n" +
 	"\x03end\x18\a \x01(\bR\x03end\x12\x18\n" +
-	"\aabandon\x18\b \x01(\bR\aabandon\"_\n" +
+	"\aabandon\x18\b \x01(\bR\aabandon\x125\n" +
+	"\x06enable\x18\t \x01(\v2\x1d.tidemark.store.v1.AuthEnableR\x06enable\"_\n" +
 	"\rImportedLease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1d\n" +
 	"\n" +
@@ -4153,7 +4636,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\fmod_revision\x18\x03 \x01(\x04R\vmodRevision\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05value\x18\x05 \x01(\fR\x05value\x12\x14\n" +
-	"\x05lease\x18\x06 \x01(\x03R\x05lease\"\xba\x02\n" +
+	"\x05lease\x18\x06 \x01(\x03R\x05lease\"\xea\x02\n" +
 	"\x06Result\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12+\n" +
 	"\x04code\x18\x02 \x01(\x0e2\x17.tidemark.store.v1.CodeR\x04code\x12\x18\n" +
@@ -4164,7 +4647,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"ttl_millis\x18\x06 \x01(\x04R\tttlMillis\x12\x18\n" +
 	"\asession\x18\a \x01(\x04R\asession\x12\x1c\n" +
 	"\tcompacted\x18\b \x01(\x04R\tcompacted\x12\x1a\n" +
-	"\brepeated\x18\t \x01(\bR\brepeated\x12\x14\n" +
+	"\brepeated\x18\t \x01(\bR\brepeated\x12.\n" +
+	"\x05alarm\x18\v \x01(\v2\x18.tidemark.store.v1.AlarmR\x05alarm\x12\x14\n" +
 	"\x05entry\x18\n" +
 	" \x01(\x04R\x05entry\"`\n" +
 	"\tTxnResult\x12\x1c\n" +
@@ -4190,12 +4674,16 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x0fcreate_revision\x18\x02 \x01(\x04R\x0ecreateRevision\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05lease\x18\x04 \x01(\x03R\x05lease\x12\x14\n" +
-	"\x05value\x18\x05 \x01(\fR\x05value\"\x7f\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\"\xcb\x01\n" +
 	"\n" +
 	"MetaRecord\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
 	"\tcompacted\x18\x02 \x01(\x04R\tcompacted\x127\n" +
-	"\x06import\x18\x03 \x01(\v2\x1f.tidemark.store.v1.ImportRecordR\x06import\"\xa9\x02\n" +
+	"\x06import\x18\x03 \x01(\v2\x1f.tidemark.store.v1.ImportRecordR\x06import\x12J\n" +
+	"\x0fcompaction_rest\x18\x04 \x01(\v2!.tidemark.store.v1.CompactionRestR\x0ecompactionRest\"D\n" +
+	"\x0eCompactionRest\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\"\xa9\x02\n" +
 	"\fImportRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x1a\n" +
@@ -4228,10 +4716,11 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05roles\x18\x03 \x03(\tR\x05roles\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x04 \x01(\x04R\n" +
-	"generation\"M\n" +
+	"generation\"\x92\x01\n" +
 	"\n" +
 	"RoleRecord\x12?\n" +
-	"\vpermissions\x18\x01 \x03(\v2\x1d.tidemark.store.v1.PermissionR\vpermissions\"U\n" +
+	"\vpermissions\x18\x01 \x03(\v2\x1d.tidemark.store.v1.PermissionR\vpermissions\x12C\n" +
+	"\tkeyspaces\x18\x02 \x03(\v2%.tidemark.store.v1.KeyspacePermissionR\tkeyspaces\"U\n" +
 	"\rSessionRecord\x12\x1c\n" +
 	"\tforgotten\x18\x01 \x01(\x04R\tforgotten\x12\x12\n" +
 	"\x04used\x18\x02 \x01(\x04R\x04used\x12\x12\n" +
@@ -4248,7 +4737,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\x0e2\x1d.tidemark.store.v1.MemberRoleR\x04role\"Y\n" +
 	"\rChangeMembers\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\x9c\x05\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\xb7\x05\n" +
 	"\x04Code\x12\x06\n" +
 	"\x02OK\x10\x00\x12\r\n" +
 	"\tCOMPACTED\x10\x01\x12\x13\n" +
@@ -4282,7 +4771,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x16AUTH_ROOT_ROLE_MISSING\x10,\x12\x1b\n" +
 	"\x17AUTH_INVALID_MANAGEMENT\x10-\x12\r\n" +
 	"\tIMPORTING\x10\x18\x12\r\n" +
-	"\tNOT_EMPTY\x10\x19*@\n" +
+	"\tNOT_EMPTY\x10\x19\x12\f\n" +
+	"\bNO_SPACE\x10\x1a\x12\v\n" +
+	"\aCORRUPT\x10\x1b*@\n" +
 	"\n" +
 	"MemberRole\x12\t\n" +
 	"\x05VOTER\x10\x00\x12\v\n" +
@@ -4302,124 +4793,140 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_store_storepb_store_proto_goTypes = []any{
 	(Code)(0),                     // 0: tidemark.store.v1.Code
 	(MemberRole)(0),               // 1: tidemark.store.v1.MemberRole
-	(Permission_Type)(0),          // 2: tidemark.store.v1.Permission.Type
-	(Compare_Relation)(0),         // 3: tidemark.store.v1.Compare.Relation
-	(Compare_Target)(0),           // 4: tidemark.store.v1.Compare.Target
-	(Range_SortOrder)(0),          // 5: tidemark.store.v1.Range.SortOrder
-	(Range_SortTarget)(0),         // 6: tidemark.store.v1.Range.SortTarget
-	(*Command)(nil),               // 7: tidemark.store.v1.Command
-	(*AuthInfo)(nil),              // 8: tidemark.store.v1.AuthInfo
-	(*AuthChange)(nil),            // 9: tidemark.store.v1.AuthChange
-	(*AuthEnable)(nil),            // 10: tidemark.store.v1.AuthEnable
-	(*AuthDisable)(nil),           // 11: tidemark.store.v1.AuthDisable
-	(*UserAdd)(nil),               // 12: tidemark.store.v1.UserAdd
-	(*UserDelete)(nil),            // 13: tidemark.store.v1.UserDelete
-	(*UserPassword)(nil),          // 14: tidemark.store.v1.UserPassword
-	(*UserRole)(nil),              // 15: tidemark.store.v1.UserRole
-	(*RoleAdd)(nil),               // 16: tidemark.store.v1.RoleAdd
-	(*RoleDelete)(nil),            // 17: tidemark.store.v1.RoleDelete
-	(*RolePermission)(nil),        // 18: tidemark.store.v1.RolePermission
-	(*Permission)(nil),            // 19: tidemark.store.v1.Permission
-	(*Txn)(nil),                   // 20: tidemark.store.v1.Txn
-	(*Compare)(nil),               // 21: tidemark.store.v1.Compare
-	(*Op)(nil),                    // 22: tidemark.store.v1.Op
-	(*Range)(nil),                 // 23: tidemark.store.v1.Range
-	(*Put)(nil),                   // 24: tidemark.store.v1.Put
-	(*DeleteRange)(nil),           // 25: tidemark.store.v1.DeleteRange
-	(*Compact)(nil),               // 26: tidemark.store.v1.Compact
-	(*LeaseGrant)(nil),            // 27: tidemark.store.v1.LeaseGrant
-	(*LeaseRevoke)(nil),           // 28: tidemark.store.v1.LeaseRevoke
-	(*LeaseCheckpoint)(nil),       // 29: tidemark.store.v1.LeaseCheckpoint
-	(*Import)(nil),                // 30: tidemark.store.v1.Import
-	(*ImportedLease)(nil),         // 31: tidemark.store.v1.ImportedLease
-	(*ImportedVersion)(nil),       // 32: tidemark.store.v1.ImportedVersion
-	(*SessionOpen)(nil),           // 33: tidemark.store.v1.SessionOpen
-	(*SessionClose)(nil),          // 34: tidemark.store.v1.SessionClose
-	(*KeyValue)(nil),              // 35: tidemark.store.v1.KeyValue
-	(*Result)(nil),                // 36: tidemark.store.v1.Result
-	(*TxnResult)(nil),             // 37: tidemark.store.v1.TxnResult
-	(*OpResult)(nil),              // 38: tidemark.store.v1.OpResult
-	(*RangeResult)(nil),           // 39: tidemark.store.v1.RangeResult
-	(*PutResult)(nil),             // 40: tidemark.store.v1.PutResult
-	(*DeleteRangeResult)(nil),     // 41: tidemark.store.v1.DeleteRangeResult
-	(*VersionRecord)(nil),         // 42: tidemark.store.v1.VersionRecord
-	(*MetaRecord)(nil),            // 43: tidemark.store.v1.MetaRecord
-	(*ImportRecord)(nil),          // 44: tidemark.store.v1.ImportRecord
-	(*LeaseRecord)(nil),           // 45: tidemark.store.v1.LeaseRecord
-	(*AuthRecord)(nil),            // 46: tidemark.store.v1.AuthRecord
-	(*UserRecord)(nil),            // 47: tidemark.store.v1.UserRecord
-	(*RoleRecord)(nil),            // 48: tidemark.store.v1.RoleRecord
-	(*SessionRecord)(nil),         // 49: tidemark.store.v1.SessionRecord
-	(*Members)(nil),               // 50: tidemark.store.v1.Members
-	(*Member)(nil),                // 51: tidemark.store.v1.Member
-	(*ChangeMembers)(nil),         // 52: tidemark.store.v1.ChangeMembers
-	(*LeaseCheckpoint_Lease)(nil), // 53: tidemark.store.v1.LeaseCheckpoint.Lease
+	(Alarm_Type)(0),               // 2: tidemark.store.v1.Alarm.Type
+	(Permission_Type)(0),          // 3: tidemark.store.v1.Permission.Type
+	(Compare_Relation)(0),         // 4: tidemark.store.v1.Compare.Relation
+	(Compare_Target)(0),           // 5: tidemark.store.v1.Compare.Target
+	(Range_SortOrder)(0),          // 6: tidemark.store.v1.Range.SortOrder
+	(Range_SortTarget)(0),         // 7: tidemark.store.v1.Range.SortTarget
+	(*Command)(nil),               // 8: tidemark.store.v1.Command
+	(*Alarm)(nil),                 // 9: tidemark.store.v1.Alarm
+	(*AlarmChange)(nil),           // 10: tidemark.store.v1.AlarmChange
+	(*AuthInfo)(nil),              // 11: tidemark.store.v1.AuthInfo
+	(*AuthChange)(nil),            // 12: tidemark.store.v1.AuthChange
+	(*AuthEnable)(nil),            // 13: tidemark.store.v1.AuthEnable
+	(*AuthDisable)(nil),           // 14: tidemark.store.v1.AuthDisable
+	(*UserAdd)(nil),               // 15: tidemark.store.v1.UserAdd
+	(*UserDelete)(nil),            // 16: tidemark.store.v1.UserDelete
+	(*UserPassword)(nil),          // 17: tidemark.store.v1.UserPassword
+	(*UserRole)(nil),              // 18: tidemark.store.v1.UserRole
+	(*RoleAdd)(nil),               // 19: tidemark.store.v1.RoleAdd
+	(*RoleDelete)(nil),            // 20: tidemark.store.v1.RoleDelete
+	(*RolePermission)(nil),        // 21: tidemark.store.v1.RolePermission
+	(*Permission)(nil),            // 22: tidemark.store.v1.Permission
+	(*KeyspaceGrant)(nil),         // 23: tidemark.store.v1.KeyspaceGrant
+	(*KeyspacePermission)(nil),    // 24: tidemark.store.v1.KeyspacePermission
+	(*Txn)(nil),                   // 25: tidemark.store.v1.Txn
+	(*Compare)(nil),               // 26: tidemark.store.v1.Compare
+	(*Op)(nil),                    // 27: tidemark.store.v1.Op
+	(*Range)(nil),                 // 28: tidemark.store.v1.Range
+	(*Put)(nil),                   // 29: tidemark.store.v1.Put
+	(*DeleteRange)(nil),           // 30: tidemark.store.v1.DeleteRange
+	(*Compact)(nil),               // 31: tidemark.store.v1.Compact
+	(*LeaseGrant)(nil),            // 32: tidemark.store.v1.LeaseGrant
+	(*LeaseRevoke)(nil),           // 33: tidemark.store.v1.LeaseRevoke
+	(*LeaseCheckpoint)(nil),       // 34: tidemark.store.v1.LeaseCheckpoint
+	(*Import)(nil),                // 35: tidemark.store.v1.Import
+	(*ImportedLease)(nil),         // 36: tidemark.store.v1.ImportedLease
+	(*ImportedVersion)(nil),       // 37: tidemark.store.v1.ImportedVersion
+	(*SessionOpen)(nil),           // 38: tidemark.store.v1.SessionOpen
+	(*SessionClose)(nil),          // 39: tidemark.store.v1.SessionClose
+	(*KeyValue)(nil),              // 40: tidemark.store.v1.KeyValue
+	(*Result)(nil),                // 41: tidemark.store.v1.Result
+	(*TxnResult)(nil),             // 42: tidemark.store.v1.TxnResult
+	(*OpResult)(nil),              // 43: tidemark.store.v1.OpResult
+	(*RangeResult)(nil),           // 44: tidemark.store.v1.RangeResult
+	(*PutResult)(nil),             // 45: tidemark.store.v1.PutResult
+	(*DeleteRangeResult)(nil),     // 46: tidemark.store.v1.DeleteRangeResult
+	(*VersionRecord)(nil),         // 47: tidemark.store.v1.VersionRecord
+	(*MetaRecord)(nil),            // 48: tidemark.store.v1.MetaRecord
+	(*CompactionRest)(nil),        // 49: tidemark.store.v1.CompactionRest
+	(*ImportRecord)(nil),          // 50: tidemark.store.v1.ImportRecord
+	(*LeaseRecord)(nil),           // 51: tidemark.store.v1.LeaseRecord
+	(*AuthRecord)(nil),            // 52: tidemark.store.v1.AuthRecord
+	(*UserRecord)(nil),            // 53: tidemark.store.v1.UserRecord
+	(*RoleRecord)(nil),            // 54: tidemark.store.v1.RoleRecord
+	(*SessionRecord)(nil),         // 55: tidemark.store.v1.SessionRecord
+	(*Members)(nil),               // 56: tidemark.store.v1.Members
+	(*Member)(nil),                // 57: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),         // 58: tidemark.store.v1.ChangeMembers
+	(*LeaseCheckpoint_Lease)(nil), // 59: tidemark.store.v1.LeaseCheckpoint.Lease
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
-	8,  // 0: tidemark.store.v1.Command.auth:type_name -> tidemark.store.v1.AuthInfo
-	20, // 1: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
-	26, // 2: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
-	27, // 3: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
-	28, // 4: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
-	33, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
-	34, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	52, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
-	29, // 8: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
-	9,  // 9: tidemark.store.v1.Command.auth_change:type_name -> tidemark.store.v1.AuthChange
-	30, // 10: tidemark.store.v1.Command.import:type_name -> tidemark.store.v1.Import
-	10, // 11: tidemark.store.v1.AuthChange.enable:type_name -> tidemark.store.v1.AuthEnable
-	11, // 12: tidemark.store.v1.AuthChange.disable:type_name -> tidemark.store.v1.AuthDisable
-	12, // 13: tidemark.store.v1.AuthChange.user_add:type_name -> tidemark.store.v1.UserAdd
-	13, // 14: tidemark.store.v1.AuthChange.user_delete:type_name -> tidemark.store.v1.UserDelete
-	14, // 15: tidemark.store.v1.AuthChange.user_password:type_name -> tidemark.store.v1.UserPassword
-	15, // 16: tidemark.store.v1.AuthChange.grant_role:type_name -> tidemark.store.v1.UserRole
-	15, // 17: tidemark.store.v1.AuthChange.revoke_role:type_name -> tidemark.store.v1.UserRole
-	16, // 18: tidemark.store.v1.AuthChange.role_add:type_name -> tidemark.store.v1.RoleAdd
-	17, // 19: tidemark.store.v1.AuthChange.role_delete:type_name -> tidemark.store.v1.RoleDelete
-	18, // 20: tidemark.store.v1.AuthChange.grant_permission:type_name -> tidemark.store.v1.RolePermission
-	18, // 21: tidemark.store.v1.AuthChange.revoke_permission:type_name -> tidemark.store.v1.RolePermission
-	19, // 22: tidemark.store.v1.RolePermission.permission:type_name -> tidemark.store.v1.Permission
-	2,  // 23: tidemark.store.v1.Permission.type:type_name -> tidemark.store.v1.Permission.Type
-	21, // 24: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
-	22, // 25: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
-	22, // 26: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
-	4,  // 27: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
-	3,  // 28: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
-	23, // 29: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
-	24, // 30: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
-	25, // 31: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
-	20, // 32: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
-	5,  // 33: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
-	6,  // 34: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
-	53, // 35: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
-	31, // 36: tidemark.store.v1.Import.leases:type_name -> tidemark.store.v1.ImportedLease
-	32, // 37: tidemark.store.v1.Import.versions:type_name -> tidemark.store.v1.ImportedVersion
-	0,  // 38: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
-	37, // 39: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
-	38, // 40: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
-	39, // 41: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
-	40, // 42: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
-	41, // 43: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
-	37, // 44: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
-	35, // 45: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
-	35, // 46: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
-	35, // 47: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	44, // 48: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
-	19, // 49: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
-	51, // 50: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
-	51, // 51: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
-	1,  // 52: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
-	50, // 53: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	11, // 0: tidemark.store.v1.Command.auth:type_name -> tidemark.store.v1.AuthInfo
+	25, // 1: tidemark.store.v1.Command.txn:type_name -> tidemark.store.v1.Txn
+	31, // 2: tidemark.store.v1.Command.compact:type_name -> tidemark.store.v1.Compact
+	32, // 3: tidemark.store.v1.Command.lease_grant:type_name -> tidemark.store.v1.LeaseGrant
+	33, // 4: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
+	38, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
+	39, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
+	58, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	34, // 8: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
+	12, // 9: tidemark.store.v1.Command.auth_change:type_name -> tidemark.store.v1.AuthChange
+	35, // 10: tidemark.store.v1.Command.import:type_name -> tidemark.store.v1.Import
+	10, // 11: tidemark.store.v1.Command.alarm_change:type_name -> tidemark.store.v1.AlarmChange
+	2,  // 12: tidemark.store.v1.Alarm.type:type_name -> tidemark.store.v1.Alarm.Type
+	9,  // 13: tidemark.store.v1.AlarmChange.alarm:type_name -> tidemark.store.v1.Alarm
+	13, // 14: tidemark.store.v1.AuthChange.enable:type_name -> tidemark.store.v1.AuthEnable
+	14, // 15: tidemark.store.v1.AuthChange.disable:type_name -> tidemark.store.v1.AuthDisable
+	15, // 16: tidemark.store.v1.AuthChange.user_add:type_name -> tidemark.store.v1.UserAdd
+	16, // 17: tidemark.store.v1.AuthChange.user_delete:type_name -> tidemark.store.v1.UserDelete
+	17, // 18: tidemark.store.v1.AuthChange.user_password:type_name -> tidemark.store.v1.UserPassword
+	18, // 19: tidemark.store.v1.AuthChange.grant_role:type_name -> tidemark.store.v1.UserRole
+	18, // 20: tidemark.store.v1.AuthChange.revoke_role:type_name -> tidemark.store.v1.UserRole
+	19, // 21: tidemark.store.v1.AuthChange.role_add:type_name -> tidemark.store.v1.RoleAdd
+	20, // 22: tidemark.store.v1.AuthChange.role_delete:type_name -> tidemark.store.v1.RoleDelete
+	21, // 23: tidemark.store.v1.AuthChange.grant_permission:type_name -> tidemark.store.v1.RolePermission
+	21, // 24: tidemark.store.v1.AuthChange.revoke_permission:type_name -> tidemark.store.v1.RolePermission
+	23, // 25: tidemark.store.v1.AuthChange.grant_keyspace:type_name -> tidemark.store.v1.KeyspaceGrant
+	23, // 26: tidemark.store.v1.AuthChange.revoke_keyspace:type_name -> tidemark.store.v1.KeyspaceGrant
+	22, // 27: tidemark.store.v1.RolePermission.permission:type_name -> tidemark.store.v1.Permission
+	3,  // 28: tidemark.store.v1.Permission.type:type_name -> tidemark.store.v1.Permission.Type
+	24, // 29: tidemark.store.v1.KeyspaceGrant.permission:type_name -> tidemark.store.v1.KeyspacePermission
+	26, // 30: tidemark.store.v1.Txn.compare:type_name -> tidemark.store.v1.Compare
+	27, // 31: tidemark.store.v1.Txn.success:type_name -> tidemark.store.v1.Op
+	27, // 32: tidemark.store.v1.Txn.failure:type_name -> tidemark.store.v1.Op
+	5,  // 33: tidemark.store.v1.Compare.target:type_name -> tidemark.store.v1.Compare.Target
+	4,  // 34: tidemark.store.v1.Compare.relation:type_name -> tidemark.store.v1.Compare.Relation
+	28, // 35: tidemark.store.v1.Op.range:type_name -> tidemark.store.v1.Range
+	29, // 36: tidemark.store.v1.Op.put:type_name -> tidemark.store.v1.Put
+	30, // 37: tidemark.store.v1.Op.delete_range:type_name -> tidemark.store.v1.DeleteRange
+	25, // 38: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
+	6,  // 39: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
+	7,  // 40: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
+	59, // 41: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
+	36, // 42: tidemark.store.v1.Import.leases:type_name -> tidemark.store.v1.ImportedLease
+	37, // 43: tidemark.store.v1.Import.versions:type_name -> tidemark.store.v1.ImportedVersion
+	13, // 44: tidemark.store.v1.Import.enable:type_name -> tidemark.store.v1.AuthEnable
+	0,  // 45: tidemark.store.v1.Result.code:type_name -> tidemark.store.v1.Code
+	42, // 46: tidemark.store.v1.Result.txn:type_name -> tidemark.store.v1.TxnResult
+	9,  // 47: tidemark.store.v1.Result.alarm:type_name -> tidemark.store.v1.Alarm
+	43, // 48: tidemark.store.v1.TxnResult.results:type_name -> tidemark.store.v1.OpResult
+	44, // 49: tidemark.store.v1.OpResult.range:type_name -> tidemark.store.v1.RangeResult
+	45, // 50: tidemark.store.v1.OpResult.put:type_name -> tidemark.store.v1.PutResult
+	46, // 51: tidemark.store.v1.OpResult.delete_range:type_name -> tidemark.store.v1.DeleteRangeResult
+	42, // 52: tidemark.store.v1.OpResult.txn:type_name -> tidemark.store.v1.TxnResult
+	40, // 53: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
+	40, // 54: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
+	40, // 55: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
+	50, // 56: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
+	49, // 57: tidemark.store.v1.MetaRecord.compaction_rest:type_name -> tidemark.store.v1.CompactionRest
+	22, // 58: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
+	24, // 59: tidemark.store.v1.RoleRecord.keyspaces:type_name -> tidemark.store.v1.KeyspacePermission
+	57, // 60: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	57, // 61: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 62: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	56, // 63: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -4438,8 +4945,9 @@ func file_store_storepb_store_proto_init() {
 		(*Command_LeaseCheckpoint)(nil),
 		(*Command_AuthChange)(nil),
 		(*Command_Import)(nil),
+		(*Command_AlarmChange)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[2].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[4].OneofWrappers = []any{
 		(*AuthChange_Enable)(nil),
 		(*AuthChange_Disable)(nil),
 		(*AuthChange_UserAdd)(nil),
@@ -4451,14 +4959,16 @@ func file_store_storepb_store_proto_init() {
 		(*AuthChange_RoleDelete)(nil),
 		(*AuthChange_GrantPermission)(nil),
 		(*AuthChange_RevokePermission)(nil),
+		(*AuthChange_GrantKeyspace)(nil),
+		(*AuthChange_RevokeKeyspace)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[15].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[19].OneofWrappers = []any{
 		(*Op_Range)(nil),
 		(*Op_Put)(nil),
 		(*Op_DeleteRange)(nil),
 		(*Op_Txn)(nil),
 	}
-	file_store_storepb_store_proto_msgTypes[31].OneofWrappers = []any{
+	file_store_storepb_store_proto_msgTypes[35].OneofWrappers = []any{
 		(*OpResult_Range)(nil),
 		(*OpResult_Put)(nil),
 		(*OpResult_DeleteRange)(nil),
@@ -4469,8 +4979,8 @@ func file_store_storepb_store_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   47,
+			NumEnums:      8,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,5 +1,5 @@
-// Package closing closes timestamps for groups that sleep: one number for each pair of hosts, set of
-// replicas and tick, however many groups there are.
+// Package closing closes timestamps for groups that sleep: one number for each pair of hosts, set
+// of replicas and tick, however many groups there are.
 //
 // # The parts
 //
@@ -16,13 +16,13 @@
 //
 // To close a timestamp for a group, its leader has to know that no other one was elected before a
 // moment at which its clock had passed that timestamp: a later one writes above its own clock, and
-// so above that (range/replica, closing.go). A leader that is awake knows by its lease. For one that
-// sleeps its followers affirm, all groups at once: an answer to the ping of round k says that, when
-// it was sent, each group of the set as of round k still followed the sender. So of a majority of
-// the group's voters none had voted for another leader before round k, and none was elected.
+// so above that (range/replica, closing.go). A leader that is awake knows by its lease. For one
+// that sleeps its followers affirm, all groups at once: an answer to the ping of round k says that,
+// when it was sent, each group of the set as of round k still followed the sender. So of a majority
+// of the group's voters none had voted for another leader before round k, and none was elected.
 //
-//   - A majority is counted over the voters' hosts of the set, this one included. All groups of a set
-//     have the same voters, on the same hosts.
+//   - A majority is counted over the voters' hosts of the set, this one included. All groups of a
+//     set have the same voters, on the same hosts.
 //   - Groups that have come after round k were led under a lease when they came, which is later.
 //   - Groups that a follower drops in an answer are taken out of the set before the answer counts.
 //   - Affirming is a follower's word of the past: whatever it votes afterwards is after round k.

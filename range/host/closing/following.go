@@ -13,7 +13,8 @@ import (
 // held, and must not call that.
 type Replica interface {
 	// Follows says that no other replica but the one on a host can have led the group after it did in
-	// a term, as far as this replica is concerned: it is in that term, and has not voted in a later one.
+	// a term, as far as this replica is concerned: it is in that term, and has not voted in a later
+	// one.
 	Follows(host, term uint64) bool
 	// SleepsIn has the replica ask the membership what is closed; nil: it is in none any more.
 	SleepsIn(*Membership)
@@ -72,8 +73,8 @@ func NewFollowing(find func(keys.PartitionID) Replica) *Following {
 		of: make(map[keys.PartitionID]*Membership)}
 }
 
-// Heard takes what a host says in a ping of a round. mostClosed is the highest wall time that can be
-// closed: what is above comes of a clock that is wrong.
+// Heard takes what a host says in a ping of a round. mostClosed is the highest wall time that can
+// be closed: what is above comes of a clock that is wrong.
 func (f *Following) Heard(host, incarnation, round uint64, told []*peerpb.SleepingSet,
 	mostClosed int64) {
 	f.mu.Lock()

@@ -205,8 +205,8 @@ func (l *Leading) forget(s *set) {
 	}
 }
 
-// wall is what the clock showed when a round began; 0 if that is not known any more, or the clock was
-// not to be gone by.
+// wall is what the clock showed when a round began; 0 if that is not known any more, or the clock
+// was not to be gone by.
 func (l *Leading) wall(round uint64) int64 {
 	if round == 0 || l.round-round >= rounds {
 		return 0

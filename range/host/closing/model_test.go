@@ -11,9 +11,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// Hosts close timestamps for groups that sleep and wake, are written, and elect other leaders, while
-// their pings are lost, late and doubled, their processes restart, and their clocks differ. Nothing
-// is ever written at or below what a replica was told to be closed.
+// Hosts close timestamps for groups that sleep and wake, are written, and elect other leaders,
+// while their pings are lost, late and doubled, their processes restart, and their clocks differ.
+// Nothing is ever written at or below what a replica was told to be closed.
 func TestNothingIsWrittenBelowWhatIsClosed(t *testing.T) {
 	closed, asleep := 0, 0
 	for seed := range uint64(1500) {
@@ -73,8 +73,8 @@ type modelGroup struct {
 	told int64
 }
 
-// modelReplica is a replica of a group as its host knows it. It is in the host's state, and survives
-// its restart, but for what is in memory.
+// modelReplica is a replica of a group as its host knows it. It is in the host's state, and
+// survives its restart, but for what is in memory.
 type modelReplica struct {
 	model   *model
 	host    *modelHost

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Of says what becomes of the child of a split on a node: self is the parent's replica here, whose id
-// the child's would have.
+// Of says what becomes of the child of a split on a node: self is the parent's replica here, whose
+// id the child's would have.
 func Of(log *raftlog.Log, state engine.Reader, child *clusterpb.Partition, self keys.ReplicaID) (
 	replica.Birth, error) {
 	partition := keys.PartitionID(child.GetId())

@@ -37,8 +37,8 @@ type Own struct {
 	CommitWait bool
 	// Value is its value. It is valid until the next look-up.
 	Value []byte
-	// BeforeKnown says that WasLive is whether the version before it was a value that had not expired;
-	// it was pending too.
+	// BeforeKnown says that WasLive is whether the version before it was a value that had not
+	// expired; it was pending too.
 	BeforeKnown, WasLive bool
 	// Before is the timestamp of the version before it, if that has commit wait and was pending too.
 	Before hlc.Timestamp
@@ -70,8 +70,8 @@ func (e *Evaluation) Own(userKey []byte, p *Prior) (Own, error) {
 
 // ExistedBefore says whether the key had a value before the request's own version. The version
 // before it cannot have been collected: the own one is above the threshold, so nothing at or below
-// the threshold shadows its predecessor, but for a tombstone, or what has expired by then. The answer
-// tells of it.
+// the threshold shadows its predecessor, but for a tombstone, or what has expired by then. The
+// answer tells of it.
 func (e *Evaluation) ExistedBefore(userKey []byte, own Own) (bool, error) {
 	if own.BeforeKnown {
 		e.HoldFor(true, own.Before)

@@ -133,6 +133,9 @@ type Result struct {
 	Resolutions []*kvpb.Resolution
 	Background  bool
 	Ended       uint64
+	// Within, if not nil, is where the locks have to be; MoreWithin: some there have not been ended.
+	Within     *kvpb.KeySpan
+	MoreWithin bool
 	// existed is what the answer to a deletion tells, number what that to an increment does.
 	existed bool
 	number  int64
@@ -204,7 +207,8 @@ func (e *Evaluation) NothingDone(response *kvpb.Response, sequence uint64) {
 	e.Outcome, e.Response, e.Sequence = NothingDone, response, sequence
 }
 
-// Duplicate answers a retry. What is applied is a fact, and needs no proof of leadership.
+// Duplicate answers a retry. What is applied is a fact, and needs no proof of leadership, as long
+// as the leadership epoch lasts.
 func (e *Evaluation) Duplicate(response *kvpb.Response, sequence uint64) {
 	e.Outcome, e.Response, e.Sequence = Duplicate, response, sequence
 }

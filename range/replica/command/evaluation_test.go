@@ -161,8 +161,8 @@ func TestRetriesFindTheirVersion(t *testing.T) {
 	}
 }
 
-// TestASwapAsksWhatBecameOfABatch: a compare-and-swap that expects what no key has, with the id of a
-// batch, tells whether that was written; if not, no attempt of it may be written later.
+// TestASwapAsksWhatBecameOfABatch: a compare-and-swap that expects what no key has, with the id of
+// a batch, tells whether that was written; if not, no attempt of it may be written later.
 func TestASwapAsksWhatBecameOfABatch(t *testing.T) {
 	batch := &kvpb.Request{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{
 		Operations: []*kvpb.WriteOperation{

@@ -44,6 +44,6 @@ func (v *View) see(version mvcc.Version, found bool) {
 	}
 }
 
-// isValue says that a version is there to be read. One that has expired at the timestamp of a read is
-// of another kind.
+// isValue says that a version is there to be read. One that has expired at the timestamp of a read
+// is of another kind.
 func isValue(v mvcc.Version, found bool) bool { return found && v.Kind == mvcc.KindValue }

@@ -1,0 +1,102 @@
+package embedded
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+const (
+	// roomLook is how often a member looks whether it has room, roomTimeout bounds the command that
+	// tells the others.
+	roomLook    = time.Second
+	roomTimeout = 5 * time.Second
+	// A member raises its alarm when fewer reserves of the disk are free than lowReserves: the last
+	// one is for the alarm itself, and for what is deleted. It ends it when more than roomyReserves
+	// are. Of a quota, a tenth has to be free again.
+	lowReserves, roomyReserves = 2, 3
+	// leastStoreBytes is what a store counts for whose tables are all in memory yet.
+	leastStoreBytes = 4 << 10
+)
+
+// roomAlarm raises and ends the alarm that this member has no room.
+type roomAlarm struct {
+	server    *Server
+	databases *databases
+	store     *store.Store
+	// quota is ServerConfig.CoreQuota.
+	quota atomic.Int64
+	// running is watch. It ends with the server's context.
+	running sync.WaitGroup
+}
+
+// watch looks again and again. It is one goroutine.
+func (r *roomAlarm) watch() {
+	for pause(r.server.ctx, roomLook) {
+		for _, c := range r.due() {
+			ctx, cancel := context.WithTimeout(r.server.ctx, roomTimeout)
+			// Without a leader nothing is written. It is tried again.
+			_, err := r.store.Execute(ctx, c)
+			cancel()
+			if err == nil {
+				change := c.GetAlarmChange()
+				r.server.config.Logger.Warn("an alarm for want of room has changed", "member",
+					change.Alarm.Member, "ended", change.End)
+			}
+		}
+	}
+}
+
+// due are the commands that are to be done now.
+func (r *roomAlarm) due() (commands []*storepb.Command) {
+	self := uint64(r.server.directory.identity().Server)
+	mine := &storepb.Alarm{Member: self, Type: storepb.Alarm_NO_SPACE, Automatic: true}
+	low, roomy := r.room()
+	alarms, members := r.store.Alarms(), r.store.Members().GetMembers()
+	l, _ := r.store.Leadership()
+	raised := false
+	for _, a := range alarms {
+		is := func(m *storepb.Member) bool { return m.Server == a.Member }
+		switch {
+		case a.Type != storepb.Alarm_NO_SPACE:
+		case a.Member == self:
+			raised = true
+			if a.Automatic && roomy {
+				commands = append(commands, store.EndAlarm(mine))
+			}
+		case a.Automatic && l.IsLeader && !slices.ContainsFunc(members, is):
+			// Its member was removed, and no other member ends it.
+			commands = append(commands, store.EndAlarm(a))
+		}
+	}
+	if low && !raised && len(members) > 0 {
+		commands = append(commands, store.RaiseAlarm(mine))
+	}
+	return commands
+}
+
+// room says whether there is little room, or plenty.
+func (r *roomAlarm) room() (low, roomy bool) {
+	log, state := r.databases.log, r.databases.state
+	reserve := int64(log.MinFreeBytes())
+	free := int64(min(log.FreeBytes(), state.FreeBytes(), math.MaxInt64))
+	left := free - log.UnflushedBytes() - state.UnflushedBytes()
+	known := reserve > 0 && free > 0
+	full := log.Full() || state.Full()
+	low = full || known && left < lowReserves*reserve
+	roomy = !full && (!known || left > roomyReserves*reserve)
+	if quota := r.quota.Load(); quota > 0 {
+		if size, err := r.store.Size(); err == nil {
+			size = max(size, leastStoreBytes)
+			low = low || size > uint64(quota)
+			roomy = roomy && size < uint64(quota-quota/10)
+		}
+	}
+	return low, roomy
+}

@@ -1,0 +1,85 @@
+package etcdapi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// Alarm implements etcdserverpb.MaintenanceServer. An alarm that was raised by a request is ended by
+// one. Those that a member raises because it has no room, it ends when it has again; a request ends
+// them as well, and the member raises it again if nothing has changed.
+func (s *maintenanceServer) Alarm(
+	ctx context.Context, r *pb.AlarmRequest,
+) (*pb.AlarmResponse, error) {
+	check := s.administer
+	if r.Action == pb.AlarmRequest_GET {
+		check = s.identified
+	}
+	if _, err := check(ctx); err != nil {
+		return nil, err
+	}
+	var alarms []*pb.AlarmMember
+	switch r.Action {
+	case pb.AlarmRequest_GET:
+		if err := s.confirm(ctx); err != nil {
+			return nil, err
+		}
+		for _, alarm := range s.Store.Alarms() {
+			if a := fromAlarm(alarm); r.Alarm == pb.AlarmType_NONE || r.Alarm == a.Alarm {
+				alarms = append(alarms, a)
+			}
+		}
+	case pb.AlarmRequest_ACTIVATE, pb.AlarmRequest_DEACTIVATE:
+		if r.Alarm == pb.AlarmType_NONE {
+			break
+		}
+		change, alarm := store.RaiseAlarm, &storepb.Alarm{Member: r.MemberID,
+			Type: storepb.Alarm_Type(r.Alarm)}
+		if r.Action == pb.AlarmRequest_DEACTIVATE {
+			change = store.EndAlarm
+		}
+		result, err := s.execute(ctx, change(alarm))
+		if err != nil {
+			return nil, err
+		}
+		if result.Alarm != nil {
+			alarms = append(alarms, fromAlarm(result.Alarm))
+		}
+	default:
+		return nil, status.Errorf(codes.InvalidArgument, "etcdserver: alarms know no action %d", r.Action)
+	}
+	return &pb.AlarmResponse{Header: s.header(0), Alarms: alarms}, nil
+}
+
+func fromAlarm(a *storepb.Alarm) *pb.AlarmMember {
+	return &pb.AlarmMember{MemberID: a.Member, Alarm: pb.AlarmType(a.Type)}
+}
+
+// alarmTexts are the alarms as Status tells them among the errors.
+func (b *backend) alarmTexts() (texts []string) {
+	for _, alarm := range b.Store.Alarms() {
+		a := fromAlarm(alarm)
+		texts = append(texts, fmt.Sprintf("memberID:%d alarm:%s", a.MemberID, a.Alarm))
+	}
+	return texts
+}
+
+// alarmed is that alarms are raised, in the words of etcd's health; nil if none is.
+func (b *backend) alarmed() error {
+	var names []string
+	for _, alarm := range b.Store.Alarms() {
+		names = append(names, fromAlarm(alarm).Alarm.String())
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("ALARM %s", strings.Join(names, ", "))
+}

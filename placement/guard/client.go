@@ -1,0 +1,196 @@
+package guard
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/rpc/access"
+)
+
+// client is whose a connection is. It implements access.Client.
+type client struct {
+	guard *Guard
+	shown access.Shown
+	// token is valid if there is no tokenErr and Shown has one. It counts until expires, by
+	// Config.Monotonic.
+	token    authority.Token
+	tokenErr error
+	expires  int64
+	// known is what followed from the tables that it was judged by last.
+	known atomic.Pointer[known]
+}
+
+// known is who a client is, by one version of the tables. It is not changed.
+type known struct {
+	of *tables
+	// rights is nil if refused says why the client counts as nobody.
+	rights  *authority.Rights
+	refused *access.Error
+}
+
+// Enabled implements access.Guard.
+func (g *Guard) Enabled() bool { return !g.tables.Load().free }
+
+// Client implements access.Guard.
+func (g *Guard) Client(shown access.Shown) access.Client {
+	c := &client{guard: g, shown: shown}
+	if shown.Token != "" {
+		if c.token, c.tokenErr = authority.ParseToken(shown.Token); c.tokenErr == nil {
+			age := g.config.Now().Sub(c.token.Issued)
+			if ttl := g.config.TokenTTL; age > ttl || age < -ttl {
+				c.tokenErr = authority.ErrToken
+			} else {
+				// The clock of the member that issued it may be ahead, but no token counts for longer.
+				c.expires = g.config.Monotonic() + int64(min(ttl, ttl-age))
+			}
+		}
+	}
+	return c
+}
+
+// Name implements access.Client.
+func (c *client) Name() string {
+	switch {
+	case c.shown.Token == "":
+		return c.shown.CertificateName
+	case c.tokenErr != nil:
+		return ""
+	}
+	return c.token.User
+}
+
+// May implements access.Client. What permits does not allocate.
+func (c *client) May(needs []access.Need) error {
+	g := c.guard
+	t := g.tables.Load()
+	if t.free {
+		return nil
+	}
+	until := g.until.Load()
+	if t = g.tables.Load(); t.free { // as new as until, or newer
+		return nil
+	}
+	now := g.config.Monotonic()
+	if now > until || t.state == nil {
+		return c.refuse(&access.Error{Reason: access.Unknown, Text: "this server has not heard from the " +
+			"core what users may do for too long, and so cannot say whether this is permitted"}, nil)
+	}
+	if !t.state.Enabled() {
+		return nil
+	}
+	k := c.known.Load()
+	if k == nil || k.of != t {
+		k = c.identify(t)
+	}
+	if k.refused != nil {
+		return c.refuse(k.refused, nil)
+	}
+	if c.shown.Token != "" && now > c.expires {
+		return c.refuse(errExpired, nil)
+	}
+	for i := range needs {
+		if n := &needs[i]; !permits(k.rights, n) {
+			return c.refuse(c.denied(n), n)
+		}
+	}
+	return nil
+}
+
+var errExpired = &access.Error{Reason: access.Unauthenticated, Text: "the token has ended: it " +
+	"counts for some minutes; get a new one with the password"}
+
+func permits(r *authority.Rights, n *access.Need) bool {
+	switch {
+	case n.End == nil:
+		return r.MayKey(uint32(n.Right), n.Keyspace, n.Start)
+	case len(n.End) == 0:
+		return r.May(uint32(n.Right), n.Keyspace, n.Start, nil)
+	}
+	return r.May(uint32(n.Right), n.Keyspace, n.Start, n.End)
+}
+
+// identify says who the client is by one version of the tables, and keeps that.
+func (c *client) identify(t *tables) *known {
+	k := &known{of: t}
+	switch {
+	case c.shown.Token != "":
+		if !c.verified(k) {
+			return k
+		}
+		k.rights = k.of.state.RightsOf(c.token.User)
+	case c.shown.CertificateName != "":
+		if k.rights = t.state.RightsOf(c.shown.CertificateName); k.rights == nil {
+			k.refused = &access.Error{Reason: access.Unauthenticated, Text: fmt.Sprintf("there is no user "+
+				"%q, which is the name of the client's certificate", c.shown.CertificateName)}
+		}
+	default:
+		k.refused = &access.Error{Reason: access.Unauthenticated, Text: "authentication is enabled, and " +
+			"the client has not said who it is: give a user and a password"}
+	}
+	c.known.Store(k)
+	return k
+}
+
+// verified says whether the token is one. If not, k says why, and is kept, unless the server may
+// just not have heard of the token's user yet.
+func (c *client) verified(k *known) bool {
+	if c.tokenErr == nil {
+		index := c.guard.index.Load()
+		if t := c.guard.tables.Load(); t.state != nil {
+			k.of = t // as of index, or newer
+		}
+		if k.of.state.Verify(c.token) == nil {
+			return true
+		}
+		if c.token.Index > index {
+			signal(c.guard.urge)
+			k.refused = &access.Error{Reason: access.Unknown, Text: "this server has not heard from the " +
+				"core yet of what the token was issued by"}
+			return false
+		}
+	}
+	k.refused = &access.Error{Reason: access.Unauthenticated, Text: "the token is not valid, or no " +
+		"more: its user may have got a new password, or been deleted"}
+	c.known.Store(k)
+	return false
+}
+
+// denied says what a user lacks.
+func (c *client) denied(n *access.Need) *access.Error {
+	what, keys := "", ""
+	for _, r := range []struct {
+		right access.Right
+		word  string
+	}{{access.Read, "read"}, {access.Write, "write"}, {access.Admin, "administer"}} {
+		if n.Right&r.right != 0 {
+			if what != "" {
+				what += " and "
+			}
+			what += r.word
+		}
+	}
+	switch {
+	case n.End == nil:
+		keys = fmt.Sprintf("key %q", cut(n.Start))
+	case len(n.End) == 0 && len(n.Start) == 0:
+		keys = "all keys"
+	case len(n.End) == 0:
+		keys = fmt.Sprintf("keys from %q on", cut(n.Start))
+	default:
+		keys = fmt.Sprintf("keys from %q to %q", cut(n.Start), cut(n.End))
+	}
+	return &access.Error{Reason: access.Denied, Text: fmt.Sprintf(
+		"user %q may not %s %s of keyspace %d", c.Name(), what, keys, n.Keyspace)}
+}
+
+// cut is a key as far as errors and logs show it.
+func cut(key []byte) []byte { return key[:min(len(key), 64)] }
+
+// refuse counts and logs a refusal.
+func (c *client) refuse(e *access.Error, n *access.Need) error {
+	c.guard.metrics.refused(e.Reason)
+	c.guard.audit.refused(c, e, n, time.Duration(c.guard.config.Monotonic()))
+	return e
+}

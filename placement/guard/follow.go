@@ -1,0 +1,253 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// minFollowPause and maxFollowPause are before another member is asked after a stream has ended;
+	// the pause doubles while none answers.
+	minFollowPause = 50 * time.Millisecond
+	maxFollowPause = time.Second
+	// minAsk is between two asks.
+	minAsk = 50 * time.Millisecond
+	// maxAsked bounds the asks without an answer.
+	maxAsked = 32
+	// patience is how many times AskEvery an ask may have no answer before another member is asked.
+	patience = 3
+	// maxTableBytes bounds the records of one update.
+	maxTableBytes = 256 << 20
+)
+
+// follow follows the core, a member at a time.
+func (g *Guard) follow(ctx context.Context) {
+	pause := minFollowPause
+	silent := false
+	for ctx.Err() == nil {
+		answered, err := g.stream(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if answered {
+			pause, silent = minFollowPause, false
+		}
+		if !g.current() && !silent {
+			silent = true
+			g.config.Logger.Warn("this server hears nothing of users and roles from the core, and refuses "+
+				"clients' requests meanwhile", "error", err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		pause = min(2*pause, maxFollowPause)
+	}
+}
+
+// stream follows one member. answered says that it has answered an ask.
+func (g *Guard) stream(ctx context.Context) (answered bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	f := &following{guard: g, asks: make(chan uint64)}
+	var asking sync.WaitGroup
+	asking.Go(func() { f.ask(ctx, cancel) })
+	err = g.config.Source.FollowAuthority(ctx, f.asks, f.take)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	cancel(nil)
+	asking.Wait()
+	return f.answered(), err
+}
+
+// following is one stream.
+type following struct {
+	guard *Guard
+	asks  chan uint64
+
+	// users and roles are the records that have come, and state is the newest version that is
+	// complete. fresh: records have come since, of so many bytes. Of take alone.
+	users map[string]*storepb.UserRecord
+	roles map[string]*storepb.RoleRecord
+	state *authority.State
+	fresh bool
+	bytes int
+
+	mu struct {
+		sync.Mutex
+		// asked are the moments of asks without an answer, of which the first has the number after
+		// done.
+		asked []int64
+		done  uint64
+	}
+}
+
+func (f *following) answered() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.done > 0
+}
+
+var errSilent = errors.New("a member of the core has not answered in time")
+
+// ask asks at once, and then every Config.AskEvery, and when it is urged to.
+func (f *following) ask(ctx context.Context, end context.CancelCauseFunc) {
+	every := f.guard.config.AskEvery
+	for {
+		now := f.guard.config.Monotonic()
+		f.mu.Lock()
+		if len(f.mu.asked) > 0 && time.Duration(now-f.mu.asked[0]) > patience*every {
+			f.mu.Unlock()
+			end(errSilent)
+			return
+		}
+		number := uint64(0)
+		if len(f.mu.asked) < maxAsked {
+			// Before it is sent: what was acknowledged before that is in the answer.
+			f.mu.asked = append(f.mu.asked, now)
+			number = f.mu.done + uint64(len(f.mu.asked))
+		}
+		f.mu.Unlock()
+		if number != 0 {
+			late := time.NewTimer(patience * every)
+			select {
+			case <-ctx.Done():
+				late.Stop()
+				return
+			case <-late.C:
+				end(errSilent)
+				return
+			case f.asks <- number:
+				late.Stop()
+			}
+		}
+		least := time.NewTimer(min(minAsk, every))
+		select {
+		case <-ctx.Done():
+			least.Stop()
+			return
+		case <-least.C:
+		}
+		next := time.NewTimer(every)
+		select {
+		case <-ctx.Done():
+			next.Stop()
+			return
+		case <-next.C:
+		case <-f.guard.urge:
+			next.Stop()
+		}
+	}
+}
+
+// take takes an update.
+func (f *following) take(u *clusterpb.AuthorityUpdate) error {
+	if err := f.merge(u); err != nil {
+		return err
+	}
+	if u.More {
+		return nil
+	}
+	f.bytes = 0
+	if err := f.renew(u); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	asked := int64(0)
+	n := int64(u.Answers) - int64(f.mu.done)
+	if n > int64(len(f.mu.asked)) {
+		f.mu.Unlock()
+		return fmt.Errorf("it answers ask %d, which was not asked", u.Answers)
+	}
+	if n > 0 {
+		asked = f.mu.asked[n-1]
+		f.mu.asked, f.mu.done = slices.Delete(f.mu.asked, 0, int(n)), u.Answers
+	}
+	f.mu.Unlock()
+	f.guard.hear(f.state, u.Index, n > 0, asked)
+	return nil
+}
+
+// merge takes the records of an update.
+func (f *following) merge(u *clusterpb.AuthorityUpdate) error {
+	if f.users == nil {
+		f.users, f.roles = map[string]*storepb.UserRecord{}, map[string]*storepb.RoleRecord{}
+	}
+	for _, r := range u.Users {
+		f.fresh = true
+		f.bytes += len(r.Name) + len(r.Record)
+		if r.Record == nil {
+			delete(f.users, r.Name)
+			continue
+		}
+		record := &storepb.UserRecord{}
+		if err := record.UnmarshalVT(r.Record); err != nil {
+			return fmt.Errorf("the record of user %q is malformed: %w", r.Name, err)
+		}
+		f.users[r.Name] = record
+	}
+	for _, r := range u.Roles {
+		f.fresh = true
+		f.bytes += len(r.Name) + len(r.Record)
+		if r.Record == nil {
+			delete(f.roles, r.Name)
+			continue
+		}
+		record := &storepb.RoleRecord{}
+		if err := record.UnmarshalVT(r.Record); err != nil {
+			return fmt.Errorf("the record of role %q is malformed: %w", r.Name, err)
+		}
+		f.roles[r.Name] = record
+	}
+	if f.bytes > maxTableBytes {
+		return fmt.Errorf("users and roles have more than %d bytes", maxTableBytes)
+	}
+	return nil
+}
+
+// renew makes the state of an update that is complete, if it is another one.
+func (f *following) renew(u *clusterpb.AuthorityUpdate) error {
+	if f.state != nil && !f.fresh && f.state.Enabled() == u.Enabled &&
+		f.state.Revision() == u.Revision && string(f.state.Key()) == string(u.Key) {
+		return nil
+	}
+	state, err := authority.New(&storepb.AuthRecord{Enabled: u.Enabled, Revision: u.Revision,
+		Key: u.Key}, maps.Clone(f.users), maps.Clone(f.roles))
+	if err != nil {
+		return err
+	}
+	f.state, f.fresh = state, false
+	return nil
+}
+
+// hear goes by a version of users and roles, which is complete up to an ask if it answers one.
+func (g *Guard) hear(state *authority.State, index uint64, answers bool, asked int64) {
+	g.mu.Lock()
+	first := false
+	if answers || g.mu.heard != nil {
+		// What comes before the first answer is as new as that, but nothing vouches for it yet.
+		g.mu.heard = state
+		g.showLocked()
+	}
+	if answers {
+		first = !g.current()
+		g.until.Store(asked + int64(g.config.Grace))
+		g.index.Store(index)
+	}
+	g.mu.Unlock()
+	if first {
+		signal(g.news)
+	}
+}

@@ -1,0 +1,75 @@
+package guard
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemarkdb/tidemark/rpc/access"
+)
+
+// metrics show what is refused, and how current the tables are.
+type metrics struct {
+	registerer prometheus.Registerer
+	refusals   *prometheus.CounterVec
+	by         map[access.Reason]prometheus.Counter
+	all        []prometheus.Collector
+}
+
+func newMetrics(g *Guard, registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{by: map[access.Reason]prometheus.Counter{}}
+	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tidemark_auth_data_refusals_total",
+		Help: "Requests for data of keyspaces that were refused because the client has no valid token " +
+			"or certificate (unauthenticated), may not do it (denied), or this server has not heard from " +
+			"the core for too long (unknown).",
+	}, []string{"reason"})
+	for reason, name := range map[access.Reason]string{access.Unauthenticated: "unauthenticated",
+		access.Denied: "denied", access.Unknown: "unknown"} {
+		m.by[reason] = m.refusals.WithLabelValues(name)
+	}
+	m.all = []prometheus.Collector{m.refusals,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_auth_follows",
+			Help: "1 if this server has to follow users and roles before it answers clients, else 0.",
+		}, func() float64 {
+			if g.Mark().On {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_auth_left_seconds",
+			Help: "For how long this server goes by what it has heard of users and roles; 0: it refuses " +
+				"clients, if it has to follow.",
+		}, func() float64 {
+			if left := time.Duration(g.until.Load() - g.config.Monotonic()); left > 0 &&
+				left <= g.config.Grace {
+				return left.Seconds()
+			}
+			return 0
+		})}
+	if registerer == nil {
+		return m, nil
+	}
+	for i, c := range m.all {
+		if err := registerer.Register(c); err != nil {
+			for _, c := range m.all[:i] {
+				registerer.Unregister(c)
+			}
+			return nil, fmt.Errorf("register metrics of users and roles: %w", err)
+		}
+	}
+	m.registerer = registerer
+	return m, nil
+}
+
+func (m *metrics) refused(reason access.Reason) { m.by[reason].Inc() }
+
+func (m *metrics) close() {
+	if m.registerer == nil {
+		return
+	}
+	for _, c := range m.all {
+		m.registerer.Unregister(c)
+	}
+}

@@ -1,0 +1,173 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// authorityConfirm bounds how long an ask waits until this member knows to be up to date.
+	authorityConfirm = 5 * time.Second
+	// authorityPiece is about how many bytes of records one message has.
+	authorityPiece = 1 << 20
+)
+
+// AuthorityService tells servers of users and roles, from this server's part of the coordination
+// store.
+type AuthorityService struct {
+	clusterpb.UnimplementedAuthorityServer
+	core func() *Server
+}
+
+// NewAuthorityService makes the service of a server. core is its member of the core; nil while
+// there is none.
+func NewAuthorityService(core func() *Server) *AuthorityService {
+	return &AuthorityService{core: core}
+}
+
+// authorities is what the service needs of the store; *store.Store has it.
+type authorities interface {
+	Authority() *authority.State
+	AuthorityChanged() <-chan struct{}
+	AppliedIndex() uint64
+	Read(context.Context) (*store.View, error)
+}
+
+// part is the store that is told of.
+func (s *AuthorityService) part(cluster uint64) (authorities, error) {
+	core := s.core()
+	if core == nil {
+		return nil, errNoMember()
+	}
+	if err := core.checkCluster(cluster); err != nil {
+		return nil, err
+	}
+	if c := core.coordination.part.Load(); c != nil {
+		return c.Store, nil
+	}
+	return nil, status.Error(codes.Unavailable,
+		"this server's part of the coordination store is not open")
+}
+
+// Follow implements clusterpb.AuthorityServer.
+//
+// INVARIANT: an update has everything that was acknowledged anywhere before the last ask that it
+// answers was received: between that and the answer this member has made sure to be up to date. And
+// all that is sent after it is at least as new.
+func (s *AuthorityService) Follow(stream clusterpb.Authority_FollowServer) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	part, err := s.part(first.Cluster)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	asks := make(chan uint64)
+	// It ends at the latest when gRPC ends Recv, which is when this has returned.
+	go func() { cancel(receiveAsks(ctx, stream, asks)) }()
+	told := &toldAuthority{part: part, send: stream.Send}
+	err = told.answer(ctx, first.Number)
+	for err == nil {
+		changed := part.AuthorityChanged()
+		if part.Authority() != told.state {
+			err = told.update()
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-changed:
+		case number := <-asks:
+			err = told.answer(ctx, number)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// receiveAsks hands on the asks, until the stream ends.
+func receiveAsks(
+	ctx context.Context, stream clusterpb.Authority_FollowServer, asks chan<- uint64,
+) error {
+	for {
+		r, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		select {
+		case asks <- r.Number:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// toldAuthority is what one stream was told.
+type toldAuthority struct {
+	part     authorities
+	send     func(*clusterpb.AuthorityUpdate) error
+	state    *authority.State
+	answered uint64
+}
+
+func (t *toldAuthority) answer(ctx context.Context, number uint64) error {
+	limited, cancel := context.WithTimeout(ctx, authorityConfirm)
+	defer cancel()
+	if _, err := t.part.Read(limited); err != nil {
+		return status.Errorf(codes.Unavailable, "this member of the core cannot say that it is up to "+
+			"date: %v", err)
+	}
+	t.answered = number
+	return t.update()
+}
+
+// update sends what has changed since it was called last.
+func (t *toldAuthority) update() error {
+	index := t.part.AppliedIndex()
+	state := t.part.Authority() // at least as of index
+	u := &clusterpb.AuthorityUpdate{}
+	size := 0
+	for _, w := range state.Since(t.state) {
+		record := &clusterpb.AuthorityRecord{Name: w.Name}
+		if w.Record != nil {
+			encoded, err := w.Record.MarshalVT()
+			if err != nil {
+				return status.Errorf(codes.Internal, "a record of users and roles: %v", err)
+			}
+			record.Record = encoded
+			if encoded == nil {
+				record.Record = []byte{}
+			}
+		}
+		if w.Table == authority.UserTable {
+			u.Users = append(u.Users, record)
+		} else {
+			u.Roles = append(u.Roles, record)
+		}
+		if size += len(record.Name) + len(record.Record); size >= authorityPiece {
+			u.More = true
+			if err := t.send(u); err != nil {
+				return err
+			}
+			u, size = &clusterpb.AuthorityUpdate{}, 0
+		}
+	}
+	u.Answers, u.Index, u.Enabled, u.Revision, u.Key =
+		t.answered, index, state.Enabled(), state.Revision(), state.Key()
+	t.state = state
+	return t.send(u)
+}

@@ -1,0 +1,88 @@
+package server
+
+import (
+	"context"
+	"net"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// refuseCore refuses a change of the core's members, with a reason that programs can read.
+func refuseCore(reason clusterpb.CoreRefusal_Reason, format string, args ...any) error {
+	code := codes.FailedPrecondition
+	if reason == clusterpb.CoreRefusal_NOT_FOUND {
+		code = codes.NotFound
+	}
+	st := status.Newf(code, format, args...)
+	if with, err := st.WithDetails(&clusterpb.CoreRefusal{Reason: reason}); err == nil {
+		st = with
+	}
+	return st.Err()
+}
+
+// CoreRefusalOf is why a change of the core's members was refused, of an error of ChangeCore; OTHER
+// if it does not say.
+func CoreRefusalOf(err error) clusterpb.CoreRefusal_Reason {
+	for _, detail := range status.Convert(err).Details() {
+		if r, ok := detail.(*clusterpb.CoreRefusal); ok {
+			return r.Reason
+		}
+	}
+	return clusterpb.CoreRefusal_OTHER
+}
+
+func unknownMember(name string, members *storepb.Members) error {
+	return refuseCore(clusterpb.CoreRefusal_NOT_FOUND,
+		"%s is not a member of the core; the members are %s", name, listMembers(members))
+}
+
+func isLearner(m *storepb.Member) bool { return m.GetRole() == storepb.MemberRole_LEARNER }
+
+// soundChange says what is wrong with a request whatever the members are.
+func soundChange(r *clusterpb.ChangeCoreRequest) error {
+	switch {
+	case r.Add == "" && r.Remove == "" && r.Learner == "" && r.Move == "":
+		return status.Error(codes.InvalidArgument, "say which server is to be added to the core, "+
+			"or which member is to be removed")
+	case r.Learner != "" && (r.Add != "" || r.Remove != "" || r.Move != ""),
+		r.Move != "" && (r.Add != "" || r.Remove != ""):
+		return status.Error(codes.InvalidArgument, "a member without a vote is added, and the address "+
+			"of one is changed, by a request of its own")
+	}
+	if r.Move != "" {
+		if _, _, err := net.SplitHostPort(r.MoveTo); err != nil {
+			return status.Errorf(codes.InvalidArgument, "%q is no address of a server: %v", r.MoveTo, err)
+		}
+	}
+	return nil
+}
+
+// moveMember records another address of a member, before its server announces it from there. The
+// server says the last word: it announces the address that it has.
+func (s *Server) moveMember(
+	ctx context.Context, r *clusterpb.ChangeCoreRequest,
+) (*clusterpb.ChangeCoreResponse, error) {
+	if _, err := s.view(ctx); err != nil {
+		return nil, err
+	}
+	members := s.store.Members()
+	m := findMember(members, r.Move, 0)
+	if m == nil {
+		return nil, unknownMember(r.Move, members)
+	}
+	if m.Address == r.MoveTo {
+		return &clusterpb.ChangeCoreResponse{}, nil
+	}
+	if other := memberWhere(members, func(x *storepb.Member) bool {
+		return x.Address == r.MoveTo
+	}); other != nil {
+		return nil, refuseCore(clusterpb.CoreRefusal_ADDRESS_TAKEN, "member %d of the core is at %s",
+			other.Replica, r.MoveTo)
+	}
+	return &clusterpb.ChangeCoreResponse{}, s.moved(ctx, m.Replica,
+		&clusterpb.AnnounceRequest{Server: m.Server, Address: r.MoveTo})
+}

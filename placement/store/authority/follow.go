@@ -1,0 +1,44 @@
+package authority
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// Since lists by which records the State differs from an older one; nil: all records. It is what a
+// server needs that judges clients by them: records of users are without hashes of passwords, and
+// roles without permissions for the keys of the store itself. A Record that is nil was deleted. The
+// record of AuthTable is not listed: see Enabled, Revision and Key.
+func (s *State) Since(older *State) (writes []Write) {
+	if older == nil {
+		older = &State{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.users)) {
+		r := s.users[name].record
+		if o := older.users[name]; o == nil || o.record != r {
+			writes = append(writes, Write{UserTable, name, &storepb.UserRecord{Roles: r.Roles,
+				NoPassword: r.NoPassword, Generation: r.Generation}})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.roles)) {
+		if r := s.roles[name]; older.roles[name] != r {
+			writes = append(writes, Write{RoleTable, name, &storepb.RoleRecord{Keyspaces: r.Keyspaces}})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(older.users)) {
+		if s.users[name] == nil {
+			writes = append(writes, Write{Table: UserTable, Name: name})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(older.roles)) {
+		if s.roles[name] == nil {
+			writes = append(writes, Write{Table: RoleTable, Name: name})
+		}
+	}
+	return writes
+}
+
+// Key signs tokens; not to be changed. It is nil while authentication is not enabled.
+func (s *State) Key() []byte { return s.record.Key }

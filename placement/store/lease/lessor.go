@@ -1,0 +1,335 @@
+package lease
+
+import (
+	"container/heap"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+const (
+	// Tick is how often Due is to be called while the lessor counts.
+	Tick = 250 * time.Millisecond
+	// pauseTolerance is by how much a tick may be late before the leader takes it that its process
+	// was paused, and that the silence of the leases' owners was its own.
+	pauseTolerance = 2 * time.Second
+	// expiriesPerTick bounds how many leases end at once.
+	expiriesPerTick = 128
+	// MaxNotes bounds how many leases one checkpoint is of.
+	MaxNotes = 1024
+	// noteSlack is by how much a checkpoint may be short.
+	noteSlack = 2 * time.Second
+	// endAgain is when the end of a lease is proposed again that has not come.
+	endAgain = 4 * pauseTolerance
+)
+
+// MaxTermMillis keeps terms within what a time.Duration can count.
+const MaxTermMillis = uint64((1<<63 - 1) / time.Millisecond)
+
+var (
+	// ErrNotFound says that a lease does not exist, or ran out.
+	ErrNotFound = errors.New("the lease does not exist")
+	// ErrNotCounting says that this member does not lead, and counts no lease down.
+	ErrNotCounting = errors.New("leases are not counted down by this member")
+)
+
+// Change says what a lease is now.
+type Change struct {
+	ID int64
+	// TTLMillis is its term; 0: it is gone. LeftMillis is what its last checkpoint says that it has
+	// left; 0: there is none.
+	TTLMillis, LeftMillis uint64
+	// Checkpoint: nothing but LeftMillis has changed.
+	Checkpoint bool
+}
+
+// Lessor knows which leases exist, and on the leader how long each has left. It counts on the
+// monotonic clock. Its methods may be called from any goroutine.
+type Lessor struct {
+	// now is a time that ascends like the monotonic clock; it shows no wall clock's time.
+	now func() time.Time
+	// checkpointAfter is how much of a term passes before the rest is to be noted.
+	checkpointAfter time.Duration
+	mu              struct {
+		sync.Mutex
+		leases map[int64]*countdown
+		// due has an element for each lease that counts down, by when it is to be looked at; a lease
+		// that was renewed meanwhile goes in again.
+		due dueHeap
+		// keys is how many keys each lease has, for those that have any.
+		keys map[int64]int
+		// active: this member leads, and has applied everything that was committed before its term.
+		active bool
+		// ticked is when Due was last called.
+		ticked time.Time
+	}
+}
+
+type countdown struct {
+	term     time.Duration
+	deadline time.Time
+	// left is what the last checkpoint said; 0: there is none since the lease was granted or renewed.
+	// noted: a checkpoint was proposed, and may or may not be applied yet.
+	left  time.Duration
+	noted bool
+	// noteAt is when the next checkpoint is due.
+	noteAt time.Time
+	// ending is when its end was proposed; zero if it was not. From then on it cannot be renewed.
+	ending time.Time
+	// spared: since it was renewed it has got a full term because the process was paused.
+	spared bool
+}
+
+// New returns a lessor without leases, which counts on a clock once it is active. checkpointAfter is
+// how much of a lease's term passes before what is left of it is to be noted in the log.
+func New(clock hlc.Monotonic, checkpointAfter time.Duration) *Lessor {
+	l := &Lessor{now: func() time.Time { return time.Unix(0, clock()) },
+		checkpointAfter: checkpointAfter}
+	l.mu.leases, l.mu.keys = map[int64]*countdown{}, map[int64]int{}
+	return l
+}
+
+// Now is the time by which leases are counted down. It ascends like the monotonic clock, and shows
+// no wall clock's time.
+func (l *Lessor) Now() time.Time { return l.now() }
+
+// Replace forgets everything and takes over what is in the state: the leases, and how many keys
+// they have.
+func (l *Lessor) Replace(leases []Change, keys map[int64]int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.mu.leases)
+	clear(l.mu.keys)
+	l.mu.due = nil
+	l.changedLocked(leases, keys)
+}
+
+// Changed follows what was applied; keys is how many keys leases have got or lost.
+func (l *Lessor) Changed(changes []Change, keys map[int64]int) {
+	if len(changes) == 0 && len(keys) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changedLocked(changes, keys)
+}
+
+func (l *Lessor) changedLocked(changes []Change, keys map[int64]int) {
+	for id, n := range keys {
+		if l.mu.keys[id] += n; l.mu.keys[id] == 0 {
+			delete(l.mu.keys, id)
+		}
+	}
+	now := l.now()
+	if len(l.mu.leases) == 0 {
+		l.mu.ticked = now // nothing was counted until now
+	}
+	defer l.tidyLocked()
+	for _, c := range changes {
+		if c.TTLMillis == 0 {
+			delete(l.mu.leases, c.ID)
+			continue
+		}
+		term, left := millis(c.TTLMillis), millis(c.LeftMillis)
+		if was := l.mu.leases[c.ID]; was != nil && c.Checkpoint {
+			was.left, was.noted = left, left > 0
+			if l.mu.active && left > 0 && was.deadline.Sub(now) > left+noteSlack {
+				// It was renewed, or granted anew, before this came. The right rest follows.
+				was.noteAt = now
+				heap.Push(&l.mu.due, due{now, c.ID, was})
+			}
+			continue
+		}
+		lease := &countdown{term: term, deadline: now.Add(term), left: left, noted: left > 0,
+			noteAt: now.Add(l.checkpointAfter)}
+		l.mu.leases[c.ID] = lease
+		if l.mu.active {
+			heap.Push(&l.mu.due, due{earlier(lease.deadline, lease.noteAt), c.ID, lease})
+		}
+	}
+}
+
+// tidyLocked keeps what is due from being mostly of leases that are gone.
+func (l *Lessor) tidyLocked() {
+	if len(l.mu.due) <= 2*len(l.mu.leases)+1024 {
+		return
+	}
+	l.mu.due = slices.DeleteFunc(l.mu.due, func(d due) bool { return l.mu.leases[d.id] != d.lease })
+	heap.Init(&l.mu.due)
+}
+
+func millis(n uint64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// Activate starts counting, with a full term for every lease, or what was left of it at its last
+// checkpoint; not active, it stops.
+func (l *Lessor) Activate(active bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.active == active {
+		return
+	}
+	l.mu.active = active
+	l.mu.ticked = l.now()
+	l.mu.due = l.mu.due[:0]
+	if !active {
+		return
+	}
+	for id, c := range l.mu.leases {
+		term := c.term
+		if c.left > 0 {
+			term = c.left
+		}
+		c.deadline, c.ending, c.spared = l.mu.ticked.Add(term), time.Time{}, false
+		c.noted, c.noteAt = c.left > 0, l.mu.ticked.Add(l.checkpointAfter)
+		l.mu.due = append(l.mu.due, due{earlier(c.deadline, c.noteAt), id, c})
+	}
+	heap.Init(&l.mu.due)
+}
+
+// spareLocked is for when the process was paused, and no renewals were heard: every lease gets a
+// full term from now on. One that got that before and was not renewed since gets only back what the
+// silence has taken, so that a process that stands still again and again does not keep the leases
+// of owners that are gone.
+func (l *Lessor) spareLocked(now time.Time, silence time.Duration) {
+	for _, c := range l.mu.leases {
+		if !c.ending.IsZero() {
+			continue // it ran out before; its end may be in the log
+		}
+		if c.spared {
+			c.deadline = c.deadline.Add(silence)
+		} else {
+			c.deadline = now.Add(c.term)
+		}
+		c.spared = true
+	}
+}
+
+// Renew moves the deadlines of leases, and fills in their terms; 0 for one that does not exist, or
+// whose end was returned by Due. The caller makes sure afterwards that this member leads: if it does
+// not, it ends no lease, and its deadlines mean nothing. The deadlines of those in noted were not
+// moved: the log may say how much they had left, and a later leader would go by that, so the caller
+// has the log take it back, and tries again. The error is ErrNotCounting.
+func (l *Lessor) Renew(
+	ids []int64, terms []time.Duration,
+) (noted []*storepb.LeaseCheckpoint_Lease, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.mu.active {
+		return nil, ErrNotCounting
+	}
+	now := l.now()
+	for i, id := range ids {
+		terms[i] = 0
+		c := l.mu.leases[id]
+		switch {
+		case c == nil || !c.ending.IsZero():
+		case c.noted:
+			noted = append(noted, &storepb.LeaseCheckpoint_Lease{Id: id})
+		default:
+			c.deadline, c.noteAt, c.spared = now.Add(c.term), now.Add(l.checkpointAfter), false
+			terms[i] = c.term
+		}
+	}
+	return noted, nil
+}
+
+// Due is what has to be done about leases.
+type Due struct {
+	// Ended are the leases that ran out.
+	Ended []int64
+	// Notes are of leases whose rest is to be noted in the log.
+	Notes []*storepb.LeaseCheckpoint_Lease
+	// Paused: the process was paused, nothing ends, and every lease got more time.
+	Paused bool
+}
+
+// Due returns what is due, and marks it as being done. A lease whose end was returned a while ago
+// and did not come is returned again.
+func (l *Lessor) Due() (found Due) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.mu.active {
+		return found
+	}
+	now := l.now()
+	silence := now.Sub(l.mu.ticked)
+	found.Paused = silence > Tick+pauseTolerance
+	l.mu.ticked = now
+	if found.Paused {
+		l.spareLocked(now, silence)
+		return found
+	}
+	for len(l.mu.due) > 0 && !now.Before(l.mu.due[0].at) {
+		if len(found.Ended) >= expiriesPerTick || len(found.Notes) >= MaxNotes {
+			break
+		}
+		d := heap.Pop(&l.mu.due).(due)
+		c := d.lease
+		if l.mu.leases[d.id] != c {
+			continue // it is gone
+		}
+		switch {
+		case !now.Before(c.deadline):
+			c.ending = now
+			found.Ended = append(found.Ended, d.id)
+			heap.Push(&l.mu.due, due{now.Add(endAgain), d.id, c})
+			continue
+		case !now.Before(c.noteAt):
+			left := c.deadline.Sub(now)
+			c.noted, c.noteAt = true, now.Add(l.checkpointAfter)
+			found.Notes = append(found.Notes, &storepb.LeaseCheckpoint_Lease{Id: d.id,
+				LeftMillis: uint64(max(1, left.Milliseconds()))})
+		}
+		heap.Push(&l.mu.due, due{earlier(c.deadline, c.noteAt), d.id, c})
+	}
+	return found
+}
+
+// Counting says whether there is anything to count down.
+func (l *Lessor) Counting() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.active && len(l.mu.leases) > 0 {
+		return true
+	}
+	l.mu.ticked = l.now() // not a pause
+	return false
+}
+
+// Remaining returns the term of a lease, and how much is left of it: that means something only on
+// the member that counts. Not ok: it does not exist.
+func (l *Lessor) Remaining(id int64) (term, left time.Duration, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.mu.leases[id]
+	if c == nil {
+		return 0, 0, false
+	}
+	return c.term, max(0, c.deadline.Sub(l.now())), true
+}
+
+// Keys is how many keys a lease has.
+func (l *Lessor) Keys(id int64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.keys[id]
+}
+
+// Count is how many leases there are.
+func (l *Lessor) Count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mu.leases)
+}
+
+// IDs lists the leases that exist, by ascending id.
+func (l *Lessor) IDs() []int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.mu.leases))
+}

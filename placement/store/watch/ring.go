@@ -1,0 +1,126 @@
+package watch
+
+import (
+	"slices"
+	"sync"
+)
+
+// stretch is a part of the history: whole revisions, or a piece of one.
+type stretch struct {
+	revisions []Revision
+	// first is the number of the first event, which is not 0 in a later piece of a revision.
+	first uint32
+	// next is the position behind the stretch. It is not the first of a revision if the stretch is a
+	// piece of one, but for the last.
+	next Position
+	// piece: a revision that is too large to be had at once.
+	piece bool
+	// previous: its events say what their keys were before.
+	previous bool
+}
+
+// ring has the newest events in memory. Publish writes to it, and never waits for more than a look
+// into it.
+type ring struct {
+	limits *Limits
+	mu     struct {
+		sync.Mutex
+		// head is the newest revision; recent has all events from revision floor on, one element
+		// for each revision.
+		head, floor   uint64
+		recent        []Revision
+		events, bytes int
+	}
+}
+
+// publish adds the events of an application.
+func (r *ring) publish(added []Revision, head uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.head = head
+	for _, one := range added {
+		if one.TooMany || len(one.Events) > r.limits.RecentEvents {
+			r.mu.floor = one.Number + 1
+			r.mu.recent, r.mu.events, r.mu.bytes = nil, 0, 0
+			continue
+		}
+		r.mu.recent = append(r.mu.recent, one)
+		r.mu.events += len(one.Events)
+		for _, e := range one.Events {
+			r.mu.bytes += e.Size()
+		}
+	}
+	for len(r.mu.recent) > 0 &&
+		(r.mu.events > r.limits.RecentEvents || r.mu.bytes > r.limits.RecentBytes) {
+		oldest := r.mu.recent[0]
+		r.mu.recent[0] = Revision{}
+		r.mu.recent = r.mu.recent[1:]
+		r.mu.floor = oldest.Number + 1
+		r.mu.events -= len(oldest.Events)
+		for _, e := range oldest.Events {
+			r.mu.bytes -= e.Size()
+		}
+	}
+}
+
+// reset forgets all events: the state was replaced.
+func (r *ring) reset(head uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.head, r.mu.floor = head, head+1
+	r.mu.recent, r.mu.events, r.mu.bytes = nil, 0, 0
+}
+
+func (r *ring) head() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.head
+}
+
+// read returns the stretch from a position on. Not ok: it is not in memory, but in the database.
+func (r *ring) read(from Position) (st stretch, head uint64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	head = r.mu.head
+	if from.Revision > head {
+		return stretch{next: from}, head, true
+	}
+	if from.Revision < r.mu.floor {
+		return stretch{}, head, false
+	}
+	st.first, st.piece, st.next, st.previous = from.Number, from.Number > 0, from, true
+	events, bytes := 0, 0
+	for _, one := range r.mu.recent[from.Revision-r.mu.floor:] {
+		if events >= r.limits.StretchEvents || bytes >= r.limits.StretchBytes ||
+			st.piece && len(st.revisions) > 0 {
+			break
+		}
+		if len(st.revisions) == 0 {
+			one.Events = one.Events[min(int(from.Number), len(one.Events)):]
+		}
+		st.revisions = append(st.revisions, one)
+		events += len(one.Events)
+		for _, e := range one.Events {
+			bytes += e.Size()
+		}
+		st.next = Position{Revision: one.Number + 1}
+	}
+	return st, head, true
+}
+
+// since returns the whole revisions from one on and below another, if they are in memory and have
+// no more than so many events.
+func (r *ring) since(from, below uint64, most int) (recent []Revision, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if from < r.mu.floor || below > r.mu.head+1 {
+		return nil, false
+	}
+	recent = r.mu.recent[from-r.mu.floor : below-r.mu.floor]
+	for _, one := range recent {
+		if most -= len(one.Events); most < 0 {
+			return nil, false
+		}
+	}
+	return slices.Clone(recent), true
+}

@@ -1,0 +1,183 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+)
+
+var (
+	// ErrClosed says that the stream is closed.
+	ErrClosed = errors.New("the stream of watches is closed")
+	// ErrTooMany says that the hub has as many watches as it may have.
+	ErrTooMany = errors.New("too many watchers")
+	// ErrEmptySpan says that a watch would be of no key.
+	ErrEmptySpan = errors.New("the span of a watch holds no key")
+	// ErrExists says that a stream has a watch of that id.
+	ErrExists = errors.New("the stream has a watch of that id")
+	// ErrUnknown says that a stream has no watch of that id.
+	ErrUnknown = errors.New("the stream has no watch of that id")
+)
+
+// Options say what a watch of a stream delivers.
+type Options struct {
+	// Span is what is watched. It is copied.
+	Span keys.Span
+	// From is the first revision whose events are delivered, which may lie in the future; 0: the
+	// next that happens.
+	From uint64
+	// Previous: events say what their keys were before.
+	Previous bool
+	// NoPut and NoDelete leave out events of a kind.
+	NoPut, NoDelete bool
+}
+
+// Delivery is what a stream delivers to one of its watches at a time.
+type Delivery struct {
+	ID int64
+	// Events are in order. The slice is the caller's; what it points to is shared: it must not be
+	// changed.
+	Events []Event
+	// Revision says that the watch has all its events up to it. It is lower than that of the last
+	// event if the others of that revision, which is too large to be had at once, come in the next
+	// deliveries; the last of these may be without events.
+	Revision uint64
+	// Compacted is not 0 if the watch has ended, because events that it would need next are gone: it
+	// is the revision at which the history starts.
+	Compacted uint64
+}
+
+// queued is an event for a watch. One without a key-value says that the watch has ended, or that
+// the revision of which it has a part is complete.
+type queued struct {
+	watch *watch
+	event Event
+}
+
+const (
+	queuedSize = 32
+	// A stream keeps slices of so many elements from one Take to the next.
+	keptElements = 256
+)
+
+// Stream is any number of watches whose events one goroutine takes. What it takes late waits
+// in a bounded queue, and beyond that in the history: it delays no other stream. Add, Remove and Close
+// may be called from any goroutine.
+type Stream struct {
+	hub   *Hub
+	ready chan struct{}
+
+	// All below is guarded by Hub.mu, but for deliveries and spare, which belong to the
+	// goroutine that takes.
+
+	watches map[int64]*watch
+	queue   []queued
+	bytes   int
+	// lagging are the watches that lag. hungry: the stream is in Hub.hungry, or part of a pass.
+	lagging []*watch
+	hungry  bool
+	// asks: the stream is in Hub.asking until it has everything below asked.
+	asks  bool
+	asked uint64
+	// latest is at least the latest revision at which a watch is yet to begin.
+	latest uint64
+	closed bool
+
+	deliveries []Delivery
+	spare      []queued
+}
+
+// NewStream returns a stream without watches. The caller closes it.
+func (h *Hub) NewStream() (*Stream, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.failed != nil {
+		return nil, h.mu.failed
+	}
+	stream := &Stream{hub: h, ready: make(chan struct{}, 1), watches: map[int64]*watch{}}
+	h.mu.streams[stream] = struct{}{}
+	return stream, nil
+}
+
+// Add begins a watch, under an id that the stream has not. revision is the newest one at that
+// moment. A watch that begins at a revision that has been compacted ends at once, with a Delivery
+// that says so.
+func (s *Stream) Add(id int64, o Options) (revision uint64, err error) {
+	h := s.hub
+	if o.Span.Empty() {
+		return 0, fmt.Errorf("%w: %v", ErrEmptySpan, o.Span)
+	}
+	if o.From == 0 {
+		h.replacing.RLock()
+		defer h.replacing.RUnlock()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.mu.failed != nil:
+		return 0, h.mu.failed
+	case s.closed:
+		return 0, ErrClosed
+	case s.watches[id] != nil:
+		return 0, fmt.Errorf("%w: %d", ErrExists, id)
+	case h.mu.open >= h.maxWatches:
+		return 0, fmt.Errorf("%w: this member has %d", ErrTooMany, h.mu.open)
+	}
+	head := h.ring.head()
+	from := o.From
+	if from == 0 {
+		from = head + 1
+	}
+	w := &watch{stream: s, id: id, at: -1, lagAt: -1, entry: h.mu.index.Entry(o.Span),
+		previous: o.Previous, noPut: o.NoPut, noDelete: o.NoDelete}
+	w.entry.Value.all++
+	s.watches[id] = w
+	h.mu.open++
+	if w.previous {
+		h.mu.previous++
+	}
+	s.latest = max(s.latest, from)
+	h.lagLocked(w, Position{Revision: from})
+	if compacted := h.history.Compacted(); from < compacted {
+		h.endLocked(w, compacted)
+		return head, nil
+	}
+	if !h.joinLocked(w) {
+		h.hungerLocked(s)
+	}
+	return head, nil
+}
+
+// Remove ends a watch: nothing that was not taken yet is delivered to it.
+func (s *Stream) Remove(id int64) error {
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := s.watches[id]
+	if w == nil {
+		return fmt.Errorf("%w: %d", ErrUnknown, id)
+	}
+	h.dropLocked(w)
+	return nil
+}
+
+// Close ends all watches, and a Next that waits.
+func (s *Stream) Close() {
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	for _, w := range s.watches {
+		h.dropLocked(w)
+	}
+	delete(h.mu.streams, s)
+	s.queue, s.bytes = nil, 0
+	if s.asks {
+		h.tellAskingLocked()
+	}
+	poke(s.ready)
+}

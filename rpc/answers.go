@@ -1,0 +1,134 @@
+package rpc
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/rpc/quota"
+)
+
+const (
+	// LargeAnswerBytes is from how many bytes on the answer of a call is large.
+	LargeAnswerBytes = 64 << 10
+	// answersBytes bounds the large answers of a server that are on their way, and answersGranted is
+	// what each party may have of that whatever its share. One answer can be half of all.
+	answersBytes   = 512 << 20
+	answersGranted = 8 << 20
+	// answersAgain is how often a message of a stream that waits for room asks for it, and answersWait
+	// for how long.
+	answersAgain = 10 * time.Millisecond
+	answersWait  = 30 * time.Second
+)
+
+// Answers bounds the bytes of large answers of gRPC calls that are on their way to clients. gRPC
+// takes an answer over and sends it as fast as the client reads, so a call is over long before its
+// answer has gone: the bytes count until they are sent, or their connection has gone. Parties share
+// them (package quota). Safe for concurrent use.
+type Answers struct{ bytes *quota.Bytes }
+
+// NewAnswers makes the bound of a server.
+func NewAnswers() *Answers {
+	return &Answers{quota.NewBytes(answersBytes, answersGranted)}
+}
+
+// Held is how many bytes are on their way.
+func (a *Answers) Held() int64 { return a.bytes.Held() }
+
+// Bound is the answer of a call, counted. ResourceExhausted says that too much is on its way to the
+// party already. What is small, or goes no further than this process, is the answer itself. The
+// answer is to be handed to gRPC, with Codec.
+func (a *Answers) Bound(ctx context.Context, answer proto.Message, size int) (any, error) {
+	if size < LargeAnswerBytes || grpc.ServerTransportStreamFromContext(ctx) == nil {
+		return answer, nil
+	}
+	of := partyOfCall(ctx)
+	if !a.bytes.Take(of, int64(size)) {
+		return nil, status.Errorf(codes.ResourceExhausted, "etcdserver: too many requests: answers of "+
+			"%d bytes are on their way to clients that have not read them; ask again later, or for less "+
+			"at a time", a.bytes.Held())
+	}
+	return newBounded(a.bytes, of, answer, size), nil
+}
+
+// Wait is Bound for a message of a stream: it waits until there is room.
+func (a *Answers) Wait(ctx context.Context, message proto.Message, size int) (any, error) {
+	for began := time.Now(); ; {
+		bounded, err := a.Bound(ctx, message, size)
+		if err == nil || time.Since(began) > answersWait {
+			return bounded, err
+		}
+		timer := time.NewTimer(answersAgain)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// bounded is a message with the bytes that it has taken.
+type bounded struct {
+	proto.Message
+	claim *claim
+}
+
+// claim gives the bytes back once: when they were sent, and at the latest when nothing refers to
+// the message and its encoding any more. gRPC does not tell of what it drops with a connection.
+type claim struct {
+	bytes *quota.Bytes
+	of    string
+	size  int64
+	given atomic.Bool
+	// encoded: the encoding has taken the claim over.
+	encoded atomic.Bool
+}
+
+func (c *claim) give() {
+	if !c.given.Swap(true) {
+		c.bytes.Give(c.of, c.size)
+	}
+}
+
+func (c *claim) giveUnlessEncoded() {
+	if !c.encoded.Load() {
+		c.give()
+	}
+}
+
+func newBounded(bytes *quota.Bytes, of string, m proto.Message, size int) *bounded {
+	b := &bounded{m, &claim{bytes: bytes, of: of, size: int64(size)}}
+	runtime.AddCleanup(b, (*claim).giveUnlessEncoded, b.claim)
+	return b
+}
+
+// marshal encodes a message, and has the claim given back with the encoding.
+func (b *bounded) marshal() (mem.BufferSlice, error) {
+	encoded, err := proto.Marshal(b.Message)
+	if err != nil {
+		b.claim.give()
+		return nil, err
+	}
+	b.claim.encoded.Store(true)
+	back := &claimBack{b.claim}
+	runtime.AddCleanup(back, (*claim).give, b.claim)
+	runtime.KeepAlive(b)
+	return mem.BufferSlice{mem.NewBuffer(&encoded, back)}, nil
+}
+
+// claimBack is the pool of one buffer: gRPC puts it back when it has sent it.
+type claimBack struct{ claim *claim }
+
+// Get implements mem.BufferPool. It is asked for no buffer.
+func (*claimBack) Get(length int) *[]byte { return buffers.Get(length) }
+
+// Put implements mem.BufferPool.
+func (c *claimBack) Put(*[]byte) { c.claim.give() }
