@@ -86,6 +86,10 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 		}
 		return nil, e
 	}
+	if err := c.sender.AwaitIdentity(ctx); err != nil {
+		c.Close()
+		return nil, wrap("open", "", nil, err)
+	}
 	c.sender.Greet(ctx)
 	return c, nil
 }

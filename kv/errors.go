@@ -61,6 +61,12 @@ const (
 	ErrCorruption ErrorKind = "data corruption"
 	// ErrWrongCluster: a server belongs to another cluster than the one the client first met.
 	ErrWrongCluster ErrorKind = "wrong cluster"
+	// ErrUnauthenticated: authentication is enabled, and the servers do not know who the client is: it
+	// was given no user, or a wrong password. Nothing was done.
+	ErrUnauthenticated ErrorKind = "unauthenticated"
+	// ErrPermissionDenied: the client's user may not do that to this key, span or keyspace. Nothing
+	// was done.
+	ErrPermissionDenied ErrorKind = "permission denied"
 	// ErrClosed: the client is closed.
 	ErrClosed ErrorKind = "client closed"
 	// ErrConflict: another transaction changed what this one has read, or holds a lock that this
@@ -221,12 +227,22 @@ var kinds = map[kvpb.ErrorCode]struct {
 		"try again with more time; the lock goes within five seconds if its client is gone; " +
 			"tidemark txn list shows the transaction, and tidemark txn abort ends it"},
 
+	kvpb.ErrorCode_UNAUTHENTICATED:   {ErrUnauthenticated, noUserAdvice},
+	kvpb.ErrorCode_PERMISSION_DENIED: {ErrPermissionDenied, ""},
+	kvpb.ErrorCode_ACCESS_UNKNOWN:    {ErrUnavailable, ""},
+
 	kvpb.ErrorCode_TRANSACTION_CONFLICT: {ErrConflict, "run the transaction again"},
 	kvpb.ErrorCode_TRANSACTION_ABORTED:  {ErrTransactionAborted, "run the transaction again"},
 	kvpb.ErrorCode_TRANSACTION_PUSHED:   {ErrConflict, "run the transaction again"},
 	kvpb.ErrorCode_TRANSACTION_TOO_OLD: {ErrTransactionTooOld,
 		"make the transaction shorter, or give the keyspace a longer GC window"},
 }
+
+// noUser is what the etcd API, and what administers, answers to a call without a user.
+const (
+	noUser       = "etcdserver: user name is empty"
+	noUserAdvice = "open the client with a user and its password"
+)
 
 // damageAdvice is what can be done about a damaged replica.
 const damageAdvice = "a partition serves as long as a majority of its replicas is intact; " +
@@ -368,9 +384,17 @@ func wrapAdmin(op, keyspace string, err error) error {
 	case codes.OutOfRange:
 		e.wraps = append(e.wraps, ErrTimestampTooOld)
 	case codes.InvalidArgument, codes.FailedPrecondition:
+		if st.Message() == noUser {
+			e.wraps, e.Advice = append(e.wraps, ErrUnauthenticated), noUserAdvice
+			break
+		}
 		e.wraps = append(e.wraps, ErrInvalidArgument)
 	case codes.ResourceExhausted:
 		e.wraps = append(e.wraps, ErrOverloaded)
+	case codes.PermissionDenied:
+		e.wraps = append(e.wraps, ErrPermissionDenied)
+	case codes.Unauthenticated:
+		e.wraps = append(e.wraps, ErrUnauthenticated)
 	default:
 		e.wraps = append(e.wraps, ErrUnavailable)
 	}

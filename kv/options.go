@@ -62,11 +62,25 @@ func CreationProgress(progress func(keyspace string, made, total int)) Option {
 	return clientOption(func(c *config) { c.creating = progress })
 }
 
-// Token says who the client is to whom it administers: source is called for each call that creates,
-// alters or drops a keyspace, moves partitions and the like, and returns a token of a user with the
-// role root, as "tidemark auth login" does; empty: none. It is needed while authentication is
-// enabled. source must be safe for concurrent use, and keep what it got: a token is valid for 5
-// minutes at least. Reading and writing data needs none.
+// User says who the client is, which it has to while authentication is enabled: users need
+// permissions for the keys that they read and write, and the role root to administer. password is
+// asked for each time that the client has a member of the core exchange it for a token, which is
+// every few minutes; it must be safe for concurrent use. Without User and Token a client is known by
+// the common name of its certificate (TLS), if the servers check certificates.
+func User(name string, password func(context.Context) (string, error)) Option {
+	return clientOption(func(c *config) {
+		c.route.User = &route.User{Name: name, Password: password}
+	})
+}
+
+// Password is what User takes if the password is known, and stays the same.
+func Password(password string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return password, nil }
+}
+
+// Token says who the client is by tokens that something else gets, in the place of User: source
+// returns one, as Authenticate of the etcd API does; empty: none. It is called every few minutes,
+// and when a server does not accept the latest one: a token is valid for 5 minutes.
 func Token(source func(context.Context) (string, error)) Option {
 	return clientOption(func(c *config) { c.route.Token = source })
 }

@@ -58,6 +58,11 @@ type BatchConfig struct {
 	Stream func() uint64
 	// Cluster is the cluster the client believes in; 0 when it does not know yet.
 	Cluster uint64
+	// Token gives what says who the client is, for each stream that is opened; "" for nothing. It may
+	// take a while. nil: nothing says it. See Show for a stream that is open.
+	Token func(context.Context) string
+	// Server says that the client is a server of the cluster, as the connection shows.
+	Server bool
 	// MaxInFlight bounds the requests without response (default 4096, at most 65536); further
 	// callers wait.
 	MaxInFlight int
@@ -424,15 +429,18 @@ func (s *clientStream) open(
 	ctx context.Context, sender *sync.WaitGroup,
 ) (_ *transport.Conn, err error) {
 	config := &s.conn.config
-	hello, err := clientHello(&kvpb.Hello{
-		Client: config.Client, Stream: config.Stream(), Cluster: config.Cluster,
-	})
+	hello := &kvpb.Hello{Client: config.Client, Cluster: config.Cluster, Server: config.Server}
+	if config.Token != nil {
+		hello.Token = config.Token(ctx)
+	}
+	hello.Stream = config.Stream()
+	encoded, err := clientHello(hello)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := config.Dialer.open(ctx, config.Address, hello)
+	conn, err := config.Dialer.open(ctx, config.Address, encoded)
 	if err != nil {
 		return nil, unavailable(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/metric"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
@@ -52,6 +53,14 @@ type BatchServerConfig struct {
 	// has its share loses an older one of its own for each new one, or is refused with
 	// RESOURCE_EXHAUSTED.
 	MaxStreams int
+	// Guard, if set, is asked before Handle or Take whether a request's client may do what it asks for.
+	// Servers are not judged. nil: nothing is asked.
+	Guard access.Guard
+	// Needs appends what rights a request needs to needs, which alias the request. lasting says that
+	// its answer may come late and tell of what is new by then, so that it is judged once more. A
+	// refusal is the answer instead. It is required with Guard, and safe for concurrent use.
+	Needs func(q *kvpb.Request, needs []access.Need) (_ []access.Need, lasting bool,
+		refusal *kvpb.Error)
 	// Took, if set, is told of one in 64 requests how long it took: from when it was received until
 	// its response was handed to the stream. It must not block.
 	Took func(kind RequestKind, took time.Duration)
@@ -78,6 +87,9 @@ type BatchServer struct {
 func NewBatchServer(c BatchServerConfig) *BatchServer {
 	if (c.Handle == nil) == (c.Take == nil) {
 		panic("rpc: BatchServerConfig needs Handle or Take")
+	}
+	if c.Guard != nil && c.Needs == nil {
+		panic("rpc: BatchServerConfig with Guard needs Needs")
 	}
 	if c.MaxInFlight <= 0 {
 		c.MaxInFlight = 8192
@@ -127,15 +139,21 @@ func (s *BatchServer) ClientAddress(client uint64) string { return s.clients.add
 // serve serves a client's connection until it ends. first holds the client's hello, and perhaps
 // requests.
 func (s *BatchServer) serve(
-	ctx context.Context, conn *transport.Conn, first *kvpb.BatchRequest, address, party string,
+	ctx context.Context, conn *transport.Conn, first *kvpb.BatchRequest, from origin,
 ) {
+	if first.Hello.GetServer() {
+		if err := from.server(); err != nil {
+			conn.Refuse(err)
+			return
+		}
+	}
 	turn, err := s.admit(first.Hello)
 	if err != nil {
 		conn.Refuse(err)
 		return
 	}
 	defer s.clients.close(turn)
-	place := s.places.Enter(party, func() {
+	place := s.places.Enter(from.party, func() {
 		s.metrics.placesLost.Inc()
 		conn.Interrupt(errPlaceLost)
 	})
@@ -144,7 +162,7 @@ func (s *BatchServer) serve(
 		return
 	}
 	defer place.Leave()
-	s.clients.cameFrom(turn, address)
+	s.clients.cameFrom(turn, from.address)
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
 	if conn.Accept() != nil {
@@ -158,8 +176,11 @@ func (s *BatchServer) serve(
 		out:      newOutbox(),
 		room:     make(chan struct{}, 1),
 		inFlight: make(map[uint64]int),
-		memory:   credit{of: s.memory, party: party},
+		memory:   credit{of: s.memory, party: from.party},
 		timed:    newTimedRequests(s.config.Took, first.Hello.Client),
+	}
+	if s.config.Guard != nil && !first.Hello.Server {
+		ss.judge = newJudge(&s.config, s.metrics, from.certificateName, first.Hello.Token)
 	}
 	conn.SetBudget(&ss.memory)
 	defer ss.giveBack()
@@ -210,6 +231,8 @@ func (s *BatchServer) checkHello(hello *kvpb.Hello) error {
 		return status.Error(codes.InvalidArgument, "Hello without a client id")
 	case hello.Stream == 0:
 		return status.Error(codes.InvalidArgument, "Hello without a stream number; they start at 1")
+	case len(hello.Token) > maxTokenBytes:
+		return errTokenTooLong
 	}
 	if s.config.Cluster != nil && hello.Cluster != 0 {
 		if mine := s.config.Cluster(); mine != 0 && mine != hello.Cluster {
@@ -232,6 +255,8 @@ type serverStream struct {
 	out *outbox
 	// readers are the goroutines that read it.
 	readers *handoff
+	// judge says what the client may do; nil: everything.
+	judge *judge
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
 
@@ -259,6 +284,9 @@ type serverStream struct {
 func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 	size := 0 // of the message that the batch is of; a hello is small
 	for {
+		if err := ss.judge.show(batch.GetToken()); err != nil {
+			return err
+		}
 		if len(batch.GetRequests()) > 0 {
 			work, err := ss.hand(batch.Requests, size)
 			if err != nil {
@@ -348,6 +376,12 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 				"the request has no command, or one this node does not know"))
 			continue
 		}
+		if ss.judge != nil {
+			if refusal := ss.judge.refusal(r); refusal != nil {
+				ss.reply(refusal)
+				continue
+			}
+		}
 		whole = append(whole, r)
 	}
 	if len(whole) == 0 {
@@ -365,6 +399,9 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 
 // reply sends one response. Any goroutine may call it; it does not block.
 func (ss *serverStream) reply(r *kvpb.Response) {
+	if ss.judge != nil {
+		r = ss.judge.again(r)
+	}
 	size := r.SizeVT()
 	var chunk *[]byte
 	var err error

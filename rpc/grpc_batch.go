@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -33,15 +32,11 @@ func (g *grpcBatch) Batch(stream kvpb.KV_BatchServer) error {
 		}
 		return err
 	}
-	var address string
-	if p, ok := peer.FromContext(stream.Context()); ok && p.Addr != nil {
-		address = p.Addr.String()
-	}
 	served, conn := transport.Pipe()
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		g.clients.serve(stream.Context(), served, first, address, partyOfCall(stream.Context()))
+		g.clients.serve(stream.Context(), served, first, originOfCall(stream.Context()))
 	}()
 	defer func() {
 		_ = conn.Close()

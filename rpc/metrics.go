@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/tidemarkdb/tidemark/metric"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 )
 
 // batchMetrics are a BatchServer's.
@@ -15,10 +16,19 @@ type batchMetrics struct {
 	handoffs   *metric.Counter
 	placesLost *metric.Counter
 	overloaded *metric.Counter
+	refused    map[access.Reason]*metric.Counter
 }
 
 func newBatchMetrics(r metric.Registry) *batchMetrics {
+	refused := make(map[access.Reason]*metric.Counter)
+	for reason, name := range map[access.Reason]string{access.Unauthenticated: "unauthenticated",
+		access.Denied: "denied", access.Unknown: "unknown"} {
+		refused[reason] = register(r, metric.NewCounter("tidemark_rpc_requests_not_permitted_total",
+			"Requests of clients that were refused because their users may not make them, or this "+
+				"server cannot say.", map[string]string{"reason": name}))
+	}
 	return &batchMetrics{
+		refused: refused,
 		streams: register(r,
 			metric.NewGauge("tidemark_rpc_client_streams", "Open streams of clients.", nil)),
 		requests: register(r, metric.NewCounter("tidemark_rpc_requests_total",

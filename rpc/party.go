@@ -6,8 +6,10 @@ import (
 	"net"
 	"net/netip"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
@@ -15,6 +17,43 @@ import (
 // A party is one of those among which a server shares what it has (package quota): the subject of a
 // certificate that was verified, or else a host. All processes with one certificate, or one
 // address, are one party.
+
+// origin is what is known of the other side of a client's connection by the connection alone.
+type origin struct {
+	// address is for people.
+	address, party string
+	// certificateName is the common name of the certificate, if that was verified; "" without.
+	certificateName string
+	// server says why the other side is not known as a server; nil if it is.
+	server func() error
+}
+
+// originOfConn is that of a connection of package transport.
+func (s *Server) originOfConn(c *transport.Conn) origin {
+	return origin{address: c.RemoteAddr().String(), party: partyOfConn(c),
+		certificateName: certificateName(c.TLS()), server: func() error { return s.peers.ofConn(c) }}
+}
+
+// originOfCall is that of a gRPC call. Servers do not bring requests that way.
+func originOfCall(ctx context.Context) origin {
+	o := origin{party: partyOfCall(ctx), certificateName: certificateName(TLSOfCall(ctx)),
+		server: func() error {
+			return status.Error(codes.PermissionDenied, "a call of gRPC is none of a server: leave out "+
+				"Hello.server")
+		}}
+	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
+		o.address = from.Addr.String()
+	}
+	return o
+}
+
+// certificateName is the common name of a certificate that was verified; "" if there is none.
+func certificateName(state *tls.ConnectionState) string {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return ""
+	}
+	return state.VerifiedChains[0][0].Subject.CommonName
+}
 
 // partyOfConn is the party on the other side of a connection.
 func partyOfConn(c *transport.Conn) string { return party(c.TLS(), c.RemoteAddr()) }

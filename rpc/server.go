@@ -202,7 +202,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 			c.Refuse(status.Errorf(codes.InvalidArgument, "hello of a client: %v", err))
 			return
 		}
-		clients.serve(s.ctx, c, first, c.RemoteAddr().String(), partyOfConn(c))
+		clients.serve(s.ctx, c, first, s.originOfConn(c))
 	case helloPeer:
 		done, err := s.peers.admitConn(c)
 		if err != nil {

@@ -15,10 +15,9 @@ import (
 func (a *app) authCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "auth",
-		Short: "Administer the users of the coordination service",
-		Long: `Administer who may do what with the keys of the coordination service: users, roles, what
-roles may read and write, and whether that counts. It is about the keys of "tidemark coord", and
-not about those of keyspaces.
+		Short: "Administer users, and what they may do",
+		Long: `Administer who may do what with the keys of the coordination service, and with those of
+keyspaces: users, roles, what roles may read and write, and whether that counts.
 
 To begin:
 
@@ -26,8 +25,8 @@ To begin:
   tidemark auth user grant root root
   tidemark auth enable
 
-From then on every command of the service needs --user, and a user with the role root is needed to
-administer. It is the etcd v3 API; etcdctl works as well.`,
+From then on every command that reaches data needs --user, and a user with the role root is needed
+to administer. It is the etcd v3 API; but for keyspaces, etcdctl works as well.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -109,7 +108,12 @@ func (a *app) authEnableCommand() *cobra.Command {
 		Use:   "enable",
 		Short: "Have users and roles count",
 		Long: `Have users and roles count from now on. The user root has to exist, and to have the role
-root. Clients that do not say who they are can do nothing any more.`,
+root. Clients that do not say who they are can do nothing any more.
+
+All servers have to be there, since each has to follow users and roles from now on, and have to be
+able to prove that they are servers of the cluster: by certificates (--tls-ca, --tls-peer-ca) or the
+cluster secret (--secret-file), unless they listen on this machine only. Otherwise nothing is
+enabled, and the error names those in the way.`,
 		Args: arguments("", 0, 0),
 	}, true, func(ctx context.Context, c *clientv3.Client, _ []string) error {
 		_, err := c.AuthEnable(ctx)

@@ -5,10 +5,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 func (a *app) authRoleCommand() *cobra.Command {
@@ -65,28 +67,46 @@ func (a *app) authRoleListCommand() *cobra.Command {
 }
 
 func (a *app) authRoleShowCommand() *cobra.Command {
-	return a.authVerb(&cobra.Command{
-		Use:   "show ROLE",
-		Short: "Show what a role may do",
+	cmd := a.authVerb(&cobra.Command{
+		Use:     "show ROLE",
+		Aliases: []string{"get"},
+		Short:   "Show what a role may do",
 		Long: `Show what a role may do: with the key alone, or with all keys from it up to the end,
-which is not included; an end of one zero byte is none. A user can see the roles that it has.`,
+which is not included; an end of one zero byte is none. Without a keyspace it is about the keys of
+"tidemark coord". A keyspace without a name was dropped. A user can see the roles that it has.`,
 		Args: arguments("ROLE", 1, 1),
 	}, false, func(ctx context.Context, c *clientv3.Client, args []string) error {
 		r, err := c.RoleGet(ctx, args[0])
 		if err != nil {
 			return err
 		}
+		keyspaces, err := permissionsOf(ctx, c, args[0])
+		if err != nil {
+			return err
+		}
 		list := a.list(output.Column{Name: "may"}, output.Column{Name: "key"},
-			output.Column{Name: "end"})
+			output.Column{Name: "end"}, output.Column{Name: "keyspace"},
+			output.Column{Name: "keyspace id", Number: true})
 		for _, p := range r.Perm {
 			var end any
 			if len(p.RangeEnd) > 0 {
 				end = p.RangeEnd
 			}
-			list.Row(strings.ToLower(p.PermType.String()), notNil(p.Key), end)
+			list.Row(strings.ToLower(p.PermType.String()), notNil(p.Key), end, nil, nil)
+		}
+		for _, p := range keyspaces {
+			var name any
+			if p.Keys.Keyspace != "" {
+				name = p.Keys.Keyspace
+			}
+			for _, may := range rightsShown(p.Rights) {
+				key, end := shownRange(p.Keys)
+				list.Row(may, key, end, name, p.Keys.KeyspaceId)
+			}
 		}
 		return list.Flush()
 	})
+	return cmd
 }
 
 // permitted reads KEY [END], as a permission has them.
@@ -100,20 +120,45 @@ func (r *keyRange) permitted(args []string) (key, end string, err error) {
 }
 
 func (a *app) authRoleGrantCommand() *cobra.Command {
-	var r keyRange
+	r := grantedKeys{}
 	cmd := a.authVerb(&cobra.Command{
-		Use:   "grant ROLE read|write|readwrite KEY [END]",
-		Short: "Let a role read or write keys",
+		Use:   "grant ROLE read|write|readwrite|admin KEY [END]",
+		Short: "Let a role read or write keys, or administer a keyspace",
 		Long: `Let a role read or write a key, or with END the keys from KEY up to END, which is not
 included, or with --prefix or --from-key others. What was granted for the same keys before is
-replaced. A write that answers with what was there needs to read as well.`,
+replaced. A write that answers with what was there needs to read as well.
+
+With --keyspace it is about the keys of that keyspace, and without KEY about all of them. What is
+granted for the same keys is added to what was. The right to administer is for a whole keyspace: to
+alter and to drop it, to load into it, and to delete its consumers.`,
 		Example: `  tidemark auth role grant app readwrite app/ --prefix
-  tidemark auth role grant watcher read config/colour`,
-		Args: arguments("ROLE, read, write or readwrite, and KEY [END]", 3, 4),
+  tidemark auth role grant watcher read config/colour
+  tidemark auth role grant app readwrite --keyspace orders
+  tidemark auth role grant reports read 2026- --prefix --keyspace orders`,
+		Args: arguments("ROLE, read, write, readwrite or admin, and KEY [END]", 2, 4),
 	}, true, func(ctx context.Context, c *clientv3.Client, args []string) error {
+		if r.keyspace != "" {
+			rights, err := parseRights(args[1])
+			if err != nil {
+				return err
+			}
+			keys, err := r.keys(args[2:])
+			if err != nil {
+				return err
+			}
+			_, err = coordpb.NewPermissionsClient(c.ActiveConnection()).Grant(ctx,
+				&coordpb.GrantRequest{Role: args[0], Keys: keys, Rights: rights})
+			return a.changed(rpctypes.Error(err), "role", args[0])
+		}
+		if args[1] == "admin" {
+			return exit.Usagef("admin is a right for keyspaces: give --keyspace")
+		}
 		may, err := clientv3.StrToPermissionType(args[1])
 		if err != nil {
 			return exit.Usagef("%q: a role may read, write or readwrite", args[1])
+		}
+		if len(args) < 3 {
+			return exit.Usagef("give the KEY, or --keyspace")
 		}
 		key, end, err := r.permitted(args[2:])
 		if err != nil {
@@ -122,20 +167,40 @@ replaced. A write that answers with what was there needs to read as well.`,
 		_, err = c.RoleGrantPermission(ctx, args[0], key, end, may)
 		return a.changed(err, "role", args[0])
 	})
-	r.register(cmd)
+	r.register(cmd, a)
 	return cmd
 }
 
 func (a *app) authRoleRevokeCommand() *cobra.Command {
-	var r keyRange
+	r, only := grantedKeys{}, ""
 	cmd := a.authVerb(&cobra.Command{
 		Use:   "revoke ROLE KEY [END]",
 		Short: "Take back what was granted to a role",
 		Long: `Take back what was granted to a role for exactly these keys, as "tidemark auth role show"
-shows them.`,
-		Example: `  tidemark auth role revoke app app/ --prefix`,
-		Args:    arguments("ROLE KEY [END]", 2, 3),
+shows them. With --keyspace it is about the keys of that keyspace, and without KEY about what was
+granted for all of them; what was granted for a keyspace that was dropped is named by
+--keyspace-id. Nodes that are cut off from the core go by it 10 s later at the latest.`,
+		Example: `  tidemark auth role revoke app app/ --prefix
+  tidemark auth role revoke app --keyspace orders --only write`,
+		Args: arguments("ROLE KEY [END]", 1, 3),
 	}, true, func(ctx context.Context, c *clientv3.Client, args []string) error {
+		if r.keyspace != "" || r.id != 0 {
+			request := &coordpb.RevokeRequest{Role: args[0]}
+			var err error
+			if only != "" {
+				if request.Rights, err = parseRights(only); err != nil {
+					return err
+				}
+			}
+			if request.Keys, err = r.keys(args[1:]); err != nil {
+				return err
+			}
+			_, err = coordpb.NewPermissionsClient(c.ActiveConnection()).Revoke(ctx, request)
+			return a.changed(rpctypes.Error(err), "role", args[0])
+		}
+		if only != "" || len(args) < 2 {
+			return exit.Usagef("give the KEY, or --keyspace; --only is for keyspaces")
+		}
 		key, end, err := r.permitted(args[1:])
 		if err != nil {
 			return err
@@ -143,6 +208,9 @@ shows them.`,
 		_, err = c.RoleRevokePermission(ctx, args[0], key, end)
 		return a.changed(err, "role", args[0])
 	})
-	r.register(cmd)
+	r.register(cmd, a)
+	cmd.Flags().StringVar(&only, "only", "",
+		"of a keyspace: take back this right (read, write, readwrite or admin), and leave the others")
+	cmd.Flags().Uint64Var(&r.id, "keyspace-id", 0, "the id of the keyspace, if it has no name any more")
 	return cmd
 }

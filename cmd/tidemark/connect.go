@@ -35,7 +35,7 @@ func (a *app) connect(ctx context.Context, options ...kv.Option) (*kv.Client, er
 		return nil, err
 	}
 	if name != "" {
-		options = append(options, kv.Token(a.token(name, password)))
+		options = append(options, kv.User(name, kv.Password(password)))
 	}
 	if a.timeout > 0 {
 		var cancel context.CancelFunc

@@ -1,17 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"io"
 	"os"
 	"strings"
-	"sync"
-	"time"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
@@ -70,44 +62,4 @@ func (a *app) passwordIn(flag, file string) (string, error) {
 		return "", exit.Usagef("%s %s: it has to hold a password, on one line", flag, file)
 	}
 	return password, nil
-}
-
-// tokenAge is for how long a token is taken again. It is valid for 5 minutes at least.
-const tokenAge = 2 * time.Minute
-
-// token returns what gets a token of a user for kv.Token. It is empty while authentication is not
-// enabled.
-func (a *app) token(name, password string) func(context.Context) (string, error) {
-	var mu sync.Mutex
-	var token string
-	var got time.Time
-	return func(ctx context.Context) (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !got.IsZero() && time.Since(got) < tokenAge {
-			return token, nil
-		}
-		endpoints, err := a.addresses()
-		if err != nil {
-			return "", err
-		}
-		config := clientv3.Config{Endpoints: endpoints, Context: ctx, Logger: zap.NewNop()}
-		if config.TLS, err = a.tls.Config(a.getenv); err != nil {
-			return "", err
-		}
-		client, err := clientv3.New(config)
-		if err != nil {
-			return "", err
-		}
-		defer client.Close()
-		r, err := client.Authenticate(ctx, name, password)
-		if errors.Is(err, rpctypes.ErrAuthNotEnabled) {
-			r, err = &clientv3.AuthenticateResponse{}, nil
-		}
-		if err != nil {
-			return "", err
-		}
-		token, got = r.Token, time.Now()
-		return token, nil
-	}
 }

@@ -9,22 +9,43 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/rpc"
 )
 
 // The methods of the service Cluster that change something are for administrators while
-// authentication is enabled: users with the role root, who are known as in the etcd API. A member
-// of the core judges by its part of the coordination store, whether it leads or passes the call on.
-// A server that is none passes on the token that came, and the member that gets the call judges.
+// authentication is enabled: users with the role root, who are known as in the etcd API; or, if they
+// are about one keyspace, users that have rights for it. A member of the core judges by its part of
+// the coordination store, whether it leads or passes the call on; whether a user has rights for a
+// keyspace is judged by the member that leads. A server that is no member passes on the token that
+// came, or the name of the certificate, and the member that gets the call judges.
 
-// administration are these methods. The others show what there is, but for SetConsumer, which
-// belongs to the reading of data.
-var administration = []string{"CreateKeyspace", "DropKeyspace", "AlterKeyspace", "MoveReplica",
+// administration are these methods. The others show what there is.
+var administration = []string{"CreateKeyspace", "MoveReplica",
 	"CancelOperator", "TransferLeader", "SplitPartition", "MergePartition", "SetNodeStatus",
-	"SetPlacement", "ConfirmRecovery", "ChangeCore", "DeleteConsumer"}
+	"SetPlacement", "ConfirmRecovery", "ChangeCore"}
 
-// tokenField is where the metadata of a call has a token.
-const tokenField = "token"
+// ofKeyspaces are the methods that are about one keyspace.
+var ofKeyspaces = map[string]struct {
+	rights      uint32
+	administers bool
+}{
+	"DropKeyspace":   {authority.KeyspaceAdmin, true},
+	"AlterKeyspace":  {authority.KeyspaceAdmin, true},
+	"DeleteConsumer": {authority.KeyspaceAdmin, true},
+	// It goes with reading the changes that the consumer is of.
+	"SetConsumer": {authority.KeyspaceRead, false},
+}
+
+const (
+	// tokenField is where the metadata of a call has a token.
+	tokenField = "token"
+	// certificateField is where a server that passes on a call says what the common name of the
+	// client's certificate is.
+	certificateField = "tidemark-certificate-bin"
+)
 
 // clusterRegistrar registers the service Cluster with a judge before what administers.
 type clusterRegistrar struct {
@@ -37,21 +58,30 @@ func (r clusterRegistrar) RegisterService(description *grpc.ServiceDesc, service
 	guarded := *description
 	guarded.Methods = slices.Clone(description.Methods)
 	for i := range guarded.Methods {
-		if m := &guarded.Methods[i]; slices.Contains(administration, m.MethodName) {
-			m.Handler = r.server.judged(m.Handler)
+		m := &guarded.Methods[i]
+		if slices.Contains(administration, m.MethodName) {
+			m.Handler = judged(m.Handler, r.server.administer)
+		}
+		if of, ok := ofKeyspaces[m.MethodName]; ok {
+			m.Handler = judged(m.Handler, func(ctx context.Context, method string, request any,
+				next grpc.UnaryHandler) (any, error) {
+				return r.server.ofKeyspace(ctx, etcdapi.OfKeyspace{Method: method, Request: request,
+					Rights: of.rights, Administers: of.administers}, next)
+			})
 		}
 	}
 	r.ServiceRegistrar.RegisterService(&guarded, service)
 }
 
-// judged calls a method if the caller may. What all calls of the server pass comes first.
-func (s *Server) judged(handler grpc.MethodHandler) grpc.MethodHandler {
+// judged has a method judged before it is called. What all calls of the server pass comes first.
+func judged(handler grpc.MethodHandler, judge func(ctx context.Context, method string, request any,
+	next grpc.UnaryHandler) (any, error)) grpc.MethodHandler {
 	return func(service any, ctx context.Context, decode func(any) error,
 		interceptor grpc.UnaryServerInterceptor) (any, error) {
 		return handler(service, ctx, decode, func(ctx context.Context, request any,
 			info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 			judged := func(ctx context.Context, request any) (any, error) {
-				return s.administer(ctx, info.FullMethod, request, next)
+				return judge(ctx, info.FullMethod, request, next)
 			}
 			if interceptor == nil {
 				return judged(ctx, request)
@@ -64,32 +94,92 @@ func (s *Server) judged(handler grpc.MethodHandler) grpc.MethodHandler {
 func (s *Server) administer(
 	ctx context.Context, method string, request any, next grpc.UnaryHandler,
 ) (any, error) {
+	p, services, err := s.judges()
+	switch {
+	case err != nil:
+		return nil, err
+	case p == nil:
+		return next(s.withClient(server.PassOn(ctx)), request)
+	case services == nil:
+		return next(ctx, request)
+	}
+	return services.Administration(ctx, method, request,
+		func(ctx context.Context, token string) (any, error) {
+			return next(withToken(ctx, token), request)
+		})
+}
+
+// ofKeyspace judges a call about a keyspace.
+func (s *Server) ofKeyspace(
+	ctx context.Context, of etcdapi.OfKeyspace, next grpc.UnaryHandler,
+) (any, error) {
+	p, services, err := s.judges()
+	if p != nil && !of.Administers {
+		// It is frequent, and where servers never had to follow users they cost it nothing.
+		switch on, unknown := p.server.Guarded(ctx); {
+		case unknown == nil && !on:
+			return next(ctx, of.Request)
+		case unknown != nil && (!server.Refused(unknown) || server.IsForwarded(ctx)):
+			return nil, unknown
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case p == nil:
+		return next(s.withClient(server.PassOn(ctx)), of.Request)
+	case services == nil:
+		return next(ctx, of.Request)
+	}
+	of.ID = func(ctx context.Context) (uint64, bool, error) {
+		id, err := p.server.KeyspaceID(ctx, keyspaceOf(of.Request))
+		if server.Refused(err) && !server.IsForwarded(ctx) {
+			return 0, false, nil
+		}
+		return id, err == nil, err
+	}
+	return services.ForKeyspace(ctx, of, func(ctx context.Context, token string, id uint64) (any, error) {
+		ctx = withToken(ctx, token)
+		if id == 0 {
+			return next(server.PassOn(ctx), of.Request)
+		}
+		return next(server.ForKeyspace(ctx, id), of.Request)
+	})
+}
+
+// keyspaceOf is the name of the keyspace that a request is about.
+func keyspaceOf(request any) string {
+	switch r := request.(type) {
+	case interface{ GetKeyspace() string }:
+		return r.GetKeyspace()
+	case interface{ GetName() string }:
+		return r.GetName()
+	}
+	return ""
+}
+
+// judges gives what judges calls: nil without a member of the core here, and no services without a
+// coordination store, in a cluster that has no users.
+func (s *Server) judges() (*corePart, *etcdapi.Services, error) {
 	s.parts.Lock()
 	p := s.parts.core
 	s.parts.Unlock()
 	if p == nil {
-		token := ""
-		if given := metadata.ValueFromIncomingContext(ctx, tokenField); len(given) > 0 {
-			token = given[0]
-		}
-		return next(withToken(server.PassOn(ctx), token), request)
+		return nil, nil, nil
 	}
 	if services := p.coordination.services.Load(); services != nil {
-		return services.Administration(ctx, method, request,
-			func(ctx context.Context, token string) (any, error) {
-				return next(withToken(ctx, token), request)
-			})
+		return p, services, nil
 	}
 	founding, err := server.CoordinationFounding(p.store)
 	switch {
 	case err != nil:
-		return nil, status.Errorf(codes.Unavailable, "whether authentication is enabled is not known: "+
+		return p, nil, status.Errorf(codes.Unavailable, "whether authentication is enabled is not known: "+
 			"%v", err)
 	case founding != nil && !s.config.withoutCoordination:
-		return nil, status.Error(codes.Unavailable, "whether authentication is enabled is not known "+
+		return p, nil, status.Error(codes.Unavailable, "whether authentication is enabled is not known "+
 			"yet: this server's part of the coordination store is not open")
 	}
-	return next(ctx, request) // without the store there are no users
+	return p, nil, nil
 }
 
 // withToken has a call that is passed on say who the client is.
@@ -98,4 +188,29 @@ func withToken(ctx context.Context, token string) context.Context {
 		return ctx
 	}
 	return metadata.AppendToOutgoingContext(ctx, tokenField, token)
+}
+
+// withClient has a call that is passed on say what the client has shown.
+func (s *Server) withClient(ctx context.Context) context.Context {
+	if given := metadata.ValueFromIncomingContext(ctx, tokenField); len(given) > 0 {
+		return withToken(ctx, given[0])
+	}
+	state := rpc.TLSOfCall(ctx)
+	if s.config.TLSCA == "" || state == nil || len(state.VerifiedChains) == 0 {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, certificateField,
+		state.VerifiedChains[0][0].Subject.CommonName)
+}
+
+// passedOn says what a server that passes on a call says of the client's certificate; false: the
+// call is a client's own.
+func (s *Server) passedOn(ctx context.Context) (string, bool) {
+	if !server.IsForwarded(ctx) || !s.provable() || s.peers.Proved(ctx) != nil {
+		return "", false
+	}
+	if given := metadata.ValueFromIncomingContext(ctx, certificateField); len(given) > 0 {
+		return given[0], true
+	}
+	return "", true
 }

@@ -141,6 +141,8 @@ type ServerConfig struct {
 	// withoutCoordination is for tests: the server's member of the core knows of no coordination
 	// store, as that of an older version.
 	withoutCoordination bool
+	// guardTimeout bounds how long enabling authentication waits for other servers. Default 6 s.
+	guardTimeout time.Duration
 }
 
 func (c *ServerConfig) ensureDefaults() error {

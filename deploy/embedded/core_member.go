@@ -184,7 +184,7 @@ func (s *Server) mayMove(ctx context.Context) error {
 func (s *Server) announcement() *clusterpb.AnnounceRequest {
 	id := s.directory.identity()
 	return &clusterpb.AnnounceRequest{Cluster: uint64(id.Cluster), Server: uint64(id.Server),
-		Address: s.config.Advertise, Version: s.config.Version}
+		Address: s.config.Advertise, Version: s.config.Version, Guard: s.guardReport()}
 }
 
 // offer offers this server to the core, until it is added; nil if it was a member and was removed.
@@ -197,6 +197,7 @@ func (s *Server) offer(ctx context.Context) (*bootstrap.Membership, error) {
 		limited, cancel := context.WithTimeout(ctx, announceTimeout)
 		r, err := s.core.Announce(limited, s.announcement())
 		cancel()
+		s.guard.Learn(r.GetGuard())
 		switch {
 		case err == nil && r.Removed:
 			return nil, s.bootstrap.Leave()
@@ -226,18 +227,21 @@ func (s *Server) offer(ctx context.Context) (*bootstrap.Membership, error) {
 // beMember tells the core where its member here is, and learns when it is none any more.
 func (s *Server) beMember(ctx context.Context, p *corePart) error {
 	var announced time.Time
+	mark := s.guard.Mark() // as it was announced
 	told := ""
 	for pause(ctx, greetEvery) {
 		if p.server.LeaderAddress() == "" {
 			s.bootstrap.Greet(ctx, distinct(append(s.members.all(), s.seeds()...)))
 		}
-		if time.Since(announced) < announceEvery {
+		if s.guard.Mark() == mark && time.Since(announced) < announceEvery {
 			continue
 		}
+		mark = s.guard.Mark()
 		limited, cancel := context.WithTimeout(ctx, announceTimeout)
 		r, err := s.core.Announce(limited, s.announcement())
 		cancel()
 		announced = time.Now()
+		s.guard.Learn(r.GetGuard())
 		switch {
 		case err == nil && r.Removed:
 			return s.leaveCore(p)

@@ -114,7 +114,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	p.server, err = server.New(server.Config{
 		Store: p.store, Cluster: m.Cluster, Members: m.Known, Group: g, Hello: s.helloTo,
 		Coordination: !s.config.withoutCoordination,
-		Inform:       s.informOf, Wake: s.wakeNode,
+		Inform:       s.informOf, Wake: s.wakeNode, Proves: s.provesServer,
 		Silent: p.host.PeerDown, Planner: s.config.Planner, MaxClockAhead: s.config.clock().MaxAhead(),
 		Physical: s.config.Physical, Monotonic: s.config.Monotonic,
 		Logger: s.config.Logger, Registerer: registerer,

@@ -27,7 +27,8 @@ import (
 var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
 	&pb.Auth_ServiceDesc, &v3lockpb.Lock_ServiceDesc, &v3electionpb.Election_ServiceDesc,
-	&coordpb.Import_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
+	&coordpb.Import_ServiceDesc, &coordpb.Permissions_ServiceDesc,
+	&grpc_health_v1.Health_ServiceDesc}
 
 // maxRevisionBytes leaves room for the rest of a message: gRPC sends none of more than 256 MiB.
 const maxRevisionBytes = 128 << 20
@@ -51,6 +52,7 @@ func (s *Server) serveEtcd(
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
 		Quota: s.config.CoreQuota, Answers: s.answers,
 		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
+		PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
 		Logger: s.config.Logger, Registerer: registerer})
 	if err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/tidemarkdb/tidemark/placement/guard"
 )
 
 // ErrDirectory is wrapped by all errors that say that a data directory cannot be used as it is.
@@ -40,6 +42,9 @@ type identity struct {
 	// Members are the addresses of the core's members, as the core told last, with commas between
 	// them: they are asked beside those of --core, which may be outdated.
 	Members string `json:"members,omitempty"`
+	// GuardVersion and Guards are whether the server has to follow users and roles; see guard.Mark.
+	GuardVersion uint64 `json:"guard_version,omitempty"`
+	Guards       bool   `json:"guards,omitempty"`
 }
 
 // members lists the addresses of the core's members that were known last.
@@ -260,6 +265,14 @@ func (d *directory) knowsMembers(addresses []string) error {
 		return nil
 	}
 	d.id.Members = text
+	return d.save()
+}
+
+// guards notes whether the server has to follow users and roles.
+func (d *directory) guards(m guard.Mark) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.id.GuardVersion, d.id.Guards = m.Version, m.On
 	return d.save()
 }
 

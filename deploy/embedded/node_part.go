@@ -58,6 +58,9 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 		if err := s.directory.join(r.GetCluster()); err != nil {
 			return nil, err
 		}
+		if err := s.guard.Adopt(r.GetGuard()); err != nil {
+			return nil, err
+		}
 		id = r.GetNode()
 	}
 	p := &nodePart{cache: pebble.NewCache(s.config.CacheBytes)}
@@ -88,8 +91,9 @@ func (s *Server) startNode(ctx context.Context) (*nodePart, error) {
 	}
 	p.node, err = node.New(node.Config{
 		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(self.Server),
-		Log: p.databases.log, State: p.databases.state, Clock: s.clock, Metadata: s.core,
-		Pusher: p.pusher, Resolver: p.pusher,
+		Log: p.databases.log, State: p.databases.state, Clock: s.clock,
+		Metadata: reporting{s.core, s},
+		Pusher:   p.pusher, Resolver: p.pusher,
 		Logger: s.config.Logger, Registerer: registerer, Random: s.config.Random,
 		Monotonic: s.config.Monotonic, AfterFunc: after, Gone: s.clients.Gone,
 		ClientAddress: s.clients.ClientAddress,
@@ -144,7 +148,7 @@ func (s *Server) openPushes() (txn.Sender, error) {
 		}
 	}
 	config := route.Config{Endpoints: endpoints, Dial: s.config.Dial, Random: s.config.Random,
-		Logger: s.config.Logger}
+		Logger: s.config.Logger, Server: true, Secret: s.peerSecret}
 	if s.tls != nil {
 		config.TLSNow = s.tls.Client
 	}
@@ -169,6 +173,7 @@ func (s *Server) register(ctx context.Context) (*clusterpb.RegisterNodeResponse,
 	if err != nil {
 		return nil, fmt.Errorf("joining the cluster with the directory %s: %w", s.config.Dir, err)
 	}
+	s.guard.Learn(r.Guard)
 	return r, nil
 }
 

@@ -16,10 +16,12 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/metric/prom"
 	"github.com/tidemarkdb/tidemark/placement/bootstrap"
+	"github.com/tidemarkdb/tidemark/placement/guard"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
 // Server is one server in this process.
@@ -33,6 +35,9 @@ type Server struct {
 	clients   *rpc.BatchServer
 	core      *server.Client
 	bootstrap *bootstrap.Member
+	// guard says what clients may do with data, and peers who is a server.
+	guard *guard.Guard
+	peers *rpc.PeerPolicy
 	// cluster is the id of the cluster, 0 until it is known.
 	cluster atomic.Uint64
 	// node is the data node's id, 0 until it is known.
@@ -41,6 +46,8 @@ type Server struct {
 	rpc *rpc.Server
 	// answers bounds what is on its way to clients of the etcd API.
 	answers *rpc.Answers
+	// peerSecret is the cluster's; empty: none.
+	peerSecret transport.Secret
 	// pace is what hosts' use of the processors is paced by, on all ports.
 	pace     *quota.Pace
 	listener net.Listener
@@ -129,12 +136,17 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	if err != nil {
 		return nil, err
 	}
+	s.peerSecret = peers.Secret
 	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLSNow: clientTLS,
 		Secret: peers.Secret, Logger: config.Logger})
 	s.core = server.NewClient(server.ClientConfig{
 		Core: s.seeds(), Learned: s.learnedMembers, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random,
 		Unreachable: s.dialer.Unreachable, Logger: config.Logger,
 	})
+	s.peers = peers
+	if err := s.openGuard(); err != nil {
+		return nil, err
+	}
 	// Before the member of the core has its address in the directory: a start that fails because
 	// the address is taken binds nothing.
 	if s.listener, err = config.NewListener(config.Listen); err != nil {
@@ -159,6 +171,7 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 			return nil, err
 		}
 	}
+	s.running.Go(func() { s.guard.Run(s.ctx) })
 	if s.bootstrap != nil {
 		s.running.Go(func() { s.run(s.beCore) })
 	}
@@ -218,13 +231,14 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.take,
 		Registry: prom.Registry(s.config.Registry)})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
-		Take: s.services.take, Cluster: s.cluster.Load, Logger: s.config.Logger,
-		Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
+		Take: s.services.take, Guard: s.guard, Needs: s.services.needs, Cluster: s.cluster.Load,
+		Logger: s.config.Logger, Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
 	})
 	s.rpc.ServeClients(s.clients)
 	clusterpb.RegisterCoreServer(s.rpc, &s.services.core)
 	clusterpb.RegisterClusterServer(clusterRegistrar{s.rpc, s}, s.clusterService())
 	clusterpb.RegisterCoordinationServer(s.rpc, server.NewCoordinationService(s.coreServer))
+	clusterpb.RegisterAuthorityServer(s.rpc, server.NewAuthorityService(s.coreServer))
 	s.services.etcd.register(s.rpc, etcdServices...)
 	if s.bootstrap != nil {
 		clusterpb.RegisterBootstrapServer(s.rpc, s.bootstrap)
@@ -357,6 +371,9 @@ func (s *Server) release() (err error) {
 	}
 	if core != nil {
 		err = errors.Join(err, core.close())
+	}
+	if s.guard != nil {
+		s.guard.Close()
 	}
 	if s.core != nil {
 		s.core.Close()

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -40,15 +41,29 @@ func (s *services) wake(r *clusterpb.WakeRequest) {
 	}
 }
 
+// needs finds out what rights the client of a request needs.
+func (s *services) needs(q *kvpb.Request, needs []access.Need) ([]access.Need, bool, *kvpb.Error) {
+	if n := s.node.Load(); n != nil {
+		return n.Needs(q, needs)
+	}
+	// It is refused, also if the node is there by the time it is taken.
+	return needs, false, &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: s.noNode()}
+}
+
+// noNode says why there is no node.
+func (s *services) noNode() string {
+	if !s.server.config.has(RoleNode) {
+		return "this server holds no data: it is a member of the consistent core only"
+	}
+	return "this server is starting: it has not joined its cluster yet"
+}
+
 // take takes clients' requests.
 func (s *services) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
 	if n := s.node.Load(); n != nil {
 		return n.Submit(client, batch, reply)
 	}
-	text := "this server is starting: it has not joined its cluster yet"
-	if !s.server.config.has(RoleNode) {
-		text = "this server holds no data: it is a member of the consistent core only"
-	}
+	text := s.noNode()
 	for _, r := range batch {
 		reply(&kvpb.Response{Id: r.GetId(),
 			Error: &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: text}})
@@ -110,4 +125,12 @@ func (c *coreSwitch) WatchMetadata(r *clusterpb.WatchMetadataRequest,
 		return s.WatchMetadata(r, stream)
 	}
 	return errNoMember
+}
+
+func (c *coreSwitch) Guarding(ctx context.Context,
+	r *clusterpb.GuardingRequest) (*clusterpb.GuardingResponse, error) {
+	if s := c.server.Load(); s != nil {
+		return s.Guarding(ctx, r)
+	}
+	return nil, errNoMember
 }

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // What is refused for want of permission, and what administers, is logged with audit=true: who,
@@ -77,7 +79,7 @@ var administers = map[string]bool{
 	"UserChangePassword": true, "UserGrantRole": true, "UserRevokeRole": true, "RoleAdd": true,
 	"RoleDelete": true, "RoleGrantPermission": true, "RoleRevokePermission": true,
 	"MemberAdd": true, "MemberRemove": true, "MemberUpdate": true, "MemberPromote": true,
-	"MoveLeader": true, "Snapshot": true,
+	"MoveLeader": true, "Snapshot": true, "Grant": true, "Revoke": true,
 }
 
 // audit logs and counts what came of a call.
@@ -165,6 +167,24 @@ func about(request any) []slog.Attr {
 	case *pb.AuthRoleRevokePermissionRequest:
 		add("role", r.Role)
 		between(r.Key, r.RangeEnd)
+	case *coordpb.GrantRequest:
+		add("role", r.Role)
+		add("permission", rightsOf(r.Rights))
+		add("keyspace", r.GetKeys().GetKeyspace())
+		between(r.GetKeys().GetStart(), r.GetKeys().GetEnd())
+	case *coordpb.RevokeRequest:
+		add("role", r.Role)
+		add("permission", rightsOf(r.Rights))
+		add("keyspace", r.GetKeys().GetKeyspace())
+		between(r.GetKeys().GetStart(), r.GetKeys().GetEnd())
+	case *coordpb.GetPermissionsRequest:
+		add("role", r.Role)
+	case interface { // of consumers
+		GetKeyspace() string
+		GetName() string
+	}:
+		add("keyspace", r.GetKeyspace())
+		add("of", r.GetName())
 	case interface{ GetName() string }: // of keyspaces
 		add("of", r.GetName())
 	case interface{ GetID() uint64 }: // of members
@@ -175,4 +195,18 @@ func about(request any) []slog.Attr {
 		add("peer_urls", strings.Join(r.GetPeerURLs(), ","))
 	}
 	return attrs
+}
+
+// rightsOf names rights.
+func rightsOf(r *coordpb.Rights) string {
+	var names []string
+	for _, of := range []struct {
+		has  bool
+		name string
+	}{{r.GetRead(), "READ"}, {r.GetWrite(), "WRITE"}, {r.GetAdmin(), "ADMIN"}} {
+		if of.has {
+			names = append(names, of.name)
+		}
+	}
+	return strings.Join(names, ",")
 }

@@ -3,8 +3,6 @@ package etcdapi
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -35,34 +33,6 @@ func (s *authServer) AuthStatus(
 	}
 	return &pb.AuthStatusResponse{Header: s.header(0), Enabled: state.Enabled(),
 		AuthRevision: state.Revision()}, nil
-}
-
-// AuthEnable implements etcdserverpb.AuthServer.
-func (s *authServer) AuthEnable(
-	ctx context.Context, _ *pb.AuthEnableRequest,
-) (*pb.AuthEnableResponse, error) {
-	key := make([]byte, authority.KeyBytes)
-	if _, err := io.ReadFull(s.Secrets, key); err != nil {
-		return nil, s.toGRPC(ctx, fmt.Errorf("random source: %w", err))
-	}
-	revision, err := s.change(ctx, nil, &storepb.AuthChange{
-		Change: &storepb.AuthChange_Enable{Enable: &storepb.AuthEnable{Key: key}}})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.AuthEnableResponse{Header: s.header(revision)}, nil
-}
-
-// AuthDisable implements etcdserverpb.AuthServer.
-func (s *authServer) AuthDisable(
-	ctx context.Context, _ *pb.AuthDisableRequest,
-) (*pb.AuthDisableResponse, error) {
-	revision, err := s.change(ctx, nil, &storepb.AuthChange{
-		Change: &storepb.AuthChange_Disable{Disable: &storepb.AuthDisable{}}})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.AuthDisableResponse{Header: s.header(revision)}, nil
 }
 
 // errPasswordForNone is what etcd answers when a password comes for a user that has none.

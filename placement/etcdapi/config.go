@@ -138,6 +138,11 @@ type Config struct {
 	// CertificateUsers takes the common name of a client's verified certificate for its user, if the
 	// client comes without a token. It is for servers that ask clients for certificates.
 	CertificateUsers bool
+	// PassedOn says of a call that a server passes on for a client what the common name of the client's
+	// certificate is, "" for none; false: the client itself calls. Default: no call is passed on.
+	PassedOn func(context.Context) (commonName string, ok bool)
+	// Keyspaces are those whose data users guard as well. nil: there are none.
+	Keyspaces Keyspaces
 	// TLS is the TLS connection that a call came on; nil if there is none. Default: what gRPC's own
 	// credentials for TLS say.
 	TLS func(context.Context) *tls.ConnectionState
@@ -191,6 +196,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.TLS == nil {
 		c.TLS = tlsOf
+	}
+	if c.PassedOn == nil {
+		c.PassedOn = func(context.Context) (string, bool) { return "", false }
 	}
 	if c.TokenTTL <= 0 {
 		c.TokenTTL = 5 * time.Minute

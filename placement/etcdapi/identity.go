@@ -52,7 +52,13 @@ func (b *backend) identityOf(ctx context.Context) (identity, error) {
 		return identity{info: &storepb.AuthInfo{User: user, Revision: revision}}, nil
 	}
 	if b.CertificateUsers {
-		if name, ok := commonName(ctx, b.TLS(ctx)); ok {
+		name, ok := b.PassedOn(ctx)
+		if ok {
+			ok = name != "" // the certificate of the call is that of the server that passes it on
+		} else {
+			name, ok = commonName(ctx, b.TLS(ctx))
+		}
+		if ok {
 			return identity{&storepb.AuthInfo{User: name, Revision: state.Revision()}, true}, nil
 		}
 	}

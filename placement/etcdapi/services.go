@@ -25,6 +25,8 @@ type Services struct {
 	Auth  pb.AuthServer
 	// Import brings the state of another store in; it is none of etcd's services.
 	Import coordpb.ImportServer
+	// Permissions are those for the data of keyspaces; none of etcd's services either.
+	Permissions coordpb.PermissionsServer
 	// Health says that this server serves. It is registered unless it is nil: a server whose port
 	// has a health service already sets it to nil.
 	Health grpc_health_v1.HealthServer
@@ -66,6 +68,7 @@ func New(config Config) (*Services, error) {
 		Maintenance: maintenance,
 		Auth:        &authServer{backend: b},
 		Import:      &importServer{backend: b},
+		Permissions: &permissionsServer{authServer: &authServer{backend: b}},
 		Health:      healthy,
 		guard:       &guard{backend: b},
 		snapshots:   &maintenance.snapshots,
@@ -84,6 +87,7 @@ func (s *Services) Register(server grpc.ServiceRegistrar) {
 	v3lockpb.RegisterLockServer(guarded, s.Lock)
 	v3electionpb.RegisterElectionServer(guarded, s.Election)
 	coordpb.RegisterImportServer(guarded, s.Import)
+	coordpb.RegisterPermissionsServer(guarded, s.Permissions)
 	if s.Watch != nil {
 		pb.RegisterWatchServer(guarded, s.Watch)
 	}

@@ -30,6 +30,9 @@ type known struct {
 	refused *access.Error
 }
 
+// Enabled implements access.Guard.
+func (g *Guard) Enabled() bool { return !g.tables.Load().free }
+
 // Client implements access.Guard.
 func (g *Guard) Client(shown access.Shown) access.Client {
 	c := &client{guard: g, shown: shown}

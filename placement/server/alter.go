@@ -45,7 +45,7 @@ func (s *Server) AlterKeyspace(
 	if err != nil {
 		return nil, err
 	}
-	ks, err := s.keyspaceByName(v, r.Name)
+	ks, err := s.judgedFor(ctx, v, r.Name)
 	if err != nil {
 		return nil, err
 	}

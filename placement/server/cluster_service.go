@@ -144,6 +144,9 @@ func PassOn(ctx context.Context) context.Context {
 	return context.WithValue(ctx, passOn{}, true)
 }
 
+// IsForwarded says that a call was passed on by another server, as it says itself.
+func IsForwarded(ctx context.Context) bool { return isForwarded(ctx) }
+
 func isForwarded(ctx context.Context) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, forwardedHeader)) > 0
 }

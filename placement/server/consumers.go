@@ -139,7 +139,7 @@ func (s *Server) setConsumer(
 	if err != nil {
 		return nil, err
 	}
-	ks, err := s.keyspaceByName(v, r.Keyspace)
+	ks, err := s.judgedFor(ctx, v, r.Keyspace)
 	if err != nil {
 		return nil, err
 	}
@@ -305,7 +305,7 @@ func (s *Server) DeleteConsumer(
 	if err != nil {
 		return nil, err
 	}
-	ks, err := s.keyspaceByName(v, r.Keyspace)
+	ks, err := s.judgedFor(ctx, v, r.Keyspace)
 	if err != nil {
 		return nil, err
 	}

@@ -128,7 +128,7 @@ func (s *Server) DropKeyspace(
 		}
 		return &clusterpb.DropKeyspaceResponse{}, err
 	}
-	ks, err := s.keyspaceByName(v, r.Name)
+	ks, err := s.judgedFor(ctx, v, r.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -337,6 +337,55 @@ func (s *Server) keyspaceByName(v *store.View, name string) (storedKeyspace, err
 		return storedKeyspace{}, errUnknown(name)
 	}
 	return ks, nil
+}
+
+// KeyspaceID finds a keyspace by its name. Only the leader does it: see Refused.
+func (s *Server) KeyspaceID(ctx context.Context, name string) (uint64, error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return 0, err
+	}
+	ks, err := s.keyspaceByName(v, name)
+	if err != nil {
+		return 0, err
+	}
+	return uint64(ks.id()), nil
+}
+
+// Guarded says whether servers have to follow users and roles. Only the leader does it: see Refused.
+func (s *Server) Guarded(ctx context.Context) (bool, error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return false, err
+	}
+	guard, _, err := loadGuard(v)
+	return guard.GetOn(), err
+}
+
+// Refused says of the error of a member of the core that it does not lead.
+func Refused(err error) bool {
+	_, refused, _ := hintOf(err)
+	return refused
+}
+
+// expected is which keyspace a call was judged for.
+type expected struct{}
+
+// ForKeyspace is the context of a call about a keyspace that may be done to the keyspace of this id
+// only: its name may mean another one by then. 0: to any.
+func ForKeyspace(ctx context.Context, id uint64) context.Context {
+	return context.WithValue(ctx, expected{}, id)
+}
+
+// judgedFor is keyspaceByName for a call about a keyspace.
+func (s *Server) judgedFor(
+	ctx context.Context, v *store.View, name string,
+) (storedKeyspace, error) {
+	ks, err := s.keyspaceByName(v, name)
+	if id, _ := ctx.Value(expected{}).(uint64); err == nil && id != 0 && id != uint64(ks.id()) {
+		return storedKeyspace{}, errConflict("keyspace " + name)
+	}
+	return ks, err
 }
 
 func errUnknown(name string) error {

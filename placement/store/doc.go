@@ -92,9 +92,8 @@
 //
 // Store.mu is a leaf: no other lock is taken while it is held. The locks of the hub and the lessor
 // are their own, and Apply never waits for a watcher's. None is held over I/O or a call to the
-// group; Store.installing, which keeps readers out while a snapshot replaces the state, is. What
-// only Apply and Install touch (the session table, and the database's writing side) needs no lock,
-// because the group calls these one at a time.
+// group. What only Apply and Install touch (the session table, and the database's writing side)
+// needs no lock, because the group calls these one at a time.
 //
 // The package does not import rpc, range/replica or anything above.
 package store

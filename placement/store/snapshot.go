@@ -264,6 +264,10 @@ func (s *Store) StageSnapshot(
 		return nil, err
 	}
 	defer w.Abort()
+	// In one step, what was there goes and what the snapshot has comes.
+	if err := w.DeleteRange(s.layout.span.Start, s.layout.span.End); err != nil {
+		return nil, err
+	}
 	in := &snapshotReader{r: r, members: s.founding()}
 	if err := s.layout.verify(ctx, w, index, term, in); err != nil {
 		return nil, err
@@ -384,10 +388,7 @@ func (l *layout) verifyPair(key, value, last []byte) (err error) {
 // Install implements group.Staged.
 func (p *staged) Install() error {
 	s := p.store
-	s.installing.Lock()
-	err := s.config.State.IngestAndExcise(context.Background(), p.paths, s.layout.span)
-	s.installing.Unlock()
-	if err != nil {
+	if err := s.config.State.Ingest(context.Background(), p.paths); err != nil {
 		return err
 	}
 	if err := s.load(); err != nil {

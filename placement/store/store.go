@@ -171,9 +171,6 @@ type Store struct {
 	// noting is held while it is decided what leases have left, and proposed.
 	noting  sync.Mutex
 	running sync.WaitGroup
-	// installing is held while a snapshot replaces the state. An iterator that is made meanwhile sees
-	// neither what was there nor what comes. It is never waited for with another lock held.
-	installing sync.RWMutex
 
 	mu struct {
 		sync.Mutex
@@ -327,9 +324,7 @@ func (s *Store) open(from source) (*reader, error) {
 	}
 	s.mu.readers.Add(1)
 	s.mu.Unlock()
-	s.installing.RLock()
 	r, err := newReader(s.layout, from)
-	s.installing.RUnlock()
 	if err != nil {
 		s.mu.readers.Done()
 	}

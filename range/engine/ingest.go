@@ -28,25 +28,14 @@ func (i *ingestion) ingested(info pebble.TableIngestInfo) {
 	}
 }
 
-// IngestAndExcise replaces the contents of a state span, and adds tables, in one step: what was in
-// the span is gone, and what stands in the tables, which NewTableWriter made, is there, in the span
-// or outside it. Tables must not overlap. It takes the files, also on an error. When it returns nil
-// the change is visible and durable.
-//
-// What was committed before to other spans may not be durable: memtables are flushed only if they
-// have keys that the change concerns. A caller that needs more flushes.
-func (s *State) IngestAndExcise(ctx context.Context, paths []string, span keys.Span) error {
-	durable, err := s.ingest(ctx, paths, span)
-	if err != nil || durable {
-		return err
-	}
-	return s.Flush()
-}
-
 // ExciseAll removes the contents of spans, which do not overlap, and adds tables with the first of
 // them, each in a step of its own. It takes the files, also on an error. When it returns nil the
 // changes are visible and durable. It flushes the memtables a few times, however many spans there
 // are: so nothing must be written to the spans meanwhile.
+//
+// It is for spans that nobody reads any more. Pebble takes away what was there a moment before it
+// shows what the tables have: who begins to read in between sees neither. What is to take the place
+// of something else is ingested with a deletion of that (TableWriter.DeleteRange).
 func (s *State) ExciseAll(ctx context.Context, paths []string, spans []keys.Span) error {
 	defer func() { s.tables.remove(paths) }()
 	if len(spans) > 1 {
@@ -70,8 +59,12 @@ func (s *State) ExciseAll(ctx context.Context, paths []string, spans []keys.Span
 	return s.Flush()
 }
 
-// Ingest adds tables, which must not overlap, in one step. It takes the files, also on an error.
-// When it returns nil the change is visible and durable.
+// Ingest adds tables, which NewTableWriter made and which must not overlap, in one step: who reads
+// sees what was there before, or what all of them have added and deleted. It takes the files, also
+// on an error. When it returns nil the change is visible and durable.
+//
+// What was committed before to other spans may not be durable: memtables are flushed only if they
+// have keys that the change concerns. A caller that needs more flushes.
 func (s *State) Ingest(ctx context.Context, paths []string) error {
 	defer s.tables.remove(paths)
 	if err := s.check(); err != nil {
@@ -85,13 +78,14 @@ func (s *State) Ingest(ctx context.Context, paths []string) error {
 	if err != nil {
 		return s.explain(fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err))
 	}
+	s.g.reclaim() // tables may delete
 	if durable {
 		return s.g.err()
 	}
 	return s.Flush()
 }
 
-// ingest says whether the change is durable. If it is not, it is when all memtables are flushed.
+// ingest excises a span, and says whether the change is durable. If it is not, it is when all memtables are flushed.
 func (s *State) ingest(ctx context.Context, paths []string, span keys.Span) (durable bool, err error) {
 	defer s.tables.remove(paths)
 	if err := s.check(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
@@ -34,13 +35,17 @@ func snapshotTables(t *testing.T, s *State, id keys.PartitionID, generation stri
 		t.Fatal(err)
 	}
 	defer data.Abort()
+	span = partitionSpan(id)
+	if err := data.DeleteRange(span.Start, span.End); err != nil {
+		t.Fatal(err)
+	}
 	for i := range rows {
 		if err := data.Set(version(fmt.Sprintf("p%d/%05d", id, i), 9),
 			[]byte(generation)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if data.Size() == 0 {
+	if data.Size() == 0 && rows > 0 {
 		t.Error("a table with rows has no size")
 	}
 	var paths []string
@@ -114,8 +119,7 @@ func TestIngestReplaces(t *testing.T) {
 				t.Fatal(err)
 			}
 			paths := snapshotTables(t, s, 100, "new", 30)
-			if err := s.IngestAndExcise(context.Background(), paths,
-				partitionSpan(100)); err != nil {
+			if err := s.Ingest(context.Background(), paths); err != nil {
 				t.Fatal(err)
 			}
 			check := func(s *State) {
@@ -176,7 +180,7 @@ func TestIngestIsAtomic(t *testing.T) {
 			return n, nil
 		})
 		paths := snapshotTables(t, s, 100, "new", 30)
-		if err := s.IngestAndExcise(context.Background(), paths, partitionSpan(100)); err != nil {
+		if err := s.Ingest(context.Background(), paths); err != nil {
 			t.Fatal(err)
 		}
 		faults.set(nil)
@@ -207,8 +211,7 @@ func TestWritesAfterIngest(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	s := openTestState(t, Options{FS: fs})
 	fillPartition(t, s, 100, "old", 20)
-	if err := s.IngestAndExcise(context.Background(), snapshotTables(t, s, 100, "new", 30),
-		partitionSpan(100)); err != nil {
+	if err := s.Ingest(context.Background(), snapshotTables(t, s, 100, "new", 30)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 30 {
@@ -230,6 +233,52 @@ func TestWritesAfterIngest(t *testing.T) {
 	}
 }
 
+// TestReadBesideIngest: who begins to read between the moment at which Pebble has new tables and
+// that at which it shows what is in them sees all that they replace.
+func TestReadBesideIngest(t *testing.T) {
+	var s *State
+	looked := 0
+	looks := false
+	options := func(o Options) *pebble.Options {
+		p := stateOptions(o)
+		p.DebugCheck = func(*pebble.DB) error { // Pebble calls it just then
+			if !looks {
+				return nil
+			}
+			looked++
+			checkPartition(t, s, 100, "old", 20)
+			checkPartition(t, s, 101, "other", 20)
+			return nil
+		}
+		return p
+	}
+	opened, err := openStore(Options{FS: vfs.NewMem(), Dir: "/data/state", CacheBytes: 1 << 20,
+		MemTableBytes: 1 << 20}, kindState, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = &State{store: opened, tables: ingestDir{fs: opened.fs,
+		dir: opened.fs.PathJoin(opened.dir, ingestDirName)}}
+	defer s.Close()
+	if err := s.tables.clean(); err != nil {
+		t.Fatal(err)
+	}
+	fillPartition(t, s, 100, "old", 20)
+	fillPartition(t, s, 101, "other", 20)
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	paths := snapshotTables(t, s, 100, "new", 30)
+	looks = true
+	err = s.Ingest(context.Background(), paths)
+	looks = false
+	if err != nil || looked == 0 {
+		t.Fatalf("%d looks, %v", looked, err)
+	}
+	checkPartition(t, s, 100, "new", 30)
+	checkPartition(t, s, 101, "other", 20)
+}
+
 // TestIngestBesideWrites: a partition that has nothing in memory enters without a flush of what
 // others have written, and survives a crash at once, though that does not.
 func TestIngestBesideWrites(t *testing.T) {
@@ -237,8 +286,7 @@ func TestIngestBesideWrites(t *testing.T) {
 	s := openTestState(t, Options{FS: fs})
 	fillPartition(t, s, 101, "other", 50)
 	before := s.Metrics().Flush.Count
-	if err := s.IngestAndExcise(context.Background(), snapshotTables(t, s, 100, "new", 30),
-		partitionSpan(100)); err != nil {
+	if err := s.Ingest(context.Background(), snapshotTables(t, s, 100, "new", 30)); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.Metrics().Flush.Count - before; n > 0 {
@@ -251,8 +299,7 @@ func TestIngestBesideWrites(t *testing.T) {
 	// With something in memory it takes one, and all that was written is durable.
 	fillPartition(t, s, 100, "old", 5)
 	before = s.Metrics().Flush.Count
-	if err := s.IngestAndExcise(context.Background(), snapshotTables(t, s, 100, "newer", 20),
-		partitionSpan(100)); err != nil {
+	if err := s.Ingest(context.Background(), snapshotTables(t, s, 100, "newer", 20)); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.Metrics().Flush.Count - before; n == 0 {
@@ -324,15 +371,15 @@ func TestExciseAll(t *testing.T) {
 	}
 }
 
-// TestIngestNothing: without tables it only removes.
+// TestIngestNothing: what replaces a span may be nothing.
 func TestIngestNothing(t *testing.T) {
 	s := openTestState(t, Options{FS: vfs.NewMem()})
 	fillPartition(t, s, 100, "old", 20)
 	fillPartition(t, s, 101, "other", 20)
-	if err := s.IngestAndExcise(context.Background(), nil, partitionSpan(100)); err != nil {
+	if err := s.Ingest(context.Background(), snapshotTables(t, s, 100, "new", 0)); err != nil {
 		t.Fatal(err)
 	}
-	checkPartition(t, s, 100, "old", 0)
+	checkPartition(t, s, 100, "new", 0)
 	checkPartition(t, s, 101, "other", 20)
 }
 
@@ -341,12 +388,11 @@ func TestIngestRefuses(t *testing.T) {
 	fillPartition(t, s, 100, "old", 20)
 	// Two tables that overlap.
 	paths := append(snapshotTables(t, s, 100, "new", 30), snapshotTables(t, s, 100, "newer", 30)...)
-	if err := s.IngestAndExcise(context.Background(), paths, partitionSpan(100)); err == nil {
+	if err := s.Ingest(context.Background(), paths); err == nil {
 		t.Error("overlapping tables went in")
 	}
 	checkPartition(t, s, 100, "old", 20)
-	if err := s.IngestAndExcise(context.Background(), []string{"/data/state/ingest/none.sst"},
-		partitionSpan(100)); err == nil {
+	if err := s.Ingest(context.Background(), []string{"/data/state/ingest/none.sst"}); err == nil {
 		t.Error("a table that is not there went in")
 	}
 	w, err := s.NewTableWriter()
@@ -385,8 +431,7 @@ func TestIngestOnFailedDisk(t *testing.T) {
 			}
 			return n, nil
 		})
-		if err := s.IngestAndExcise(context.Background(), paths,
-			partitionSpan(100)); !errors.Is(err, ErrFailed) {
+		if err := s.Ingest(context.Background(), paths); !errors.Is(err, ErrFailed) {
 			t.Errorf("ingest: %v", err)
 		}
 		if err := s.Close(); err != nil {

@@ -45,8 +45,8 @@ func (d *ingestDir) remove(paths []string) {
 	}
 }
 
-// TableWriter writes one sorted table for IngestAndExcise. It is for one goroutine. End it with
-// Finish or Abort.
+// TableWriter writes one sorted table for Ingest or CommitTables. It is for one goroutine. End it
+// with Finish or Abort.
 type TableWriter struct {
 	s    *State
 	path string
@@ -104,8 +104,8 @@ func (t *TableWriter) DeleteRange(start, end []byte) error {
 // Size is about how large the table is so far, in bytes.
 func (t *TableWriter) Size() uint64 { return t.w.Raw().EstimatedSize() }
 
-// Finish makes the table durable and returns its path, for IngestAndExcise, or for DiscardTables.
-// On an error there is no table.
+// Finish makes the table durable and returns its path, for Ingest, or for DiscardTables. On an
+// error there is no table.
 func (t *TableWriter) Finish() (path string, err error) {
 	t.ended = true
 	if err := t.w.Close(); err != nil {

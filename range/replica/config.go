@@ -168,6 +168,8 @@ type Node struct {
 		// lockTime is the time by which waiting for locks, and for what is closed, is measured; no timer
 		// runs then.
 		lockTime func() time.Time
+		// tableBytes, if not 0, is about how large a table of a snapshot gets.
+		tableBytes uint64
 	}
 }
 

@@ -449,7 +449,6 @@ func (r *Replica) serveNow(rd *read) {
 		State: r.state, Descriptor: rd.descriptor, At: rd.timestamp,
 		Uncertain: rd.uncertain(), Partition: r, Since: rd.quietUpTo(),
 	}
-	installs := r.installs.Load()
 	response, err := rd.command.Read(view, rd.pending.Request)
 	rd.seen = view.Seen
 	*view = command.View{}
@@ -464,12 +463,6 @@ func (r *Replica) serveNow(rd *read) {
 	if moved := r.moved(rd); moved != nil {
 		command.ReleaseRows(response.GetScan().GetRows())
 		response, err = moved, nil
-	}
-	// INVARIANT: nothing that was read beside the installation of a snapshot is answered. The engine
-	// takes away what was there a moment before it shows what takes its place.
-	if installs%2 == 1 || r.installs.Load() != installs {
-		command.ReleaseRows(response.GetScan().GetRows())
-		response, err = r.notLeader(rd.pending.Request), nil
 	}
 	if err != nil {
 		if u := asUncertainty(err); u != nil && (r.move(rd, u.Timestamp) || r.moveLatest(rd, u)) {

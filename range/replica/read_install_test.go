@@ -1,37 +1,71 @@
 package replica
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// What was read beside the installation of a snapshot is not answered: the engine may have shown
-// neither what was there before nor what takes its place.
-func TestReadBesideInstallation(t *testing.T) {
-	s := newSplitTest(t, 1)
+// Who reads while a snapshot is installed finds what was there or what comes, and not neither: by
+// requests, and by all else that reads the state.
+func TestReadDuringInstall(t *testing.T) {
+	s := newSplitTest(t, 2)
 	defer s.close()
-	m := s.members[0]
-	s.must(s.ask(putOf("x", "before")))
-	ask := func() *kvpb.Response {
-		q := getOf("x")
-		q.Generation, q.Term = 1, 1
-		answers := make(chan *kvpb.Response, 1)
-		m.replica.active.Add(1)
-		m.replica.serveNow(&read{command: command.Of(q), descriptor: m.replica.Descriptor(),
-			timestamp: m.node.Clock.Now(), lockedReading: &plainReading,
-			pending: Pending{Client: 1, Request: q, Arrived: time.Now(),
-				Reply: func(a *kvpb.Response) { answers <- a }}})
-		return <-answers
+	from, to := s.members[0], s.members[1]
+	q := getOf("x")
+	q.Generation, q.Term = 1, 1
+	at := rpc.FromTimestamp(s.must(s.ask(putOf("x", "before"))).GetPut().GetVersion())
+	to.catchUp(-1)
+	key := command.InternalSpan(to.replica.Descriptor(), []byte("x"), nil).Start
+	var installed atomic.Bool
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	defer installed.Store(true)
+	for _, read := range []func() (string, error){
+		func() (string, error) {
+			answers := make(chan *kvpb.Response, 1)
+			to.replica.active.Add(1)
+			to.replica.serveNow(&read{command: command.Of(q), descriptor: to.replica.Descriptor(),
+				timestamp: at, lockedReading: &plainReading, pending: Pending{Client: 1, Request: q,
+					Arrived: time.Now(), Reply: func(a *kvpb.Response) { answers <- kept(a) }}})
+			answer := <-answers
+			return string(answer.GetGet().GetValue()) + answer.GetError().GetMessage(), nil
+		},
+		func() (string, error) {
+			v, _, err := mvcc.Get(to.state, key, at)
+			return string(v.Value), err
+		},
+		func() (string, error) {
+			snapshot, err := to.state.NewSnapshot()
+			if err != nil {
+				return "", err
+			}
+			defer snapshot.Close()
+			v, _, err := mvcc.Get(snapshot, key, at)
+			return string(v.Value), err
+		},
+	} {
+		readers.Go(func() {
+			for !installed.Load() && !t.Failed() {
+				if got, err := read(); err != nil || got != "before" {
+					t.Errorf("read %q, %v", got, err)
+				}
+			}
+		})
 	}
-	m.replica.installs.Add(1) // one is under way
-	if a := ask(); a.GetError().GetCode() != kvpb.ErrorCode_NOT_LEADER {
-		t.Errorf("while a snapshot is installed: %v", a)
-	}
-	m.replica.installs.Add(1) // it is over
-	if a := ask(); a.GetError() != nil || string(a.GetGet().GetValue()) != "before" {
-		t.Errorf("after a snapshot was installed: %v", a)
+	for range 200 {
+		if t.Failed() {
+			return
+		}
+		s.must(s.ask(putOf("x", "after")))
+		if err := transfer(from, to); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

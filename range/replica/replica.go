@@ -26,8 +26,6 @@ type Replica struct {
 	state *engine.State
 	id    keys.PartitionID
 	self  keys.ReplicaID
-	// installs counts the beginnings and ends of installations of snapshots: it is odd during one.
-	installs atomic.Uint64
 	// appliedKey is the state key of the applied record.
 	appliedKey []byte
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -33,8 +34,12 @@ const (
 // background.
 func (e *evaluation) resolve(w *write) error {
 	r, q := e.r, w.pending.Request
-	e.cancelAborted(e.Resolutions...)
-	b := resolution{e: e, room: concurrency.UnhurriedBytes, yields: true}
+	b := resolution{e: e, room: concurrency.UnhurriedBytes, yields: e.Within == nil}
+	if e.Within == nil {
+		e.cancelAborted(e.Resolutions...)
+	} else {
+		b.within, b.some = keys.Span{Start: e.Within.Start, End: e.Within.End}, true
+	}
 	for _, x := range e.Resolutions {
 		id := txn.ID(x.Transaction)
 		if err := b.transaction(id, x.Status); err != nil {
@@ -46,6 +51,10 @@ func (e *evaluation) resolve(w *write) error {
 		if b.resolved == 0 && e.ends > 0 {
 			e.again = append(e.again, *w) // others fill the entry
 			return nil
+		}
+		if b.some {
+			e.MoreWithin, b.more = true, nil
+			break
 		}
 		if !e.Background {
 			break
@@ -87,6 +96,10 @@ type resolution struct {
 	e *evaluation
 	// resolved and bytes are what is in the entry, which has room for so many bytes.
 	resolved, bytes, room int
+	// some: only the locks within are ended, and what is said of their transactions counts for these
+	// alone. Whoever says it may write there, and perhaps not elsewhere.
+	some   bool
+	within keys.Span
 	// yields: what intent resolution is ending is left to it.
 	yields bool
 	// more is a lock for which it has none; nil: it is not full.
@@ -113,7 +126,9 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 		r.mu.Unlock()
 		return nil
 	}
-	r.mu.locks.Learn(x, status, 0)
+	if !b.some {
+		r.mu.locks.Learn(x, status, 0)
+	}
 	if b.yields && r.mu.locks.Resolving(id) {
 		x.Each(func(l *lock) bool {
 			if !l.InFlight() {
@@ -129,6 +144,7 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 	var ended, volatile []*lock
 	x.Each(func(l *lock) bool {
 		switch {
+		case b.some && !b.within.Contains([]byte(l.Key)):
 		case l.Releasing():
 			b.last = max(b.last, l.Sequence)
 		case l.InFlight():

@@ -3,6 +3,7 @@ package replica
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -189,8 +190,9 @@ type stager struct {
 	spans       [3]keys.Span
 	claim       *spanClaim
 
-	// table is being written, for spans[current].
+	// table is being written, for spans[current], from a key on.
 	table   *engine.TableWriter
+	from    []byte
 	current int
 	paths   []string
 
@@ -212,8 +214,7 @@ func (s *stager) stage(ctx context.Context) error {
 			"announced was %s at %d of %d",
 			errSnapshot, h.partition, h.index, h.term, s.r.id, s.index, s.term)
 	}
-	// The tables of the first two spans begin with a deletion of what was there; the third is
-	// excised. Which those are is in the first one.
+	// Which the other two spans are is in the first one.
 	s.spans[0] = keys.LocalSpan(s.r.id)
 	if err := s.begin(0); err != nil {
 		return err
@@ -243,7 +244,7 @@ func (s *stager) stage(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.finishTable(); err != nil {
+	if err := s.finishTable(s.spans[s.current].End); err != nil {
 		return err
 	}
 	return s.verify()
@@ -251,7 +252,7 @@ func (s *stager) stage(ctx context.Context) error {
 
 // begin finishes the table at work and starts one for a span.
 func (s *stager) begin(span int) error {
-	if err := s.finishTable(); err != nil {
+	if err := s.finishTable(s.spans[s.current].End); err != nil {
 		return err
 	}
 	s.current = span
@@ -260,15 +261,14 @@ func (s *stager) begin(span int) error {
 			return err
 		}
 	}
-	if span == len(s.spans)-1 {
-		return nil // when there is data
-	}
-	table, err := s.r.state.NewSpareTableWriter()
-	if err != nil {
-		return err
-	}
-	s.table = table
-	return table.DeleteRange(s.spans[span].Start, s.spans[span].End)
+	return s.beginTable(s.spans[span].Start)
+}
+
+// beginTable starts a table for keys from one on.
+func (s *stager) beginTable(from []byte) (err error) {
+	s.from = append(s.from[:0], from...)
+	s.table, err = s.r.state.NewSpareTableWriter()
+	return err
 }
 
 // takeSpan takes the partition's span from the snapshot's descriptor, and claims it.
@@ -291,9 +291,17 @@ func (s *stager) takeSpan() error {
 	return nil
 }
 
-func (s *stager) finishTable() error {
+// finishTable finishes the table at work, if there is one: it deletes what was there up to a key.
+//
+// INVARIANT: the tables of a snapshot delete all that was in its spans, and so readers see what was
+// there or what comes. An excise would be cheaper, but shows neither for a moment
+// (engine.State.ExciseAll).
+func (s *stager) finishTable(end []byte) error {
 	if s.table == nil {
 		return nil
+	}
+	if err := s.table.DeleteRange(s.from, end); err != nil {
+		return err
 	}
 	path, err := s.table.Finish()
 	s.table = nil
@@ -338,11 +346,10 @@ func (s *stager) record(key, value []byte) error {
 		if err = s.version(key, value); err != nil {
 			break
 		}
-		if s.table != nil && s.table.Size() > maxTableBytes {
-			err = s.finishTable()
-		}
-		if err == nil && s.table == nil {
-			s.table, err = s.r.state.NewSpareTableWriter()
+		if s.table.Size() > cmp.Or(s.r.node.hooks.tableBytes, maxTableBytes) {
+			if err = s.finishTable(key); err == nil {
+				err = s.beginTable(key)
+			}
 		}
 	}
 	if err != nil {
@@ -444,10 +451,7 @@ func (s *staged) Install() error {
 	if threshold := s.applied.threshold; r.threshold.Load().Less(threshold) {
 		r.threshold.Store(&threshold)
 	}
-	r.installs.Add(1)
-	err := s.install()
-	r.installs.Add(1)
-	if err != nil {
+	if err := s.install(); err != nil {
 		err = fmt.Errorf("installing a snapshot of partition %s: %w", r.id, err)
 		r.fail(err)
 		return err
@@ -480,7 +484,7 @@ func (s *staged) install() error {
 	if err := flush(); err != nil {
 		return err
 	}
-	if err := r.state.IngestAndExcise(context.Background(), s.paths, keys.DataSpan(span)); err != nil {
+	if err := r.state.Ingest(context.Background(), s.paths); err != nil {
 		return err
 	}
 	former := r.Descriptor()

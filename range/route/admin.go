@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -104,20 +103,8 @@ func (s *Sender) adminOnce(ctx context.Context, address string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if s.cfg.Token != nil {
-		token, err := s.cfg.Token(ctx)
-		if err != nil {
-			return err
-		}
-		if token != "" {
-			ctx = metadata.AppendToOutgoingContext(ctx, tokenField, token)
-		}
-	}
-	return f(ctx, client)
+	return s.withToken(ctx, func(ctx context.Context) error { return f(ctx, client) })
 }
-
-// tokenField is where the metadata of a call has a token, as in the etcd API.
-const tokenField = "token"
 
 // passing reports whether another server, or the same one later, may answer.
 func passing(err error) bool {

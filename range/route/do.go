@@ -139,6 +139,10 @@ type attempt struct {
 
 	// maybe: an earlier attempt of the write may have been executed.
 	maybe bool
+	// token is the number of the token that was the latest as the last attempt was made; reidentified:
+	// a new one was got because of the call.
+	token        uint64
+	reidentified bool
 	// renewed: the session was too old, and was replaced.
 	renewed bool
 	sent    int
@@ -220,6 +224,7 @@ func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
 func (a *attempt) address(r *kvpb.Request, p *Partition, term uint64) {
 	r.Partition, r.Generation, r.Term = uint64(p.ID), p.Generation, term
 	r.Sequence, r.Session = a.sequence, a.session
+	_, a.token = a.sender.identity.known()
 	left := patience
 	if a.hasDeadline {
 		left = time.Until(a.deadline)

@@ -37,7 +37,7 @@ func newMetrics(r metric.Registry) (*metrics, error) {
 	m.near = newNearMetrics()
 	for _, b := range []Backoff{routingBackoff, leaderlessBackoff, connectionBackoff,
 		overloadedBackoff, waitedBackoff, quorumBackoff, unhealthyBackoff,
-		unknownBackoff} {
+		unknownBackoff, identityBackoff} {
 		m.retries[b.Name] = retries.With(b.Name)
 	}
 	if r == nil {

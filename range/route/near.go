@@ -248,6 +248,8 @@ func (a *attempt) refusedNear(p *Partition, l *leader, e *kvpb.Error,
 	case kvpb.ErrorCode_PARTITION_NOT_FOUND:
 		near.redirected(redirectEpoch)
 		known.refuses(l.node, now)
+	case kvpb.ErrorCode_UNAUTHENTICATED, kvpb.ErrorCode_PERMISSION_DENIED:
+		// That is about the client, and not about the replica.
 	case kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_DEADLINE_EXCEEDED, kvpb.ErrorCode_LOCKED:
 		near.redirected(redirectOverloaded)
 		known.refuses(l.node, now)

@@ -151,13 +151,18 @@ func (l *lane) stream() (*rpc.BatchConn, error) {
 		return nil, errNoAddress
 	}
 	shared := n.sender.lanes[l.index]
-	c := rpc.NewBatchConn(rpc.BatchConfig{
+	config := rpc.BatchConfig{
 		Dialer:  shared.dialer,
 		Address: n.mu.address,
 		Client:  shared.client,
 		Stream:  func() uint64 { return shared.streams.Add(1) },
 		Cluster: n.sender.cluster(),
-	})
+		Server:  n.sender.cfg.Server,
+	}
+	if n.sender.identity.source != nil {
+		config.Token = n.sender.tokenForStream
+	}
+	c := rpc.NewBatchConn(config)
 	l.conn.Store(c)
 	return c, nil
 }

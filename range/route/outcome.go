@@ -92,7 +92,14 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool,
 		s.learnLeader(p.hint, l.node, e)
 		p.hint.drop(l, time.Now())
 		return Answer{}, nil, &quorumBackoff
-	case kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_CLOCK_SKEW:
+	case kvpb.ErrorCode_UNAUTHENTICATED:
+		failure, again := a.unauthenticated()
+		if again != nil {
+			return Answer{}, nil, again
+		}
+		return Answer{}, failure, nil
+	case kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_CLOCK_SKEW,
+		kvpb.ErrorCode_ACCESS_UNKNOWN:
 		s.learnLeader(p.hint, l.node, e)
 		p.hint.drop(l, time.Now())
 		return Answer{}, nil, &unhealthyBackoff
@@ -164,6 +171,10 @@ func (a *attempt) wait(ctx context.Context, b Backoff) error {
 		return nil
 	}
 	s := a.sender
+	if b.Name == identityBackoff.Name {
+		s.metrics.retries[b.Name].Inc()
+		return a.reidentify(ctx)
+	}
 	if a.failures == nil {
 		a.failures = make(map[string]*failures)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
 // Config configures a Sender. Only Endpoints is required.
@@ -37,8 +38,16 @@ type Config struct {
 	Logger *slog.Logger
 	// Region and Zone say where the sender is; empty: that is not known.
 	Region, Zone string
-	// Token gets what says who the client is, for each call that administers; nil: nothing does.
+	// Token gets what says who the client is; "": nothing does. It is called every few minutes, and
+	// when a server does not know the client by the latest one, by one goroutine at a time. nil:
+	// nothing does.
 	Token func(context.Context) (string, error)
+	// User, if set, stands in the place of Token: members of the core exchange its password.
+	User *User
+	// Server says that the sender is a server's, as its connections show: its requests are not judged.
+	Server bool
+	// Secret is the cluster's, proved to whom is called without TLS; empty: none.
+	Secret transport.Secret
 	// Registry receives the metrics; nil keeps none.
 	Registry metric.Registry
 }
@@ -73,7 +82,9 @@ type Sender struct {
 	// server is the address whose table stream is being followed, and leave ends that stream.
 	server atomic.Pointer[followed]
 	reach  reach
-	wants  wants
+	// identity is who the client is.
+	identity identity
+	wants    wants
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -115,7 +126,7 @@ func New(cfg Config) (*Sender, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for range cfg.ConnectionsPerNode {
 		lane := &sharedLane{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: cfg.Dial, TLS: cfg.TLS,
-			TLSNow: cfg.TLSNow, Logger: cfg.Logger})}
+			TLSNow: cfg.TLSNow, Secret: cfg.Secret, Logger: cfg.Logger})}
 		for lane.client == 0 {
 			lane.client = cfg.Random()
 		}
@@ -128,7 +139,13 @@ func New(cfg Config) (*Sender, error) {
 	s.mu.nodes = make(map[keys.NodeID]*node)
 	s.nodes.Store(&[]*node{})
 	s.table.Store(newTable())
+	if s.identity.source = cfg.Token; cfg.User != nil {
+		s.identity.source = s.authenticate
+	}
 	s.spawn(s.followTable)
+	if s.identity.source != nil {
+		s.spawn(s.keepToken)
+	}
 	s.spawn(s.watchdog)
 	return s, nil
 }

@@ -1340,6 +1340,103 @@ func (x *KeyspacePermission) GetRights() *Rights {
 	return nil
 }
 
+type AuthenticateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Password      string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthenticateRequest) Reset() {
+	*x = AuthenticateRequest{}
+	mi := &file_coordpb_coord_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthenticateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthenticateRequest) ProtoMessage() {}
+
+func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
+func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *AuthenticateRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AuthenticateRequest) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+type AuthenticateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Says who the client is, for some minutes.
+	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthenticateResponse) Reset() {
+	*x = AuthenticateResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthenticateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthenticateResponse) ProtoMessage() {}
+
+func (x *AuthenticateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthenticateResponse.ProtoReflect.Descriptor instead.
+func (*AuthenticateResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *AuthenticateResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
 var File_coordpb_coord_proto protoreflect.FileDescriptor
 
 const file_coordpb_coord_proto_rawDesc = "" +
@@ -1434,7 +1531,12 @@ const file_coordpb_coord_proto_rawDesc = "" +
 	"\vpermissions\x18\x01 \x03(\v2,.tidemark.coordination.v1.KeyspacePermissionR\vpermissions\"\x8b\x01\n" +
 	"\x12KeyspacePermission\x12;\n" +
 	"\x04keys\x18\x01 \x01(\v2'.tidemark.coordination.v1.KeyspaceRangeR\x04keys\x128\n" +
-	"\x06rights\x18\x02 \x01(\v2 .tidemark.coordination.v1.RightsR\x06rights2\x85\x03\n" +
+	"\x06rights\x18\x02 \x01(\v2 .tidemark.coordination.v1.RightsR\x06rights\"E\n" +
+	"\x13AuthenticateRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword\",\n" +
+	"\x14AuthenticateResponse\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token2\x85\x03\n" +
 	"\x06Import\x12\\\n" +
 	"\x05State\x12,.tidemark.coordination.v1.ImportStateRequest\x1a%.tidemark.coordination.v1.ImportState\x12S\n" +
 	"\x04Step\x12$.tidemark.coordination.v1.ImportStep\x1a%.tidemark.coordination.v1.ImportState\x12\\\n" +
@@ -1458,7 +1560,7 @@ func file_coordpb_coord_proto_rawDescGZIP() []byte {
 }
 
 var file_coordpb_coord_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_coordpb_coord_proto_goTypes = []any{
 	(ImportState_Phase)(0),         // 0: tidemark.coordination.v1.ImportState.Phase
 	(ImportedPermission_Type)(0),   // 1: tidemark.coordination.v1.ImportedPermission.Type
@@ -1483,6 +1585,8 @@ var file_coordpb_coord_proto_goTypes = []any{
 	(*GetPermissionsRequest)(nil),  // 20: tidemark.coordination.v1.GetPermissionsRequest
 	(*GetPermissionsResponse)(nil), // 21: tidemark.coordination.v1.GetPermissionsResponse
 	(*KeyspacePermission)(nil),     // 22: tidemark.coordination.v1.KeyspacePermission
+	(*AuthenticateRequest)(nil),    // 23: tidemark.coordination.v1.AuthenticateRequest
+	(*AuthenticateResponse)(nil),   // 24: tidemark.coordination.v1.AuthenticateResponse
 }
 var file_coordpb_coord_proto_depIdxs = []int32{
 	0,  // 0: tidemark.coordination.v1.ImportState.phase:type_name -> tidemark.coordination.v1.ImportState.Phase
@@ -1531,7 +1635,7 @@ func file_coordpb_coord_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordpb_coord_proto_rawDesc), len(file_coordpb_coord_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -183,6 +183,12 @@ const (
 	// This replica cannot answer the read: its timestamp is not closed here (`timestamp` says what is), or a transaction holds it up
 	// (`conflict` says which). The leader can.
 	ErrorCode_NOT_CLOSED ErrorCode = 24
+	// Users guard the data; the request did not run. The client has shown no token or certificate that counts: with a new token it may ask again.
+	ErrorCode_UNAUTHENTICATED ErrorCode = 25
+	// The client's user has no permission for that.
+	ErrorCode_PERMISSION_DENIED ErrorCode = 26
+	// This node has not heard of users and permissions for too long to say. Another one, or this one later, may.
+	ErrorCode_ACCESS_UNKNOWN ErrorCode = 27
 )
 
 // Enum value maps for ErrorCode.
@@ -213,6 +219,9 @@ var (
 		22: "TRANSACTION_TOO_OLD",
 		23: "LOCKED",
 		24: "NOT_CLOSED",
+		25: "UNAUTHENTICATED",
+		26: "PERMISSION_DENIED",
+		27: "ACCESS_UNKNOWN",
 	}
 	ErrorCode_value = map[string]int32{
 		"UNKNOWN_ERROR":        0,
@@ -240,6 +249,9 @@ var (
 		"TRANSACTION_TOO_OLD":  22,
 		"LOCKED":               23,
 		"NOT_CLOSED":           24,
+		"UNAUTHENTICATED":      25,
+		"PERMISSION_DENIED":    26,
+		"ACCESS_UNKNOWN":       27,
 	}
 )
 
@@ -435,7 +447,12 @@ type Hello struct {
 	// it drops what is still unread on older streams, so that a late duplicate cannot run after its retry.
 	Stream uint64 `protobuf:"varint,2,opt,name=stream,proto3" json:"stream,omitempty"`
 	// The cluster the client believes it talks to; 0 when it does not know yet.
-	Cluster       uint64 `protobuf:"fixed64,3,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Cluster uint64 `protobuf:"fixed64,3,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// Who the client is, while users guard the data: what the etcd API's Authenticate has answered. Empty: it is known by its certificate,
+	// or by nothing.
+	Token string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
+	// The client is a server of the cluster, which asks for itself: what it asks is not judged. Refused if the connection does not show that.
+	Server        bool `protobuf:"varint,5,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -491,10 +508,26 @@ func (x *Hello) GetCluster() uint64 {
 	return 0
 }
 
+func (x *Hello) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *Hello) GetServer() bool {
+	if x != nil {
+		return x.Server
+	}
+	return false
+}
+
 type BatchRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hello         *Hello                 `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
-	Requests      []*Request             `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Hello    *Hello                 `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
+	Requests []*Request             `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
+	// Takes the place of Hello.token from here on, for the requests of this message too. A token ends, and the stream goes on.
+	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -541,6 +574,13 @@ func (x *BatchRequest) GetRequests() []*Request {
 		return x.Requests
 	}
 	return nil
+}
+
+func (x *BatchRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
 }
 
 type BatchResponse struct {
@@ -5723,7 +5763,10 @@ type ResolveRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Resolutions []*Resolution          `protobuf:"bytes,1,rep,name=resolutions,proto3" json:"resolutions,omitempty"`
 	// Whoever asks does not wait for the end: what one entry does not hold is ended after the answer, if the leader stays what it is.
-	Background    bool `protobuf:"varint,2,opt,name=background,proto3" json:"background,omitempty"`
+	Background bool `protobuf:"varint,2,opt,name=background,proto3" json:"background,omitempty"`
+	// Only locks of keys that lie, and of held spans that begin, in this span; only in the background. What one entry does not hold is left
+	// (ResolveResponse.more). Unset: all that the transactions have in the partition.
+	Within        *KeySpan `protobuf:"bytes,3,opt,name=within,proto3" json:"within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5770,6 +5813,13 @@ func (x *ResolveRequest) GetBackground() bool {
 		return x.Background
 	}
 	return false
+}
+
+func (x *ResolveRequest) GetWithin() *KeySpan {
+	if x != nil {
+		return x.Within
+	}
+	return nil
 }
 
 type Resolution struct {
@@ -5828,7 +5878,9 @@ func (x *Resolution) GetStatus() *TransactionStatus {
 type ResolveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Intents that were there.
-	Resolved      uint64 `protobuf:"varint,1,opt,name=resolved,proto3" json:"resolved,omitempty"`
+	Resolved uint64 `protobuf:"varint,1,opt,name=resolved,proto3" json:"resolved,omitempty"`
+	// With `within`: there are more, for another request.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5868,6 +5920,13 @@ func (x *ResolveResponse) GetResolved() uint64 {
 		return x.Resolved
 	}
 	return 0
+}
+
+func (x *ResolveResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // InspectTransactionsRequest asks a partition's leader for its transactions, for people.
@@ -6383,14 +6442,17 @@ var File_kvpb_kv_proto protoreflect.FileDescriptor
 
 const file_kvpb_kv_proto_rawDesc = "" +
 	"\n" +
-	"\rkvpb/kv.proto\x12\x0etidemark.kv.v1\x1a\x17clusterpb/cluster.proto\"Q\n" +
+	"\rkvpb/kv.proto\x12\x0etidemark.kv.v1\x1a\x17clusterpb/cluster.proto\"\x7f\n" +
 	"\x05Hello\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\x06R\x06client\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\x04R\x06stream\x12\x18\n" +
-	"\acluster\x18\x03 \x01(\x06R\acluster\"p\n" +
+	"\acluster\x18\x03 \x01(\x06R\acluster\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\tR\x05token\x12\x16\n" +
+	"\x06server\x18\x05 \x01(\bR\x06server\"\x86\x01\n" +
 	"\fBatchRequest\x12+\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.tidemark.kv.v1.HelloR\x05hello\x123\n" +
-	"\brequests\x18\x02 \x03(\v2\x17.tidemark.kv.v1.RequestR\brequests\"G\n" +
+	"\brequests\x18\x02 \x03(\v2\x17.tidemark.kv.v1.RequestR\brequests\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\"G\n" +
 	"\rBatchResponse\x126\n" +
 	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\xca\r\n" +
 	"\aRequest\x12\x0e\n" +
@@ -6801,18 +6863,20 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"idleMicros\"q\n" +
 	"\x1cHeartbeatTransactionResponse\x129\n" +
 	"\x06status\x18\x01 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\x12\x16\n" +
-	"\x06wanted\x18\x02 \x01(\bR\x06wanted\"n\n" +
+	"\x06wanted\x18\x02 \x01(\bR\x06wanted\"\x9f\x01\n" +
 	"\x0eResolveRequest\x12<\n" +
 	"\vresolutions\x18\x01 \x03(\v2\x1a.tidemark.kv.v1.ResolutionR\vresolutions\x12\x1e\n" +
 	"\n" +
 	"background\x18\x02 \x01(\bR\n" +
-	"background\"i\n" +
+	"background\x12/\n" +
+	"\x06within\x18\x03 \x01(\v2\x17.tidemark.kv.v1.KeySpanR\x06within\"i\n" +
 	"\n" +
 	"Resolution\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x129\n" +
-	"\x06status\x18\x02 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"-\n" +
+	"\x06status\x18\x02 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"A\n" +
 	"\x0fResolveResponse\x12\x1a\n" +
-	"\bresolved\x18\x01 \x01(\x04R\bresolved\"P\n" +
+	"\bresolved\x18\x01 \x01(\x04R\bresolved\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"P\n" +
 	"\x1aInspectTransactionsRequest\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\rR\x03max\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\fR\vtransaction\"v\n" +
@@ -6868,7 +6932,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\tABANDONED\x10\x03\x12\v\n" +
 	"\aEXPIRED\x10\x04\x12\b\n" +
 	"\x04IDLE\x10\x05\x12\r\n" +
-	"\tREQUESTED\x10\x06*\xf8\x03\n" +
+	"\tREQUESTED\x10\x06*\xb8\x04\n" +
 	"\tErrorCode\x12\x11\n" +
 	"\rUNKNOWN_ERROR\x10\x00\x12\x14\n" +
 	"\x10INVALID_ARGUMENT\x10\x01\x12\x0e\n" +
@@ -6901,7 +6965,10 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\n" +
 	"\x06LOCKED\x10\x17\x12\x0e\n" +
 	"\n" +
-	"NOT_CLOSED\x10\x18*5\n" +
+	"NOT_CLOSED\x10\x18\x12\x13\n" +
+	"\x0fUNAUTHENTICATED\x10\x19\x12\x15\n" +
+	"\x11PERMISSION_DENIED\x10\x1a\x12\x12\n" +
+	"\x0eACCESS_UNKNOWN\x10\x1b*5\n" +
 	"\n" +
 	"ErrorCause\x12\x15\n" +
 	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\x10\n" +
@@ -7149,26 +7216,27 @@ var file_kvpb_kv_proto_depIdxs = []int32{
 	52,  // 139: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
 	65,  // 140: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
 	71,  // 141: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	65,  // 142: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	75,  // 143: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	52,  // 144: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	76,  // 145: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	65,  // 146: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
-	2,   // 147: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	79,  // 148: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	80,  // 149: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	13,  // 150: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	78,  // 151: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	3,   // 152: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
-	13,  // 153: tidemark.kv.v1.Error.refused:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 154: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	7,   // 155: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	8,   // 156: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	156, // [156:157] is the sub-list for method output_type
-	155, // [155:156] is the sub-list for method input_type
-	155, // [155:155] is the sub-list for extension type_name
-	155, // [155:155] is the sub-list for extension extendee
-	0,   // [0:155] is the sub-list for field type_name
+	58,  // 142: tidemark.kv.v1.ResolveRequest.within:type_name -> tidemark.kv.v1.KeySpan
+	65,  // 143: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	75,  // 144: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	52,  // 145: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	76,  // 146: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	65,  // 147: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	2,   // 148: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	79,  // 149: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	80,  // 150: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	13,  // 151: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	78,  // 152: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	3,   // 153: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
+	13,  // 154: tidemark.kv.v1.Error.refused:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 155: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	7,   // 156: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	8,   // 157: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	157, // [157:158] is the sub-list for method output_type
+	156, // [156:157] is the sub-list for method input_type
+	156, // [156:156] is the sub-list for extension type_name
+	156, // [156:156] is the sub-list for extension extendee
+	0,   // [0:156] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }

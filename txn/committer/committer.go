@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -47,6 +48,10 @@ type Committer struct {
 	closing chan struct{}
 	// slots bounds the background work.
 	slots chan struct{}
+
+	// narrow: locks are ended within the spans of the transaction's keys only, since the client's user
+	// may not write to all of a keyspace.
+	narrow atomic.Bool
 
 	mu struct {
 		sync.Mutex

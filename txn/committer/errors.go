@@ -122,6 +122,12 @@ func classify(id keys.KeyspaceID, err error) error {
 	return e
 }
 
+// denied reports whether the client's user may not make the request, which did nothing.
+func denied(err error) bool {
+	r, ok := codeOf(err)
+	return ok && r.Code == kvpb.ErrorCode_PERMISSION_DENIED && !r.OutcomeUnknown
+}
+
 // unknown reports whether a request that failed may have run.
 func unknown(err error) bool {
 	var r *route.Error

@@ -19,12 +19,14 @@ const holdMost = 64
 // or above all that was written in the spans that are held, zero if none is; whole says that all of
 // them are. Leaders hold spans in their memory only, and no more than they have room for, so what
 // is read there is to be validated like any other read. anchor is where the transaction is decided,
-// if that is not settled yet. The spans are in order.
+// if that is not settled yet. The spans are in order. What the client's user may read and not write
+// is not held.
 func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Key,
 	spans []Span) (since hlc.Timestamp, whole bool, err error) {
 	if t.ended {
 		return since, false, errEnded
 	}
+	anchored := len(t.anchor.Key)+len(t.locked)+len(t.held.all) > 0
 	t.AnchorAt(anchor)
 	for i := range spans {
 		t.family.meets(spans[i].Keyspace)
@@ -34,7 +36,10 @@ func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Ke
 		return since, false, err
 	}
 	defer done()
-	since, whole, err = t.hold(ctx, atLeast, spans)
+	since, whole, some, err := t.hold(ctx, atLeast, spans)
+	if err == nil && !some && !anchored {
+		t.heldNothing()
+	}
 	outcome := "held"
 	if aborted := t.alive(); aborted != nil {
 		err = aborted
@@ -49,13 +54,25 @@ func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Ke
 	return since, whole, err
 }
 
-// hold asks the partitions. The first one is asked alone: of several transactions that want the
+// heldNothing takes back that the anchor is where the transaction is decided: no server was told of
+// it by a request that had an effect, and the user may not write there either, perhaps.
+func (t *Transaction) heldNothing() {
+	t.c.stopHeartbeats(t)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.mu.beating {
+		t.anchor, t.held = Key{}, heldPlaces{}
+	}
+}
+
+// hold asks the partitions; some says that at least one of them was free to hold a span, or may hold
+// it. The first one is asked alone: of several transactions that want the
 // same spans one gets through, and the others wait there, where they hold nothing that it wants.
 func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
-	spans []Span) (since hlc.Timestamp, whole bool, err error) {
+	spans []Span) (since hlc.Timestamp, whole, some bool, err error) {
 	chunks, err := t.c.readChunks(ctx, nil, spans)
 	if err != nil {
-		return since, false, err
+		return since, false, false, err
 	}
 	var requests []*Request
 	for _, c := range chunks {
@@ -74,19 +91,24 @@ func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
 	}
 	whole = true
 	for len(requests) > 0 {
-		some := requests[:1]
+		next := requests[:1]
 		if since != (hlc.Timestamp{}) || !whole {
-			some = requests
+			next = requests
 		}
-		requests = requests[len(some):]
-		if err := t.c.sender.SendAll(ctx, maxParallel, some,
+		requests = requests[len(next):]
+		if err := t.c.sender.SendAll(ctx, maxParallel, next,
 			func(i int, response *kvpb.Response, err error) error {
-				switch r := response.GetPrepare(); {
+				r := response.GetPrepare()
+				some = some || !denied(err)
+				switch {
+				case denied(err):
+					whole = false
+					return nil
 				case errors.Is(err, ErrMoved):
 					whole = false // the reads are validated in any case
 					return nil
 				case err != nil:
-					return classify(some[i].Place.Keyspace, err)
+					return classify(next[i].Place.Keyspace, err)
 				case r.GetHeld():
 					since = hlc.Max(since, rpc.FromTimestamp(r.GetPrepared()))
 				default:
@@ -94,10 +116,10 @@ func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
 				}
 				return nil
 			}); err != nil {
-			return since, false, err
+			return since, false, some, err
 		}
 	}
-	return since, whole, nil
+	return since, whole, some, nil
 }
 
 // endHeldBut ends in the background what is held in other partitions than that in which the

@@ -27,24 +27,40 @@ func (c *Committer) resolve(ctx context.Context, id []byte, status *kvpb.Transac
 	if len(all) >= manyLocks {
 		parallel = fewParallel
 	}
-	for round := 0; len(in.all) > 0 && round < resolveRounds; round++ {
+	for round := 0; len(in.all) > 0 && round < resolveRounds && ctx.Err() == nil; {
+		narrow := c.narrow.Load()
 		requests := make([]*Request, len(in.all))
 		for i, h := range in.all {
+			q := &kvpb.ResolveRequest{Background: true,
+				Resolutions: []*kvpb.Resolution{{Transaction: id, Status: status}}}
+			if narrow {
+				q.Within = &kvpb.KeySpan{Start: h.span.Start, End: h.span.End}
+			}
 			requests[i] = &Request{
 				Place: h.place, Key: h.span.Start, Fits: h.fits, Write: true,
-				Command: &kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
-					Resolutions: []*kvpb.Resolution{{Transaction: id, Status: status}}, Background: true,
-				}}},
+				Command: &kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: q}},
 			}
 		}
-		var moved []*held
-		_ = c.sender.SendAll(ctx, parallel, requests, func(i int, _ *kvpb.Response, err error) error {
-			if errors.Is(err, ErrMoved) {
+		var moved, again []*held
+		_ = c.sender.SendAll(ctx, parallel, requests, func(i int, r *kvpb.Response, err error) error {
+			switch {
+			case errors.Is(err, ErrMoved):
 				moved = append(moved, in.all[i])
+			case denied(err) && !narrow, r.GetResolve().GetMore():
+				again = append(again, in.all[i])
 			}
 			return nil // one partition's failure is no reason to leave the others
 		})
+		if len(again) > 0 {
+			c.narrow.Store(true)
+		}
+		if len(moved) > 0 || len(again) == 0 {
+			round++
+		}
 		in = c.locateAgain(ctx, moved)
+		for _, h := range again {
+			in.add(h.place, h.span)
+		}
 	}
 }
 

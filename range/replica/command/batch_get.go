@@ -4,6 +4,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -14,6 +15,9 @@ var BatchGet = register((*kvpb.Request_BatchGet)(nil), Command{
 	Way:        AtTimestamp,
 	Admissible: true,
 	Body:       func(q *kvpb.Request) bool { return q.GetBatchGet() != nil },
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		return needKeys(needs, at.Keyspace, access.Read, q.GetBatchGet().GetKeys())
+	},
 	Footprint:  func(q *kvpb.Request) Footprint { return points(q.GetBatchGet().Keys) },
 	Named:      func(q *kvpb.Request) int64 { return wall(q.GetBatchGet().GetAt()) },
 	Foreground: always,

@@ -10,15 +10,21 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // Changes reads the versions of a span between two timestamps.
 var Changes = register((*kvpb.Request_Changes)(nil), Command{
-	Name: "changes",
-	Way:  AtTimestamp,
-	Body: func(q *kvpb.Request) bool { return q.GetChanges() != nil },
+	Name:    "changes",
+	Way:     AtTimestamp,
+	Body:    func(q *kvpb.Request) bool { return q.GetChanges() != nil },
+	Lasting: true,
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		c := q.GetChanges()
+		return needSpan(needs, at.Keyspace, access.Read, c.GetStart(), c.GetEnd())
+	},
 	Footprint: func(q *kvpb.Request) Footprint {
 		return span(q.GetChanges().Start, q.GetChanges().End)
 	},

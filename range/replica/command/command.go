@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -46,8 +47,15 @@ type Command struct {
 	// EndsLocks: what it waits for is that locks end, and not what comes after.
 	EndsLocks bool
 
+	// Lasting: the request may be held until there is something to tell, so that its client is judged
+	// again when it is answered.
+	Lasting bool
+
 	// Body says whether the request has a command with contents: a client may send one without.
 	Body func(*kvpb.Request) bool
+	// Needs appends what rights the client needs for the request, which was not looked at before:
+	// whatever it reads, writes, locks or tells of. They alias the request. No command is without it.
+	Needs func(at Place, q *kvpb.Request, needs []access.Need) []access.Need
 	// Footprint is what the request reads or writes. Nil: nothing, or of several partitions.
 	Footprint func(*kvpb.Request) Footprint
 	// Named is the wall time of the highest timestamp that the request names, besides that of its

@@ -6,15 +6,22 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // CompareAndSwap writes if the key is as expected.
 var CompareAndSwap = register((*kvpb.Request_CompareAndSwap)(nil), Command{
-	Name:         "compare_and_swap",
-	Way:          InQueue,
-	Body:         func(q *kvpb.Request) bool { return q.GetCompareAndSwap() != nil },
+	Name: "compare_and_swap",
+	Way:  InQueue,
+	Body: func(q *kvpb.Request) bool { return q.GetCompareAndSwap() != nil },
+	// It tells what is there.
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		key := q.GetCompareAndSwap().GetKey()
+		needs = needKey(needs, at.Keyspace, access.Read, key)
+		return needKey(needs, at.Keyspace, access.Write, key)
+	},
 	Footprint:    func(q *kvpb.Request) Footprint { return point(q.GetCompareAndSwap().Key) },
 	Foreground:   always,
 	MayDoNothing: always,

@@ -6,6 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -16,6 +17,10 @@ var Count = register((*kvpb.Request_Count)(nil), Command{
 	Way:        AtTimestamp,
 	Admissible: true,
 	Body:       func(q *kvpb.Request) bool { return q.GetCount() != nil },
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		c := q.GetCount()
+		return needSpan(needs, at.Keyspace, access.Read, c.GetStart(), c.GetEnd())
+	},
 	Footprint:  func(q *kvpb.Request) Footprint { return span(q.GetCount().Start, q.GetCount().End) },
 	Named:      func(q *kvpb.Request) int64 { return wall(q.GetCount().GetAt()) },
 	Foreground: always,

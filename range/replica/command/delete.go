@@ -3,15 +3,19 @@ package command
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // Delete removes a value, and says whether there was one.
 var Delete = register((*kvpb.Request_Delete)(nil), Command{
-	Name:         "delete",
-	Way:          InQueue,
-	Body:         func(q *kvpb.Request) bool { return q.GetDelete() != nil },
+	Name: "delete",
+	Way:  InQueue,
+	Body: func(q *kvpb.Request) bool { return q.GetDelete() != nil },
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		return needKey(needs, at.Keyspace, access.Write, q.GetDelete().GetKey())
+	},
 	Footprint:    func(q *kvpb.Request) Footprint { return point(q.GetDelete().Key) },
 	Foreground:   always,
 	MayDoNothing: always,

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -18,6 +19,10 @@ var DeleteRange = register((*kvpb.Request_DeleteRange)(nil), Command{
 	Name: "delete_range",
 	Way:  InQueue,
 	Body: func(q *kvpb.Request) bool { return q.GetDeleteRange() != nil },
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		c := q.GetDeleteRange()
+		return needSpan(needs, at.Keyspace, access.Write, c.GetStart(), c.GetEnd())
+	},
 	Footprint: func(q *kvpb.Request) Footprint {
 		return span(q.GetDeleteRange().Start, q.GetDeleteRange().End)
 	},

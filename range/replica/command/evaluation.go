@@ -133,6 +133,9 @@ type Result struct {
 	Resolutions []*kvpb.Resolution
 	Background  bool
 	Ended       uint64
+	// Within, if not nil, is where the locks have to be; MoreWithin: some there have not been ended.
+	Within     *kvpb.KeySpan
+	MoreWithin bool
 	// existed is what the answer to a deletion tells, number what that to an increment does.
 	existed bool
 	number  int64

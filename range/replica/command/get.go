@@ -5,6 +5,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -16,9 +17,12 @@ var Get = register((*kvpb.Request_Get)(nil), Command{
 	Admissible:   true,
 	BelowPending: true,
 	Body:         func(q *kvpb.Request) bool { return q.GetGet() != nil },
-	Footprint:    func(q *kvpb.Request) Footprint { return point(q.GetGet().Key) },
-	Named:        func(q *kvpb.Request) int64 { return wall(q.GetGet().GetAt()) },
-	Foreground:   always,
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		return needKey(needs, at.Keyspace, access.Read, q.GetGet().GetKey())
+	},
+	Footprint:  func(q *kvpb.Request) Footprint { return point(q.GetGet().Key) },
+	Named:      func(q *kvpb.Request) int64 { return wall(q.GetGet().GetAt()) },
+	Foreground: always,
 	CheckRead: func(d *clusterpb.Partition, q *kvpb.Request) (Reading, *Problem) {
 		c := q.GetGet()
 		return Reading{At: rpc.FromTimestamp(c.GetAt()), Context: c.GetContext()}, checkKey(d, c.GetKey())

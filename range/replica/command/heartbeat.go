@@ -2,6 +2,7 @@ package command
 
 import (
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -15,6 +16,9 @@ var Heartbeat = register((*kvpb.Request_HeartbeatTransaction)(nil), Command{
 	Transactional: true,
 	Late:          true,
 	Body:          func(q *kvpb.Request) bool { return q.GetHeartbeatTransaction() != nil },
+	Needs: func(_ Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		return needAnchor(needs, q.GetHeartbeatTransaction().GetTransaction())
+	},
 	Footprint: func(q *kvpb.Request) Footprint {
 		return point(q.GetHeartbeatTransaction().GetTransaction().GetAnchor())
 	},

@@ -4,15 +4,22 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // Increment adds to the number that a key holds.
 var Increment = register((*kvpb.Request_Increment)(nil), Command{
-	Name:         "increment",
-	Way:          InQueue,
-	Body:         func(q *kvpb.Request) bool { return q.GetIncrement() != nil },
+	Name: "increment",
+	Way:  InQueue,
+	Body: func(q *kvpb.Request) bool { return q.GetIncrement() != nil },
+	// It tells what is there.
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		key := q.GetIncrement().GetKey()
+		needs = needKey(needs, at.Keyspace, access.Read, key)
+		return needKey(needs, at.Keyspace, access.Write, key)
+	},
 	Footprint:    func(q *kvpb.Request) Footprint { return point(q.GetIncrement().Key) },
 	Foreground:   always,
 	MayDoNothing: always,

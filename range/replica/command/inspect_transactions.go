@@ -1,6 +1,9 @@
 package command
 
-import "github.com/tidemarkdb/tidemark/rpc/kvpb"
+import (
+	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
 
 // InspectTransactions shows the transactions that have locks in a partition. What it says is for
 // people, so nothing is proved.
@@ -8,4 +11,8 @@ var InspectTransactions = register((*kvpb.Request_InspectTransactions)(nil), Com
 	Name: "inspect_transactions",
 	Way:  InMemory,
 	Body: func(q *kvpb.Request) bool { return q.GetInspectTransactions() != nil },
+	// It tells keys, ids and addresses of all clients.
+	Needs: func(at Place, _ *kvpb.Request, needs []access.Need) []access.Need {
+		return needAll(needs, at.Keyspace, access.Admin)
+	},
 })

@@ -10,6 +10,7 @@ var MultiGet = register((*kvpb.Request_MultiGet)(nil), Command{
 	Name:       "multi_get",
 	Way:        ByNode,
 	Body:       func(q *kvpb.Request) bool { return q.GetMultiGet() != nil },
+	Needs:      multiGetNeeds,
 	Named:      func(q *kvpb.Request) int64 { return wall(q.GetMultiGet().GetAt()) },
 	Foreground: always,
 })
@@ -20,13 +21,15 @@ var MergeScan = register((*kvpb.Request_MergeScan)(nil), Command{
 	Name:       "merge_scan",
 	Way:        ByNode,
 	Body:       func(q *kvpb.Request) bool { return q.GetMergeScan() != nil },
+	Needs:      mergeScanNeeds,
 	Named:      func(q *kvpb.Request) int64 { return wall(q.GetMergeScan().GetAt()) },
 	Foreground: always,
 })
 
 // Now tells the time of the node. It needs no contents.
 var Now = register((*kvpb.Request_Now)(nil), Command{
-	Name: "now",
-	Way:  ByNode,
-	Body: always,
+	Name:  "now",
+	Way:   ByNode,
+	Body:  always,
+	Needs: noNeeds,
 })

@@ -17,6 +17,7 @@ var Push = register((*kvpb.Request_Push)(nil), Command{
 	Way:           InQueue,
 	Transactional: true,
 	Body:          func(q *kvpb.Request) bool { return q.GetPush() != nil },
+	Needs:         pushNeeds,
 	Footprint: func(q *kvpb.Request) Footprint {
 		return point(q.GetPush().GetPushee().GetAnchor())
 	},

@@ -2,15 +2,19 @@ package command
 
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // Put writes a value, whatever was there.
 var Put = register((*kvpb.Request_Put)(nil), Command{
-	Name:       "put",
-	Way:        InQueue,
-	Body:       func(q *kvpb.Request) bool { return q.GetPut() != nil },
+	Name: "put",
+	Way:  InQueue,
+	Body: func(q *kvpb.Request) bool { return q.GetPut() != nil },
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		return needKey(needs, at.Keyspace, access.Write, q.GetPut().GetKey())
+	},
 	Footprint:  func(q *kvpb.Request) Footprint { return point(q.GetPut().Key) },
 	Foreground: always,
 	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *Problem) {

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -23,6 +24,9 @@ var Refresh = register((*kvpb.Request_Refresh)(nil), Command{
 	Way:           AtTimestamp,
 	Transactional: true,
 	Body:          func(q *kvpb.Request) bool { return q.GetRefresh() != nil },
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		return needReads(needs, at.Keyspace, q.GetRefresh().GetReads())
+	},
 	Footprint: func(q *kvpb.Request) Footprint {
 		reads := q.GetRefresh().GetReads()
 		return Footprint{Many: reads.GetKeys(), Spans: reads.GetSpans()}

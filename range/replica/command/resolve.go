@@ -23,6 +23,7 @@ var Resolve = register((*kvpb.Request_Resolve)(nil), Command{
 	Transactional: true,
 	EndsLocks:     true,
 	Body:          func(q *kvpb.Request) bool { return q.GetResolve() != nil },
+	Needs:         resolveNeeds,
 	Named: func(q *kvpb.Request) (latest int64) {
 		for _, x := range q.GetResolve().GetResolutions() {
 			latest = max(latest, wall(x.GetStatus().GetTimestamp()))
@@ -40,15 +41,24 @@ func resolve(e *Evaluation, q *kvpb.Request) error {
 			return nil
 		}
 	}
+	e.Within = c.GetWithin()
 	e.End(c.GetResolutions(), c.GetBackground(),
 		func(r *Result, q *kvpb.Request, _ hlc.Timestamp) *kvpb.Response {
-			return &kvpb.Response{Id: q.Id,
-				Result: &kvpb.Response_Resolve{Resolve: &kvpb.ResolveResponse{Resolved: r.Ended}}}
+			return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Resolve{
+				Resolve: &kvpb.ResolveResponse{Resolved: r.Ended, More: r.MoreWithin}}}
 		})
 	return nil
 }
 
-func checkResolve(_ *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Problem) {
+func checkResolve(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Problem) {
+	if s := q.GetResolve().GetWithin(); s != nil {
+		if !q.GetResolve().GetBackground() {
+			return w, Invalid("a resolve within a span has to be one in the background")
+		}
+		if p := checkSpan(d, s.GetStart(), s.GetEnd()); p != nil {
+			return w, p
+		}
+	}
 	resolutions := q.GetResolve().GetResolutions()
 	if n := len(resolutions); n > MaxResolutions {
 		return w, Invalid("a resolve names at most %d transactions, this one has %d", MaxResolutions, n)

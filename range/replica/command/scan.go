@@ -6,6 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -16,6 +17,10 @@ var Scan = register((*kvpb.Request_Scan)(nil), Command{
 	Way:        AtTimestamp,
 	Admissible: true,
 	Body:       func(q *kvpb.Request) bool { return q.GetScan() != nil },
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		c := q.GetScan()
+		return needSpan(needs, at.Keyspace, access.Read, c.GetStart(), c.GetEnd())
+	},
 	Footprint:  func(q *kvpb.Request) Footprint { return span(q.GetScan().Start, q.GetScan().End) },
 	Named:      func(q *kvpb.Request) int64 { return wall(q.GetScan().GetAt()) },
 	Foreground: always,

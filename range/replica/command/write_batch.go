@@ -4,6 +4,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -13,6 +14,12 @@ var WriteBatch = register((*kvpb.Request_WriteBatch)(nil), Command{
 	Name: "write_batch",
 	Way:  InQueue,
 	Body: func(q *kvpb.Request) bool { return q.GetWriteBatch() != nil },
+	Needs: func(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
+		for _, o := range q.GetWriteBatch().GetOperations() {
+			needs = needKey(needs, at.Keyspace, access.Write, o.GetKey())
+		}
+		return needs
+	},
 	Footprint: func(q *kvpb.Request) Footprint {
 		operations := q.GetWriteBatch().Operations
 		all := make([][]byte, len(operations))

@@ -43,6 +43,8 @@ var wrappings = []struct {
 		`if any flags in the group \[.*\] are set none of the others can be; ` +
 			`\[(\S+) (\S+) (\S+)\] were all set`),
 		"--$1, --$2 and --$3 exclude each other: give one of them"},
+	{regexp.MustCompile(`open the client with a user and its password`),
+		"give --user, and its password in a file (--password-file)"},
 	// That is for programs.
 	{regexp.MustCompile(`ask kv\.Outcome, or (read what it has written),`), "$1"},
 }

@@ -1,0 +1,217 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/guard"
+	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// Users guard the data of keyspaces once authentication is enabled. Each server keeps with its
+// identity whether it has to follow users and roles, tells the core's leader so with heartbeats and
+// announcements, and learns from the answers. From that on it takes nobody for a server who does not
+// prove it, but for processes on its own machine, if it listens on that alone.
+
+// openGuard opens what judges clients.
+func (s *Server) openGuard() (err error) {
+	id := s.directory.identity()
+	mark := guard.Mark{Version: id.GuardVersion, On: id.Guards}
+	s.guard, err = guard.New(guard.Config{Source: s.core, Mark: mark, Save: s.directory.guards,
+		Data: s.config.has(RoleNode), Changed: s.guardChanged, Monotonic: s.config.Monotonic,
+		Logger: s.config.Logger, Registerer: s.config.Registry})
+	s.closeDoor(mark.On)
+	return err
+}
+
+// guardChanged is told that the server has to follow users and roles from now on, or need not.
+func (s *Server) guardChanged(m guard.Mark) {
+	s.closeDoor(m.On)
+	if n := s.services.node.Load(); n != nil {
+		n.Wake() // the core waits for it
+	}
+}
+
+// local says that only processes on this machine, or of a test, reach the server.
+func (s *Server) local() bool { return s.config.onOwnNetwork() || loopback(s.config.Listen) }
+
+// provable says that servers can prove to this one that they are some.
+func (s *Server) provable() bool { return s.peers.Certificate != nil || len(s.peers.Secret) > 0 }
+
+func (s *Server) closeDoor(closed bool) {
+	if s.provable() {
+		s.peers.Close(closed)
+	}
+}
+
+// provesServer says why a caller has not proved to be a server; nil if it has, or need not.
+func (s *Server) provesServer(ctx context.Context) error {
+	if !s.provable() && s.local() {
+		return nil
+	}
+	return s.peers.Proved(ctx)
+}
+
+// guardReport is what this server tells the core's leader of itself.
+func (s *Server) guardReport() *clusterpb.GuardReport {
+	r := s.guard.Report()
+	r.Closes = !s.peers.Open || s.provable() || s.local()
+	return r
+}
+
+// reporting is the core as a data node sees it, whose heartbeats have the server's report as well.
+type reporting struct {
+	*server.Client
+	of *Server
+}
+
+// Heartbeat implements node.Metadata.
+func (c reporting) Heartbeat(
+	ctx context.Context, r *clusterpb.HeartbeatRequest,
+) (*clusterpb.HeartbeatResponse, error) {
+	r.Guard = c.of.guardReport()
+	response, err := c.Client.Heartbeat(ctx, r)
+	c.of.guard.Learn(response.GetGuard())
+	return response, err
+}
+
+const (
+	// defaultGuardTimeout bounds how long enabling authentication waits for servers, and guardPoll is
+	// how often it asks for them: a member of the core that holds no data tells of itself every 2 s.
+	defaultGuardTimeout = 6 * time.Second
+	guardPoll           = 50 * time.Millisecond
+)
+
+// guardedKeyspaces are the keyspaces of the cluster, as the etcd API needs them.
+type guardedKeyspaces struct{ server *Server }
+
+// ID implements etcdapi.Keyspaces.
+func (k guardedKeyspaces) ID(ctx context.Context, name string) (uint64, error) {
+	names, err := k.Names(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for id, n := range names {
+		if n == name {
+			return id, nil
+		}
+	}
+	return 0, status.Errorf(codes.NotFound, "there is no keyspace %q", name)
+}
+
+// Names implements etcdapi.Keyspaces.
+func (k guardedKeyspaces) Names(ctx context.Context) (map[uint64]string, error) {
+	r, err := k.server.core.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	names := map[uint64]string{}
+	for _, info := range r.Keyspaces {
+		if ks := info.Keyspace; ks.State != clusterpb.KeyspaceState_DROPPING {
+			names[uint64(ks.Id)] = ks.Name
+		}
+	}
+	return names, nil
+}
+
+func unavailable(err error) error {
+	if _, is := status.FromError(err); is {
+		return err
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+func (k guardedKeyspaces) guarding(
+	ctx context.Context, do clusterpb.GuardingRequest_Do, version uint64,
+) (*clusterpb.GuardingResponse, error) {
+	r, err := k.server.core.Guarding(ctx, &clusterpb.GuardingRequest{
+		Cluster: k.server.cluster.Load(), Do: do, Version: version})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return r, nil
+}
+
+// Guarding implements etcdapi.Keyspaces.
+func (k guardedKeyspaces) Guarding(ctx context.Context) (uint64, bool, error) {
+	r, err := k.guarding(ctx, clusterpb.GuardingRequest_SHOW, 0)
+	return r.GetGuard().GetVersion(), r.GetGuard().GetOn(), err
+}
+
+// Release implements etcdapi.Keyspaces.
+func (k guardedKeyspaces) Release(ctx context.Context, version uint64) error {
+	_, err := k.guarding(ctx, clusterpb.GuardingRequest_END, version)
+	return err
+}
+
+// Guard implements etcdapi.Keyspaces. Whether servers can prove themselves comes first: a server that
+// could not would be cut off from those that follow.
+func (k guardedKeyspaces) Guard(ctx context.Context, again bool) (version uint64, err error) {
+	timeout := k.server.config.guardTimeout
+	if timeout <= 0 {
+		timeout = defaultGuardTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	r, err := k.await(ctx, (*clusterpb.GuardingResponse).GetOpen)
+	if err != nil {
+		return 0, err
+	}
+	if !r.Guard.On || !again {
+		if r, err = k.guarding(ctx, clusterpb.GuardingRequest_BEGIN, 0); err != nil {
+			return 0, err
+		}
+		version = r.Guard.Version
+	}
+	r, err = k.await(ctx, func(r *clusterpb.GuardingResponse) []*clusterpb.UnguardedServer {
+		return append(r.Open, r.Behind...)
+	})
+	if err != nil {
+		return version, err
+	}
+	return r.Guard.Version, nil
+}
+
+// await waits until no server is in the way.
+func (k guardedKeyspaces) await(
+	ctx context.Context, of func(*clusterpb.GuardingResponse) []*clusterpb.UnguardedServer,
+) (*clusterpb.GuardingResponse, error) {
+	for {
+		r, err := k.guarding(ctx, clusterpb.GuardingRequest_SHOW, 0)
+		if err != nil {
+			return nil, err
+		}
+		inTheWay := of(r)
+		if len(inTheWay) == 0 {
+			return r, nil
+		}
+		if !pause(ctx, guardPoll) {
+			return nil, cannotEnable(inTheWay)
+		}
+	}
+}
+
+// maxNamed bounds the servers that an error names.
+const maxNamed = 10
+
+func cannotEnable(servers []*clusterpb.UnguardedServer) error {
+	var texts []string
+	for _, x := range servers {
+		text := x.Address + ": " + x.Reason
+		if x.Node != 0 {
+			text = fmt.Sprintf("node %d at %s", x.Node, text)
+		}
+		texts = append(texts, text)
+	}
+	if n := len(texts); n > maxNamed {
+		texts = append(texts[:maxNamed], fmt.Sprintf("and %d more", n-maxNamed))
+	}
+	return status.Error(codes.FailedPrecondition, "authentication is not enabled, because it would not "+
+		"hold on all servers: "+strings.Join(texts, "; "))
+}

@@ -1,0 +1,161 @@
+package etcdapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// Users guard the data of keyspaces on servers that may be cut off from this store. So before
+// authentication is enabled all of them have to follow it, and after it is disabled they need not any
+// more. Enabling and disabling may run at the same time on several members, so what is undone is
+// named by its version.
+
+// Keyspaces is what the services need of the keyspaces whose data users guard. Its methods may be
+// called from any goroutine. Errors of gRPC are handed to the client as they are.
+type Keyspaces interface {
+	// ID is that of a keyspace, as of everything acknowledged before the call.
+	ID(ctx context.Context, name string) (uint64, error)
+	// Names are those of all keyspaces, by their ids.
+	Names(ctx context.Context) (map[uint64]string, error)
+
+	// Guard has all servers follow users and roles, and returns when they do. It begins under a new
+	// version, unless they have to already and again is set. version is what is begun, also with an
+	// error; 0: nothing is.
+	Guard(ctx context.Context, again bool) (version uint64, err error)
+	// Guarding says whether servers have to follow, and under which version, as of everything
+	// acknowledged before the call.
+	Guarding(ctx context.Context) (version uint64, on bool, err error)
+	// Release lets servers go on without, if the version is still that one.
+	Release(ctx context.Context, version uint64) error
+}
+
+const (
+	// enableTries is how often in a row authentication is enabled while others disable it.
+	enableTries = 3
+	// releaseTimeout bounds what is asked of the keyspaces before and after authentication is
+	// disabled, which does not depend on it.
+	releaseTimeout = 3 * time.Second
+)
+
+// AuthEnable implements etcdserverpb.AuthServer.
+func (s *authServer) AuthEnable(
+	ctx context.Context, _ *pb.AuthEnableRequest,
+) (*pb.AuthEnableResponse, error) {
+	if s.Keyspaces == nil {
+		return s.enable(ctx)
+	}
+	for range enableTries {
+		state, err := s.state(ctx, func(state *authority.State, who *storepb.AuthInfo) error {
+			if err := state.Admin(who); err != nil {
+				return err
+			}
+			return state.CanEnable()
+		})
+		if err != nil {
+			return nil, err
+		}
+		version, err := s.Keyspaces.Guard(ctx, state.Enabled())
+		if err != nil {
+			s.release(ctx, version)
+			return nil, s.keyspacesError(ctx, err)
+		}
+		response, err := s.enable(ctx)
+		if err != nil {
+			s.release(ctx, version)
+			return nil, err
+		}
+		// If it was disabled meanwhile, servers may not have to follow any more.
+		now, on, err := s.Keyspaces.Guarding(ctx)
+		if err != nil {
+			return nil, s.keyspacesError(ctx, err)
+		}
+		if on && now == version {
+			return response, nil
+		}
+	}
+	return nil, status.Error(codes.Unavailable, "authentication was disabled again and again while it "+
+		"was being enabled; try again")
+}
+
+// enable does the command.
+func (s *authServer) enable(ctx context.Context) (*pb.AuthEnableResponse, error) {
+	key := make([]byte, authority.KeyBytes)
+	if _, err := io.ReadFull(s.Secrets, key); err != nil {
+		return nil, s.toGRPC(ctx, fmt.Errorf("random source: %w", err))
+	}
+	revision, err := s.change(ctx, nil, &storepb.AuthChange{
+		Change: &storepb.AuthChange_Enable{Enable: &storepb.AuthEnable{Key: key}}})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.AuthEnableResponse{Header: s.header(revision)}, nil
+}
+
+// AuthDisable implements etcdserverpb.AuthServer.
+func (s *authServer) AuthDisable(
+	ctx context.Context, _ *pb.AuthDisableRequest,
+) (*pb.AuthDisableResponse, error) {
+	// What is released is what was so before: who enables it again begins something newer.
+	version := uint64(0)
+	if s.Keyspaces != nil {
+		limited, cancel := context.WithTimeout(ctx, releaseTimeout)
+		v, on, err := s.Keyspaces.Guarding(limited)
+		cancel()
+		switch {
+		case err != nil:
+			s.Logger.Warn("servers go on to follow users and roles, although authentication is disabled: "+
+				"disable it again", "error", err)
+		case on:
+			version = v
+		}
+	}
+	revision, err := s.change(ctx, nil, &storepb.AuthChange{
+		Change: &storepb.AuthChange_Disable{Disable: &storepb.AuthDisable{}}})
+	if err != nil {
+		return nil, err
+	}
+	s.release(ctx, version)
+	return &pb.AuthDisableResponse{Header: s.header(revision)}, nil
+}
+
+// release lets servers go on without users and roles, if authentication is not enabled and a version
+// is what they follow under; 0 is none.
+//
+// INVARIANT: nobody enables authentication under a version that is released. Who enables it while it
+// is disabled begins a new version, and looks afterwards whether that was released.
+func (s *authServer) release(ctx context.Context, version uint64) {
+	if version == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	_, err := s.Store.Read(ctx)
+	if err == nil && s.Store.Authority().Enabled() {
+		return
+	}
+	if err == nil {
+		err = s.Keyspaces.Release(ctx, version)
+	}
+	if err != nil {
+		s.Logger.Warn("servers go on to follow users and roles, although authentication is not enabled: "+
+			"`tidemark auth disable` has them stop", slog.Any("error", err))
+	}
+}
+
+// keyspacesError hands an error of Keyspaces to the client.
+func (s *authServer) keyspacesError(ctx context.Context, err error) error {
+	if _, is := status.FromError(err); is {
+		return err
+	}
+	return s.toGRPC(ctx, err)
+}

@@ -1,0 +1,295 @@
+package guard
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// A server that was never told to follow needs no core, whatever users there are.
+func TestFree(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.setCut(true)
+		s := begin(t, c, Mark{})
+		defer s.stop()
+		stranger := s.Client(access.Shown{})
+		wants(t, stranger, 0)
+		time.Sleep(time.Hour)
+		wants(t, stranger, 0)
+	})
+}
+
+// A server that starts and had to follow refuses everybody until it hears, also if authentication
+// is not enabled by then.
+func TestStartFollowing(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.setCut(true)
+		s := begin(t, c, Mark{3, true})
+		defer s.stop()
+		stranger := s.Client(access.Shown{})
+		time.Sleep(time.Minute)
+		wants(t, stranger, access.Unknown)
+		c.setCut(false)
+		time.Sleep(2 * time.Second)
+		wants(t, stranger, 0)
+		c.users()
+		synctest.Wait()
+		wants(t, stranger, access.Unauthenticated)
+	})
+}
+
+// Who may what, by tokens and certificates.
+func TestJudging(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.users()
+		s := begin(t, c, Mark{1, true})
+		defer s.stop()
+		synctest.Wait()
+		u := s.Client(access.Shown{Token: c.token("u"), CertificateName: "root"})
+		all, admin := []byte{}, access.Admin
+		for _, n := range []struct {
+			need access.Need
+			want access.Reason
+		}{
+			{access.Need{Keyspace: 7, Start: []byte("a"), Right: access.Read}, 0},
+			{access.Need{Keyspace: 7, Start: []byte("b"), Right: access.Read}, access.Denied},
+			{access.Need{Keyspace: 8, Start: []byte("a"), Right: access.Read}, access.Denied},
+			{access.Need{Keyspace: 7, Start: []byte("a"), Right: access.Write}, access.Denied},
+			{access.Need{Keyspace: 7, Start: []byte("a"), End: []byte("b"), Right: access.Read}, 0},
+			{access.Need{Keyspace: 7, Start: []byte("a"), End: []byte("b\x00"), Right: access.Read},
+				access.Denied},
+			{access.Need{Keyspace: 7, Start: []byte("a"), End: all, Right: access.Read}, access.Denied},
+			{access.Need{Keyspace: 7, End: all, Right: admin}, access.Denied},
+		} {
+			wants(t, u, n.want, n.need)
+			wants(t, u, n.want, read[0], n.need)
+			wants(t, s.Client(access.Shown{CertificateName: "u"}), n.want, n.need)
+			wants(t, s.Client(access.Shown{CertificateName: "root"}), 0, n.need)
+			wants(t, s.Client(access.Shown{Token: c.token("root")}), 0, n.need)
+		}
+		if u.Name() != "u" {
+			t.Errorf("its name is %q", u.Name())
+		}
+		for _, shown := range []access.Shown{{}, {Token: "nonsense"}, {CertificateName: "nobody"}} {
+			wants(t, s.Client(shown), access.Unauthenticated)
+		}
+		// A token that a key of before has signed.
+		old := c.token("u")
+		c.change(disable(), enable(2))
+		synctest.Wait()
+		wants(t, s.Client(access.Shown{Token: old}), access.Unauthenticated)
+		wants(t, u, access.Unauthenticated)
+	})
+}
+
+// A change counts at once on connections that stand, and after 10 s at the latest if the server is
+// cut off from the core.
+func TestChangesWhileConnected(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.users()
+		s := begin(t, c, Mark{1, true})
+		defer s.stop()
+		synctest.Wait()
+		u := s.Client(access.Shown{Token: c.token("u")})
+		wants(t, u, 0)
+		c.change(revoke(0))
+		synctest.Wait()
+		wants(t, u, access.Denied)
+		c.change(grant(authority.KeyspaceRead))
+		synctest.Wait()
+		wants(t, u, 0)
+
+		c.setCut(true)
+		c.change(deleteUser("u"))
+		changed := time.Now()
+		for time.Since(changed) < 20*time.Second {
+			if err := u.May(read); err == nil && time.Since(changed) > DefaultGrace {
+				t.Fatalf("it may, %s after its user was deleted", time.Since(changed))
+			}
+			if err := u.May(read); err != nil && time.Since(changed) < DefaultGrace/2 {
+				t.Fatalf("it may not %s after the core was lost: %v", time.Since(changed), err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		wants(t, u, access.Unknown)
+		c.setCut(false)
+		time.Sleep(5 * time.Second)
+		wants(t, u, access.Unauthenticated)
+		// One of the same name is another user.
+		c.change(addUser("u"), grantRole("u", "r"))
+		synctest.Wait()
+		wants(t, u, access.Unauthenticated)
+		wants(t, s.Client(access.Shown{Token: c.token("u")}), 0)
+	})
+}
+
+// A token counts for five minutes after it was issued, and its use changes nothing.
+func TestTokenEnds(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.users()
+		s := begin(t, c, Mark{1, true})
+		defer s.stop()
+		synctest.Wait()
+		token := c.token("u")
+		time.Sleep(time.Minute)
+		u := s.Client(access.Shown{Token: token})
+		for range 4*60 - 1 {
+			wants(t, u, 0)
+			time.Sleep(time.Second)
+		}
+		wants(t, u, 0)
+		time.Sleep(2 * time.Second)
+		wants(t, u, access.Unauthenticated)
+		wants(t, s.Client(access.Shown{Token: token}), access.Unauthenticated)
+	})
+}
+
+// A token of which the server cannot know yet is not refused for good.
+func TestTokenAheadOfTables(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.users()
+		s := begin(t, c, Mark{1, true})
+		defer s.stop()
+		synctest.Wait()
+		c.setCut(true)
+		c.change(addUser("v"), grantRole("v", "r"))
+		v := s.Client(access.Shown{Token: c.token("v")})
+		wants(t, v, access.Unknown)
+		c.setCut(false)
+		time.Sleep(4 * time.Second)
+		wants(t, v, 0)
+	})
+}
+
+func told(version uint64, on bool) *clusterpb.GuardState {
+	return &clusterpb.GuardState{Version: version, On: on}
+}
+
+// A server that is told to follow says so, durably, when it has the tables, and refuses nobody on the
+// way; when it is told that it need not, it needs the core no more.
+func TestLearn(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.setCut(true)
+		s := begin(t, c, Mark{})
+		defer s.stop()
+		stranger := s.Client(access.Shown{})
+		s.Learn(told(1, true))
+		for range 100 {
+			time.Sleep(time.Second)
+			wants(t, stranger, 0)
+		}
+		if s.Report().Guard.On || s.disk.On {
+			t.Fatal("it says that it follows, and cannot")
+		}
+		c.setCut(false)
+		time.Sleep(3 * time.Second)
+		if r := s.Report().Guard; !r.On || r.Version != 1 || s.disk != (Mark{1, true}) {
+			t.Fatalf("it does not follow: %v, disk %v", r, s.disk)
+		}
+		wants(t, stranger, 0)
+		s.Learn(told(0, false)) // of a leader of before
+		s.Learn(told(2, true))
+		synctest.Wait()
+		if s.disk != (Mark{2, true}) {
+			t.Fatalf("the disk has %v", s.disk)
+		}
+		c.users()
+		synctest.Wait()
+		wants(t, stranger, access.Unauthenticated)
+
+		s.full = true
+		s.Learn(told(3, false))
+		synctest.Wait()
+		wants(t, stranger, access.Unauthenticated)
+		if s.Mark() != (Mark{2, true}) {
+			t.Fatalf("it goes by what is not on disk")
+		}
+		s.full = false
+		s.Learn(told(3, false))
+		synctest.Wait()
+		wants(t, stranger, 0)
+		c.setCut(true)
+		time.Sleep(time.Hour)
+		wants(t, stranger, 0)
+	})
+}
+
+// A new server follows from the beginning, and one without data needs no tables to.
+func TestAdopt(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.setCut(true)
+		s := begin(t, c, Mark{})
+		defer s.stop()
+		if err := s.Adopt(told(4, true)); err != nil || s.disk != (Mark{4, true}) {
+			t.Fatalf("%v, disk %v", err, s.disk)
+		}
+		wants(t, s.Client(access.Shown{}), access.Unknown)
+	})
+}
+
+// A stream that is not what it should be is ended, and what it says does not count.
+func TestHostileStream(t *testing.T) {
+	f := &following{guard: &Guard{}}
+	if err := f.take(&clusterpb.AuthorityUpdate{Revision: 1, Answers: 1}); err == nil {
+		t.Error("an answer to nothing was taken")
+	}
+	for _, u := range []*clusterpb.AuthorityUpdate{
+		{Revision: 0}, {Revision: 1, Enabled: true, Key: []byte("short")},
+		{Revision: 1, Users: []*clusterpb.AuthorityRecord{{Name: "u", Record: []byte{0xff}}}},
+		{Revision: 1, Roles: []*clusterpb.AuthorityRecord{{Name: "u", Record: []byte{0xff}}}},
+		{Revision: 1, Users: []*clusterpb.AuthorityRecord{{Name: "u", Record: encoded(t,
+			&storepb.UserRecord{Generation: 9})}}},
+	} {
+		if err := (&following{guard: &Guard{}}).take(u); err == nil {
+			t.Errorf("%v was taken", u)
+		}
+	}
+}
+
+func encoded(t *testing.T, r *storepb.UserRecord) []byte {
+	data, err := r.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func BenchmarkMay(b *testing.B) {
+	c := newCore(b)
+	c.users()
+	for range 100 {
+		c.change(grant(authority.KeyspaceWrite), revoke(authority.KeyspaceWrite))
+	}
+	run := func(name string, mark Mark, still bool) {
+		b.Run(name, func(b *testing.B) {
+			s := begin(b, c, mark)
+			if still { // without the cost of the system's clock
+				for s.Client(access.Shown{}).May(read) == nil || !s.current() {
+					time.Sleep(time.Millisecond)
+				}
+				now := s.config.Monotonic()
+				s.stop()
+				s.config.Monotonic = func() int64 { return now }
+			}
+			defer s.stop()
+			u := s.Client(access.Shown{Token: c.token("u")})
+			for u.May(read) != nil {
+				time.Sleep(time.Millisecond)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := u.May(read); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	run("off", Mark{}, false)
+	run("permitted", Mark{1, true}, false)
+	run("permitted, clock stands", Mark{1, true}, true)
+}

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"slices"
+
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Needs appends what rights the client of a request needs; it is rpc.BatchServerConfig.Needs. What a
+// partition's keyspace is, the node says, and not the client.
+//
+// INVARIANT: a request of whose needs it says nothing does nothing, and one that names a partition
+// of which the node does not know the keyspace is refused: by the time it is served it might know
+// the partition. A partition never changes its keyspace, and no id is used twice.
+func (n *Node) Needs(q *kvpb.Request, needs []access.Need) (_ []access.Need, lasting bool,
+	refusal *kvpb.Error) {
+	c := command.Of(q)
+	switch {
+	case c.Way == command.NotKnown:
+		return needs, false, nil // it is refused
+	case c.Way == command.InQueue && q.Term == 0:
+		// No leader has that term, so it is refused, with the leader: clients find it that way
+		// (route.probe), also if they may only read.
+		return needs, false, nil
+	}
+	at := command.Place{Finder: n}
+	if c.Way != command.ByNode {
+		if at.Keyspace = n.KeyspaceOf(q.Partition); at.Keyspace == 0 {
+			return needs, false, n.withoutKeyspace(q.Partition)
+		}
+	}
+	before := len(needs)
+	needs = c.Needs(at, q, needs)
+	if c.Way == command.ByNode && slices.ContainsFunc(needs[before:],
+		func(x access.Need) bool { return x.Keyspace == 0 }) {
+		return needs, false, n.withoutKeyspace(0)
+	}
+	return needs, c.Lasting, nil
+}
+
+// KeyspaceOf implements command.Finder.
+func (n *Node) KeyspaceOf(partition uint64) uint64 {
+	id := keys.PartitionID(partition)
+	if h := n.replicas.get(id); h != nil {
+		return uint64(h.listed.Load().GetKeyspace())
+	}
+	if p := n.tables.load().Partition(id); p != nil {
+		return uint64(p.Keyspace)
+	}
+	return uint64(n.merging.consumedBy(id).GetKeyspace())
+}
+
+// withoutKeyspace refuses a request to a partition whose keyspace is not known, as it would be
+// refused if it were served; 0: to several partitions.
+func (n *Node) withoutKeyspace(partition uint64) *kvpb.Error {
+	if partition != 0 {
+		if _, refusal := n.serving(keys.PartitionID(partition)); refusal != nil {
+			return refusal
+		}
+	}
+	return &kvpb.Error{Code: kvpb.ErrorCode_PARTITION_NOT_FOUND, Message: "node " +
+		n.config.ID.String() + " does not know the keyspace of a partition that the request names"}
+}

@@ -1,0 +1,317 @@
+package route
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// Who the client is.
+//
+// A token says it, and ends after some minutes. The sender gets one before its first stream, and
+// another one every tokenAge, which it shows on the streams that are open; besides when a server
+// has refused a request because it knows no user by what was shown. Whoever needs one meanwhile
+// waits for the same call. Where no token can be had, requests go without, and the servers judge:
+// while authentication is not enabled they ask for none, whether the core answers or not.
+
+const (
+	// tokenAge is the time between two tokens. One is good for 5 minutes.
+	tokenAge = 2 * time.Minute
+	// tokenTimeout bounds the call for one, tokenPatience how long a new stream waits for it.
+	tokenTimeout  = 10 * time.Second
+	tokenPatience = 3 * time.Second
+	// tokenAgain is the time between two calls while there is no token because no server answers.
+	tokenAgain = 5 * time.Second
+)
+
+// User says who the client is by a password.
+type User struct {
+	Name string
+	// Password is asked for each token.
+	Password func(context.Context) (string, error)
+}
+
+// identity is what is known of who the client is. One without a source is nobody.
+type identity struct {
+	source func(context.Context) (string, error)
+	// latest is nil before the first token.
+	latest atomic.Pointer[token]
+
+	mu sync.Mutex
+	// err is why the latest call gave none; tried: one has ended.
+	err   error
+	tried bool
+	// getting is closed when the call under way is over; nil if there is none.
+	getting chan struct{}
+}
+
+// token is one that was got; number counts them from 1, also the empty ones.
+type token struct {
+	text   string
+	number uint64
+}
+
+// known is the latest token and its number; "" and 0 if there was none.
+func (i *identity) known() (text string, number uint64) {
+	if t := i.latest.Load(); t != nil {
+		return t.text, t.number
+	}
+	return "", 0
+}
+
+// awaitToken returns the latest token, and waits for the first one. Its error is why there is none.
+func (s *Sender) awaitToken(ctx context.Context) (text string, number uint64, err error) {
+	text, number = s.identity.known()
+	if s.identity.source == nil || number > 0 {
+		return text, number, nil
+	}
+	if err := s.renewToken(ctx, 0); err != nil {
+		return "", 0, err
+	}
+	text, number = s.identity.known()
+	return text, number, nil
+}
+
+// AwaitIdentity waits, for a moment, until it is known who the client is. Its error is that there
+// will be no token: the password is wrong. That no server answers is none.
+func (s *Sender) AwaitIdentity(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tokenPatience)
+	defer cancel()
+	_, _, err := s.awaitToken(ctx)
+	if err == nil || ctx.Err() != nil || passing(err) {
+		return nil
+	}
+	return &Error{Code: kvpb.ErrorCode_UNAUTHENTICATED, Message: rpc.Reason(err)}
+}
+
+// tokenForStream is the token for a stream that is opened. It waits until the first call for one has
+// ended; the stream goes without if there is none.
+func (s *Sender) tokenForStream(ctx context.Context) string {
+	text, number := s.identity.known()
+	if number > 0 {
+		return text
+	}
+	s.identity.mu.Lock()
+	tried := s.identity.tried
+	s.identity.mu.Unlock()
+	if tried {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, tokenPatience)
+	defer cancel()
+	text, _, _ = s.awaitToken(ctx)
+	return text
+}
+
+// renewToken waits for a token that is newer than the one of a number.
+func (s *Sender) renewToken(ctx context.Context, than uint64) error {
+	i := &s.identity
+	i.mu.Lock()
+	if _, number := i.known(); number > than {
+		i.mu.Unlock()
+		return nil
+	}
+	if i.getting == nil {
+		i.getting = make(chan struct{})
+		if !s.spawn(s.getToken) {
+			close(i.getting)
+			i.getting = nil
+			i.mu.Unlock()
+			return ErrClosed
+		}
+	}
+	over := i.getting
+	i.mu.Unlock()
+	select {
+	case <-over:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.done:
+		return ErrClosed
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, number := i.known(); number > than {
+		return nil
+	}
+	return i.err
+}
+
+// getToken makes the one call that is under way, and shows what comes of it.
+func (s *Sender) getToken() {
+	i := &s.identity
+	ctx, cancel := context.WithTimeout(s.ctx, tokenTimeout)
+	text, err := i.source(ctx)
+	cancel()
+	i.mu.Lock()
+	if i.err, i.tried = err, true; err == nil {
+		_, number := i.known()
+		i.latest.Store(&token{text, number + 1})
+	}
+	close(i.getting)
+	i.getting = nil
+	i.mu.Unlock()
+	if err != nil {
+		s.log.Warn("no token for the client's user", "error", err)
+		return
+	}
+	for _, n := range *s.nodes.Load() {
+		for _, l := range n.lanes {
+			if c := l.conn.Load(); c != nil {
+				if err := c.Show(text); err != nil {
+					s.log.Debug("token not shown", "node", n.id, "error", err)
+				}
+			}
+		}
+	}
+}
+
+// keepToken gets tokens until the Sender closes.
+func (s *Sender) keepToken() {
+	for {
+		_, number := s.identity.known()
+		wait := tokenAge
+		if err := s.renewToken(s.ctx, number); err != nil {
+			wait = tokenAgain
+		}
+		if s.pause(s.ctx, wait) != nil {
+			return
+		}
+	}
+}
+
+// withToken makes a call of a service with the token in its metadata, and once more with a new one
+// if the server does not know the client by it.
+func (s *Sender) withToken(ctx context.Context, call func(context.Context) error) error {
+	if s.identity.source == nil {
+		return call(ctx)
+	}
+	for again := false; ; again = true {
+		text, number, err := s.awaitToken(ctx)
+		if err != nil {
+			return err
+		}
+		shown := ctx
+		if text != "" {
+			shown = metadata.AppendToOutgoingContext(ctx, tokenField, text)
+		}
+		if err = call(shown); again || status.Code(err) != codes.Unauthenticated {
+			return err
+		}
+		if s.renewToken(ctx, number) != nil {
+			return err
+		}
+	}
+}
+
+// tokenField is where the metadata of a call has a token, as in the etcd API.
+const tokenField = "token"
+
+// authenticateMethod is that of the etcd API.
+const authenticateMethod = "/etcdserverpb.Auth/Authenticate"
+
+// authenticate has a member of the core exchange the user's password for a token: "" while
+// authentication is not enabled.
+func (s *Sender) authenticate(ctx context.Context) (string, error) {
+	user := s.cfg.User
+	password, err := user.Password(ctx)
+	if err != nil {
+		return "", fmt.Errorf("the password of user %q: %w", user.Name, err)
+	}
+	q := &coordpb.AuthenticateRequest{Name: user.Name, Password: password}
+	var said []string
+	asked := make(map[string]bool)
+	for _, all := range [...]func(context.Context) []string{s.likelyMembers, s.toldMembers} {
+		for _, address := range all(ctx) {
+			if asked[address] || ctx.Err() != nil {
+				continue
+			}
+			asked[address] = true
+			token, err := s.authenticateAt(ctx, address, q)
+			if err == nil {
+				return token, nil
+			}
+			if !passing(err) && status.Code(err) != codes.Unimplemented {
+				return "", fmt.Errorf("user %q: %w", user.Name, err)
+			}
+			said = append(said, address+": "+rpc.Reason(err))
+		}
+	}
+	return "", status.Errorf(codes.Unavailable, "no member of the core could authenticate user %q: %s",
+		user.Name, strings.Join(said, "; "))
+}
+
+func (s *Sender) authenticateAt(ctx context.Context, address string,
+	q *coordpb.AuthenticateRequest) (string, error) {
+	conn, err := s.lanes[0].dialer.Conn(address)
+	if err != nil {
+		return "", status.Error(codes.Unavailable, err.Error())
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	r := new(coordpb.AuthenticateResponse)
+	err = conn.Invoke(ctx, authenticateMethod, q, r)
+	if status.Code(err) == codes.FailedPrecondition {
+		return "", nil // it is not enabled
+	}
+	return r.GetToken(), err
+}
+
+// likelyMembers are all servers that are known.
+func (s *Sender) likelyMembers(context.Context) []string { return s.adminServers() }
+
+// toldMembers asks servers for the members of the core.
+func (s *Sender) toldMembers(ctx context.Context) []string {
+	for _, address := range s.adminServers() {
+		client, err := s.clusterClient(address)
+		if err != nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+		st, err := client.Status(ctx, &clusterpb.StatusRequest{})
+		cancel()
+		if err != nil || len(st.GetMembers()) == 0 {
+			continue
+		}
+		var all []string
+		for _, m := range st.GetMembers() {
+			all = append(all, m.GetAddress())
+		}
+		return all
+	}
+	return nil
+}
+
+// unauthenticated decides what follows the answer that a server does not know the client.
+func (a *attempt) unauthenticated() (_ *Error, again *Backoff) {
+	if a.sender.identity.source == nil || a.reidentified {
+		return a.ended(nil), nil
+	}
+	a.reidentified = true
+	return nil, &identityBackoff
+}
+
+// reidentify gets a new token before the next attempt.
+func (a *attempt) reidentify(ctx context.Context) error {
+	err := a.sender.renewToken(ctx, a.token)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() == nil {
+		a.note(kvpb.ErrorCode_UNAUTHENTICATED, rpc.Reason(err), a.last.partition, a.last.node)
+		return a.ended(nil)
+	}
+	return a.ended(ctx.Err())
+}

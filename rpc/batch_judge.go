@@ -1,0 +1,152 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/metric"
+	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// maxTokenBytes bounds a token.
+const maxTokenBytes = 4 << 10
+
+// maxKeptNeeds bounds for how many needs a stream keeps room.
+const maxKeptNeeds = 1 << 10
+
+var errTokenTooLong = status.Error(codes.InvalidArgument,
+	fmt.Sprintf("a token has at most %d bytes", maxTokenBytes))
+
+// judge asks the guard about the requests of one stream. A nil judge permits everything.
+//
+// INVARIANT: a request that was refused reaches neither Handle nor Take.
+type judge struct {
+	guard   access.Guard
+	needs   func(*kvpb.Request, []access.Need) ([]access.Need, bool, *kvpb.Error)
+	refused map[access.Reason]*metric.Counter
+	// who is whose the stream is at present.
+	who atomic.Pointer[identified]
+	// room is for the needs of one request. Of the goroutine that reads.
+	room []access.Need
+
+	// lasting are the needs of requests that are judged once more when they are answered, by id, and
+	// standing is their number.
+	standing atomic.Int32
+	mu       sync.Mutex
+	lasting  map[uint64][]access.Need // guarded by mu
+}
+
+// identified is what a stream has shown, and whose it is by that; found out when it is first needed.
+type identified struct {
+	shown  access.Shown
+	once   sync.Once
+	client access.Client
+}
+
+func newJudge(c *BatchServerConfig, m *batchMetrics, certificateName, token string) *judge {
+	j := &judge{guard: c.Guard, needs: c.Needs, refused: m.refused}
+	j.who.Store(&identified{shown: access.Shown{Token: strings.Clone(token),
+		CertificateName: certificateName}})
+	return j
+}
+
+// show replaces the token; it does nothing without one. It is for the goroutine that reads.
+func (j *judge) show(token string) error {
+	if len(token) > maxTokenBytes {
+		return errTokenTooLong
+	}
+	if j == nil || token == "" {
+		return nil
+	}
+	// The token aliases the message that brought it.
+	j.who.Store(&identified{shown: access.Shown{Token: strings.Clone(token),
+		CertificateName: j.who.Load().shown.CertificateName}})
+	return nil
+}
+
+// may asks the guard; nil if the client has all that is needed.
+func (j *judge) may(needs []access.Need) *kvpb.Error {
+	who := j.who.Load()
+	who.once.Do(func() { who.client = j.guard.Client(who.shown) })
+	err := who.client.May(needs)
+	if err == nil {
+		return nil
+	}
+	// What cannot say why cannot say whether.
+	reason, code := access.Unknown, kvpb.ErrorCode_ACCESS_UNKNOWN
+	var e *access.Error
+	if errors.As(err, &e) {
+		switch e.Reason {
+		case access.Unauthenticated:
+			reason, code = e.Reason, kvpb.ErrorCode_UNAUTHENTICATED
+		case access.Denied:
+			reason, code = e.Reason, kvpb.ErrorCode_PERMISSION_DENIED
+		}
+	}
+	j.refused[reason].Inc()
+	return &kvpb.Error{Code: code, Message: err.Error()}
+}
+
+// refusal is the answer to a request that the client may not make; nil if it may. It is for the
+// goroutine that reads.
+func (j *judge) refusal(q *kvpb.Request) *kvpb.Response {
+	if !j.guard.Enabled() {
+		return nil
+	}
+	needs, lasting, refusal := j.needs(q, j.room[:0])
+	if refusal == nil && len(needs) > 0 {
+		refusal = j.may(needs)
+	}
+	if refusal == nil && lasting {
+		j.keep(q.Id, needs)
+	}
+	clear(needs) // they alias the request
+	if cap(needs) <= maxKeptNeeds {
+		j.room = needs[:0]
+	}
+	if refusal != nil {
+		return &kvpb.Response{Id: q.Id, Error: refusal}
+	}
+	return nil
+}
+
+// keep has the request judged again when it is answered.
+func (j *judge) keep(id uint64, needs []access.Need) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.lasting == nil {
+		j.lasting = make(map[uint64][]access.Need)
+	}
+	j.lasting[id] = slices.Clone(needs)
+	j.standing.Add(1)
+}
+
+// again judges a request of which that was asked when it is answered, and gives the answer. Any
+// goroutine may call it.
+func (j *judge) again(r *kvpb.Response) *kvpb.Response {
+	if j.standing.Load() == 0 {
+		return r
+	}
+	j.mu.Lock()
+	needs, ok := j.lasting[r.Id]
+	if ok {
+		delete(j.lasting, r.Id)
+		j.standing.Add(-1)
+	}
+	j.mu.Unlock()
+	if !ok || r.Error != nil || !j.guard.Enabled() {
+		return r
+	}
+	if refusal := j.may(needs); refusal != nil {
+		return &kvpb.Response{Id: r.Id, Now: r.Now, ClockUntrusted: r.ClockUntrusted, Error: refusal}
+	}
+	return r
+}

@@ -1,0 +1,365 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/access"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
+)
+
+// fakeGuard knows users by their tokens, and which key prefix each may read and write.
+type fakeGuard struct {
+	off     atomic.Bool
+	unknown atomic.Bool
+	mu      sync.Mutex
+	prefix  map[string]string // by token; guarded by mu
+	asked   atomic.Int64
+}
+
+func (g *fakeGuard) Enabled() bool { return !g.off.Load() }
+
+func (g *fakeGuard) Client(shown access.Shown) access.Client {
+	name := shown.Token
+	if name == "" {
+		name = shown.CertificateName
+	}
+	return &fakeClient{g, name}
+}
+
+func (g *fakeGuard) permit(name, prefix string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.prefix == nil {
+		g.prefix = make(map[string]string)
+	}
+	if delete(g.prefix, name); prefix != "" {
+		g.prefix[name] = prefix
+	}
+}
+
+type fakeClient struct {
+	guard *fakeGuard
+	name  string
+}
+
+func (c *fakeClient) Name() string { return c.name }
+
+func (c *fakeClient) May(needs []access.Need) error {
+	c.guard.asked.Add(1)
+	if c.guard.unknown.Load() {
+		return errors.New("nothing was heard")
+	}
+	c.guard.mu.Lock()
+	prefix, known := c.guard.prefix[c.name]
+	c.guard.mu.Unlock()
+	if !known {
+		return &access.Error{Reason: access.Unauthenticated, Text: "who is " + c.name + "?"}
+	}
+	for i := range needs {
+		if !bytes.HasPrefix(needs[i].Start, []byte(prefix)) {
+			return &access.Error{Reason: access.Denied, Text: fmt.Sprintf("%s may not, %q", c.name,
+				needs[i].Start)}
+		}
+	}
+	return nil
+}
+
+// fakeNeeds are those of gets, puts, and changes.
+func fakeNeeds(q *kvpb.Request, needs []access.Need) ([]access.Need, bool, *kvpb.Error) {
+	switch c := q.Command.(type) {
+	case *kvpb.Request_Get:
+		if q.Partition == 666 {
+			return needs, false, &kvpb.Error{Code: kvpb.ErrorCode_PARTITION_NOT_FOUND}
+		}
+		return append(needs, access.Need{Keyspace: 1, Start: c.Get.Key, Right: access.Read}), false, nil
+	case *kvpb.Request_Put:
+		return append(needs, access.Need{Keyspace: 1, Start: c.Put.Key, Right: access.Write}), false, nil
+	case *kvpb.Request_Changes:
+		return append(needs, access.Need{Keyspace: 1, Start: c.Changes.Start, End: []byte{},
+			Right: access.Read}), true, nil
+	}
+	return needs, false, nil
+}
+
+func codeOf(t *testing.T, b *BatchConn, r *kvpb.Request) kvpb.ErrorCode {
+	t.Helper()
+	response, err := b.Do(background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.GetError().GetCode()
+}
+
+// A request that the client may not make does not reach the handler, and says why; the others of its
+// message do. A token counts from the message on that brings it.
+func TestRequestsAreJudged(t *testing.T) {
+	for _, n := range networks(t) {
+		var guard fakeGuard
+		guard.permit("ann", "a/")
+		var handled atomic.Int64
+		addr, _ := n.serve(t, "s:1", func(s *Server) {
+			s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Needs: fakeNeeds,
+				Handle: func(c uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+					handled.Add(int64(len(batch)))
+					echoAll(c, batch, reply)
+				}}))
+		})
+		var token atomic.Pointer[string]
+		show := func(s string) { token.Store(&s) }
+		show("")
+		b := batchConn(t, n.dialer(t, "c"), addr, func(c *BatchConfig) {
+			c.Token = func(context.Context) string { return *token.Load() }
+		})
+		is := func(want kvpb.ErrorCode, r *kvpb.Request) {
+			t.Helper()
+			before := handled.Load()
+			if got := codeOf(t, b, r); got != want {
+				t.Errorf("%v: %v, want %v", r.Command, got, want)
+			}
+			if ran := handled.Load() > before; ran != (want == kvpb.ErrorCode_UNKNOWN_ERROR) {
+				t.Errorf("%v: handled: %v", r.Command, ran)
+			}
+		}
+		const fine = kvpb.ErrorCode_UNKNOWN_ERROR
+		now := &kvpb.Request{Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}}
+		is(kvpb.ErrorCode_UNAUTHENTICATED, get("a/1"))
+		is(fine, now)
+		if err := b.Show("ann"); err != nil {
+			t.Fatal(err)
+		}
+		is(fine, get("a/1"))
+		is(fine, put("a/1", nil))
+		is(kvpb.ErrorCode_PERMISSION_DENIED, get("b/1"))
+		is(kvpb.ErrorCode_PERMISSION_DENIED, put("b/1", nil))
+		missing := get("a/1")
+		missing.Partition = 666
+		is(kvpb.ErrorCode_PARTITION_NOT_FOUND, missing)
+		guard.permit("ann", "b/") // on the connection that stands
+		is(fine, get("b/1"))
+		is(kvpb.ErrorCode_PERMISSION_DENIED, get("a/1"))
+		guard.permit("ann", "")
+		is(kvpb.ErrorCode_UNAUTHENTICATED, get("b/1"))
+		guard.unknown.Store(true)
+		is(kvpb.ErrorCode_ACCESS_UNKNOWN, get("b/1"))
+		asked := guard.asked.Load()
+		guard.off.Store(true)
+		is(fine, get("b/1"))
+		if guard.asked.Load() != asked {
+			t.Error("the guard was asked while there are no users")
+		}
+
+		if err := b.Show(strings.Repeat("x", maxTokenBytes+1)); !errors.Is(err, ErrMessageTooLarge) {
+			t.Errorf("a token that is too large: %v", err)
+		}
+	}
+}
+
+// The requests of one message are judged each by its own keys.
+func TestOneMessageIsJudgedRequestByRequest(t *testing.T) {
+	n := network{}
+	var guard fakeGuard
+	guard.permit("ann", "a/")
+	addr, _ := n.serve(t, "s:1", func(s *Server) {
+		s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Needs: fakeNeeds,
+			Handle: echoAll}))
+	})
+	b := batchConn(t, n.dialer(t, "c"), addr, func(c *BatchConfig) {
+		c.Token = func(context.Context) string { return "ann" }
+	})
+	codeOf(t, b, get("a/0"))
+	calls := NewCalls(4)
+	var requests []*kvpb.Request
+	for _, key := range []string{"a/1", "b/1", "a/2", "b/2"} {
+		requests = append(requests, get(key))
+	}
+	if taken, err := b.Submit(calls, []int{0, 1, 2, 3}, requests); taken != 4 || err != nil {
+		t.Fatal(taken, err)
+	}
+	for range requests {
+		i := <-calls.Done()
+		response, err := calls.Outcome(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if denied := response.Error.GetCode() == kvpb.ErrorCode_PERMISSION_DENIED; denied !=
+			(i%2 == 1) {
+			t.Errorf("request %d: %v", i, response)
+		}
+	}
+}
+
+// A request that is held is judged again when it is answered: what is new since then is not for
+// whoever has lost the permission.
+func TestHeldRequestIsJudgedAgain(t *testing.T) {
+	n := network{}
+	var guard fakeGuard
+	guard.permit("ann", "a/")
+	held := make(chan func(), 8)
+	addr, _ := n.serve(t, "s:1", func(s *Server) {
+		s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Needs: fakeNeeds,
+			Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
+				for _, q := range batch {
+					held <- func() {
+						reply(&kvpb.Response{Id: q.Id, Result: &kvpb.Response_Changes{
+							Changes: &kvpb.ChangesResponse{Changes: []*kvpb.Change{{Value: []byte("secret")}}}}})
+					}
+				}
+			}}))
+	})
+	b := batchConn(t, n.dialer(t, "c"), addr, func(c *BatchConfig) {
+		c.Token = func(context.Context) string { return "ann" }
+	})
+	ask := func(change func()) *kvpb.Response {
+		t.Helper()
+		answer := make(chan *kvpb.Response, 1)
+		go func() {
+			r, err := b.Do(background(), &kvpb.Request{Command: &kvpb.Request_Changes{
+				Changes: &kvpb.ChangesRequest{Start: []byte("a/")}}})
+			if err != nil {
+				r = &kvpb.Response{Error: &kvpb.Error{Message: err.Error()}}
+			}
+			answer <- r
+		}()
+		answerIt := <-held
+		change()
+		answerIt()
+		return <-answer
+	}
+	if r := ask(func() {}); r.Error != nil || len(r.GetChanges().GetChanges()) != 1 {
+		t.Errorf("while it is permitted: %v", r)
+	}
+	if r := ask(func() { guard.permit("ann", "b/") }); r.Error.GetCode() !=
+		kvpb.ErrorCode_PERMISSION_DENIED || r.Result != nil {
+		t.Errorf("when it is permitted no more: %v", r)
+	}
+	guard.permit("ann", "a/")
+	if r := ask(func() { guard.permit("ann", "") }); r.Error.GetCode() !=
+		kvpb.ErrorCode_UNAUTHENTICATED {
+		t.Errorf("when the user is gone: %v", r)
+	}
+}
+
+// What servers ask is not judged, if the connection shows that it is one of a server.
+func TestServersAreNotJudged(t *testing.T) {
+	var guard fakeGuard
+	secret := transport.Secret("0123456789abcdef0123456789abcdef")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(ServerConfig{Peers: &PeerPolicy{Secret: secret}})
+	s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Needs: fakeNeeds,
+		Handle: echoAll}))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l)
+	}()
+	t.Cleanup(func() { s.Stop(); <-done })
+	client := func(secret transport.Secret, server bool) *BatchConn {
+		d := NewDialer(DialerConfig{Secret: secret})
+		t.Cleanup(func() { _ = d.Close() })
+		return batchConn(t, d, l.Addr().String(), func(c *BatchConfig) {
+			c.Server, c.Client = server, uint64(time.Now().UnixNano())
+		})
+	}
+	if got := codeOf(t, client(secret, true), get("a/1")); got != kvpb.ErrorCode_UNKNOWN_ERROR {
+		t.Errorf("a server's request: %v", got)
+	}
+	if got := codeOf(t, client(nil, false), get("a/1")); got != kvpb.ErrorCode_UNAUTHENTICATED {
+		t.Errorf("a client's request: %v", got)
+	}
+	_, err = client(nil, true).Do(background(), get("a/1"))
+	if broken := new(ErrStreamBroken); !errors.As(err, &broken) ||
+		status.Code(broken.Cause) != codes.PermissionDenied {
+		t.Errorf("a client that says that it is a server: %v", err)
+	}
+}
+
+// What decides costs no allocation while it permits, and an atomic load while there are no users.
+func TestJudgingAllocatesNothing(t *testing.T) {
+	var guard fakeGuard
+	guard.permit("ann", "a/")
+	j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), "", "ann")
+	q := get("a/1")
+	if n := testing.AllocsPerRun(100, func() {
+		if j.refusal(q) != nil {
+			t.Fatal("it is refused")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkJudge(b *testing.B) {
+	for _, off := range []bool{true, false} {
+		name := "users"
+		if off {
+			name = "no-users"
+		}
+		b.Run(name, func(b *testing.B) {
+			var guard fakeGuard
+			guard.off.Store(off)
+			guard.permit("ann", "a/")
+			j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), "",
+				"ann")
+			q := get("a/1")
+			b.ReportAllocs()
+			for b.Loop() {
+				if j.refusal(q) != nil {
+					b.Fatal("it is refused")
+				}
+			}
+		})
+	}
+}
+
+// FuzzHello: whatever a client begins with, the stream is refused or served, and nothing panics; the
+// token is kept as it came.
+func FuzzHello(f *testing.F) {
+	for _, h := range []*kvpb.Hello{{}, {Client: 1, Stream: 1}, {Client: 1, Stream: 1, Token: "ann"},
+		{Client: 1, Stream: 1, Token: strings.Repeat("x", maxTokenBytes+1)},
+		{Client: 1, Stream: 1, Server: true}} {
+		hello, err := clientHello(h)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(hello[1:])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		first := new(kvpb.BatchRequest)
+		if unmarshalOwned(bytes.Clone(data), first) != nil {
+			return
+		}
+		var guard fakeGuard
+		s := NewBatchServer(BatchServerConfig{Guard: &guard, Needs: fakeNeeds, Handle: echoAll})
+		if s.checkHello(first.Hello) != nil {
+			return
+		}
+		if len(first.Hello.Token) > maxTokenBytes {
+			t.Fatal("a token that is too long is taken")
+		}
+		j := newJudge(&s.config, s.metrics, "", first.Hello.Token)
+		if err := j.show(first.Token); (err != nil) != (len(first.Token) > maxTokenBytes) {
+			t.Fatal(err)
+		}
+		for _, q := range first.Requests {
+			if q.Command != nil {
+				j.refusal(q)
+			}
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package rpc
+
+import "fmt"
+
+// tagToken is BatchRequest.token.
+const tagToken = 3<<3 | 2
+
+// tokenRecord is a token in a message.
+type tokenRecord string
+
+// SizeVT implements record.
+func (t tokenRecord) SizeVT() int { return len(t) }
+
+// MarshalToSizedBufferVT implements record.
+func (t tokenRecord) MarshalToSizedBufferVT(b []byte) (int, error) {
+	return copy(b[len(b)-len(t):], t), nil
+}
+
+// Show shows a token in place of the one before on the stream that is open, if one is: it counts for
+// the requests that are sent after it. It does not wait. Streams that are opened later show what
+// BatchConfig.Token says. A token has at most 4 KiB.
+func (b *BatchConn) Show(token string) error {
+	if len(token) > maxTokenBytes {
+		return fmt.Errorf("%w: a token has at most %d bytes, this one has %d", ErrMessageTooLarge,
+			maxTokenBytes, len(token))
+	}
+	s := b.current.Load()
+	if s == nil || token == "" {
+		return nil
+	}
+	s.out.mu.Lock()
+	if s.broken.Load() {
+		s.out.mu.Unlock()
+		return nil
+	}
+	_, err := s.out.addLocked(tagToken, tokenRecord(token), len(token))
+	s.out.unlock(false)
+	return err
+}
