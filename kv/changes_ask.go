@@ -162,7 +162,8 @@ func (a *partitionAsker) Final(err error) bool {
 	}
 	switch r.Code {
 	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD, kvpb.ErrorCode_INVALID_ARGUMENT,
-		kvpb.ErrorCode_WRONG_CLUSTER, kvpb.ErrorCode_CORRUPTION:
+		kvpb.ErrorCode_WRONG_CLUSTER, kvpb.ErrorCode_CORRUPTION,
+		kvpb.ErrorCode_UNAUTHENTICATED, kvpb.ErrorCode_PERMISSION_DENIED:
 		return true
 	}
 	return false

@@ -21,7 +21,7 @@ import (
 
 func (a *app) coordImportCommand() *cobra.Command {
 	var f coordFlags
-	var quiet, abandon, withoutSum bool
+	var quiet, abandon, withoutSum, skipUsers bool
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Bring a snapshot of etcd into an empty coordination service",
@@ -31,7 +31,11 @@ they had, and the service goes on at the revision of the snapshot. Leases run fr
 import on, for as long as they had left at their last checkpoint, or else for their full terms.
 
 The history is left out: revisions below that of the snapshot cannot be read, and watches that ask
-for them are told that they were compacted. Users and roles are left out too.
+for them are told that they were compacted.
+
+Users, with their passwords, and roles come as well, unless --skip-users leaves them out. If etcd
+authenticated its clients, the service does so from the moment on in which the import ends: root's
+password is that of root in etcd.
 
 Until the import has ended the service answers nobody. If it is interrupted, give the command once
 more, with the same file, and it goes on; or give the import up with --abandon, which leaves the
@@ -50,7 +54,7 @@ each.`,
 			if abandon {
 				return a.withImport(ctx, &f, a.abandonImport)
 			}
-			return a.coordImport(ctx, &f, args[0], quiet, withoutSum)
+			return a.coordImport(ctx, &f, args[0], quiet, withoutSum, skipUsers)
 		}),
 	}
 	flags := cmd.Flags()
@@ -58,6 +62,8 @@ each.`,
 	flags.BoolVar(&abandon, "abandon", false, "give up the import that is under way")
 	flags.BoolVar(&withoutSum, "skip-hash-check", false,
 		"take a file without a sum at its end, such as that of a member of etcd which is stopped")
+	flags.BoolVar(&skipUsers, "skip-users", false,
+		"leave users and roles out, and do not enable authentication")
 	return a.printing(a.coordClient(cmd, &f))
 }
 
@@ -88,7 +94,7 @@ func (a *app) abandonImport(ctx context.Context, client coordpb.ImportClient) er
 }
 
 func (a *app) coordImport(
-	ctx context.Context, f *coordFlags, path string, quiet, withoutSum bool,
+	ctx context.Context, f *coordFlags, path string, quiet, withoutSum, skipUsers bool,
 ) error {
 	show := func(what, unit string, total uint64) *progress.Progress {
 		return progress.Start(progress.Options{Out: a.err, Terminal: a.errTerminal, Quiet: quiet,
@@ -105,7 +111,8 @@ func (a *app) coordImport(
 		return err
 	}
 	defer file.Close()
-	i := &importing{app: a, file: file}
+	i := &importing{app: a, file: file,
+		users: !skipUsers && len(file.Users)+len(file.Roles) > 0}
 	if err := i.check(); err != nil {
 		return err
 	}

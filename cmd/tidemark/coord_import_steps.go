@@ -28,6 +28,8 @@ type importing struct {
 	state *coordpb.ImportState
 	began bool
 	steps *etcdfile.Steps
+	// users: users and roles come too.
+	users bool
 }
 
 // check refuses a file of which something cannot be imported, before anything is.
@@ -53,6 +55,13 @@ func (i *importing) begin(ctx context.Context) (err error) {
 	}
 	if i.state.Phase != coordpb.ImportState_UNDER_WAY {
 		i.steps, i.state = i.file.Steps(newImportID()), &coordpb.ImportState{}
+		i.steps.EnableAuth = i.users && i.file.Auth
+		if !i.users {
+			return nil
+		}
+		if _, err := ask(ctx, i.app, i.client.Auth, i.file.ImportedAuth()); err != nil {
+			return fmt.Errorf("users and roles: %w (--skip-users leaves them out)", err)
+		}
 		return nil
 	}
 	if !bytes.Equal(i.state.Source, i.file.Sum[:]) {
@@ -60,6 +69,7 @@ func (i *importing) begin(ctx context.Context) (err error) {
 			"way, with %d keys so far: go on with it, or give it up with --abandon", i.state.Keys)}
 	}
 	i.steps, i.began = i.file.Steps(i.state.Id), true
+	i.steps.EnableAuth = i.users && i.file.Auth
 	i.say("going on with the import of this file, of which %d keys are there", i.state.Keys)
 	return nil
 }
@@ -88,11 +98,17 @@ func (i *importing) run(ctx context.Context) error {
 
 // report says what was done, and what was not.
 func (i *importing) report() error {
-	if i.file.Users+i.file.Roles > 0 {
-		i.say("%d users and %d roles of the file are left out: add them again", i.file.Users,
-			i.file.Roles)
+	users, roles := len(i.file.Users), len(i.file.Roles)
+	switch {
+	case i.users:
+		i.say("%d users and %d roles are imported", users, roles)
+	case users+roles > 0:
+		i.say("%d users and %d roles of the file are left out", users, roles)
 	}
-	if i.file.Auth {
+	switch {
+	case i.steps.EnableAuth:
+		i.say("clients are authenticated from now on, as in the etcd of the file")
+	case i.file.Auth:
 		i.say("the etcd of the file authenticates its clients, and this service does not yet")
 	}
 	if i.steps.WithoutLease > 0 {

@@ -11,8 +11,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
 // candidate starts a server that offers itself to the core.
@@ -59,7 +57,7 @@ func TestEtcdMembers(t *testing.T) {
 		}
 		return err == nil
 	})
-	second, secondURL := candidate(t, at[:3])
+	_, secondURL := candidate(t, at[:3])
 	awaitTrue(t, "a second one is refused", func() bool {
 		_, err := client.MemberAddAsLearner(ctx, []string{secondURL})
 		return errors.Is(err, rpctypes.ErrTooManyLearners)
@@ -132,7 +130,6 @@ func TestEtcdMembers(t *testing.T) {
 	if _, err := client.MemberRemove(ctx, id); !errors.Is(err, rpctypes.ErrMemberNotFound) {
 		t.Errorf("again: %v", err)
 	}
-	_ = second
 }
 
 // TestEtcdRoomAlarm: a member whose store has reached its quota raises etcd's alarm, writes are
@@ -145,20 +142,11 @@ func TestEtcdRoomAlarm(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := cluster.Server(1)
-	room := &roomAlarm{server: s, databases: s.parts.core.databases,
-		store: s.coordinationStore()}
-	do := func(commands []*storepb.Command) {
-		for _, c := range commands {
-			if _, err := room.store.Execute(ctx, c); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	room := s.parts.core.coordination.room.Load()
 	if due := room.due(); len(due) > 0 {
 		t.Errorf("with room: %v", due)
 	}
-	s.config.CoreQuota = 1
-	do(room.due())
+	room.quota.Store(1)
 	awaitTrue(t, "writes are refused", func() bool {
 		_, err := client.Put(ctx, "k", "v")
 		return errors.Is(err, rpctypes.ErrNoSpace)
@@ -171,7 +159,7 @@ func TestEtcdRoomAlarm(t *testing.T) {
 		list.Alarms[0].MemberID != uint64(s.directory.identity().Server) {
 		t.Errorf("%v, %v", list, err)
 	}
-	s.config.CoreQuota = 0
+	room.quota.Store(0)
 	awaitTrue(t, "writes go on", func() bool {
 		_, err := client.Put(ctx, "k", "v")
 		return err == nil

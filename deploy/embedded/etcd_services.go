@@ -69,9 +69,37 @@ func (s *Server) serveEtcd(
 	p.coordination.watch.Store(watches)
 	s.services.etcd.begin(services.Register)
 	room := &roomAlarm{server: s, databases: p.databases, store: part}
+	room.quota.Store(s.config.CoreQuota)
 	room.running.Go(room.watch)
 	p.coordination.room.Store(room)
 	return nil
+}
+
+// withoutCoordination answers calls of the etcd API that a server can answer which has no part of the
+// coordination store: where the members are, so that a client that knows only such a server can go
+// to these (clientv3.Client.Sync). It says nothing that the refusal of other calls does not say.
+func (s *Server) withoutCoordination(method string) any {
+	if method != pb.Cluster_MemberList_FullMethodName {
+		return nil
+	}
+	scheme := "http"
+	if s.tls != nil {
+		scheme = "https"
+	}
+	list := &pb.MemberListResponse{Header: &pb.ResponseHeader{ClusterId: s.cluster.Load()}}
+	for _, address := range s.coreList() {
+		at := []string{scheme + "://" + address}
+		list.Members = append(list.Members, &pb.Member{Name: address, PeerURLs: at, ClientURLs: at})
+	}
+	if len(list.Members) == 0 {
+		return nil
+	}
+	return list
+}
+
+// coreList lists the members of the core that this server knows of.
+func (s *Server) coreList() []string {
+	return distinct(slices.Concat(s.members.all(), s.core.Core()))
 }
 
 // noCoordination is how a server answers calls of the etcd API that has no part of the coordination
@@ -87,7 +115,7 @@ func (s *Server) noCoordination(method string) error {
 		pb.Lease_LeaseRevoke_FullMethodName:
 		return rpctypes.ErrGRPCNotSupportedForLearner
 	}
-	core := distinct(slices.Concat(s.members.all(), s.core.Core()))
+	core := s.coreList()
 	why := "this server is not a member of the core"
 	switch state := s.coreState.Load(); {
 	case s.CoordinationErr() != nil:

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/deploy/certs"
+	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
 // etcdClient is an unmodified client of etcd, which knows these addresses and nothing of Tidemark.
@@ -138,6 +139,22 @@ func TestEtcdClients(t *testing.T) {
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), at[0]) ||
 		!strings.Contains(err.Error(), "not a member of the core") {
 		t.Errorf("a data node: %v", err)
+	}
+	// It says where, too, to clients that synchronise their endpoints, and recipes use that.
+	synchronised := etcdClient(t, nil, at[3])
+	if err := synchronised.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := synchronised.Put(t.Context(), "k", "v"); err != nil {
+		t.Error(err)
+	}
+	recipes, err := coord.Connect(t.Context(), at[3:4])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer recipes.Close()
+	if _, err := recipes.Etcd().Put(t.Context(), "k", "v"); err != nil {
+		t.Error(err)
 	}
 	// A client that knows a member as well writes there.
 	both := etcdClient(t, nil, at[3], at[0])

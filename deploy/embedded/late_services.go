@@ -15,6 +15,9 @@ type lateServices struct {
 	// refuse is why a call of a method ("/service/method") is refused. It is set before anything is
 	// served.
 	refuse func(method string) error
+	// instead is the answer to a call of a method that would be refused; nil: it is refused. It is set
+	// before anything is served, or nil.
+	instead func(method string) any
 	// serving are those that serve, by the services' names; nil: none.
 	serving atomic.Pointer[map[string]lateService]
 }
@@ -65,6 +68,11 @@ func (l *lateServices) method(service, method string, at int) grpc.MethodHandler
 		interceptor grpc.UnaryServerInterceptor) (any, error) {
 		s, err := l.find(service, method)
 		if err != nil {
+			if l.instead != nil {
+				if answer := l.instead("/" + service + "/" + method); answer != nil {
+					return answer, nil
+				}
+			}
 			return nil, err
 		}
 		return s.description.Methods[at].Handler(s.service, ctx, decode, interceptor)

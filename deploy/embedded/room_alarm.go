@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -20,6 +21,8 @@ const (
 	// one is for the alarm itself, and for what is deleted. It ends it when more than roomyReserves
 	// are. Of a quota, a tenth has to be free again.
 	lowReserves, roomyReserves = 2, 3
+	// leastStoreBytes is what a store counts for whose tables are all in memory yet.
+	leastStoreBytes = 4 << 10
 )
 
 // roomAlarm raises and ends the alarm that this member has no room.
@@ -27,6 +30,8 @@ type roomAlarm struct {
 	server    *Server
 	databases *databases
 	store     *store.Store
+	// quota is ServerConfig.CoreQuota.
+	quota atomic.Int64
 	// running is watch. It ends with the server's context.
 	running sync.WaitGroup
 }
@@ -86,8 +91,9 @@ func (r *roomAlarm) room() (low, roomy bool) {
 	full := log.Full() || state.Full()
 	low = full || known && left < lowReserves*reserve
 	roomy = !full && (!known || left > roomyReserves*reserve)
-	if quota := r.server.config.CoreQuota; quota > 0 {
+	if quota := r.quota.Load(); quota > 0 {
 		if size, err := r.store.Size(); err == nil {
+			size = max(size, leastStoreBytes)
 			low = low || size > uint64(quota)
 			roomy = roomy && size < uint64(quota-quota/10)
 		}

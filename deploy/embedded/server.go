@@ -223,6 +223,7 @@ func (s *Server) run(start func(context.Context) error) {
 // serve registers the services and answers from now on.
 func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.services.server, s.services.etcd.refuse = s, s.noCoordination
+	s.services.etcd.instead = s.withoutCoordination
 	s.services.core.inform, s.services.core.wake = s.core.Learn, s.services.wake
 	s.pace, s.answers = rpc.NewPace(), rpc.NewAnswers()
 	s.clientHTTP = serveClientHTTP(s.listener.Addr(),
@@ -231,7 +232,7 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.take,
 		Registry: prom.Registry(s.config.Registry)})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
-		Take: s.services.take, Guard: s.guard, Needs: s.services.needs, Cluster: s.cluster.Load,
+		Take: s.services.take, Guard: s.userGuard(), Needs: s.services.needs, Cluster: s.cluster.Load,
 		Logger: s.config.Logger, Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
 	})
 	s.rpc.ServeClients(s.clients)

@@ -15,6 +15,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 )
@@ -31,7 +33,19 @@ const (
 	// waits.
 	pingAfter   = 10 * time.Second
 	pingTimeout = 5 * time.Second
+
+	// A server that cannot be reached is tried again after reconnectFirst, and then after ever longer
+	// pauses up to reconnectMost, a fifth more or less; an attempt has connectTimeout. For so long a
+	// client may go on without a connection when an outage is over. The two minutes that gRPC would
+	// wait are longer than a session lives by default (DefaultTTL).
+	reconnectFirst = 50 * time.Millisecond
+	reconnectMost  = 3 * time.Second
+	connectTimeout = 5 * time.Second
 )
+
+// reconnect is how connections are made again.
+var reconnect = grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: backoff.Config{
+	BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMost}}
 
 // Client is a client of the coordination service. It is made once and shared: its methods, and
 // those of what it makes, may be called from any number of goroutines.
@@ -85,7 +99,8 @@ func Prefix(p string) Option { return func(c *config) { c.prefix = p } }
 func Monotonic(clock func() int64) Option { return func(c *config) { c.clock = clock } }
 
 // Connect connects to the coordination service at the addresses of its servers (host:port, or URLs)
-// and returns when one of them has answered. Close ends the client.
+// and returns when one of them has answered. Servers that are not members of the core name these,
+// and the client goes on with them. Close ends the client.
 func Connect(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
 	const op = "connect"
 	cfg := newConfig(options)
@@ -104,6 +119,7 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 	}
 	c := newClient(etcd, cfg)
 	c.owned = true
+	c.findMembers(ctx)
 	// One that may not read this key has been answered too.
 	_, err = c.get(ctx, cmp.Or(c.prefix, "\x00"), clientv3.WithCountOnly())
 	if err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
@@ -113,8 +129,31 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 	return c, nil
 }
 
+// findMembers has the client go on with the members of the core, if the server that answers is none:
+// such a server tells where they are, without ids, and answers nothing else. If it fails, the
+// endpoints stay as they were given.
+func (c *Client) findMembers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.attempt)
+	defer cancel()
+	list, err := c.etcd.MemberList(ctx, clientv3.WithSerializable())
+	if err != nil {
+		return
+	}
+	var members []string
+	for _, m := range list.Members {
+		if m.ID != 0 {
+			return
+		}
+		members = append(members, m.ClientURLs...)
+	}
+	if len(members) > 0 {
+		c.etcd.SetEndpoints(members...)
+	}
+}
+
 // New uses a client of etcd that the caller has made, and closes after the Client. Of the options
-// only Prefix, AttemptTimeout and Monotonic count.
+// only Prefix, AttemptTimeout and Monotonic count. How soon it connects again after an outage is in
+// its DialOptions; by itself gRPC may wait for two minutes.
 func New(etcd *clientv3.Client, options ...Option) *Client {
 	return newClient(etcd, newConfig(options))
 }
@@ -122,7 +161,8 @@ func New(etcd *clientv3.Client, options ...Option) *Client {
 func newConfig(options []Option) config {
 	cfg := config{prefix: DefaultPrefix, attempt: DefaultAttemptTimeout,
 		clock: hlc.SystemMonotonic(), etcd: clientv3.Config{
-			DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingTimeout, Logger: zap.NewNop()}}
+			DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingTimeout, Logger: zap.NewNop(),
+			DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)}}}
 	for _, o := range options {
 		o(&cfg)
 	}

@@ -171,7 +171,7 @@ func (b *both) compare(
 	want, got = proto.Clone(want), proto.Clone(got)
 	normalize(request, want)
 	normalize(request, got)
-	close(want, got)
+	level(want, got)
 	if !proto.Equal(want, got) {
 		b.t.Fatalf("request %d, %s\netcd: %s\nours: %s", b.done, describe(request), describe(want),
 			describe(got))
@@ -249,8 +249,8 @@ func withoutLeasesInTxn(r *pb.TxnRequest, a *pb.TxnResponse) {
 	}
 }
 
-// close makes times left equal that are nearly so.
-func close(want, got proto.Message) {
+// level makes times left equal that are nearly so.
+func level(want, got proto.Message) {
 	w, ok := want.(*pb.LeaseTimeToLiveResponse)
 	if !ok {
 		return

@@ -23,8 +23,9 @@ import (
 type Store interface {
 	// Execute does a command, at most once, on any member. It waits for a leader.
 	Execute(context.Context, *storepb.Command) (*storepb.Result, error)
-	// Renew gives a lease its full term, and TimeToLive describes one, on any member.
-	Renew(ctx context.Context, lease int64) (time.Duration, error)
+	// RenewAll gives leases their full terms, and returns these, 0 for one that does not exist, and
+	// TimeToLive describes one, on any member.
+	RenewAll(ctx context.Context, leases []int64) ([]time.Duration, error)
 	TimeToLive(ctx context.Context, lease int64) (store.LeaseInfo, error)
 	// Leases are the leases that exist, as far as this member knows, AttachedKeys the keys of one.
 	Leases() []int64
@@ -43,6 +44,8 @@ type Store interface {
 	NewWatchStream() (*watch.Stream, error)
 	Revision() uint64
 	Compacted() uint64
+	// AwaitCompaction waits until this member has removed what compactions have made unreadable.
+	AwaitCompaction(context.Context) error
 
 	Leadership() (store.Leadership, <-chan struct{})
 	AppliedIndex() uint64

@@ -42,6 +42,9 @@
 //
 //   - A stream of a range that names a target of order and no order is in the order of the keys.
 //
+//   - An alarm that a member has raised because it has no room ends when it has again. One of a type
+//     that etcd does not know is refused, and there can be 256.
+//
 //   - A snapshot (etcdfile) has no members, users and roles, and its size is not the database's. A
 //     cluster that is restored from it has authentication disabled.
 //
@@ -71,7 +74,7 @@
 // # Goroutines
 //
 // A stream for which the client demands a leader has one that watches for it, and a stream of lease
-// renewals one that receives; both end with the stream.
+// renewals one that receives and one that renews; all end with the stream.
 //
 // The package imports rpctypes for the errors, and the store; nothing above it.
 package etcdapi

@@ -28,8 +28,10 @@ type failing struct {
 func (f *failing) Execute(context.Context, *storepb.Command) (*storepb.Result, error) {
 	return nil, f.with
 }
-func (f *failing) Read(context.Context) (*store.View, error)           { return nil, f.with }
-func (f *failing) Renew(context.Context, int64) (time.Duration, error) { return 0, f.with }
+func (f *failing) Read(context.Context) (*store.View, error) { return nil, f.with }
+func (f *failing) RenewAll(context.Context, []int64) ([]time.Duration, error) {
+	return nil, f.with
+}
 func (f *failing) TimeToLive(context.Context, int64) (store.LeaseInfo, error) {
 	return store.LeaseInfo{}, f.with
 }

@@ -3,11 +3,14 @@ package etcdapi
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
@@ -26,6 +29,10 @@ func (s *importServer) State(
 	if _, err := s.administer(ctx); err != nil {
 		return nil, err
 	}
+	return s.current(ctx)
+}
+
+func (s *importServer) current(ctx context.Context) (*coordpb.ImportState, error) {
 	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
 	defer cancel()
 	state, err := s.Store.ImportState(limited)
@@ -54,6 +61,13 @@ func (s *importServer) Step(
 ) (*coordpb.ImportState, error) {
 	step := &storepb.Import{Id: r.Id, Step: r.Step, Revision: r.Revision, Source: r.Source,
 		End: r.End}
+	if r.EnableAuth {
+		key := make([]byte, authority.KeyBytes)
+		if _, err := io.ReadFull(s.Secrets, key); err != nil {
+			return nil, s.toGRPC(ctx, fmt.Errorf("random source: %w", err))
+		}
+		step.Enable = &storepb.AuthEnable{Key: key}
+	}
 	for _, l := range r.Leases {
 		step.Leases = append(step.Leases, &storepb.ImportedLease{Id: l.GetId(),
 			TtlMillis: l.GetTtlMillis(), LeftMillis: l.GetLeftMillis()})
@@ -63,10 +77,11 @@ func (s *importServer) Step(
 			CreateRevision: k.GetCreateRevision(), ModRevision: k.GetModRevision(),
 			Version: k.GetVersion(), Value: k.GetValue(), Lease: k.GetLease(), Number: k.GetNumber()})
 	}
-	if err := s.do(ctx, step); err != nil {
+	err := s.enabling(ctx, r.EnableAuth, func() error { return s.do(ctx, step) })
+	if err != nil {
 		return nil, err
 	}
-	return s.State(ctx, nil)
+	return s.current(ctx) // who was an administrator before users count may know
 }
 
 // Abandon implements coordpb.ImportServer.

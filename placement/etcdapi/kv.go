@@ -2,6 +2,8 @@ package etcdapi
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -147,8 +149,8 @@ func serializable(r *pb.TxnRequest) bool {
 // there when it is asked for again.
 const compactionTimeouts = 10
 
-// Compact implements etcdserverpb.KVServer. A compaction is done when it is answered, so that it is
-// always what etcd calls a physical one.
+// Compact implements etcdserverpb.KVServer. What it makes unreadable is removed when a physical one
+// is answered, and otherwise soon after.
 func (s *kvServer) Compact(
 	ctx context.Context, r *pb.CompactionRequest,
 ) (*pb.CompactionResponse, error) {
@@ -161,10 +163,20 @@ func (s *kvServer) Compact(
 	case r.Revision == 0:
 		return &pb.CompactionResponse{Header: s.header(0)}, nil
 	}
-	result, err := s.executeWithin(ctx, compactionTimeouts*s.RequestTimeout,
-		store.Compact(uint64(r.Revision)))
+	began, limit := time.Now(), compactionTimeouts*s.RequestTimeout
+	result, err := s.executeWithin(ctx, limit, store.Compact(uint64(r.Revision)))
 	if err != nil {
 		return nil, err
+	}
+	if r.Physical {
+		limited, cancel := context.WithDeadline(ctx, began.Add(limit))
+		defer cancel()
+		if err := s.Store.AwaitCompaction(limited); err != nil && ctx.Err() == nil &&
+			!errors.Is(err, store.ErrClosed) {
+			return nil, rpctypes.ErrGRPCTimeout
+		} else if err != nil {
+			return nil, s.toGRPC(ctx, err)
+		}
 	}
 	return &pb.CompactionResponse{Header: s.header(result.Revision)}, nil
 }

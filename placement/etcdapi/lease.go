@@ -10,7 +10,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
@@ -160,67 +159,4 @@ func (s *leaseServer) forLeases(leases []int64, needed bool, visit func([][]byte
 		}
 	}
 	return nil
-}
-
-type renewals = grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
-
-// LeaseKeepAlive implements etcdserverpb.LeaseServer. Of a lease that does not exist, the renewed
-// term is 0.
-func (s *leaseServer) LeaseKeepAlive(stream renewals) error {
-	ctx := stream.Context()
-	done := make(chan error, 1)
-	// Receiving ends at the latest when this returns, and gRPC ends the stream.
-	go func() { done <- s.renewAll(ctx, stream) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *leaseServer) renewAll(ctx context.Context, stream renewals) error {
-	for {
-		request, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		// The header is of before the renewal: a lease that ends later does so at a later revision.
-		response := &pb.LeaseKeepAliveResponse{Header: s.header(0), ID: request.ID}
-		term, err := s.renew(ctx, request.ID)
-		if err != nil {
-			return err
-		}
-		response.TTL = int64(term / time.Second)
-		if err := stream.Send(response); err != nil {
-			return err
-		}
-	}
-}
-
-// renew renews a lease for who may write its keys. The token is looked at each time.
-func (s *leaseServer) renew(ctx context.Context, id int64) (time.Duration, error) {
-	state := s.Store.Authority()
-	who, err := s.identified(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if err := s.forLeases([]int64{id}, state.Admin(who) != nil, func(keys [][]byte) error {
-		return state.WriteAll(who, keys)
-	}); err != nil {
-		return 0, s.toGRPC(ctx, err)
-	}
-	if err := s.unchanged(state); err != nil {
-		return 0, err
-	}
-	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
-	defer cancel()
-	term, err := s.Store.Renew(limited, id)
-	if errors.Is(err, store.ErrLeaseNotFound) {
-		return 0, nil
-	}
-	return term, s.readError(ctx, err)
 }

@@ -35,8 +35,6 @@ type WatchCluster interface {
 
 const (
 	minProgressInterval = 100 * time.Millisecond
-	// heldRequests is how many requests of a stream wait for its sender.
-	heldRequests = 16
 )
 
 // WatchConfig is what the Watch service is made of. Store, Cluster and Random must be set.
@@ -141,7 +139,7 @@ func (w *Watch) Watch(rpc watchRPC) error {
 	defer events.Close()
 	ctx, cancel := context.WithCancelCause(rpc.Context())
 	defer cancel(nil)
-	requests := make(chan *pb.WatchRequest, heldRequests)
+	requests := newWatchRequests()
 	ended := make(chan error, 2)
 	w.running.Go(func() {
 		if err := receiveAll(ctx, rpc, requests); err != nil {
@@ -184,7 +182,7 @@ func watchError(err error) error {
 
 // receiveAll hands requests on until the stream ends. A client that has no more requests can still
 // watch.
-func receiveAll(ctx context.Context, rpc watchRPC, requests chan<- *pb.WatchRequest) error {
+func receiveAll(ctx context.Context, rpc watchRPC, requests *watchRequests) error {
 	for {
 		request, err := rpc.Recv()
 		if errors.Is(err, io.EOF) {
@@ -193,9 +191,7 @@ func receiveAll(ctx context.Context, rpc watchRPC, requests chan<- *pb.WatchRequ
 		if err != nil {
 			return err
 		}
-		select {
-		case requests <- request:
-		case <-ctx.Done():
+		if !requests.put(ctx, request) {
 			return nil
 		}
 	}

@@ -33,7 +33,7 @@ type watchSender struct {
 	watch    *Watch
 	rpc      watchRPC
 	events   *watch.Stream
-	requests <-chan *pb.WatchRequest
+	requests *watchRequests
 	// stall fires if a Send takes too long.
 	stall   *time.Timer
 	watches map[int64]*watchState
@@ -58,7 +58,7 @@ type watchState struct {
 }
 
 func newWatchSender(w *Watch, rpc watchRPC, events *watch.Stream,
-	requests <-chan *pb.WatchRequest, stalled func()) *watchSender {
+	requests *watchRequests, stalled func()) *watchSender {
 	s := &watchSender{watch: w, rpc: rpc, events: events, requests: requests,
 		watches: map[int64]*watchState{}, stall: time.AfterFunc(w.config.StallTimeout, stalled)}
 	s.stall.Stop()
@@ -85,8 +85,8 @@ func (s *watchSender) run(ctx context.Context) error {
 		if sent {
 			// Requests are looked at in between, but not waited for.
 			select {
-			case r := <-s.requests:
-				err = s.handle(r)
+			case <-s.requests.ready:
+				err = s.handle(s.requests.take(len(s.watches)))
 			case <-tick:
 				err = s.notify()
 			case <-ctx.Done():
@@ -95,8 +95,8 @@ func (s *watchSender) run(ctx context.Context) error {
 			}
 		} else {
 			select {
-			case r := <-s.requests:
-				err = s.handle(r)
+			case <-s.requests.ready:
+				err = s.handle(s.requests.take(len(s.watches)))
 			case <-tick:
 				err = s.notify()
 			case <-s.events.Ready():
@@ -141,8 +141,9 @@ func (s *watchSender) sendEvents() (sent bool, err error) {
 		WatchId: noWatchID})
 }
 
+// handle carries out a request; nil is none.
 func (s *watchSender) handle(r *pb.WatchRequest) error {
-	switch r := r.RequestUnion.(type) {
+	switch r := r.GetRequestUnion().(type) {
 	case *pb.WatchRequest_CreateRequest:
 		if r.CreateRequest != nil {
 			return s.create(r.CreateRequest)

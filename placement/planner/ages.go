@@ -2,8 +2,8 @@ package planner
 
 import "time"
 
-// What is found of a partition changes when it changes, its nodes or its keyspace do, and that marks
-// it. Of a few it changes with the time alone, or with the loads of all nodes.
+// What is found of a partition changes with itself, its nodes and its keyspace, and such a change
+// marks it. Of a few it changes with the time alone, or with the loads of all nodes.
 
 // mergedFor is for how long at least it is remembered what has merged.
 const mergedFor = time.Hour

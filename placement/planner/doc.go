@@ -86,9 +86,9 @@
 // # Time
 //
 // A step looks at what is dirty, at the few of which the time alone makes something else (see age),
-// and its searches and scans are bounded (Settings). What a step
-// does not get to waits in queues; where there is too much, turns are a function of the time. Sums
-// are of integers, and ties are broken by ids, so that the history of a State does not matter.
+// and its searches and scans are bounded (Settings). What a step does not get to waits in queues;
+// where there is too much, turns are a function of the time. Sums are of integers, and ties are
+// broken by ids, so that the order in which a State was told of things does not matter.
 //
 // The package imports range/keys only.
 package planner

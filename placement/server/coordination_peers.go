@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -87,11 +88,37 @@ func (p *CoordinationPeers) Index(ctx context.Context, leader keys.ReplicaID) (u
 	return r.Index, nil
 }
 
-// Renew implements store.Peers.
-func (p *CoordinationPeers) Renew(
-	ctx context.Context, leader keys.ReplicaID, lease int64,
-) (time.Duration, error) {
-	return p.lease(ctx, leader, lease, clusterpb.CoordinationClient.Renew)
+// RenewAll implements store.Peers. A leader of an older version is asked for one lease after the
+// other.
+func (p *CoordinationPeers) RenewAll(
+	ctx context.Context, leader keys.ReplicaID, leases []int64,
+) ([]time.Duration, error) {
+	client, err := p.client(leader)
+	if err != nil {
+		return nil, err
+	}
+	terms := make([]time.Duration, len(leases))
+	r, err := client.RenewAll(ctx,
+		&clusterpb.CoordinationRenewAllRequest{Cluster: p.Cluster, Leases: leases})
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		for i, lease := range leases {
+			terms[i], err = p.lease(ctx, leader, lease, clusterpb.CoordinationClient.Renew)
+			if err != nil && !errors.Is(err, store.ErrLeaseNotFound) {
+				return nil, err
+			}
+		}
+		return terms, nil
+	case err != nil:
+		return nil, storeError(err)
+	case len(r.Nanoseconds) != len(leases):
+		return nil, fmt.Errorf("member %d of the core has renewed %d leases of %d", uint64(leader),
+			len(r.Nanoseconds), len(leases))
+	}
+	for i, term := range r.Nanoseconds {
+		terms[i] = time.Duration(term)
+	}
+	return terms, nil
 }
 
 // TimeToLive implements store.Peers.

@@ -112,6 +112,25 @@ func (s *CoordinationService) Renew(
 	return &clusterpb.CoordinationLeaseResponse{Nanoseconds: int64(term)}, nil
 }
 
+// RenewAll implements clusterpb.CoordinationServer.
+func (s *CoordinationService) RenewAll(
+	ctx context.Context, r *clusterpb.CoordinationRenewAllRequest,
+) (*clusterpb.CoordinationRenewAllResponse, error) {
+	part, err := s.part(r.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	terms, err := part.KeepAliveAll(ctx, r.Leases)
+	if err != nil {
+		return nil, coordinationStatus(err)
+	}
+	response := &clusterpb.CoordinationRenewAllResponse{Nanoseconds: make([]int64, len(terms))}
+	for i, term := range terms {
+		response.Nanoseconds[i] = int64(term)
+	}
+	return response, nil
+}
+
 // TimeToLive implements clusterpb.CoordinationServer.
 func (s *CoordinationService) TimeToLive(
 	ctx context.Context, r *clusterpb.CoordinationLeaseRequest,

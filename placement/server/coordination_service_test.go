@@ -87,7 +87,8 @@ func TestRefusalsOfMembersAreKnown(t *testing.T) {
 				t.Errorf("%v: %v", x, err)
 			}
 		}
-		if _, err := p.Renew(t.Context(), 2, 7); !errors.As(err, &notLeader) || notLeader.Leader != 1 {
+		if _, err := p.RenewAll(t.Context(), 2, []int64{7}); !errors.As(err, &notLeader) ||
+			notLeader.Leader != 1 {
 			t.Error(err)
 		}
 		if _, err := p.TimeToLive(t.Context(), 3, 7); !errors.As(err, &notLeader) {

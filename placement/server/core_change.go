@@ -331,7 +331,7 @@ func (s *Server) ListCore(
 			LeadsCoordination: keys.ReplicaID(m.Replica) == coordinator}
 		if p, ok := progress[keys.ReplicaID(m.Replica)]; ok {
 			state.Answers = s.answersCore(m.Replica, progress)
-			state.Snapshot = p.Snapshot
+			state.Snapshot = p.Snapshot || p.Match == 0 // it has nothing yet
 			if applied := s.config.Group.Applied(); applied > p.Match {
 				state.Behind = applied - p.Match
 			}

@@ -69,6 +69,11 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	}
 	batch := s.config.State.NewIndexedBatch()
 	defer batch.Close()
+	defer func() {
+		if err != nil {
+			s.blocks.Reset(s.Revision())
+		}
+	}()
 	a, err := s.newApplication(batch)
 	if err != nil {
 		return err
@@ -124,6 +129,9 @@ func (s *Store) publish(a *application, term uint64) {
 		s.lessor.Replace(a.leases, a.attached)
 	} else {
 		s.lessor.Changed(a.leases, a.attached)
+	}
+	if a.replaced || a.forgetLeases {
+		s.blocks.Reset(a.meta.Revision)
 	}
 	known, waiting := s.applied(a, term)
 	if a.replaced {
@@ -215,7 +223,7 @@ func (a *application) execute(c *storepb.Command) (*storepb.Result, error) {
 	case *storepb.Command_Txn:
 		err = a.txn(op.Txn, result)
 	case *storepb.Command_Compact:
-		err = a.compact(op.Compact.GetRevision(), result)
+		err = a.compact(op.Compact, result)
 	case *storepb.Command_LeaseGrant:
 		err = a.grant(op.LeaseGrant, result)
 	case *storepb.Command_LeaseRevoke:

@@ -45,7 +45,10 @@ const (
 	// alarmFormat is for alarms, and for the end of an import that enables authentication.
 	alarmFormat = 9
 
-	newestFormat = alarmFormat
+	// compactFormat is for compactions that do not remove all at once.
+	compactFormat = 10
+
+	newestFormat = compactFormat
 
 	// MaxCommandBytes is the greatest encoded command.
 	MaxCommandBytes = 4 << 20
@@ -147,6 +150,10 @@ func formatOf(c *storepb.Command) byte {
 			return alarmFormat
 		}
 		return importFormat
+	case *storepb.Command_Compact:
+		if op.Compact.GetEvents() > 0 || op.Compact.GetResume() {
+			return compactFormat
+		}
 	case *storepb.Command_AlarmChange:
 		return alarmFormat
 	}

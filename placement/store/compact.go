@@ -2,26 +2,39 @@ package store
 
 import (
 	"bytes"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// compactEvents is about how many events one command removes when the leader splits up a
+// compactEvents is about how many events one command looks at when the leader splits up a
 // compaction, so that none stops the log for long.
 const compactEvents = 4_000
 
-// compact removes what cannot be seen at revision c or later: the events below c, every version
-// that has a successor at or below c, and deletions below c.
+// compact makes revisions below c unreadable, and removes what cannot be seen at c or later: the
+// events below c, every version that has a successor at or below c, and deletions below c. It stops
+// after so many events as the command says; reads at c and later do not see what is left.
 //
 // The events tell which keys have changed, so that it costs as much as what it removes, whatever
 // the size of the store.
-// INVARIANT: after a compaction at c a key has at most one version at or below c. So it is enough
-// to remove, for each event that was not compacted before, the version right below it, and the
-// event's own if it is a deletion below c.
-func (a *application) compact(c uint64, result *storepb.Result) error {
+// INVARIANT: when all was removed that the compaction at c leaves to be removed, a key has at most
+// one version at or below c. So it is enough to remove, for each event that was not compacted
+// before, the version right below it, and the event's own if it is a deletion below c.
+// INVARIANT: events are looked at in their order, and each below c is removed with that. So a
+// compaction at a later revision can begin with the first event that there is, whatever an earlier
+// one has left.
+func (a *application) compact(m *storepb.Compact, result *storepb.Result) error {
+	c := m.GetRevision()
+	from := a.store.layout.firstEvent(a.meta)
 	switch {
+	case m.GetResume():
+		rest := a.meta.CompactionRest
+		if c != a.meta.Compacted || rest == nil {
+			return nil // it was done
+		}
+		from = a.store.layout.event(rest.Revision, rest.Number)
 	case c > a.meta.Revision:
 		refuse(result, storepb.Code_FUTURE_REVISION, "revision %d was asked for, the newest is %d",
 			c, a.meta.Revision)
@@ -31,7 +44,35 @@ func (a *application) compact(c uint64, result *storepb.Result) error {
 		result.Compacted = a.meta.Compacted
 		return nil
 	}
-	err := a.read(func(r *reader) error {
+	most := m.GetEvents()
+	if most == 0 {
+		most = math.MaxUint64
+	}
+	rest, err := a.removeCompacted(from, c, most)
+	if err != nil {
+		return err
+	}
+	a.meta.Compacted, a.meta.CompactionRest = c, rest
+	a.metaChanged = true
+	return nil
+}
+
+// firstEvent is where the events begin: at those of the revision of the latest compaction, or at what
+// it has left to be removed.
+func (l *layout) firstEvent(meta *storepb.MetaRecord) []byte {
+	revision := meta.Compacted
+	if rest := meta.CompactionRest; rest != nil {
+		revision = min(revision, rest.Revision)
+	}
+	return l.event(revision, 0)
+}
+
+// removeCompacted looks at up to so many events, and says where it is to go on; nil: all was
+// removed.
+func (a *application) removeCompacted(
+	from []byte, c, most uint64,
+) (rest *storepb.CompactionRest, err error) {
+	err = a.read(func(r *reader) error {
 		it, err := r.it.Clone(pebble.CloneOptions{})
 		if err != nil {
 			return err
@@ -39,10 +80,15 @@ func (a *application) compact(c uint64, result *storepb.Result) error {
 		defer it.Close()
 		versions := &reader{layout: r.layout, it: it, meta: r.meta}
 		end := r.event(c+1, 0)
-		for ok := r.seek(r.table(tableEvent), end); ok; ok = r.next(end) {
-			revision, _, err := decodeEventKey(r.it.Key())
+		looked := uint64(0)
+		for ok := r.seek(from, end); ok; ok = r.next(end) {
+			revision, n, err := decodeEventKey(r.it.Key())
 			if err != nil {
 				return err
+			}
+			if looked++; looked > most {
+				rest = &storepb.CompactionRest{Revision: revision, Number: n}
+				return nil
 			}
 			key, err := r.it.ValueAndErr()
 			if err != nil {
@@ -59,12 +105,7 @@ func (a *application) compact(c uint64, result *storepb.Result) error {
 		}
 		return r.it.Error()
 	})
-	if err != nil {
-		return err
-	}
-	a.meta.Compacted = c
-	a.metaChanged = true
-	return nil
+	return rest, err
 }
 
 // dropVersions removes what the version of a key at a revision makes superfluous.

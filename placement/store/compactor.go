@@ -1,8 +1,11 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
 // compactor is the leader's other housekeeping: it keeps the history at its length. A compaction
@@ -24,7 +27,8 @@ func (s *Store) compactor() {
 		case <-ticks:
 			seen.note(s)
 		}
-		if to := s.compactTo(&seen); to > 0 {
+		to := s.compactTo(&seen)
+		if l, _ := s.Leadership(); l.Serving {
 			s.compactHistory(to)
 		}
 	}
@@ -74,14 +78,22 @@ func (s *Store) compactTo(seen *timeline) (to uint64) {
 	return to
 }
 
-// compactHistory compacts, in steps. It rests for as long as a step takes, so that what clients ask
-// for has its turns.
+// compactHistory compacts up to a revision, in steps, and removes what earlier compactions have
+// left. It rests for as long as a step takes, so that what clients ask for has its turns.
 func (s *Store) compactHistory(to uint64) {
-	for s.Compacted() < to && s.ctx.Err() == nil {
+	for s.ctx.Err() == nil {
 		began := time.Now()
-		step, err := s.compactionStep(to)
-		if err == nil {
-			_, err = s.do(s.ctx, Compact(step))
+		var err error
+		switch {
+		case s.compacting() != nil:
+			_, err = s.do(s.ctx, resumeCompaction(s.Compacted()))
+		case s.Compacted() < to:
+			var step *storepb.Compact
+			if step, err = s.compactionStep(to); err == nil {
+				_, err = s.do(s.ctx, compaction(step))
+			}
+		default:
+			return
 		}
 		if err != nil && !errors.Is(err, ErrCompacted) {
 			if s.ctx.Err() == nil {
@@ -108,24 +120,95 @@ func (s *Store) historyLong() bool {
 		s.Revision() > s.Compacted()+s.config.History+s.config.History/10
 }
 
-// compactionStep is up to where one command is to compact on the way to a revision: so that it
-// removes about compactEvents events, or those of one revision if that has more.
-func (s *Store) compactionStep(to uint64) (step uint64, err error) {
+// compactionStep is what one command is to do of a compaction at a revision: as many revisions as
+// have about compactEvents events, or a part of what is to be removed for one that has more.
+func (s *Store) compactionStep(to uint64) (step *storepb.Compact, err error) {
 	err = s.read(func(r *reader) error {
-		step = to
+		step = &storepb.Compact{Revision: to}
 		first := r.meta.Compacted + 1
 		end, n := r.event(to+1, 0), 0
-		for ok := r.seek(r.event(first, 0), end); ok; ok = r.next(end) {
+		for ok := r.seek(r.firstEvent(r.meta), end); ok; ok = r.next(end) {
 			revision, _, err := decodeEventKey(r.it.Key())
 			if err != nil {
 				return err
 			}
-			if n++; n > compactEvents && revision > first {
-				step = revision - 1
+			if n++; n > compactEvents {
+				step.Revision = max(revision-1, first)
+				if revision <= first {
+					step.Events = compactEvents
+				}
 				return nil
 			}
 		}
 		return r.it.Error()
 	})
 	return step, err
+}
+
+func compaction(m *storepb.Compact) *storepb.Command {
+	return &storepb.Command{Op: &storepb.Command_Compact{Compact: m}}
+}
+
+// resumeCompaction is a command that removes more of what the compaction at a revision has left.
+func resumeCompaction(at uint64) *storepb.Command {
+	return compaction(&storepb.Compact{Revision: at, Events: compactEvents, Resume: true})
+}
+
+// prepareCompaction does a long way in steps, so that none stops the log for long, and returns the
+// last one.
+func (s *Store) prepareCompaction(
+	ctx context.Context, c *storepb.Command, m *storepb.Compact,
+) (*storepb.Command, error) {
+	to := m.GetRevision()
+	for !m.GetResume() && s.Compacted() < to && to <= s.Revision() {
+		step, err := s.compactionStep(to)
+		if err != nil {
+			return nil, err
+		}
+		if step.Revision >= to {
+			return &storepb.Command{Origin: c.Origin, Request: c.Request, Session: c.Session,
+				Sequence: c.Sequence, Acknowledged: c.Acknowledged, Auth: c.Auth,
+				Op: compaction(step).Op}, nil
+		}
+		if _, err := s.do(ctx, compaction(step)); err != nil && !errors.Is(err, ErrCompacted) {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// restLocked follows whether a compaction has left something to be removed.
+func (s *Store) restLocked(meta *storepb.MetaRecord) {
+	switch left := meta.CompactionRest != nil; {
+	case left && s.mu.compacting == nil:
+		s.mu.compacting = make(chan struct{})
+	case !left && s.mu.compacting != nil:
+		close(s.mu.compacting)
+		s.mu.compacting = nil
+	}
+}
+
+// compacting is closed when all was removed that a compaction has left; nil: that is so.
+func (s *Store) compacting() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.compacting
+}
+
+// AwaitCompaction returns when this member has removed all that compactions have made unreadable,
+// or with the error of ctx. A compaction of many changes is done when they cannot be read, and the
+// leader has them removed bit by bit.
+func (s *Store) AwaitCompaction(ctx context.Context) error {
+	rest := s.compacting()
+	if rest == nil {
+		return nil
+	}
+	select {
+	case <-rest:
+		return nil
+	case <-s.ctx.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -31,13 +31,15 @@
 // version of a key is kept, under the revision that wrote it, until compaction. Compaction at
 // revision c makes revisions below c unreadable; what is visible at c and later stays. The leader
 // compacts by itself, so that the latest Config.History revisions are kept, in steps of about
-// compactEvents events.
+// compactEvents events. A revision with more is made unreadable by the first of several steps, and
+// what is left to be removed is in the state (MetaRecord.compaction_rest).
 //
 // # Ranges
 //
 // A range is answered as etcd answers it, in order, filtered and counted (range.go); pairs that are
 // equal in what they are ordered by stay in the order of their keys, on every member. Transactions
-// that write nothing are read from one state of a member, without the log (ReadTxn).
+// that write nothing are read from one state of a member, without the log (ReadTxn). How many keys
+// a range has is known without going through all of them (package keycount).
 //
 // # Bounds
 //

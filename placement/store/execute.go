@@ -40,8 +40,8 @@ type Peers interface {
 	Execute(ctx context.Context, leader keys.ReplicaID, term uint64, command []byte) ([]byte, error)
 	// Index asks the leader for an index: Store.ServeIndex.
 	Index(ctx context.Context, leader keys.ReplicaID) (uint64, error)
-	// Renew has the leader renew a lease: Store.KeepAlive.
-	Renew(ctx context.Context, leader keys.ReplicaID, lease int64) (time.Duration, error)
+	// RenewAll has the leader renew leases: Store.KeepAliveAll.
+	RenewAll(ctx context.Context, leader keys.ReplicaID, leases []int64) ([]time.Duration, error)
 	// TimeToLive asks the leader how long a lease has left: Store.Lease.
 	TimeToLive(ctx context.Context, leader keys.ReplicaID, lease int64) (time.Duration, error)
 }
@@ -77,7 +77,8 @@ func (s *Store) executeAt(
 ) (*storepb.Result, error) {
 	switch {
 	case l.IsLeader:
-		if err := s.prepare(ctx, c); err != nil {
+		c, err := s.prepare(ctx, c)
+		if err != nil {
 			return nil, err
 		}
 		return s.attempt(ctx, s.own(c), &pending{term: l.Term, survives: true})

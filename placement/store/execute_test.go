@@ -69,14 +69,14 @@ func (l *links) Index(ctx context.Context, leader keys.ReplicaID) (index uint64,
 	return index, err
 }
 
-func (l *links) Renew(
-	ctx context.Context, leader keys.ReplicaID, lease int64,
-) (term time.Duration, err error) {
+func (l *links) RenewAll(
+	ctx context.Context, leader keys.ReplicaID, leases []int64,
+) (terms []time.Duration, err error) {
 	err = l.call(leader, func(s *Store) error {
-		term, err = s.KeepAlive(ctx, lease)
+		terms, err = s.KeepAliveAll(ctx, leases)
 		return err
 	})
-	return term, err
+	return terms, err
 }
 
 func (l *links) TimeToLive(

@@ -116,7 +116,7 @@ func (s *Store) ServeExecute(ctx context.Context, term uint64, data []byte) ([]b
 	// The other member gives its clients their turns; here it has its own.
 	ctx = WithClient(ctx, fmt.Sprintf("member %x", c.Origin))
 	var result *storepb.Result
-	if err = s.prepare(ctx, c); err == nil {
+	if c, err = s.prepare(ctx, c); err == nil {
 		result, err = s.attempt(ctx, c, &pending{term: term, format: format})
 	}
 	switch {

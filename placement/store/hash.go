@@ -12,7 +12,8 @@ import (
 // Hash is a sum over the history of the keys. It is the same on all members for the same Revision
 // and the same Compacted.
 type Hash struct {
-	// Sum is a CRC-32C over all versions of all keys up to Revision that compaction has left.
+	// Sum is a CRC-32C over all versions of all keys up to Revision that the compaction leaves, also
+	// while it has not removed all others yet.
 	Sum uint32
 	// Revision is up to where the sum goes, Compacted the lowest revision that could be read when it
 	// was made, and Newest the store's revision then.
@@ -37,7 +38,7 @@ func (s *Store) Hash(ctx context.Context, revision uint64) (Hash, error) {
 
 // sumVersions is over what the versions mean, and not over how they are encoded.
 func (r *reader) sumVersions(ctx context.Context, upTo uint64) (sum uint32, err error) {
-	var head []byte
+	var head, last []byte
 	end, passed := r.end(tableVersion), 0
 	for ok := r.seek(r.table(tableVersion), end); ok; ok = r.next(end) {
 		if passed++; passed%interruptEvery == 0 {
@@ -49,12 +50,21 @@ func (r *reader) sumVersions(ctx context.Context, upTo uint64) (sum uint32, err 
 		if err != nil {
 			return 0, err
 		}
+		if revision <= r.meta.Compacted {
+			if last != nil && bytes.Equal(key, last) {
+				continue // it has a successor there
+			}
+			last = append(last[:0], key...)
+		}
 		if revision > upTo {
 			continue
 		}
 		kv, err := r.decode(key, revision)
 		if err != nil {
 			return 0, err
+		}
+		if kv.Version == 0 && revision < r.meta.Compacted {
+			continue
 		}
 		head = appendHead(head[:0], kv)
 		for _, part := range [][]byte{head, kv.Key, kv.Value} {

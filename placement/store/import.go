@@ -105,7 +105,7 @@ func (a *application) importStep(m *storepb.Import, result *storepb.Result) erro
 				return err
 			}
 			a.meta.Revision++
-			a.meta.Compacted = a.meta.Revision
+			a.meta.Compacted, a.meta.CompactionRest = a.meta.Revision, nil
 			a.replaced = true
 		}
 		a.meta.Import, a.metaChanged = record, true
@@ -200,6 +200,7 @@ func (a *application) writeImported(m *storepb.Import, revision uint64) error {
 	}
 	if m.End {
 		a.meta.Revision, a.meta.Compacted, a.replaced = revision, revision, true
+		a.meta.CompactionRest = nil
 	}
 	return nil
 }
@@ -214,6 +215,7 @@ func (a *application) abandonImport(m *storepb.Import, result *storepb.Result) e
 		return err
 	}
 	a.meta.Import, a.metaChanged, a.forgetLeases = nil, true, true
+	a.meta.CompactionRest = nil
 	a.leases = nil
 	clear(a.attached)
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/store/lease"
@@ -13,38 +14,60 @@ import (
 // KeepAlive gives a lease a full term from now and returns the term. Only the leader can, and it
 // first makes sure that it still leads. A lease that ran out cannot be renewed: ErrLeaseNotFound.
 func (s *Store) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
+	terms, err := s.KeepAliveAll(ctx, []int64{id})
+	return onlyTerm(id, terms, err)
+}
+
+func onlyTerm(id int64, terms []time.Duration, err error) (time.Duration, error) {
+	switch {
+	case err != nil:
+		return 0, err
+	case terms[0] == 0:
+		return 0, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
+	}
+	return terms[0], nil
+}
+
+// KeepAliveAll is KeepAlive of several leases. The term of one that cannot be renewed is 0.
+func (s *Store) KeepAliveAll(ctx context.Context, ids []int64) ([]time.Duration, error) {
 	led, _ := s.Leadership()
 	if !led.Serving {
-		return 0, &NotLeaderError{Leader: led.Leader, Term: led.Term}
+		return nil, &NotLeaderError{Leader: led.Leader, Term: led.Term}
 	}
 	if err := s.Importing(); err != nil {
-		return 0, err
+		return nil, err
 	}
-	term, noted, err := s.renew(id)
-	for ; noted; term, noted, err = s.renew(id) {
+	terms := make([]time.Duration, len(ids))
+	noted, err := s.renew(ids, terms)
+	for len(noted) > 0 && err == nil {
 		s.awaitNotes()
-		if _, err := s.do(ctx, checkpoint(&storepb.LeaseCheckpoint_Lease{Id: id})); err != nil {
-			return 0, err
+		for most := range slices.Chunk(noted, lease.MaxNotes) {
+			if _, err := s.do(ctx, checkpoint(most...)); err != nil {
+				return nil, err
+			}
 		}
+		noted, err = s.renew(ids, terms)
 	}
-	// INVARIANT: leadership is shown after the deadline was moved. A process that stood still before
-	// may have been replaced, and the lease have ended elsewhere.
+	// INVARIANT: leadership is shown after the deadlines were moved. A process that stood still before
+	// may have been replaced, and leases have ended elsewhere.
 	if confirmErr := s.confirm(ctx); confirmErr != nil {
-		return 0, confirmErr
+		return nil, confirmErr
 	}
 	if l, _ := s.Leadership(); !l.Serving || l.Term != led.Term {
-		return 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
+		return nil, &NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
-	return term, err
+	return terms, err
 }
 
 // renew is Lessor.Renew.
-func (s *Store) renew(id int64) (term time.Duration, noted bool, err error) {
-	term, noted, err = s.lessor.Renew(id)
+func (s *Store) renew(
+	ids []int64, terms []time.Duration,
+) (noted []*storepb.LeaseCheckpoint_Lease, err error) {
+	noted, err = s.lessor.Renew(ids, terms)
 	if errors.Is(err, lease.ErrNotCounting) {
 		err = &NotLeaderError{}
 	}
-	return term, noted, err
+	return noted, err
 }
 
 // awaitNotes returns when what was noted until now is proposed.
@@ -154,18 +177,23 @@ func (s *Store) proposeAside(term uint64, c *storepb.Command) bool {
 }
 
 // Renew is KeepAlive on any member. It waits for a leader until ctx ends.
-func (s *Store) Renew(ctx context.Context, id int64) (term time.Duration, err error) {
+func (s *Store) Renew(ctx context.Context, id int64) (time.Duration, error) {
+	terms, err := s.RenewAll(ctx, []int64{id})
+	return onlyTerm(id, terms, err)
+}
+
+// RenewAll is KeepAliveAll on any member. It waits for a leader until ctx ends. What comes at a
+// member meanwhile goes to the leader together.
+func (s *Store) RenewAll(ctx context.Context, ids []int64) (terms []time.Duration, err error) {
 	err = s.atLeader(ctx, func(l Leadership) error {
 		if l.IsLeader {
-			term, err = s.KeepAlive(ctx, id)
+			terms, err = s.KeepAliveAll(ctx, ids)
 		} else {
-			limited, cancel := context.WithTimeout(ctx, indexTimeout)
-			defer cancel()
-			term, err = s.config.Peers.Renew(limited, l.Leader, id)
+			terms, err = s.renewals.ask(ctx, s, ids)
 		}
 		return err
 	})
-	return term, err
+	return terms, err
 }
 
 // TimeToLive is Lease on any member: what is left the leader says. It waits for one until ctx ends.

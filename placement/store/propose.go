@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -164,6 +163,7 @@ func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
 	s.mu.appliedTerm = term
 	s.revision.Store(a.meta.Revision)
 	s.compacted.Store(a.meta.Compacted)
+	s.restLocked(a.meta)
 	s.index.Store(a.index)
 	imports := importing(a.meta)
 	importChanged := s.importing.Swap(imports) != imports
@@ -189,7 +189,7 @@ func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
 	if serving != before || importChanged || len(a.leases) > 0 {
 		s.poke()
 	}
-	if s.historyLong() {
+	if s.historyLong() || a.meta.CompactionRest != nil || serving != before {
 		s.pokeCompactor()
 	}
 	return all, waiting
@@ -200,46 +200,35 @@ func (s *Store) applied(a *application, term uint64) ([]known, []reaching) {
 // says that it may or may not have taken effect, now or later: with a session the same command can
 // be done again, on whichever member leads then. The other errors are the command's own outcome.
 func (s *Store) Do(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
-	if err := s.prepare(ctx, c); err != nil {
+	c, err := s.prepare(ctx, c)
+	if err != nil {
 		return nil, err
 	}
 	return s.do(ctx, c)
 }
 
-// prepare refuses what is not to be proposed, and does what comes before.
-func (s *Store) prepare(ctx context.Context, c *storepb.Command) error {
+// prepare refuses what is not to be proposed, does what comes before, and returns what is to be
+// proposed.
+func (s *Store) prepare(ctx context.Context, c *storepb.Command) (*storepb.Command, error) {
 	if err := validateCommand(c); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.checkAlarms(ctx, c); err != nil {
-		return err
+		return nil, err
 	}
 	switch op := c.Op.(type) {
 	case *storepb.Command_Txn:
 		if err := s.checkWork(op.Txn); err != nil {
-			return err
+			return nil, err
 		}
 	case *storepb.Command_ChangeMembers:
 		if err := s.checkMembers(op.ChangeMembers); err != nil {
-			return err
+			return nil, err
 		}
 	case *storepb.Command_Compact:
-		// A long way is done in steps, so that none stops the log for long.
-		to := op.Compact.GetRevision()
-		for s.Compacted() < to && to <= s.Revision() {
-			step, err := s.compactionStep(to)
-			if err != nil {
-				return err
-			}
-			if step >= to {
-				break
-			}
-			if _, err := s.do(ctx, Compact(step)); err != nil && !errors.Is(err, ErrCompacted) {
-				return err
-			}
-		}
+		return s.prepareCompaction(ctx, c, op.Compact)
 	}
-	return nil
+	return c, nil
 }
 
 // do proposes a command of this process, if this member leads.

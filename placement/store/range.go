@@ -198,7 +198,11 @@ func (r *reader) rangeAt(
 		if err := s.add(kv); err != nil {
 			return nil, err
 		}
-	case r.remembersCount(q):
+	case q.CountOnly:
+		var err error
+		result.Count, err = r.countKeys(rangeSpan(q.Key, q.RangeEnd), revision)
+		return result, err
+	case r.knowsCounts(q, revision):
 		var err error
 		if result.Count, err = r.rangeCounted(q, revision, s); err != nil {
 			return nil, err

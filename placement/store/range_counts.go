@@ -78,14 +78,46 @@ func (c *rangeCounts) note(r countedRange, previous []byte) {
 
 // remembersCount says whether the count of a range is looked up, and remembered, in counts.
 func (r *reader) remembersCount(q *storepb.Range) bool {
-	return r.counts != nil && q.Count && !q.CountOnly && q.Limit > 0 && int64(q.Revision) > 0 &&
-		len(q.RangeEnd) > 0
+	return r.counts != nil && int64(q.Revision) > 0
+}
+
+// knowsCounts says whether a range is counted with the help of blocks or counts.
+func (r *reader) knowsCounts(q *storepb.Range, revision uint64) bool {
+	return q.Count && !q.CountOnly && q.Limit > 0 && (r.remembersCount(q) || r.hasBlocks(revision))
+}
+
+func (r *reader) hasBlocks(revision uint64) bool {
+	return r.blocks != nil && r.blocks.Covers(revision)
+}
+
+// countKeys counts the keys of a span, with the help of blocks if they have the revision.
+func (r *reader) countKeys(span keys.Span, revision uint64) (uint64, error) {
+	scan := func(span keys.Span, visit func(key []byte)) error {
+		return r.walk(span, revision, func() part { return mereKey },
+			func(*storepb.KeyValue) (bool, error) {
+				key, _, err := decodeVersionKey(r.it.Key())
+				if err == nil {
+					visit(key)
+				}
+				return true, err
+			})
+	}
+	if r.blocks != nil {
+		return r.blocks.Count(span, revision, scan)
+	}
+	count := uint64(0)
+	err := scan(span, func([]byte) { count++ })
+	return count, err
 }
 
 // rangeCounted collects the pairs of a range as far as its limit lets, and counts all keys of it
-// with the help of counts.
+// with the help of blocks, or of counts if the revision is too old for these.
 func (r *reader) rangeCounted(q *storepb.Range, revision uint64, s *selection) (uint64, error) {
-	known, ok := r.counts.find(q.Key, q.RangeEnd, revision)
+	var known countedRange
+	ok := false
+	if r.remembersCount(q) && !r.hasBlocks(revision) {
+		known, ok = r.counts.find(q.Key, q.RangeEnd, revision)
+	}
 	// seen counts the keys that were gone through up to last, and before those of them that known
 	// does not count.
 	var seen, before uint64
@@ -116,17 +148,16 @@ func (r *reader) rangeCounted(q *storepb.Range, revision uint64, s *selection) (
 		if ok {
 			rest.End = known.key
 		}
-		count = seen
-		err := r.walk(rest, revision, func() part { return mereKey },
-			func(*storepb.KeyValue) (bool, error) { count++; return true, nil })
+		others, err := r.countKeys(rest, revision)
 		if err != nil {
 			return 0, err
 		}
+		count = seen + others
 	}
 	if ok {
 		count += known.count
 	}
-	if s.order() == nil && !s.filters() {
+	if r.remembersCount(q) && s.order() == nil && !s.filters() {
 		// The list goes on behind what this page ends with.
 		next := s.pairs[len(s.pairs)-1].Key
 		r.counts.note(countedRange{append(bytes.Clone(next), 0), q.RangeEnd, revision,

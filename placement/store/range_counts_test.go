@@ -43,6 +43,9 @@ func TestCountsOfPages(t *testing.T) {
 			m.revision = do(t, s, writes(ops...)).Revision
 			m.states[m.revision] = state
 		}
+		if rapid.Bool().Draw(t, "older than the blocks") {
+			s.blocks.Reset(m.revision + 1)
+		}
 		type list struct {
 			key, end []byte
 			revision uint64

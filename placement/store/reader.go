@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/tidemarkdb/tidemark/placement/store/keycount"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -29,6 +30,8 @@ type reader struct {
 	interrupted func() error
 	// counts, if set, remembers how many keys ranges have.
 	counts *rangeCounts
+	// blocks, if set, counts keys at the newest revisions without going through them.
+	blocks *keycount.Blocks
 	// passed is how many keys walks have come to.
 	passed uint64
 }

@@ -30,7 +30,7 @@ func (s *Store) Recover(next *storepb.Members) error {
 	defer a.close()
 	a.meta.Revision += recoveredRevisions
 	result := &storepb.Result{}
-	if err := a.compact(a.meta.Revision, result); err != nil {
+	if err := a.compact(&storepb.Compact{Revision: a.meta.Revision}, result); err != nil {
 		return err
 	}
 	if err := resultError(result); err != nil {

@@ -388,13 +388,17 @@ func (l *layout) verifyPair(key, value, last []byte) (err error) {
 // Install implements group.Staged.
 func (p *staged) Install() error {
 	s := p.store
-	if err := s.config.State.Ingest(context.Background(), p.paths); err != nil {
+	if err := s.hub.Replace(func() (uint64, error) {
+		if err := s.config.State.Ingest(context.Background(), p.paths); err != nil {
+			return 0, err
+		}
+		if err := s.load(); err != nil {
+			return 0, fmt.Errorf("after a snapshot was installed: %w", err)
+		}
+		return s.Revision(), nil
+	}); err != nil {
 		return err
 	}
-	if err := s.load(); err != nil {
-		return fmt.Errorf("after a snapshot was installed: %w", err)
-	}
-	s.hub.Reset(s.Revision())
 	s.skipped()
 	return nil
 }

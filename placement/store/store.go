@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/keycount"
 	"github.com/tidemarkdb/tidemark/placement/store/lease"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
@@ -166,8 +167,12 @@ type Store struct {
 	grouped chan struct{} // for the proposer
 	room    *room         // for commands whose outcome is open
 	indexes readIndexes
-	large   largeAnswers
-	counts  rangeCounts
+	// renewals are those that go to the leader.
+	renewals leaseRenewals
+	large    largeAnswers
+	counts   rangeCounts
+	// blocks counts keys. Apply follows it before it commits, so that no reader is ahead of it.
+	blocks *keycount.Blocks
 	// noting is held while it is decided what leases have left, and proposed.
 	noting  sync.Mutex
 	running sync.WaitGroup
@@ -185,6 +190,8 @@ type Store struct {
 		closed   bool
 		// changed is closed when the leadership does, and replaced.
 		changed chan struct{}
+		// compacting is closed when all was removed that a compaction has left; nil: that is so.
+		compacting chan struct{}
 		// readers counts the open iterators, which have to be gone before the database is closed.
 		readers sync.WaitGroup
 	}
@@ -215,6 +222,7 @@ func New(config Config) (*Store, error) {
 		room:    newRoom(int64(config.MaxPending), config.MaxPendingBytes),
 		large:   newLargeAnswers(),
 	}
+	s.blocks = keycount.New(nil)
 	s.mu.group = config.Group
 	s.mu.pending = map[commandID]*pending{}
 	s.mu.changed = make(chan struct{})
@@ -272,10 +280,14 @@ func (s *Store) load() error {
 		s.setAuthority(state)
 		s.alarms.Store(&alarms)
 		s.members.replace(members)
+		s.blocks.Reset(r.meta.Revision)
 		s.lessor.Replace(leases, attached)
 		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)
 		s.compacted.Store(r.meta.Compacted)
+		s.mu.Lock()
+		s.restLocked(r.meta)
+		s.mu.Unlock()
 		s.index.Store(s.machine.index)
 		return nil
 	})

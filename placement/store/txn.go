@@ -330,6 +330,9 @@ func (w *writer) write(
 	if err := w.batch.Set(w.store.layout.event(w.revision, w.written), key, nil); err != nil {
 		return err
 	}
+	if record.Tombstone || previous == nil {
+		w.store.blocks.Changed(w.revision, key, !record.Tombstone)
+	}
 	w.written++
 	if w.tooMany {
 		return nil
@@ -352,6 +355,7 @@ func (w *writer) finish() error {
 		return nil
 	}
 	w.meta.Revision = w.revision
+	w.store.blocks.Advance(w.revision)
 	w.application.events = append(w.application.events,
 		watch.Revision{Number: w.revision, Events: w.events, TooMany: w.tooMany})
 	w.metaChanged = true

@@ -49,6 +49,7 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 		if err != nil {
 			return err
 		}
+		r.blocks = v.store.blocks
 		result, err = r.rangeAt(q, at, newAllowance(MaxAnswerBytes))
 		return err
 	})
@@ -91,7 +92,7 @@ func (s *Store) ReadTxnAs(
 		if err := s.permitRead(r, who, t); err != nil {
 			return err
 		}
-		r.interrupted, r.counts = ctx.Err, &s.counts
+		r.interrupted, r.counts, r.blocks = ctx.Err, &s.counts, s.blocks
 		result.Revision = r.meta.Revision
 		chosen, err := choose(r, t, newestFormat, nil)
 		if err == nil {

@@ -30,6 +30,7 @@ type settings struct {
 	endpoint, to          string
 	n, value, connections int
 	ttl                   time.Duration
+	renew                 bool
 }
 
 func run(ctx context.Context) error {
@@ -41,6 +42,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&s.value, "value", 900, "bytes of a value")
 	flag.IntVar(&s.connections, "connections", 1, "connections of the client, for streams")
 	flag.DurationVar(&s.ttl, "ttl", time.Minute, "term of the leases")
+	flag.BoolVar(&s.renew, "renew", true, "renew each lease once")
 	flag.Parse()
 	do, ok := map[string]func(context.Context, *settings) error{"file": writeFile, "keys": keys,
 		"leases": leases, "watches": watches, "streams": streams}[*which]
@@ -89,6 +91,25 @@ func printLatency(what string, all []time.Duration) {
 	}
 	fmt.Printf("%-44s %6d  p50 %.1f  p99 %.1f  most %.1f ms\n", what, len(all), at(.5), at(.99),
 		at(1))
+}
+
+// progress prints how far something is, every 10 s, until stop is called.
+func progress(what string, done *atomic.Int64) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		ticker := time.NewTicker(10 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				fmt.Printf("  %d %s\n", done.Load(), what)
+			}
+		}
+	})
+	return func() { cancel(); running.Wait() }
 }
 
 // others puts and gets a key of its own, every 20 ms, until stop is called, which prints how long

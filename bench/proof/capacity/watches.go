@@ -11,7 +11,9 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// watches opens watches on a tenth as many keys, puts some of these, and waits for the events.
+// watches opens watches on a tenth as many keys, puts some of these, and waits for the events. The
+// client begins the watches of a connection one after the other, each when it has heard of the one
+// before: with -connections they begin side by side.
 func watches(ctx context.Context, s *settings) error {
 	return s.watch(ctx, max(1, s.n/10), func(ctx context.Context, _ int) context.Context {
 		return ctx
@@ -39,10 +41,11 @@ func (s *settings) watch(ctx context.Context, keys int,
 		defer client.Close()
 		clients = append(clients, client)
 	}
-	var events atomic.Int64
+	var events, begun, ended atomic.Int64
 	var running sync.WaitGroup
 	began := time.Now()
 	stop := others(clients[0], "while watches begin")
+	stopProgress := progress("watches begun", &begun)
 	err := each(ctx, s.n, 200, func(_ context.Context, i int) error {
 		changes := clients[i%len(clients)].Watch(of(ctx, i), key(i%keys), clientv3.WithCreatedNotify())
 		select {
@@ -53,13 +56,16 @@ func (s *settings) watch(ctx context.Context, keys int,
 		case <-time.After(time.Minute):
 			return fmt.Errorf("watch %d has not begun within a minute", i)
 		}
+		begun.Add(1)
 		running.Go(func() {
+			defer ended.Add(1)
 			for r := range changes {
 				events.Add(int64(len(r.Events)))
 			}
 		})
 		return nil
 	})
+	stopProgress()
 	stop()
 	step(fmt.Sprintf("%d watches on %d keys begun", s.n, keys), began)
 	if err != nil {
@@ -81,8 +87,12 @@ func (s *settings) watch(ctx context.Context, keys int,
 		time.Sleep(5 * time.Millisecond)
 	}
 	step(fmt.Sprintf("%d of %d events have come", events.Load(), want), began)
+	began = time.Now()
+	stopProgress = progress("watches ended", &ended)
 	cancel()
 	running.Wait()
+	stopProgress()
+	step("all watches ended", began)
 	return nil
 }
 

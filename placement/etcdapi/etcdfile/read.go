@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 
+	"go.etcd.io/etcd/api/v3/authpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 )
@@ -29,9 +30,10 @@ type File struct {
 	Sum [sha256.Size]byte
 	// Leases are by ascending id, as unsigned numbers.
 	Leases []Lease
-	// Users and Roles are how many there are, and Auth says that they count. They are not read.
-	Users, Roles int
-	Auth         bool
+	// Users and Roles are by ascending name, and Auth says that they count.
+	Users []User
+	Roles []Role
+	Auth  bool
 
 	file *os.File
 	// entries are by ascending key. names has the keys.
@@ -44,6 +46,20 @@ type File struct {
 type Lease struct {
 	ID        int64
 	TTL, Left uint64
+}
+
+// User is a user of a snapshot.
+type User struct {
+	Name string
+	// Hash is that of the password, by bcrypt; empty: there is none.
+	Hash  []byte
+	Roles []string
+}
+
+// Role is a role of a snapshot.
+type Role struct {
+	Name        string
+	Permissions []*authpb.Permission
 }
 
 // Key is what a snapshot has of a key. KV.Version is 0 if it was deleted at File.Revision; keys that

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/authpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 )
@@ -66,7 +67,20 @@ func sample(t testing.TB, keys int) string {
 				return err
 			}
 		}
-		return tx.Bucket([]byte("authUsers")).Put([]byte("root"), nil)
+		role, err := proto.Marshal(&authpb.Role{Name: []byte("reader"),
+			KeyPermission: []*authpb.Permission{{Key: []byte("a"), RangeEnd: []byte("b")}}})
+		if err == nil {
+			err = tx.Bucket([]byte("authRoles")).Put([]byte("reader"), role)
+		}
+		if err != nil {
+			return err
+		}
+		user, err := proto.Marshal(&authpb.User{Name: []byte("root"), Password: []byte("hash"),
+			Roles: []string{"reader", "root"}})
+		if err != nil {
+			return err
+		}
+		return tx.Bucket([]byte("authUsers")).Put([]byte("root"), user)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +109,8 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if f.Sum != sum || f.Len() != keys || f.Users != 1 || f.Roles != 0 || len(f.Leases) != 2 ||
+	if f.Sum != sum || f.Len() != keys || len(f.Users) != 1 || len(f.Roles) != 1 ||
+		string(f.Users[0].Hash) != "hash" || len(f.Roles[0].Permissions) != 1 || len(f.Leases) != 2 ||
 		f.Leases[1] != (Lease{ID: 2, TTL: 60, Left: 7}) || f.Revision != 2+keys+keys/2+1 {
 		t.Errorf("%+v", *f)
 	}

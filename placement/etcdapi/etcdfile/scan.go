@@ -58,9 +58,9 @@ func (s *scan) run(p *pages) error {
 			case "auth":
 				s.Auth = s.Auth || string(e.key) == "authEnabled" && len(e.value) == 1 && e.value[0] == 1
 			case "authUsers":
-				s.Users++
+				return s.user(e)
 			case "authRoles":
-				s.Roles++
+				return s.role(e)
 			}
 			return nil
 		}); err != nil {

@@ -17,6 +17,8 @@ const (
 
 // Steps makes the steps of an import of a file.
 type Steps struct {
+	// EnableAuth has the last step enable authentication, for users that were imported before.
+	EnableAuth bool
 	// WithoutLease counts keys whose lease is not in the file. They are imported without one.
 	WithoutLease int
 
@@ -67,7 +69,26 @@ func (s *Steps) Next(state *coordpb.ImportState) (*coordpb.ImportStep, error) {
 		step.Keys = append(step.Keys, s.imported(k.KV, k.Number))
 	}
 	step.End = n == s.file.Len()
+	step.EnableAuth = step.End && s.EnableAuth
 	return step, nil
+}
+
+// ImportedAuth are the users and roles of the file, as they are imported.
+func (f *File) ImportedAuth() *coordpb.ImportedAuth {
+	all := &coordpb.ImportedAuth{}
+	for _, r := range f.Roles {
+		role := &coordpb.ImportedRole{Name: r.Name}
+		for _, p := range r.Permissions {
+			role.Permissions = append(role.Permissions, &coordpb.ImportedPermission{
+				Type: coordpb.ImportedPermission_Type(p.PermType), Key: p.Key, RangeEnd: p.RangeEnd})
+		}
+		all.Roles = append(all.Roles, role)
+	}
+	for _, u := range f.Users {
+		all.Users = append(all.Users, &coordpb.ImportedUser{Name: u.Name, Hash: u.Hash,
+			Roles: u.Roles})
+	}
+	return all
 }
 
 func (s *Steps) imported(kv *mvccpb.KeyValue, number uint32) *coordpb.ImportedKey {

@@ -3,7 +3,6 @@ package lease
 import (
 	"container/heap"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -21,8 +20,8 @@ const (
 	pauseTolerance = 2 * time.Second
 	// expiriesPerTick bounds how many leases end at once.
 	expiriesPerTick = 128
-	// notesPerTick bounds how many leases one checkpoint is of.
-	notesPerTick = 1024
+	// MaxNotes bounds how many leases one checkpoint is of.
+	MaxNotes = 1024
 	// noteSlack is by how much a checkpoint may be short.
 	noteSlack = 2 * time.Second
 	// endAgain is when the end of a lease is proposed again that has not come.
@@ -210,26 +209,33 @@ func (l *Lessor) spareLocked(now time.Time, silence time.Duration) {
 	}
 }
 
-// Renew moves the deadline of a lease, and returns its term. The caller makes sure afterwards that
-// this member leads: if it does not, it ends no lease, and its deadlines mean nothing. noted says
-// that the deadline was not moved: the log may say how much the lease had left, and a later leader
-// would go by that, so the caller has the log take it back, and tries again. An error is
-// ErrNotFound, also for a lease whose end was returned by Due, or ErrNotCounting.
-func (l *Lessor) Renew(id int64) (term time.Duration, noted bool, err error) {
+// Renew moves the deadlines of leases, and fills in their terms; 0 for one that does not exist, or
+// whose end was returned by Due. The caller makes sure afterwards that this member leads: if it does
+// not, it ends no lease, and its deadlines mean nothing. The deadlines of those in noted were not
+// moved: the log may say how much they had left, and a later leader would go by that, so the caller
+// has the log take it back, and tries again. The error is ErrNotCounting.
+func (l *Lessor) Renew(
+	ids []int64, terms []time.Duration,
+) (noted []*storepb.LeaseCheckpoint_Lease, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.mu.leases[id]
-	switch {
-	case !l.mu.active:
-		return 0, false, ErrNotCounting
-	case c == nil || !c.ending.IsZero():
-		return 0, false, fmt.Errorf("%w: lease %d", ErrNotFound, id)
-	case c.noted:
-		return 0, true, nil
+	if !l.mu.active {
+		return nil, ErrNotCounting
 	}
 	now := l.now()
-	c.deadline, c.noteAt, c.spared = now.Add(c.term), now.Add(l.checkpointAfter), false
-	return c.term, false, nil
+	for i, id := range ids {
+		terms[i] = 0
+		c := l.mu.leases[id]
+		switch {
+		case c == nil || !c.ending.IsZero():
+		case c.noted:
+			noted = append(noted, &storepb.LeaseCheckpoint_Lease{Id: id})
+		default:
+			c.deadline, c.noteAt, c.spared = now.Add(c.term), now.Add(l.checkpointAfter), false
+			terms[i] = c.term
+		}
+	}
+	return noted, nil
 }
 
 // Due is what has to be done about leases.
@@ -259,7 +265,7 @@ func (l *Lessor) Due() (found Due) {
 		return found
 	}
 	for len(l.mu.due) > 0 && !now.Before(l.mu.due[0].at) {
-		if len(found.Ended) >= expiriesPerTick || len(found.Notes) >= notesPerTick {
+		if len(found.Ended) >= expiriesPerTick || len(found.Notes) >= MaxNotes {
 			break
 		}
 		d := heap.Pop(&l.mu.due).(due)

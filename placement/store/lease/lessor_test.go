@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
 // clocked is a lessor with a clock that a test moves.
@@ -58,7 +60,7 @@ func TestOnlyTheLeaderCounts(t *testing.T) {
 	if due := l.run(time.Minute); len(due.Ended) > 0 || l.Counting() {
 		t.Errorf("a member that does not lead ends %v", due.Ended)
 	}
-	if _, _, err := l.Renew(1); !errors.Is(err, ErrNotCounting) {
+	if _, _, err := renew(l, 1); !errors.Is(err, ErrNotCounting) {
 		t.Errorf("a renewal by a member that does not lead: %v", err)
 	}
 	l.Activate(true)
@@ -73,14 +75,14 @@ func TestEndedIsNotRenewed(t *testing.T) {
 	l.Activate(true)
 	l.grant(time.Second, 1, 2)
 	l.run(500 * time.Millisecond)
-	if term, noted, err := l.Renew(2); err != nil || noted || term != time.Second {
+	if term, noted, err := renew(l, 2); err != nil || noted || term != time.Second {
 		t.Fatal(term, noted, err)
 	}
 	if due := l.run(750 * time.Millisecond); !slices.Equal(due.Ended, []int64{1}) {
 		t.Fatalf("%v ended, and 2 was renewed", due.Ended)
 	}
 	for _, id := range []int64{1, 3} {
-		if _, _, err := l.Renew(id); !errors.Is(err, ErrNotFound) {
+		if _, _, err := renew(l, id); !errors.Is(err, ErrNotFound) {
 			t.Errorf("a renewal of lease %d: %v", id, err)
 		}
 	}
@@ -102,7 +104,7 @@ func TestNotes(t *testing.T) {
 	if len(due.Notes) != 1 || due.Notes[0].LeftMillis != uint64(5*time.Minute/time.Millisecond) {
 		t.Fatalf("after half of the term the notes are %v", due.Notes)
 	}
-	if _, noted, err := l.Renew(1); err != nil || !noted {
+	if _, noted, err := renew(l, 1); err != nil || !noted {
 		t.Fatalf("a renewal behind a note: noted %v, %v", noted, err)
 	}
 	change := Change{ID: 1, TTLMillis: 600_000, LeftMillis: due.Notes[0].LeftMillis, Checkpoint: true}
@@ -114,7 +116,7 @@ func TestNotes(t *testing.T) {
 	}
 	change.LeftMillis = 0
 	l.Changed([]Change{change}, nil)
-	if _, noted, err := l.Renew(1); err != nil || noted {
+	if _, noted, err := renew(l, 1); err != nil || noted {
 		t.Errorf("a renewal when the note was taken back: noted %v, %v", noted, err)
 	}
 	if left := l.left(t, 1); left != 10*time.Minute {
@@ -177,7 +179,7 @@ func TestDeadlines(t *testing.T) {
 					terms[id], deadlines[id] = term, l.nanos+int64(term)
 				}
 			case 1:
-				_, _, err := l.Renew(id)
+				_, _, err := renew(l, id)
 				if (err == nil) != (deadlines[id] > 0) {
 					t.Fatalf("renew %d, whose deadline is %d: %v", id, deadlines[id], err)
 				}
@@ -211,4 +213,18 @@ func TestDeadlines(t *testing.T) {
 			}
 		}
 	})
+}
+
+type renewer interface {
+	Renew([]int64, []time.Duration) ([]*storepb.LeaseCheckpoint_Lease, error)
+}
+
+// renew renews one lease.
+func renew(l renewer, id int64) (term time.Duration, noted bool, err error) {
+	terms := make([]time.Duration, 1)
+	list, err := l.Renew([]int64{id}, terms)
+	if err == nil && terms[0] == 0 && len(list) == 0 {
+		err = ErrNotFound
+	}
+	return terms[0], len(list) > 0, err
 }

@@ -74,10 +74,10 @@ func TestAPauseDoesNotReviveALease(t *testing.T) {
 		if !l.Due().Paused {
 			t.Fatal("a pause was not noticed")
 		}
-		if left, _, err := l.Renew(1); !errors.Is(err, ErrNotFound) {
+		if left, _, err := renew(l, 1); !errors.Is(err, ErrNotFound) {
 			t.Errorf("renewed for %s, %v; its end is in the log", left, err)
 		}
-		if _, _, err := l.Renew(2); err != nil {
+		if _, _, err := renew(l, 2); err != nil {
 			t.Error(err)
 		}
 		// If its end got lost it is proposed again.

@@ -2425,8 +2425,13 @@ func (x *DeleteRange) GetPrevious() bool {
 }
 
 type Compact struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// After how many events it stops to remove things, and leaves the rest to later commands; 0: it
+	// removes all.
+	Events uint64 `protobuf:"varint,2,opt,name=events,proto3" json:"events,omitempty"`
+	// It removes more of what the compaction at revision has left, and does nothing if there is none.
+	Resume        bool `protobuf:"varint,3,opt,name=resume,proto3" json:"resume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2466,6 +2471,20 @@ func (x *Compact) GetRevision() uint64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *Compact) GetEvents() uint64 {
+	if x != nil {
+		return x.Events
+	}
+	return 0
+}
+
+func (x *Compact) GetResume() bool {
+	if x != nil {
+		return x.Resume
+	}
+	return false
 }
 
 type LeaseGrant struct {
@@ -3585,9 +3604,11 @@ type MetaRecord struct {
 	Revision  uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	Compacted uint64                 `protobuf:"varint,2,opt,name=compacted,proto3" json:"compacted,omitempty"`
 	// The latest import, unless that was given up.
-	Import        *ImportRecord `protobuf:"bytes,3,opt,name=import,proto3" json:"import,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Import *ImportRecord `protobuf:"bytes,3,opt,name=import,proto3" json:"import,omitempty"`
+	// What the compaction at compacted has left to be removed; absent: nothing.
+	CompactionRest *CompactionRest `protobuf:"bytes,4,opt,name=compaction_rest,json=compactionRest,proto3" json:"compaction_rest,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *MetaRecord) Reset() {
@@ -3641,6 +3662,67 @@ func (x *MetaRecord) GetImport() *ImportRecord {
 	return nil
 }
 
+func (x *MetaRecord) GetCompactionRest() *CompactionRest {
+	if x != nil {
+		return x.CompactionRest
+	}
+	return nil
+}
+
+// CompactionRest says where the removal of what is compacted goes on: at the event of that number,
+// at that revision.
+type CompactionRest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactionRest) Reset() {
+	*x = CompactionRest{}
+	mi := &file_store_storepb_store_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactionRest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactionRest) ProtoMessage() {}
+
+func (x *CompactionRest) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactionRest.ProtoReflect.Descriptor instead.
+func (*CompactionRest) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *CompactionRest) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *CompactionRest) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // ImportRecord is how far an import is.
 type ImportRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3665,7 +3747,7 @@ type ImportRecord struct {
 
 func (x *ImportRecord) Reset() {
 	*x = ImportRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3677,7 +3759,7 @@ func (x *ImportRecord) String() string {
 func (*ImportRecord) ProtoMessage() {}
 
 func (x *ImportRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[41]
+	mi := &file_store_storepb_store_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3690,7 +3772,7 @@ func (x *ImportRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRecord.ProtoReflect.Descriptor instead.
 func (*ImportRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{41}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ImportRecord) GetId() uint64 {
@@ -3781,7 +3863,7 @@ type LeaseRecord struct {
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3793,7 +3875,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[42]
+	mi := &file_store_storepb_store_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3806,7 +3888,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{42}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LeaseRecord) GetTtlMillis() uint64 {
@@ -3837,7 +3919,7 @@ type AuthRecord struct {
 
 func (x *AuthRecord) Reset() {
 	*x = AuthRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +3931,7 @@ func (x *AuthRecord) String() string {
 func (*AuthRecord) ProtoMessage() {}
 
 func (x *AuthRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[43]
+	mi := &file_store_storepb_store_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +3944,7 @@ func (x *AuthRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthRecord.ProtoReflect.Descriptor instead.
 func (*AuthRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{43}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AuthRecord) GetEnabled() bool {
@@ -3901,7 +3983,7 @@ type UserRecord struct {
 
 func (x *UserRecord) Reset() {
 	*x = UserRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +3995,7 @@ func (x *UserRecord) String() string {
 func (*UserRecord) ProtoMessage() {}
 
 func (x *UserRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[44]
+	mi := &file_store_storepb_store_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +4008,7 @@ func (x *UserRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserRecord.ProtoReflect.Descriptor instead.
 func (*UserRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{44}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UserRecord) GetHash() []byte {
@@ -3969,7 +4051,7 @@ type RoleRecord struct {
 
 func (x *RoleRecord) Reset() {
 	*x = RoleRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3981,7 +4063,7 @@ func (x *RoleRecord) String() string {
 func (*RoleRecord) ProtoMessage() {}
 
 func (x *RoleRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[45]
+	mi := &file_store_storepb_store_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3994,7 +4076,7 @@ func (x *RoleRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleRecord.ProtoReflect.Descriptor instead.
 func (*RoleRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{45}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RoleRecord) GetPermissions() []*Permission {
@@ -4025,7 +4107,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4037,7 +4119,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[46]
+	mi := &file_store_storepb_store_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4050,7 +4132,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{46}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SessionRecord) GetForgotten() uint64 {
@@ -4092,7 +4174,7 @@ type Members struct {
 
 func (x *Members) Reset() {
 	*x = Members{}
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4104,7 +4186,7 @@ func (x *Members) String() string {
 func (*Members) ProtoMessage() {}
 
 func (x *Members) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[47]
+	mi := &file_store_storepb_store_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4117,7 +4199,7 @@ func (x *Members) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Members.ProtoReflect.Descriptor instead.
 func (*Members) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{47}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Members) GetVersion() uint64 {
@@ -4161,7 +4243,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4173,7 +4255,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[48]
+	mi := &file_store_storepb_store_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4186,7 +4268,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{48}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Member) GetReplica() uint64 {
@@ -4229,7 +4311,7 @@ type ChangeMembers struct {
 
 func (x *ChangeMembers) Reset() {
 	*x = ChangeMembers{}
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4241,7 +4323,7 @@ func (x *ChangeMembers) String() string {
 func (*ChangeMembers) ProtoMessage() {}
 
 func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[49]
+	mi := &file_store_storepb_store_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +4336,7 @@ func (x *ChangeMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembers.ProtoReflect.Descriptor instead.
 func (*ChangeMembers) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{49}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ChangeMembers) GetVersion() uint64 {
@@ -4282,7 +4364,7 @@ type LeaseCheckpoint_Lease struct {
 
 func (x *LeaseCheckpoint_Lease) Reset() {
 	*x = LeaseCheckpoint_Lease{}
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4294,7 +4376,7 @@ func (x *LeaseCheckpoint_Lease) String() string {
 func (*LeaseCheckpoint_Lease) ProtoMessage() {}
 
 func (x *LeaseCheckpoint_Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[50]
+	mi := &file_store_storepb_store_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,9 +4585,11 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\vDeleteRange\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1b\n" +
 	"\trange_end\x18\x02 \x01(\fR\brangeEnd\x12\x1a\n" +
-	"\bprevious\x18\x03 \x01(\bR\bprevious\"%\n" +
+	"\bprevious\x18\x03 \x01(\bR\bprevious\"U\n" +
 	"\aCompact\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x04R\brevision\";\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x16\n" +
+	"\x06events\x18\x02 \x01(\x04R\x06events\x12\x16\n" +
+	"\x06resume\x18\x03 \x01(\bR\x06resume\";\n" +
 	"\n" +
 	"LeaseGrant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1d\n" +
@@ -4590,12 +4674,16 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x0fcreate_revision\x18\x02 \x01(\x04R\x0ecreateRevision\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05lease\x18\x04 \x01(\x03R\x05lease\x12\x14\n" +
-	"\x05value\x18\x05 \x01(\fR\x05value\"\x7f\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\"\xcb\x01\n" +
 	"\n" +
 	"MetaRecord\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
 	"\tcompacted\x18\x02 \x01(\x04R\tcompacted\x127\n" +
-	"\x06import\x18\x03 \x01(\v2\x1f.tidemark.store.v1.ImportRecordR\x06import\"\xa9\x02\n" +
+	"\x06import\x18\x03 \x01(\v2\x1f.tidemark.store.v1.ImportRecordR\x06import\x12J\n" +
+	"\x0fcompaction_rest\x18\x04 \x01(\v2!.tidemark.store.v1.CompactionRestR\x0ecompactionRest\"D\n" +
+	"\x0eCompactionRest\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\"\xa9\x02\n" +
 	"\fImportRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x1a\n" +
@@ -4706,7 +4794,7 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 }
 
 var file_store_storepb_store_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_store_storepb_store_proto_goTypes = []any{
 	(Code)(0),                     // 0: tidemark.store.v1.Code
 	(MemberRole)(0),               // 1: tidemark.store.v1.MemberRole
@@ -4757,16 +4845,17 @@ var file_store_storepb_store_proto_goTypes = []any{
 	(*DeleteRangeResult)(nil),     // 46: tidemark.store.v1.DeleteRangeResult
 	(*VersionRecord)(nil),         // 47: tidemark.store.v1.VersionRecord
 	(*MetaRecord)(nil),            // 48: tidemark.store.v1.MetaRecord
-	(*ImportRecord)(nil),          // 49: tidemark.store.v1.ImportRecord
-	(*LeaseRecord)(nil),           // 50: tidemark.store.v1.LeaseRecord
-	(*AuthRecord)(nil),            // 51: tidemark.store.v1.AuthRecord
-	(*UserRecord)(nil),            // 52: tidemark.store.v1.UserRecord
-	(*RoleRecord)(nil),            // 53: tidemark.store.v1.RoleRecord
-	(*SessionRecord)(nil),         // 54: tidemark.store.v1.SessionRecord
-	(*Members)(nil),               // 55: tidemark.store.v1.Members
-	(*Member)(nil),                // 56: tidemark.store.v1.Member
-	(*ChangeMembers)(nil),         // 57: tidemark.store.v1.ChangeMembers
-	(*LeaseCheckpoint_Lease)(nil), // 58: tidemark.store.v1.LeaseCheckpoint.Lease
+	(*CompactionRest)(nil),        // 49: tidemark.store.v1.CompactionRest
+	(*ImportRecord)(nil),          // 50: tidemark.store.v1.ImportRecord
+	(*LeaseRecord)(nil),           // 51: tidemark.store.v1.LeaseRecord
+	(*AuthRecord)(nil),            // 52: tidemark.store.v1.AuthRecord
+	(*UserRecord)(nil),            // 53: tidemark.store.v1.UserRecord
+	(*RoleRecord)(nil),            // 54: tidemark.store.v1.RoleRecord
+	(*SessionRecord)(nil),         // 55: tidemark.store.v1.SessionRecord
+	(*Members)(nil),               // 56: tidemark.store.v1.Members
+	(*Member)(nil),                // 57: tidemark.store.v1.Member
+	(*ChangeMembers)(nil),         // 58: tidemark.store.v1.ChangeMembers
+	(*LeaseCheckpoint_Lease)(nil), // 59: tidemark.store.v1.LeaseCheckpoint.Lease
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	11, // 0: tidemark.store.v1.Command.auth:type_name -> tidemark.store.v1.AuthInfo
@@ -4776,7 +4865,7 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	33, // 4: tidemark.store.v1.Command.lease_revoke:type_name -> tidemark.store.v1.LeaseRevoke
 	38, // 5: tidemark.store.v1.Command.session_open:type_name -> tidemark.store.v1.SessionOpen
 	39, // 6: tidemark.store.v1.Command.session_close:type_name -> tidemark.store.v1.SessionClose
-	57, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
+	58, // 7: tidemark.store.v1.Command.change_members:type_name -> tidemark.store.v1.ChangeMembers
 	34, // 8: tidemark.store.v1.Command.lease_checkpoint:type_name -> tidemark.store.v1.LeaseCheckpoint
 	12, // 9: tidemark.store.v1.Command.auth_change:type_name -> tidemark.store.v1.AuthChange
 	35, // 10: tidemark.store.v1.Command.import:type_name -> tidemark.store.v1.Import
@@ -4810,7 +4899,7 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	25, // 38: tidemark.store.v1.Op.txn:type_name -> tidemark.store.v1.Txn
 	6,  // 39: tidemark.store.v1.Range.sort_order:type_name -> tidemark.store.v1.Range.SortOrder
 	7,  // 40: tidemark.store.v1.Range.sort_target:type_name -> tidemark.store.v1.Range.SortTarget
-	58, // 41: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
+	59, // 41: tidemark.store.v1.LeaseCheckpoint.leases:type_name -> tidemark.store.v1.LeaseCheckpoint.Lease
 	36, // 42: tidemark.store.v1.Import.leases:type_name -> tidemark.store.v1.ImportedLease
 	37, // 43: tidemark.store.v1.Import.versions:type_name -> tidemark.store.v1.ImportedVersion
 	13, // 44: tidemark.store.v1.Import.enable:type_name -> tidemark.store.v1.AuthEnable
@@ -4825,18 +4914,19 @@ var file_store_storepb_store_proto_depIdxs = []int32{
 	40, // 53: tidemark.store.v1.RangeResult.kvs:type_name -> tidemark.store.v1.KeyValue
 	40, // 54: tidemark.store.v1.PutResult.previous:type_name -> tidemark.store.v1.KeyValue
 	40, // 55: tidemark.store.v1.DeleteRangeResult.previous:type_name -> tidemark.store.v1.KeyValue
-	49, // 56: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
-	22, // 57: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
-	24, // 58: tidemark.store.v1.RoleRecord.keyspaces:type_name -> tidemark.store.v1.KeyspacePermission
-	56, // 59: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
-	56, // 60: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
-	1,  // 61: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
-	55, // 62: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
-	63, // [63:63] is the sub-list for method output_type
-	63, // [63:63] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	50, // 56: tidemark.store.v1.MetaRecord.import:type_name -> tidemark.store.v1.ImportRecord
+	49, // 57: tidemark.store.v1.MetaRecord.compaction_rest:type_name -> tidemark.store.v1.CompactionRest
+	22, // 58: tidemark.store.v1.RoleRecord.permissions:type_name -> tidemark.store.v1.Permission
+	24, // 59: tidemark.store.v1.RoleRecord.keyspaces:type_name -> tidemark.store.v1.KeyspacePermission
+	57, // 60: tidemark.store.v1.Members.members:type_name -> tidemark.store.v1.Member
+	57, // 61: tidemark.store.v1.Members.removed:type_name -> tidemark.store.v1.Member
+	1,  // 62: tidemark.store.v1.Member.role:type_name -> tidemark.store.v1.MemberRole
+	56, // 63: tidemark.store.v1.ChangeMembers.next:type_name -> tidemark.store.v1.Members
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -4890,7 +4980,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -40,6 +40,9 @@ type Hub struct {
 	published, behind, closing chan struct{}
 	closed                     sync.Once
 	running                    sync.WaitGroup
+	// replacing is held while the state is replaced: a watch of what happens next waits for that, since
+	// what is next is not known. It is taken before mu.
+	replacing sync.RWMutex
 
 	mu struct {
 		sync.Mutex
@@ -121,6 +124,18 @@ func (h *Hub) Publish(added []Revision, head uint64) {
 func (h *Hub) Reset(head uint64) {
 	h.ring.reset(head)
 	poke(h.published)
+}
+
+// Replace has the state replaced, and goes on from it: replace returns its revision. A watch that
+// begins meanwhile with what happens next begins behind it.
+func (h *Hub) Replace(replace func() (head uint64, err error)) error {
+	h.replacing.Lock()
+	defer h.replacing.Unlock()
+	head, err := replace()
+	if err == nil {
+		h.Reset(head)
+	}
+	return err
 }
 
 // Close ends the hub, and returns when its goroutines have ended. Streams return the reason from

@@ -108,6 +108,10 @@ func (s *Stream) Add(id int64, o Options) (revision uint64, err error) {
 	if o.Span.Empty() {
 		return 0, fmt.Errorf("%w: %v", ErrEmptySpan, o.Span)
 	}
+	if o.From == 0 {
+		h.replacing.RLock()
+		defer h.replacing.RUnlock()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {

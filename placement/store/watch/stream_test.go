@@ -54,6 +54,43 @@ func TestStreamThatDoesNotTake(t *testing.T) {
 	}
 }
 
+// A watch of what happens next that begins while the state is replaced begins behind what replaces
+// it, however far that has compacted its history.
+func TestWatchBesideAReplacement(t *testing.T) {
+	s := newWatched(t, nil, 0)
+	stream := s.stream(t)
+	began := make(chan uint64, 1)
+	if err := s.hub.Replace(func() (uint64, error) {
+		for range 50 {
+			s.commit(change{"k", "replaced"})
+		}
+		s.compact(s.head())
+		go func() {
+			revision, err := stream.Add(1, Options{Span: keys.PrefixSpan([]byte("k"))})
+			if err != nil {
+				t.Error(err)
+			}
+			began <- revision
+		}()
+		// One that begins at a revision that it names does not wait.
+		if _, err := s.stream(t).Add(1, Options{Span: keys.PrefixSpan(nil), From: 1000}); err != nil {
+			t.Error(err)
+		}
+		return s.head(), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if revision := <-began; revision != s.head() {
+		t.Errorf("it began at revision %d of %d", revision, s.head())
+	}
+	at := s.put("next", "k")
+	taken, err := stream.Next(t.Context())
+	if err != nil || len(taken) != 1 || taken[0].Compacted != 0 || len(taken[0].Events) != 1 ||
+		taken[0].Events[0].KV.ModRevision != at {
+		t.Errorf("%+v, %v", taken, err)
+	}
+}
+
 func TestWatchStreamRefuses(t *testing.T) {
 	s := newWatched(t, nil, 2)
 	stream := s.stream(t)

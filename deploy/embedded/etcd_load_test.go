@@ -1,0 +1,63 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// TestEtcdManyLargePuts: a client that puts hundreds of large values at a time, on one connection,
+// is served, or told that it is too much, and keeps its connection.
+func TestEtcdManyLargePuts(t *testing.T) {
+	cluster, err := StartCluster(t.Context(), ClusterConfig{Dir: "/servers", Nodes: 1, Cores: 1,
+		Listen: "127.0.0.1:0", Configure: func(_ int, c *ServerConfig) { c.FS = vfs.NewMem() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := cluster.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	client := etcdClient(t, nil, cluster.Endpoints()[0])
+	watch := client.Watch(ctx, "other")
+	value := strings.Repeat("v", 1536<<10-512)
+	var calls sync.WaitGroup
+	var done atomic.Int64
+	for range 250 {
+		calls.Go(func() {
+			_, err := client.Put(ctx, "k", value)
+			if err == nil {
+				done.Add(1)
+			} else if !errors.Is(err, rpctypes.ErrTooManyRequests) {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	if done.Load() < 100 {
+		t.Errorf("%d puts of 250 were done", done.Load())
+	}
+	// The watch has not been interrupted.
+	if _, err := client.Put(ctx, "other", "v"); err != nil {
+		t.Fatal(err)
+	}
+	if w := <-watch; w.Err() != nil || len(w.Events) != 1 {
+		t.Error(w.Err(), w.Events)
+	}
+	if held := cluster.Server(0).answers.Held(); held != 0 {
+		t.Errorf("answers of %d bytes are on their way", held)
+	}
+}

@@ -1,0 +1,30 @@
+package etcdfile
+
+import (
+	"go.etcd.io/etcd/api/v3/authpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// user takes a user, whose key is the name.
+func (s *scan) user(e element) error {
+	u := &authpb.User{}
+	if err := proto.Unmarshal(e.value, u); err != nil || string(u.Name) != string(e.key) {
+		return damaged("user %q is malformed", e.key)
+	}
+	user := User{Name: string(u.Name), Roles: u.Roles}
+	if !u.Options.GetNoPassword() {
+		user.Hash = u.Password
+	}
+	s.Users = append(s.Users, user)
+	return nil
+}
+
+// role takes a role, whose key is the name.
+func (s *scan) role(e element) error {
+	r := &authpb.Role{}
+	if err := proto.Unmarshal(e.value, r); err != nil || string(r.Name) != string(e.key) {
+		return damaged("role %q is malformed", e.key)
+	}
+	s.Roles = append(s.Roles, Role{Name: string(r.Name), Permissions: r.KeyPermission})
+	return nil
+}

@@ -1,0 +1,141 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+)
+
+// Auth implements coordpb.ImportServer. It comes before the first step: during an import users and
+// roles cannot be changed. Users and roles are added one by one, so that one that is interrupted is
+// repeated.
+func (s *importServer) Auth(
+	ctx context.Context, r *coordpb.ImportedAuth,
+) (*coordpb.ImportAuthResponse, error) {
+	if _, err := s.administer(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.mayImportAuth(ctx, r); err != nil {
+		return nil, err
+	}
+	for _, role := range r.Roles {
+		add := &storepb.AuthChange{Change: &storepb.AuthChange_RoleAdd{
+			RoleAdd: &storepb.RoleAdd{Name: role.GetName()}}}
+		if err := s.addImported(ctx, authority.ErrRoleExists, add); err != nil {
+			return nil, err
+		}
+		for _, p := range role.GetPermissions() {
+			grant := &storepb.AuthChange{Change: &storepb.AuthChange_GrantPermission{
+				GrantPermission: &storepb.RolePermission{Role: role.Name,
+					Permission: &storepb.Permission{Type: storepb.Permission_Type(p.GetType()),
+						Key: p.GetKey(), RangeEnd: p.GetRangeEnd()}}}}
+			if err := s.addImported(ctx, nil, grant); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, u := range r.Users {
+		add := &storepb.AuthChange{Change: &storepb.AuthChange_UserAdd{
+			UserAdd: &storepb.UserAdd{Name: u.GetName(), Hash: u.GetHash(),
+				NoPassword: len(u.GetHash()) == 0}}}
+		if err := s.addImported(ctx, authority.ErrUserExists, add); err != nil {
+			return nil, err
+		}
+		for _, role := range u.GetRoles() {
+			grant := &storepb.AuthChange{Change: &storepb.AuthChange_GrantRole{
+				GrantRole: &storepb.UserRole{User: u.Name, Role: role}}}
+			if err := s.addImported(ctx, nil, grant); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return &coordpb.ImportAuthResponse{}, nil
+}
+
+// addImported makes one change. there is the error which says that it was made before.
+func (s *importServer) addImported(
+	ctx context.Context, there error, change *storepb.AuthChange,
+) error {
+	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
+	defer cancel()
+	_, err := s.Store.Execute(limited, store.ChangeAuth(nil, change))
+	if err == nil || there != nil && errors.Is(err, there) {
+		return nil
+	}
+	return s.toGRPC(ctx, err)
+}
+
+// mayImportAuth says why users and roles cannot be brought in; nil if they can.
+func (s *importServer) mayImportAuth(ctx context.Context, r *coordpb.ImportedAuth) error {
+	if err := s.confirm(ctx); err != nil {
+		return err
+	}
+	kv := &kvServer{backend: s.backend}
+	keys, release, err := kv.readRange(ctx, nil, &storepb.Range{Key: []byte{0}, RangeEnd: []byte{0},
+		CountOnly: true})
+	defer release()
+	if err != nil {
+		return err
+	}
+	if keys.Count > 0 || len(s.Store.Leases()) > 0 {
+		return status.Errorf(codes.FailedPrecondition, "%v: it has %d keys and %d leases",
+			store.ErrNotEmpty, keys.Count, len(s.Store.Leases()))
+	}
+	state := s.Store.Authority()
+	others := func(have []string, imported func(name string) bool) error {
+		for _, name := range have {
+			if !imported(name) {
+				return status.Errorf(codes.FailedPrecondition, "there are users and roles already, such "+
+					"as %q: delete them, or leave those of the file out", name)
+			}
+		}
+		return nil
+	}
+	if state.Enabled() {
+		return status.Error(codes.FailedPrecondition, "authentication is enabled here: leave the users "+
+			"and roles of the file out, or disable it before the import")
+	}
+	return errors.Join(others(state.Users(), func(name string) bool {
+		return slices.ContainsFunc(r.Users, func(u *coordpb.ImportedUser) bool { return u.GetName() == name })
+	}), others(state.Roles(), func(name string) bool {
+		return slices.ContainsFunc(r.Roles, func(x *coordpb.ImportedRole) bool { return x.GetName() == name })
+	}))
+}
+
+// enabling does a step, and if that enables authentication, what comes before and after it (see
+// AuthEnable).
+func (s *importServer) enabling(ctx context.Context, enables bool, do func() error) error {
+	if !enables || s.Keyspaces == nil {
+		return do()
+	}
+	if _, err := s.administer(ctx); err != nil {
+		return err
+	}
+	auth := &authServer{backend: s.backend}
+	version, err := s.Keyspaces.Guard(ctx, false)
+	if err != nil {
+		auth.release(ctx, version)
+		return auth.keyspacesError(ctx, err)
+	}
+	if err := do(); err != nil {
+		auth.release(ctx, version)
+		return err
+	}
+	now, on, err := s.Keyspaces.Guarding(ctx)
+	switch {
+	case err != nil:
+		return auth.keyspacesError(ctx, err)
+	case !on || now != version:
+		return status.Error(codes.FailedPrecondition, "the import has ended, and authentication was "+
+			"disabled while it was being enabled: enable it again with `tidemark auth enable`")
+	}
+	return nil
+}

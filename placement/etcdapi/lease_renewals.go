@@ -1,0 +1,143 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+)
+
+const (
+	// maxRenewals is how many renewals of a stream are under way, and as many more may wait behind
+	// them.
+	maxRenewals = 256
+	// renewalsLinger is how long a stream is left alone after several renewals at a time. Clients
+	// with many leases send what is due in bursts: what each renewal costs alone, most of all the
+	// writing of its answer, comes once for many. A client that waits for each answer never waits.
+	renewalsLinger = 2 * time.Millisecond
+)
+
+type renewals = grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
+
+// LeaseKeepAlive implements etcdserverpb.LeaseServer. Of a lease that does not exist, the renewed
+// term is 0. Renewals that come while others are under way are done together, and answered in the
+// order in which they came.
+func (s *leaseServer) LeaseKeepAlive(stream renewals) error {
+	ctx := stream.Context()
+	requests, done := make(chan int64, maxRenewals), make(chan error, 2)
+	// Receiving, and a Send that waits, end at the latest when this returns, and gRPC ends the stream.
+	go func() {
+		defer close(requests)
+		if err := receiveRenewals(ctx, stream, requests); err != nil {
+			done <- err
+		}
+	}()
+	go func() { done <- s.renewAll(ctx, stream, requests) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func receiveRenewals(ctx context.Context, stream renewals, to chan<- int64) error {
+	request := &pb.LeaseKeepAliveRequest{}
+	for {
+		if err := stream.RecvMsg(request); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		select {
+		case to <- request.ID:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// renewAll answers until no request comes any more.
+func (s *leaseServer) renewAll(
+	ctx context.Context, stream renewals, requests <-chan int64,
+) error {
+	ids := make([]int64, 0, maxRenewals)
+	linger := time.NewTimer(renewalsLinger)
+	defer linger.Stop()
+	for first := range requests {
+		ids = append(ids[:0], first)
+		for more := true; more && len(ids) < maxRenewals; {
+			select {
+			case id, ok := <-requests:
+				if more = ok; ok {
+					ids = append(ids, id)
+				}
+			default:
+				more = false
+			}
+		}
+		// The header is of before the renewal: a lease that ends later does so at a later revision.
+		header := s.header(0)
+		terms, refused := s.renew(ctx, ids)
+		for i, term := range terms {
+			if err := stream.Send(&pb.LeaseKeepAliveResponse{Header: header, ID: ids[i],
+				TTL: int64(term / time.Second)}); err != nil {
+				return err
+			}
+		}
+		if refused != nil {
+			return refused
+		}
+		if len(ids) > 1 && len(ids) < maxRenewals {
+			linger.Reset(renewalsLinger)
+			select {
+			case <-linger.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// renew renews leases for who may write their keys. The token is looked at each time. refused is why
+// the one after those of which there are terms was not renewed, and those behind it.
+func (s *leaseServer) renew(
+	ctx context.Context, ids []int64,
+) (terms []time.Duration, refused error) {
+	for i := range ids {
+		if refused = s.mayRenew(ctx, ids[i]); refused != nil {
+			ids = ids[:i]
+			break
+		}
+	}
+	if len(ids) == 0 {
+		return nil, refused
+	}
+	limited, cancel := context.WithTimeout(ctx, s.RequestTimeout)
+	defer cancel()
+	terms, err := s.Store.RenewAll(limited, ids)
+	if err != nil {
+		return nil, s.readError(ctx, err)
+	}
+	return terms, refused
+}
+
+// mayRenew says why a lease may not be renewed; nil if it may.
+func (s *leaseServer) mayRenew(ctx context.Context, id int64) error {
+	state := s.Store.Authority()
+	who, err := s.identified(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.forLeases([]int64{id}, state.Admin(who) != nil, func(keys [][]byte) error {
+		return state.WriteAll(who, keys)
+	}); err != nil {
+		return s.toGRPC(ctx, err)
+	}
+	return s.unchanged(state)
+}
