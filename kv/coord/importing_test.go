@@ -17,12 +17,12 @@ import (
 type importingServer struct{ pb.UnimplementedKVServer }
 
 func (importingServer) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
-	return nil, status.Error(codes.Unavailable, "etcdserver: an import is under way: wait until it has "+
-		"ended, or abandon it, with 7 keys so far")
+	return nil, status.Error(codes.Unavailable, "etcdserver: an import is under way: wait until it "+
+		"has ended, or abandon it, with 7 keys so far")
 }
 
-// A client connects to a service into which something is being imported: it is the one that is to go
-// on with that.
+// A client connects to a service into which something is being imported: it may be the one that is
+// to go on with that.
 func TestConnectDuringAnImport(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
