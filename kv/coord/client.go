@@ -120,8 +120,15 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 	c := newClient(etcd, cfg)
 	c.owned = true
 	c.findMembers(ctx)
-	// One that may not read this key has been answered too.
-	_, err = c.get(ctx, cmp.Or(c.prefix, "\x00"), clientv3.WithCountOnly())
+	// One that may not read this key has been answered too, and so has one that is to go on with an
+	// import, or to give it up.
+	err = c.until(ctx, func(ctx context.Context) error {
+		_, err := c.etcd.Get(ctx, cmp.Or(c.prefix, "\x00"), clientv3.WithCountOnly())
+		if isImporting(err) {
+			return nil
+		}
+		return err
+	})
 	if err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
 		etcd.Close()
 		return nil, fail(op, "", err)

@@ -147,3 +147,13 @@ func judge(err error) verdict {
 	}
 	return refused
 }
+
+// isImporting says whether a server has answered that an import is under way, until whose end it
+// answers nothing about keys.
+func isImporting(err error) bool {
+	s, ok := status.FromError(err)
+	return ok && s.Code() == codes.Unavailable && strings.Contains(s.Message(), importing)
+}
+
+// importing is what the message of such an answer has.
+const importing = "an import is under way"
