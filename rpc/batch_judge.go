@@ -51,10 +51,10 @@ type identified struct {
 	client access.Client
 }
 
-func newJudge(c *BatchServerConfig, m *batchMetrics, certificateName, token string) *judge {
+func newJudge(c *BatchServerConfig, m *batchMetrics, from origin, token string) *judge {
 	j := &judge{guard: c.Guard, needs: c.Needs, refused: m.refused}
 	j.who.Store(&identified{shown: access.Shown{Token: strings.Clone(token),
-		CertificateName: certificateName}})
+		CertificateName: from.certificateName, Address: from.address}})
 	return j
 }
 
@@ -67,8 +67,9 @@ func (j *judge) show(token string) error {
 		return nil
 	}
 	// The token aliases the message that brought it.
-	j.who.Store(&identified{shown: access.Shown{Token: strings.Clone(token),
-		CertificateName: j.who.Load().shown.CertificateName}})
+	shown := j.who.Load().shown
+	shown.Token = strings.Clone(token)
+	j.who.Store(&identified{shown: shown})
 	return nil
 }
 

@@ -293,7 +293,8 @@ func TestServersAreNotJudged(t *testing.T) {
 func TestJudgingAllocatesNothing(t *testing.T) {
 	var guard fakeGuard
 	guard.permit("ann", "a/")
-	j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), "", "ann")
+	j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+		"ann")
 	q := get("a/1")
 	if n := testing.AllocsPerRun(100, func() {
 		if j.refusal(q) != nil {
@@ -314,7 +315,7 @@ func BenchmarkJudge(b *testing.B) {
 			var guard fakeGuard
 			guard.off.Store(off)
 			guard.permit("ann", "a/")
-			j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), "",
+			j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
 				"ann")
 			q := get("a/1")
 			b.ReportAllocs()
@@ -352,7 +353,7 @@ func FuzzHello(f *testing.F) {
 		if len(first.Hello.Token) > maxTokenBytes {
 			t.Fatal("a token that is too long is taken")
 		}
-		j := newJudge(&s.config, s.metrics, "", first.Hello.Token)
+		j := newJudge(&s.config, s.metrics, origin{}, first.Hello.Token)
 		if err := j.show(first.Token); (err != nil) != (len(first.Token) > maxTokenBytes) {
 			t.Fatal(err)
 		}

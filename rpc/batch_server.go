@@ -142,10 +142,12 @@ func (s *BatchServer) serve(
 	ctx context.Context, conn *transport.Conn, first *kvpb.BatchRequest, from origin,
 ) {
 	if first.Hello.GetServer() {
-		if err := from.server(); err != nil {
+		done, err := from.server()
+		if err != nil {
 			conn.Refuse(err)
 			return
 		}
+		defer done()
 	}
 	turn, err := s.admit(first.Hello)
 	if err != nil {
@@ -180,7 +182,7 @@ func (s *BatchServer) serve(
 		timed:    newTimedRequests(s.config.Took, first.Hello.Client),
 	}
 	if s.config.Guard != nil && !first.Hello.Server {
-		ss.judge = newJudge(&s.config, s.metrics, from.certificateName, first.Hello.Token)
+		ss.judge = newJudge(&s.config, s.metrics, from, first.Hello.Token)
 	}
 	conn.SetBudget(&ss.memory)
 	defer ss.giveBack()

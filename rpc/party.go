@@ -24,22 +24,24 @@ type origin struct {
 	address, party string
 	// certificateName is the common name of the certificate, if that was verified; "" without.
 	certificateName string
-	// server says why the other side is not known as a server; nil if it is.
-	server func() error
+	// server says why the other side is not known as a server; nil if it is. done is called when the
+	// connection has ended.
+	server func() (done func(), err error)
 }
 
 // originOfConn is that of a connection of package transport.
 func (s *Server) originOfConn(c *transport.Conn) origin {
 	return origin{address: c.RemoteAddr().String(), party: partyOfConn(c),
-		certificateName: certificateName(c.TLS()), server: func() error { return s.peers.ofConn(c) }}
+		certificateName: certificateName(c.TLS()),
+		server:          func() (func(), error) { return s.peers.admitConn(c) }}
 }
 
 // originOfCall is that of a gRPC call. Servers do not bring requests that way.
 func originOfCall(ctx context.Context) origin {
 	o := origin{party: partyOfCall(ctx), certificateName: certificateName(TLSOfCall(ctx)),
-		server: func() error {
-			return status.Error(codes.PermissionDenied, "a call of gRPC is none of a server: leave out "+
-				"Hello.server")
+		server: func() (func(), error) {
+			return nil, status.Error(codes.PermissionDenied, "a call of gRPC is none of a server: leave "+
+				"out Hello.server")
 		}}
 	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
 		o.address = from.Addr.String()

@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -109,41 +110,40 @@ func (s *Server) administer(
 		})
 }
 
-// ofKeyspace judges a call about a keyspace.
+// judgeTimeout is for how long a member waits to know that it leads, and so judges.
+const judgeTimeout = 2 * time.Second
+
+// ofKeyspace judges a call about a keyspace, if this server's member of the core leads. It is passed
+// on otherwise, to be judged there.
 func (s *Server) ofKeyspace(
 	ctx context.Context, of etcdapi.OfKeyspace, next grpc.UnaryHandler,
 ) (any, error) {
 	p, services, err := s.judges()
-	if p != nil && !of.Administers {
-		// It is frequent, and where servers never had to follow users they cost it nothing.
-		switch on, unknown := p.server.Guarded(ctx); {
-		case unknown == nil && !on:
-			return next(ctx, of.Request)
-		case unknown != nil && (!server.Refused(unknown) || server.IsForwarded(ctx)):
-			return nil, unknown
-		}
+	if p == nil {
+		return next(s.withClient(server.PassOn(ctx)), of.Request)
 	}
+	limited, cancel := context.WithTimeout(ctx, judgeTimeout)
+	on, unknown := p.server.Guarded(limited)
+	cancel()
 	switch {
+	case unknown != nil && server.IsForwarded(ctx):
+		return nil, unknown
+	case unknown != nil:
+		return next(s.withClient(server.PassOn(ctx)), of.Request)
+	case !on && !of.Administers:
+		// It is frequent, and where servers never had to follow users they cost it nothing.
+		return next(ctx, of.Request)
 	case err != nil:
 		return nil, err
-	case p == nil:
-		return next(s.withClient(server.PassOn(ctx)), of.Request)
 	case services == nil:
 		return next(ctx, of.Request)
 	}
-	of.ID = func(ctx context.Context) (uint64, bool, error) {
-		id, err := p.server.KeyspaceID(ctx, keyspaceOf(of.Request))
-		if server.Refused(err) && !server.IsForwarded(ctx) {
-			return 0, false, nil
-		}
-		return id, err == nil, err
+	of.ID = func(ctx context.Context) (uint64, error) {
+		return p.server.KeyspaceID(ctx, keyspaceOf(of.Request))
 	}
-	return services.ForKeyspace(ctx, of, func(ctx context.Context, token string, id uint64) (any, error) {
-		ctx = withToken(ctx, token)
-		if id == 0 {
-			return next(server.PassOn(ctx), of.Request)
-		}
-		return next(server.ForKeyspace(ctx, id), of.Request)
+	return services.ForKeyspace(ctx, of, func(ctx context.Context, id uint64) (any, error) {
+		// If another member leads by now, it is passed on, and judged again.
+		return next(s.withClient(server.ForKeyspace(ctx, id)), of.Request)
 	})
 }
 

@@ -233,7 +233,8 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 		Registry: prom.Registry(s.config.Registry)})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Take: s.services.take, Guard: s.userGuard(), Needs: s.services.needs, Cluster: s.cluster.Load,
-		Logger: s.config.Logger, Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
+		Logger: s.config.Logger, Registry: prom.Registry(s.config.Registry),
+		Took: requestTimes(s.config.Registry),
 	})
 	s.rpc.ServeClients(s.clients)
 	clusterpb.RegisterCoreServer(s.rpc, &s.services.core)

@@ -47,17 +47,16 @@ type OfKeyspace struct {
 	Rights uint32
 	// Administers: what came of it is audited, and not only that it is refused.
 	Administers bool
-	// ID finds the keyspace. false: another member judges the call, to which it is passed on.
-	ID func(context.Context) (id uint64, here bool, err error)
+	// ID finds the keyspace.
+	ID func(context.Context) (uint64, error)
 }
 
 // ForKeyspace does a call of another service that users may make who have rights for a keyspace, or
 // the role root. do is called if the client's user has them, or authentication is disabled, by users
-// and roles as they are now; or if another member is to judge. token is as with Administration. id is
-// that of the keyspace by which it was judged; 0: another member judges.
+// and roles as they are now. id is that of the keyspace for which it was judged.
 func (s *Services) ForKeyspace(
 	ctx context.Context, of OfKeyspace,
-	do func(ctx context.Context, token string, id uint64) (any, error),
+	do func(ctx context.Context, id uint64) (any, error),
 ) (any, error) {
 	b := s.guard.backend
 	return s.judged(ctx, &call{method: of.Method, request: of.Request, administers: of.Administers},
@@ -69,11 +68,11 @@ func (s *Services) ForKeyspace(
 			if err != nil {
 				return nil, err
 			}
-			id, here, err := of.ID(ctx)
+			id, err := of.ID(ctx)
 			if err != nil {
 				return nil, err
 			}
-			if state := b.Store.Authority(); here && state.Admin(who) != nil {
+			if state := b.Store.Authority(); state.Admin(who) != nil {
 				if err := state.Identified(who); err != nil {
 					return nil, b.toGRPC(ctx, err)
 				}
@@ -82,7 +81,7 @@ func (s *Services) ForKeyspace(
 					return nil, b.toGRPC(ctx, authority.ErrPermissionDenied)
 				}
 			}
-			return do(ctx, b.tokenFor(ctx, who), id)
+			return do(ctx, id)
 		})
 }
 

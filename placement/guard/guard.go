@@ -60,8 +60,10 @@ func New(config Config) (*Guard, error) {
 	g.until.Store(math.MinInt64)
 	g.tables.Store(&tables{free: !config.Mark.On})
 	var err error
-	g.metrics, err = newMetrics(g, config.Registerer)
-	return g, err
+	if g.metrics, err = newMetrics(g, config.Registerer); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // Close takes back the metrics.

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,7 +53,13 @@ func newMetrics(g *Guard, registerer prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	for i, c := range m.all {
-		if err := registerer.Register(c); err != nil {
+		err := registerer.Register(c)
+		// A server that ended without being closed, and starts again in this process, takes its place.
+		var there prometheus.AlreadyRegisteredError
+		if errors.As(err, &there) && registerer.Unregister(there.ExistingCollector) {
+			err = registerer.Register(c)
+		}
+		if err != nil {
 			for _, c := range m.all[:i] {
 				registerer.Unregister(c)
 			}

@@ -339,7 +339,7 @@ func (s *Server) keyspaceByName(v *store.View, name string) (storedKeyspace, err
 	return ks, nil
 }
 
-// KeyspaceID finds a keyspace by its name. Only the leader does it: see Refused.
+// KeyspaceID finds a keyspace by its name. Only the leader does it.
 func (s *Server) KeyspaceID(ctx context.Context, name string) (uint64, error) {
 	v, err := s.view(ctx)
 	if err != nil {
@@ -352,7 +352,7 @@ func (s *Server) KeyspaceID(ctx context.Context, name string) (uint64, error) {
 	return uint64(ks.id()), nil
 }
 
-// Guarded says whether servers have to follow users and roles. Only the leader does it: see Refused.
+// Guarded says whether servers have to follow users and roles. Only the leader does it.
 func (s *Server) Guarded(ctx context.Context) (bool, error) {
 	v, err := s.view(ctx)
 	if err != nil {
@@ -360,12 +360,6 @@ func (s *Server) Guarded(ctx context.Context) (bool, error) {
 	}
 	guard, _, err := loadGuard(v)
 	return guard.GetOn(), err
-}
-
-// Refused says of the error of a member of the core that it does not lead.
-func Refused(err error) bool {
-	_, refused, _ := hintOf(err)
-	return refused
 }
 
 // expected is which keyspace a call was judged for.
