@@ -5,21 +5,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/range/group"
-	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/node/birth"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
-	"github.com/tidemarkdb/tidemark/range/replica"
-	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 const (
@@ -454,152 +446,4 @@ func (r *reconciler) write(ctx context.Context,
 		}
 	}
 	return written, again
-}
-
-// identityOf is what the raft log keeps of a new replica.
-func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
-	self := n.replicaHere(p)
-	id := raftlog.Identity{Group: keys.PartitionID(p.Id), Replica: keys.ReplicaID(self.Replica)}
-	// INVARIANT: only the replicas with which a partition is founded know their voters from the
-	// table. Another one that did, and had nothing, would vote.
-	if p.SplitFrom != 0 {
-		// Its base may be here already.
-		r, found, err := replica.ReadRecorded(n.config.State, id.Group)
-		if err != nil {
-			return id, err
-		}
-		if at := n.replicaHere(r.Descriptor); found && at.GetReplica() == self.Replica {
-			return birth.Identity(r.Descriptor, id.Replica)
-		}
-	}
-	founded := p.Membership == group.FoundingMembership && p.Generation == group.FoundingGeneration &&
-		p.SplitFrom == 0
-	for _, x := range p.Replicas {
-		if founded {
-			id.Voters = append(id.Voters, keys.ReplicaID(x.Replica))
-		}
-	}
-	descriptor, err := p.MarshalVT()
-	id.Descriptor = descriptor
-	return id, err
-}
-
-// isFounder says whether a replica is a voter of a partition that has split off, and has nothing
-// because its node has missed the split, by p, by which it was created. Such a one votes, or the
-// child has no majority when another voter is lost, though all that was written is there.
-//
-// INVARIANT: a replica that is created as a voter has never been anywhere: one that joins is
-// created as a learner, and a replica's id is never created again on the node that had it.
-func isFounder(id raftlog.Identity, p *clusterpb.Partition) bool {
-	if len(id.Voters) > 0 || p.SplitFrom == 0 {
-		return false
-	}
-	self := false
-	for _, r := range p.Replicas {
-		if r.Role != clusterpb.ReplicaRole_VOTER {
-			return false
-		}
-		self = self || keys.ReplicaID(r.Replica) == id.Replica
-	}
-	return self
-}
-
-// open opens one replica.
-func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
-	p := &clusterpb.Partition{}
-	if err := p.UnmarshalVT(id.Descriptor); err != nil {
-		return nil, fmt.Errorf("its descriptor in the raft log: %w", err)
-	}
-	h := &hosted{node: n, id: id.Group, self: id.Replica, identity: id}
-	h.listed.Store(p)
-	if current := n.tables.load().Partition(id.Group); current != nil && !olderEpoch(current, p) {
-		h.listed.Store(current)
-	}
-	hosts := make(map[keys.ReplicaID]uint64, len(p.Replicas))
-	for _, r := range p.Replicas {
-		hosts[keys.ReplicaID(r.Replica)] = r.Node
-	}
-	_, err := n.host.Open(host.GroupConfig{Identity: id, Hosts: hosts, New: created,
-		Founder: isFounder(id, p),
-		Open: func(g *host.Group) (group.StateMachine, error) {
-			h.group = g
-			r, err := replica.New(replica.Config{
-				Partition: p, ReplicaID: id.Replica, State: n.config.State, Group: g,
-				Empty:      len(id.Voters) == 0,
-				Node:       n.shared,
-				GCWindow:   n.gcWindow(keys.KeyspaceID(p.Keyspace)),
-				CommitWait: n.commitWait(keys.KeyspaceID(p.Keyspace)),
-				DefaultTTL: n.defaultTTL(keys.KeyspaceID(p.Keyspace)),
-			})
-			if err == nil {
-				r.SetClosedLag(n.closedLag(keys.KeyspaceID(p.Keyspace)))
-				r.SetProtected(n.protected(keys.KeyspaceID(p.Keyspace)))
-			}
-			h.replica = r
-			return machine{r, h}, err
-		}})
-	if err != nil {
-		if h.replica != nil {
-			h.replica.Close()
-		}
-		return nil, err
-	}
-	n.births.noticed(h)
-	return h, nil
-}
-
-// gcWindow is how long old versions of a keyspace stay; negative, for nothing is collected, while
-// the keyspace is not known.
-func (n *Node) gcWindow(id keys.KeyspaceID) time.Duration {
-	k := n.tables.load().Keyspace(id)
-	switch {
-	case k == nil:
-		return -1
-	case k.GcWindowSeconds == 0:
-		return n.config.GCWindow
-	}
-	return time.Duration(min(k.GcWindowSeconds, uint64(1<<62)/uint64(time.Second))) * time.Second
-}
-
-// protected is at which timestamp a keyspace stays readable for its consumers; zero: none needs it,
-// or the keyspace is not known, and nothing is collected.
-func (n *Node) protected(id keys.KeyspaceID) hlc.Timestamp {
-	return rpc.FromClusterTimestamp(n.tables.load().Keyspace(id).GetProtected())
-}
-
-// closedLag is how far behind the clock the leaders of a keyspace close timestamps; 0: the default,
-// also while the keyspace is not known.
-func (n *Node) closedLag(id keys.KeyspaceID) time.Duration {
-	k := n.tables.load().Keyspace(id)
-	return time.Duration(min(k.GetClosedTimestampLagMillis(), 1<<40)) * time.Millisecond
-}
-
-// transactionLimits are how long a transaction may hold locks of a keyspace; none as long as the
-// keyspace is not known.
-func (n *Node) transactionLimits(id keys.KeyspaceID) txn.Limits {
-	return txn.LimitsOf(n.tables.load().Keyspace(id))
-}
-
-// commitWait says whether the writes to a keyspace have commit wait; as long as the keyspace is not
-// known they do, which is always sound.
-func (n *Node) commitWait(id keys.KeyspaceID) bool {
-	k := n.tables.load().Keyspace(id)
-	return k == nil || k.CommitWait
-}
-
-// defaultTTL is how long a value of a keyspace lives whose write does not say so; 0: it does not
-// expire.
-func (n *Node) defaultTTL(id keys.KeyspaceID) time.Duration {
-	millis := n.tables.load().Keyspace(id).GetDefaultTtlMillis()
-	return time.Duration(min(millis, uint64(keys.MaxTTL.Milliseconds()))) * time.Millisecond
-}
-
-// setKeyspace hands a keyspace's settings to a replica.
-func (n *Node) setKeyspace(r *replica.Replica, id keys.KeyspaceID) {
-	// In this order: with a window, what is protected is known.
-	r.SetProtected(n.protected(id))
-	r.SetGCWindow(n.gcWindow(id))
-	r.SetCommitWait(n.commitWait(id))
-	r.SetDefaultTTL(n.defaultTTL(id))
-	r.SetClosedLag(n.closedLag(id))
 }

@@ -1,0 +1,105 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/host"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/birth"
+	"github.com/tidemarkdb/tidemark/range/raftlog"
+	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// identityOf is what the raft log keeps of a new replica.
+func (n *Node) identityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
+	self := n.replicaHere(p)
+	id := raftlog.Identity{Group: keys.PartitionID(p.Id), Replica: keys.ReplicaID(self.Replica)}
+	// INVARIANT: only the replicas with which a partition is founded know their voters from the
+	// table. Another one that did, and had nothing, would vote.
+	if p.SplitFrom != 0 {
+		// Its base may be here already.
+		r, found, err := replica.ReadRecorded(n.config.State, id.Group)
+		if err != nil {
+			return id, err
+		}
+		if at := n.replicaHere(r.Descriptor); found && at.GetReplica() == self.Replica {
+			return birth.Identity(r.Descriptor, id.Replica)
+		}
+	}
+	founded := p.Membership == group.FoundingMembership && p.Generation == group.FoundingGeneration &&
+		p.SplitFrom == 0
+	for _, x := range p.Replicas {
+		if founded {
+			id.Voters = append(id.Voters, keys.ReplicaID(x.Replica))
+		}
+	}
+	descriptor, err := p.MarshalVT()
+	id.Descriptor = descriptor
+	return id, err
+}
+
+// isFounder says whether a replica is a voter of a partition that has split off, and has nothing
+// because its node has missed the split, by p, by which it was created. Such a one votes, or the
+// child has no majority when another voter is lost, though all that was written is there.
+//
+// INVARIANT: a replica that is created as a voter has never been anywhere: one that joins is
+// created as a learner, and a replica's id is never created again on the node that had it.
+func isFounder(id raftlog.Identity, p *clusterpb.Partition) bool {
+	if len(id.Voters) > 0 || p.SplitFrom == 0 {
+		return false
+	}
+	self := false
+	for _, r := range p.Replicas {
+		if r.Role != clusterpb.ReplicaRole_VOTER {
+			return false
+		}
+		self = self || keys.ReplicaID(r.Replica) == id.Replica
+	}
+	return self
+}
+
+// open opens one replica.
+func (n *Node) open(id raftlog.Identity, created bool) (*hosted, error) {
+	p := &clusterpb.Partition{}
+	if err := p.UnmarshalVT(id.Descriptor); err != nil {
+		return nil, fmt.Errorf("its descriptor in the raft log: %w", err)
+	}
+	h := &hosted{node: n, id: id.Group, self: id.Replica, identity: id}
+	h.listed.Store(p)
+	if current := n.tables.load().Partition(id.Group); current != nil && !olderEpoch(current, p) {
+		h.listed.Store(current)
+	}
+	hosts := make(map[keys.ReplicaID]uint64, len(p.Replicas))
+	for _, r := range p.Replicas {
+		hosts[keys.ReplicaID(r.Replica)] = r.Node
+	}
+	_, err := n.host.Open(host.GroupConfig{Identity: id, Hosts: hosts, New: created,
+		Founder: isFounder(id, p),
+		Open: func(g *host.Group) (group.StateMachine, error) {
+			h.group = g
+			r, err := replica.New(replica.Config{
+				Partition: p, ReplicaID: id.Replica, State: n.config.State, Group: g,
+				Empty:      len(id.Voters) == 0,
+				Node:       n.shared,
+				GCWindow:   n.gcWindow(keys.KeyspaceID(p.Keyspace)),
+				CommitWait: n.commitWait(keys.KeyspaceID(p.Keyspace)),
+				DefaultTTL: n.defaultTTL(keys.KeyspaceID(p.Keyspace)),
+			})
+			if err == nil {
+				r.SetClosedLag(n.closedLag(keys.KeyspaceID(p.Keyspace)))
+				r.SetProtected(n.protected(keys.KeyspaceID(p.Keyspace)))
+			}
+			h.replica = r
+			return machine{r, h}, err
+		}})
+	if err != nil {
+		if h.replica != nil {
+			h.replica.Close()
+		}
+		return nil, err
+	}
+	n.births.noticed(h)
+	return h, nil
+}
