@@ -83,6 +83,10 @@ func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 
 // Unmarshal implements encoding.CodecV2. On error the message is in an undefined state.
 func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if one, ok := v.(*arrival); ok {
+		one.bytes = messagePrefixBytes + int64(data.Len())
+		v = one.message
+	}
 	switch m := v.(type) {
 	case aliasing:
 		return unmarshalOwned(ownedCopy(data), m)

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/peer"
 )
 
 // gRPC takes in a message of a call before anything of it is decoded or checked, up to the largest
@@ -26,11 +26,15 @@ import (
 // have not sent their message yet, and only one while much is incomplete. The others wait, and by
 // HTTP/2's flow control their client waits with them. Calls that go on sending, which may never send
 // a large message, do not wait.
+//
+// Calls are counted by an interceptor and where services are registered (inbound_calls.go): for a
+// stats.Handler gRPC collects far more, and that costs about a seventh of the server's time for a
+// small call.
 
 // maxInbound bounds the bytes of incomplete messages.
 const maxInbound = 256 << 20
 
-// inbound counts them. It is gRPC's stats.Handler.
+// inbound counts them.
 type inbound struct {
 	limit  int64
 	closed func()
@@ -47,13 +51,14 @@ func newInbound(limit int64, closed func()) *inbound {
 // inboundConn is a connection that is counted.
 type inboundConn struct {
 	net.Conn
-	in  *inbound
-	key string
+	in      *inbound
+	address inboundAddress
 	// frames is for the one goroutine that reads.
 	frames frames
-	// incomplete is how many bytes of incomplete messages there are, and calls how many calls are open.
-	// receiving is how many calls are served whose message is awaited, and waiting are those that wait
-	// to be. in.mu guards them.
+	// counted: the connection is among in.conns. incomplete is how many bytes of incomplete messages
+	// there are, and calls how many calls are open. receiving is how many calls are served whose message
+	// is awaited, and waiting are those that wait to be. in.mu guards them.
+	counted           bool
 	incomplete, calls int64
 	receiving         int
 	waiting           []*inboundCall
@@ -62,7 +67,21 @@ type inboundConn struct {
 // maxReceiving bounds inboundConn.receiving.
 const maxReceiving = 16
 
-// inboundCall is a call of one message.
+// inboundAddress is the remote address of a connection that is counted. By it a call, which is
+// given it by gRPC, is known to be of that connection.
+type inboundAddress struct {
+	net.Addr
+	conn *inboundConn
+	text string
+}
+
+// String implements net.Addr.
+func (a *inboundAddress) String() string { return a.text }
+
+// RemoteAddr implements net.Conn.
+func (c *inboundConn) RemoteAddr() net.Addr { return &c.address }
+
+// inboundCall is a call that is counted.
 type inboundCall struct {
 	conn *inboundConn
 	// served is closed when the call may receive. It is nil for a call that need not wait.
@@ -76,10 +95,16 @@ func (in *inbound) mayReceiveLocked(c *inboundConn) bool {
 	return c.receiving == 0 || c.receiving < maxReceiving && in.total < in.limit/2
 }
 
-// begin returns when a call may receive its message, or has ended.
-func (in *inbound) begin(ctx context.Context, call *inboundCall) {
+// begin notes that a call has begun. A call of one message waits until it may receive that, or has
+// ended.
+func (in *inbound) begin(ctx context.Context, call *inboundCall, one bool) {
 	c := call.conn
 	in.mu.Lock()
+	c.calls++
+	if !one {
+		in.mu.Unlock()
+		return
+	}
 	if len(c.waiting) == 0 && in.mayReceiveLocked(c) {
 		c.receiving++
 		call.receives = true
@@ -92,6 +117,33 @@ func (in *inbound) begin(ctx context.Context, call *inboundCall) {
 	select {
 	case <-call.served:
 	case <-ctx.Done():
+	}
+}
+
+// received notes that a message of so many bytes has come out.
+func (in *inbound) received(call *inboundCall, bytes int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.takeOutLocked(call.conn, bytes)
+	in.receivedLocked(call)
+}
+
+// end notes that a call is over.
+func (in *inbound) end(call *inboundCall) {
+	c := call.conn
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if c.calls--; c.calls == 0 {
+		in.takeOutLocked(c, c.incomplete) // of calls that were given up
+	}
+	in.receivedLocked(call)
+}
+
+func (in *inbound) takeOutLocked(c *inboundConn, bytes int64) {
+	if c.counted {
+		bytes = min(c.incomplete, bytes)
+		c.incomplete -= bytes
+		in.total -= bytes
 	}
 }
 
@@ -115,14 +167,15 @@ func (in *inbound) receivedLocked(call *inboundCall) {
 
 // watch counts a connection from now on.
 func (in *inbound) watch(conn net.Conn) net.Conn {
-	c := &inboundConn{Conn: conn, in: in, key: conn.RemoteAddr().String(),
-		frames: frames{skip: len(http2.ClientPreface)}}
+	c := &inboundConn{Conn: conn, in: in, frames: frames{skip: len(http2.ClientPreface)},
+		counted: true}
+	c.address = inboundAddress{conn.RemoteAddr(), c, conn.RemoteAddr().String()}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if before := in.conns[c.key]; before != nil {
+	if before := in.conns[c.address.text]; before != nil {
 		in.forgetLocked(before) // it is gone, or the address is no port's (package memnet)
 	}
-	in.conns[c.key] = c
+	in.conns[c.address.text] = c
 	return c
 }
 
@@ -136,7 +189,7 @@ func (c *inboundConn) Read(b []byte) (int, error) {
 	in := c.in
 	var largest *inboundConn
 	in.mu.Lock()
-	if in.conns[c.key] == c {
+	if c.counted {
 		c.incomplete += content
 		in.total += content
 		if in.total > in.limit {
@@ -165,70 +218,23 @@ func (c *inboundConn) Close() error {
 }
 
 func (in *inbound) forgetLocked(c *inboundConn) {
-	if in.conns[c.key] == c {
-		delete(in.conns, c.key)
+	if c.counted {
+		delete(in.conns, c.address.text)
+		c.counted = false
 		in.total -= c.incomplete
 	}
 }
 
-// TagConn implements stats.Handler.
-func (in *inbound) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
-	in.mu.Lock()
-	c := in.conns[info.RemoteAddr.String()]
-	in.mu.Unlock()
-	return context.WithValue(ctx, inboundKey{}, c)
-}
-
-type inboundKey struct{}
-
-// HandleConn implements stats.Handler.
-func (*inbound) HandleConn(context.Context, stats.ConnStats) {}
-
-// TagRPC implements stats.Handler.
-func (*inbound) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
-	c, _ := ctx.Value(inboundKey{}).(*inboundConn)
-	if c == nil {
-		return ctx
+// inboundOf is the connection of a call; nil if it is not counted.
+func inboundOf(ctx context.Context) *inboundConn {
+	from, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
 	}
-	return context.WithValue(ctx, inboundCallKey{}, &inboundCall{conn: c})
-}
-
-type inboundCallKey struct{}
-
-// HandleRPC implements stats.Handler. The goroutine is that of the call.
-func (in *inbound) HandleRPC(ctx context.Context, event stats.RPCStats) {
-	call, _ := ctx.Value(inboundCallKey{}).(*inboundCall)
-	if call == nil {
-		return
+	if address, ok := from.Addr.(*inboundAddress); ok {
+		return address.conn
 	}
-	c := call.conn
-	var calls, out int64
-	switch event := event.(type) {
-	case *stats.Begin:
-		calls = 1
-	case *stats.End:
-		calls = -1
-	case *stats.InPayload:
-		out = int64(event.WireLength)
-	default:
-		return
-	}
-	if begin, ok := event.(*stats.Begin); ok && !begin.IsClientStream {
-		defer in.begin(ctx, call)
-	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if c.calls += calls; c.calls == 0 && calls < 0 {
-		out = c.incomplete // of calls that were given up
-	}
-	if in.conns[c.key] == c {
-		out = min(c.incomplete, out)
-		c.incomplete -= out
-		in.total -= out
-	}
-	if calls <= 0 {
-		in.receivedLocked(call)
-	}
+	return nil
 }
 
 // doorCredentials know servers from clients when the handshake of a gRPC connection is over:

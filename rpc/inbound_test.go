@@ -5,14 +5,18 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 // A connection lives however many calls it has had, also beside a stream that stays open.
@@ -46,6 +50,66 @@ func TestInboundCountsNothingOfWhatIsOver(t *testing.T) {
 	for i := range 2000 {
 		if _, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil {
 			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+}
+
+// What comes on a stream that stays open is counted until it is received, and no longer.
+func TestInboundCountsMessagesOfStreams(t *testing.T) {
+	s := NewServer(ServerConfig{MaxInbound: 16 << 10})
+	receive := func(_ any, stream grpc.ServerStream) error {
+		c := inboundOf(stream.Context())
+		if c == nil {
+			return status.Error(codes.Internal, "the connection is not counted")
+		}
+		if host := partyOfAddress(c.RemoteAddr()); host != "127.0.0.1" {
+			return status.Errorf(codes.Internal, "the connection is one of %q, want 127.0.0.1", host)
+		}
+		for {
+			if err := stream.RecvMsg(new(grpc_health_v1.HealthCheckRequest)); err != nil {
+				return err
+			}
+			c.in.mu.Lock()
+			incomplete := c.incomplete
+			c.in.mu.Unlock()
+			answer := &grpc_health_v1.HealthCheckRequest{Service: strconv.FormatInt(incomplete, 10)}
+			if err := stream.SendMsg(answer); err != nil {
+				return err
+			}
+		}
+	}
+	s.RegisterService(&grpc.ServiceDesc{ServiceName: "test", Streams: []grpc.StreamDesc{{
+		StreamName: "Echo", Handler: receive, ServerStreams: true, ClientStreams: true}}}, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(l) })
+	defer serving.Wait()
+	defer s.Stop()
+	conn, err := grpc.NewClient(l.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stream, err := conn.NewStream(t.Context(),
+		&grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/test/Echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		message := &grpc_health_v1.HealthCheckRequest{Service: strings.Repeat("x", rand.IntN(1000))}
+		if err := stream.SendMsg(message); err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		answer := new(grpc_health_v1.HealthCheckRequest)
+		if err := stream.RecvMsg(answer); err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		if answer.Service != "0" {
+			t.Fatalf("after message %d, %s bytes are counted, want none", i, answer.Service)
 		}
 	}
 }

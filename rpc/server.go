@@ -103,16 +103,16 @@ func NewServer(c ServerConfig) *Server {
 		takers.HTTP = func(conn, raw net.Conn) { handOver(conn, raw, c.HTTP) }
 	}
 	doors := doorCredentials{transport.Credentials(c.TLS, secret, takers), c.Peers, in}
-	options := append(serverOptions(doors), grpc.StatsHandler(in),
-		grpc.MaxConcurrentStreams(c.MaxStreams))
+	options := append(serverOptions(doors), grpc.MaxConcurrentStreams(c.MaxStreams),
+		grpc.ChainStreamInterceptor(countStream))
 	s.grpc = grpc.NewServer(append(options, c.Peers.guard(s.metrics.refused)...)...)
-	peerpb.RegisterPeerServer(s.grpc, &snapshotServer{server: s})
+	peerpb.RegisterPeerServer(s, &snapshotServer{server: s})
 	return s
 }
 
 // RegisterService implements grpc.ServiceRegistrar. It must be called before Serve.
 func (s *Server) RegisterService(d *grpc.ServiceDesc, service any) {
-	s.grpc.RegisterService(d, service)
+	countedServices{s.grpc}.RegisterService(d, service)
 }
 
 // ServeClients serves clients. It must be called before Serve.
@@ -120,7 +120,7 @@ func (s *Server) ServeClients(b *BatchServer) {
 	s.mu.Lock()
 	s.mu.clients = b
 	s.mu.Unlock()
-	kvpb.RegisterKVServer(s.grpc, &grpcBatch{clients: b})
+	kvpb.RegisterKVServer(s, &grpcBatch{clients: b})
 }
 
 // ServePeers serves the peers of the transport's realm. It may be called while the server serves.

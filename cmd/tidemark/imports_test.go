@@ -60,6 +60,7 @@ var may = []struct {
 	{"placement/store/lease", []string{"hlc", "placement/store/storepb"}},
 	{"placement/store/imports",
 		[]string{"range/keys", "placement/store/lease", "placement/store/storepb"}},
+	{"placement/server/consumer", []string{"hlc", "rpc/...", "range/keys"}},
 	{"placement/planner", []string{"rpc/...", "range/keys", "placement/planner"}},
 	{"placement/...", append(ground[:len(ground):len(ground)], "placement/...")},
 

@@ -17,7 +17,8 @@ var (
 		"kv/internal/writes", "metric",
 		"range/admission",
 		"range/keys", "range/route", "range/tree",
-		"rpc", "rpc/block", "rpc/clusterpb", "rpc/kvpb", "rpc/peerpb", "rpc/quota", "rpc/transport",
+		"rpc", "rpc/access", "rpc/block", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/peerpb",
+		"rpc/quota", "rpc/transport",
 		"txn", "txn/committer",
 	}
 	sdkModules = []string{

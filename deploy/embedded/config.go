@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/range/alarm"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 )
 
 // The roles of a server.
@@ -129,6 +130,9 @@ type ServerConfig struct {
 	NewListener func(addr string) (net.Listener, error)
 	Dial        func(ctx context.Context, addr string) (net.Conn, error)
 	Random      func() uint64
+	// Guard is asked what clients may do to the data of keyspaces. Default: the users and roles of the
+	// cluster.
+	Guard access.Guard
 	// PeerFilter sees what this server's Raft hosts send to others, and decides what becomes of it.
 	// Default: none.
 	PeerFilter PeerFilter

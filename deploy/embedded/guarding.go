@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/guard"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -28,6 +29,14 @@ func (s *Server) openGuard() (err error) {
 		Logger: s.config.Logger, Registerer: s.config.Registry})
 	s.closeDoor(mark.On)
 	return err
+}
+
+// userGuard is what clients of keyspaces are judged by.
+func (s *Server) userGuard() access.Guard {
+	if s.config.Guard != nil {
+		return s.config.Guard
+	}
+	return s.guard
 }
 
 // guardChanged is told that the server has to follow users and roles from now on, or need not.

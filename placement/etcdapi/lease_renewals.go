@@ -10,8 +10,15 @@ import (
 	"google.golang.org/grpc"
 )
 
-// maxRenewals is how many renewals of a stream are under way, and as many more may wait behind them.
-const maxRenewals = 256
+const (
+	// maxRenewals is how many renewals of a stream are under way, and as many more may wait behind
+	// them.
+	maxRenewals = 256
+	// renewalsLinger is how long a stream is left alone after several renewals at a time. Clients
+	// with many leases send what is due in bursts: what each renewal costs alone, most of all the
+	// writing of its answer, comes once for many. A client that waits for each answer never waits.
+	renewalsLinger = 2 * time.Millisecond
+)
 
 type renewals = grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
 
@@ -59,6 +66,8 @@ func (s *leaseServer) renewAll(
 	ctx context.Context, stream renewals, requests <-chan int64,
 ) error {
 	ids := make([]int64, 0, maxRenewals)
+	linger := time.NewTimer(renewalsLinger)
+	defer linger.Stop()
 	for first := range requests {
 		ids = append(ids[:0], first)
 		for more := true; more && len(ids) < maxRenewals; {
@@ -82,6 +91,14 @@ func (s *leaseServer) renewAll(
 		}
 		if refused != nil {
 			return refused
+		}
+		if len(ids) > 1 && len(ids) < maxRenewals {
+			linger.Reset(renewalsLinger)
+			select {
+			case <-linger.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	}
 	return nil

@@ -110,8 +110,9 @@ func fromKeyValue(kv *storepb.KeyValue) *mvccpb.KeyValue {
 	if kv == nil {
 		return nil
 	}
-	return &mvccpb.KeyValue{Key: kv.Key, Value: kv.Value, CreateRevision: int64(kv.CreateRevision),
-		ModRevision: int64(kv.ModRevision), Version: int64(kv.Version), Lease: kv.Lease}
+	to := &mvccpb.KeyValue{}
+	fillKeyValue(to, kv)
+	return to
 }
 
 func fromKeyValues(kvs []*storepb.KeyValue) []*mvccpb.KeyValue {
@@ -123,8 +124,33 @@ func fromKeyValues(kvs []*storepb.KeyValue) []*mvccpb.KeyValue {
 }
 
 func fromRange(r *storepb.RangeResult, revision uint64) *pb.RangeResponse {
+	if len(r.GetKvs()) == 1 {
+		return fromKey(r, revision)
+	}
 	return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: int64(revision)},
 		Kvs: fromKeyValues(r.GetKvs()), More: r.GetMore(), Count: int64(r.GetCount())}
+}
+
+// fromKey is fromRange for one pair. The messages are one piece of memory.
+func fromKey(r *storepb.RangeResult, revision uint64) *pb.RangeResponse {
+	all := &struct {
+		response pb.RangeResponse
+		header   pb.ResponseHeader
+		pair     mvccpb.KeyValue
+		list     [1]*mvccpb.KeyValue
+	}{}
+	fillKeyValue(&all.pair, r.Kvs[0])
+	all.list[0] = &all.pair
+	all.header.Revision = int64(revision)
+	all.response.Header, all.response.Kvs = &all.header, all.list[:]
+	all.response.More, all.response.Count = r.More, int64(r.Count)
+	return &all.response
+}
+
+func fillKeyValue(to *mvccpb.KeyValue, kv *storepb.KeyValue) {
+	to.Key, to.Value, to.Lease = kv.Key, kv.Value, kv.Lease
+	to.CreateRevision, to.ModRevision = int64(kv.CreateRevision), int64(kv.ModRevision)
+	to.Version = int64(kv.Version)
 }
 
 func fromPut(r *storepb.PutResult, revision uint64) *pb.PutResponse {

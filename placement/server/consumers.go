@@ -5,12 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -21,7 +20,7 @@ import (
 const (
 	// MaxConsumers is how many consumers a keyspace has at most, those that are too old included. A
 	// cluster has Config.MaxConsumers.
-	MaxConsumers = 1000
+	MaxConsumers = consumer.MaxOfKeyspace
 	// consumerAttempts is how often a change of a consumer is tried that meets other changes.
 	consumerAttempts = 5
 	// maxConsumerRow bounds the part of a consumer's key behind consumerPrefix.
@@ -34,29 +33,9 @@ func consumersOf(ks keys.KeyspaceID) []byte {
 
 func consumerKey(ks keys.KeyspaceID, name string) []byte { return append(consumersOf(ks), name...) }
 
-// storedConsumer is a consumer, with the revision of its record.
-type storedConsumer struct {
-	*clusterpb.Consumer
-	revision uint64
-}
-
-func (c storedConsumer) position() hlc.Timestamp { return rpc.FromClusterTimestamp(c.Position) }
-
-func (c storedConsumer) keep() time.Duration {
-	return time.Duration(c.KeepMillis) * time.Millisecond
-}
-
-// behind is how far a consumer is behind a moment; 0 if it is ahead.
-func (c storedConsumer) behind(now time.Time) time.Duration {
-	return max(0, now.Sub(c.position().Time()))
-}
-
-// tooFarBehind says whether a consumer is behind a moment by more than its keep.
-func (c storedConsumer) tooFarBehind(now time.Time) bool { return c.behind(now) > c.keep() }
-
 // decodeConsumer reads a record together with its key.
-func decodeConsumer(kv *storepb.KeyValue) (storedConsumer, error) {
-	c := storedConsumer{&clusterpb.Consumer{}, kv.ModRevision}
+func decodeConsumer(kv *storepb.KeyValue) (consumer.Record, error) {
+	c := consumer.Record{Consumer: &clusterpb.Consumer{}, Revision: kv.ModRevision}
 	row := bytes.TrimPrefix(kv.Key, []byte(consumerPrefix))
 	if len(row) < 9 {
 		return c, fmt.Errorf("the core's key %s is malformed", keys.Pretty(kv.Key))
@@ -79,16 +58,16 @@ func encodeConsumer(c *clusterpb.Consumer) []byte {
 }
 
 // loadConsumer reads one consumer; nil if it is not there.
-func loadConsumer(v *store.View, ks keys.KeyspaceID, name string) (storedConsumer, error) {
+func loadConsumer(v *store.View, ks keys.KeyspaceID, name string) (consumer.Record, error) {
 	kv, err := v.Get(consumerKey(ks, name))
 	if err != nil || kv == nil {
-		return storedConsumer{}, err
+		return consumer.Record{}, err
 	}
 	return decodeConsumer(kv)
 }
 
 // loadConsumers reads the consumers of a keyspace by name.
-func loadConsumers(v *store.View, ks keys.KeyspaceID) (all []storedConsumer, err error) {
+func loadConsumers(v *store.View, ks keys.KeyspaceID) (all []consumer.Record, err error) {
 	for kv, err := range v.All(consumersOf(ks)) {
 		if err != nil {
 			return nil, err
@@ -102,12 +81,6 @@ func loadConsumers(v *store.View, ks keys.KeyspaceID) (all []storedConsumer, err
 	return all, nil
 }
 
-// shown fills in what is not stored.
-func (c storedConsumer) shown(keyspace string, now time.Time) *clusterpb.Consumer {
-	c.Keyspace, c.LagMillis = keyspace, uint64(c.behind(now).Milliseconds())
-	return c.Consumer
-}
-
 // SetConsumer makes a consumer, or moves it. Only the leader does it.
 func (s *Server) SetConsumer(
 	ctx context.Context, r *clusterpb.SetConsumerRequest,
@@ -119,7 +92,7 @@ func (s *Server) SetConsumer(
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	if r.Span != nil {
-		if err := keys.ValidateConsumerSpan(consumerSpan(r.Span)); err != nil {
+		if err := keys.ValidateConsumerSpan(consumer.Span(r.Span)); err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
 	}
@@ -149,32 +122,32 @@ func (s *Server) setConsumer(
 	}
 	now := s.times()
 	if c.Consumer != nil && r.OnlyNew {
-		return &clusterpb.SetConsumerResponse{Consumer: c.shown(ks.Name, now.likely()), Existed: true},
+		return &clusterpb.SetConsumerResponse{Consumer: c.Shown(ks.Name, now.Likely()), Existed: true},
 			nil
 	}
 	begins := c.Consumer == nil || r.Reset_
-	var others []storedConsumer
+	var others []consumer.Record
 	if begins {
 		if others, err = loadConsumers(v, ks.id()); err != nil {
 			return nil, s.toStatus(err)
 		}
-		others = slices.DeleteFunc(others, func(c storedConsumer) bool { return c.Name == r.Name })
+		others = slices.DeleteFunc(others, func(c consumer.Record) bool { return c.Name == r.Name })
 	}
 	if c.Consumer == nil {
 		c.Consumer = &clusterpb.Consumer{KeyspaceId: ks.Id, Name: r.Name,
 			KeepMillis:    uint64(keys.DefaultConsumerKeep.Milliseconds()),
-			CreatedUnixMs: now.wall.UnixMilli()}
+			CreatedUnixMs: now.Wall.UnixMilli()}
 	}
-	if err := c.move(r, len(others), now, s.config.MaxClockAhead); err != nil {
+	if err := c.Move(r, len(others), now, s.config.MaxClockAhead); err != nil {
 		return nil, err
 	}
-	if n := s.consumers.total.Load(); c.revision == 0 && n >= int64(s.config.MaxConsumers) {
+	if n := s.consumers.total.Load(); c.Revision == 0 && n >= int64(s.config.MaxConsumers) {
 		return nil, status.Errorf(codes.ResourceExhausted, "the cluster has %d consumers, the "+
 			"limit is %d; `tidemark consumers delete` removes one", n, s.config.MaxConsumers)
 	}
 	// INVARIANT: no consumer of a keyspace is written once that is dropped: then its record differs.
 	conditions := []*storepb.Compare{store.ModifiedAt(keyspaceKey(ks.id()), ks.revision),
-		store.ModifiedAt(consumerKey(ks.id(), r.Name), c.revision)}
+		store.ModifiedAt(consumerKey(ks.id(), r.Name), c.Revision)}
 	ops := []*storepb.Op{store.Put(consumerKey(ks.id(), r.Name), encodeConsumer(c.Consumer))}
 	if begins {
 		// The position may be below those of all others: it is protected from now on.
@@ -182,12 +155,12 @@ func (s *Server) setConsumer(
 		conditions = append(conditions, &storepb.Compare{Key: start, RangeEnd: end,
 			Target: storepb.Compare_CREATE, Relation: storepb.Compare_LESS,
 			Number: int64(v.Revision) + 1})
-		protected := s.protection(ks, lowestOf(append(others, c)), now)
+		protected := s.protection(ks, consumer.Lowest(append(others, c)), now)
 		// A position that needs protection is written with the keyspace's record, also if that stays as it
 		// is: then the leader, which may be about to raise what is protected without having seen this
 		// consumer, does not.
 		if protected != rpc.FromClusterTimestamp(ks.Protected) ||
-			!s.protection(ks, c.position(), now).IsZero() {
+			!s.protection(ks, c.At(), now).IsZero() {
 			ks.Protected = rpc.ToClusterTimestamp(protected)
 			ops = append(ops, store.Put(keyspaceKey(ks.id()), encode(ks.Keyspace)))
 		}
@@ -196,15 +169,15 @@ func (s *Server) setConsumer(
 	if err != nil || !ok {
 		return nil, err
 	}
-	if c.revision == 0 {
+	if c.Revision == 0 {
 		s.consumers.total.Add(1)
 	}
 	if begins {
 		s.config.Logger.Info("a consumer of changes begins", "keyspace", r.Keyspace, "consumer", r.Name,
-			"position", c.position(), "keep", c.keep(), "of", keys.DescribeSpan(consumerSpan(c.Span)))
+			"position", c.At(), "keep", c.Keep(), "of", keys.DescribeSpan(consumer.Span(c.Span)))
 		s.consumers.poke()
 	}
-	return &clusterpb.SetConsumerResponse{Consumer: c.shown(ks.Name, now.likely())}, nil
+	return &clusterpb.SetConsumerResponse{Consumer: c.Shown(ks.Name, now.Likely())}, nil
 }
 
 // GetConsumer reads one consumer. Only the leader answers.
@@ -229,8 +202,8 @@ func (s *Server) GetConsumer(
 	if c.Consumer == nil {
 		return &clusterpb.GetConsumerResponse{}, nil
 	}
-	now := s.times().likely()
-	return &clusterpb.GetConsumerResponse{Consumer: c.shown(ks.Name, now)}, nil
+	now := s.times().Likely()
+	return &clusterpb.GetConsumerResponse{Consumer: c.Shown(ks.Name, now)}, nil
 }
 
 // ListConsumers lists a page of the consumers of a keyspace, or of all. Only the leader answers.
@@ -265,7 +238,7 @@ func (s *Server) ListConsumers(
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
-	now := s.times().likely()
+	now := s.times().Likely()
 	names := map[keys.KeyspaceID]string{}
 	for _, kv := range page.Kvs {
 		c, err := decodeConsumer(kv)
@@ -285,7 +258,7 @@ func (s *Server) ListConsumers(
 			names[id] = name
 		}
 		if name != "" {
-			response.Consumers = append(response.Consumers, c.shown(name, now))
+			response.Consumers = append(response.Consumers, c.Shown(name, now))
 		}
 	}
 	if n := len(page.Kvs); page.More && n > 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -18,13 +19,10 @@ import (
 const (
 	// protectInterval is how often the leader looks at all consumers: what it protects follows them
 	// at that pace. protectRest is how long it rests in any case.
-	protectInterval = 10 * time.Second
+	protectInterval = consumer.LookInterval
 	protectRest     = time.Second
 	// protectTimeout bounds one look.
-	protectTimeout = 30 * time.Second
-	// shortWindow is the GC window below which consumers are protected from the beginning: half of it
-	// would be over before the nodes know.
-	shortWindow = time.Minute
+	protectTimeout = consumer.LookTimeout
 )
 
 // consumers is the protection of what consumers have not read from garbage collection. Its
@@ -37,7 +35,7 @@ type consumers struct {
 	// proven is what the last look has found of the time.
 	proven atomic.Pointer[provenTime]
 	// overdue is of its goroutine.
-	overdue overdue
+	overdue consumer.Overdue
 }
 
 func (c *consumers) init() { c.poked = make(chan struct{}, 1) }
@@ -78,7 +76,7 @@ func (s *Server) protectConsumers() {
 			}
 			timer.Reset(next - protectRest)
 		} else {
-			s.metrics.showConsumers(nil)
+			s.metrics.consumers.Show(nil)
 			poked = nil
 		}
 		select {
@@ -91,39 +89,15 @@ func (s *Server) protectConsumers() {
 	}
 }
 
-// lowestOf is the lowest position of the consumers that history is kept for; zero: there are none.
-func lowestOf(all []storedConsumer) (lowest hlc.Timestamp) {
-	for _, c := range all {
-		if p := c.position(); !c.TooOld && (lowest.IsZero() || p.Less(lowest)) {
-			lowest = p
-		}
-	}
-	return lowest
-}
-
-// protection is what is to be protected in a keyspace whose consumers have come to lowest; zero:
-// nothing has to be, for the GC window keeps it, and goes on to until there has been time to
-// protect it.
-//
-// INVARIANT: without a proven time, nothing that is protected is given up. What the GC window keeps
-// is known only with one: the clock of the leader alone may be behind, and what nodes collect
-// because of it is lost.
-func (s *Server) protection(ks storedKeyspace, lowest hlc.Timestamp, now times) hlc.Timestamp {
-	if now.proven.IsZero() {
-		known := rpc.FromClusterTimestamp(ks.Protected)
-		if lowest.IsZero() || !known.IsZero() && known.Less(lowest) {
-			return known
-		}
-		return lowest
-	}
+// protection is what is to be protected in a keyspace whose consumers have come to lowest.
+func (s *Server) protection(
+	ks storedKeyspace, lowest hlc.Timestamp, now consumer.Times,
+) hlc.Timestamp {
 	window := s.config.DefaultGCWindow
 	if ks.GcWindowSeconds != 0 {
 		window = time.Duration(min(ks.GcWindowSeconds, maxGCWindow)) * time.Second
 	}
-	if window >= shortWindow && !lowest.Less(hlc.FromTime(now.latest().Add(-window/2))) {
-		return hlc.Timestamp{}
-	}
-	return lowest
+	return consumer.Protection(rpc.FromClusterTimestamp(ks.Protected), lowest, window, now)
 }
 
 // protect looks at all consumers: it drops those that are beyond their keep, and have been for a
@@ -140,7 +114,7 @@ func (s *Server) protect(ctx context.Context) error {
 	if err != nil {
 		return s.toStatus(err)
 	}
-	consumers := map[uint32][]storedConsumer{}
+	byKeyspace := map[uint32][]consumer.Record{}
 	total := int64(0)
 	for kv, err := range v.All([]byte(consumerPrefix)) {
 		if err != nil {
@@ -150,23 +124,23 @@ func (s *Server) protect(ctx context.Context) error {
 		if err != nil {
 			return s.toStatus(err)
 		}
-		consumers[c.KeyspaceId] = append(consumers[c.KeyspaceId], c)
+		byKeyspace[c.KeyspaceId] = append(byKeyspace[c.KeyspaceId], c)
 		total++
 	}
 	s.consumers.total.Store(total)
 	now := s.times()
 	l, _ := s.store.Leadership()
-	late := s.consumers.overdue.look(l.Term, s.config.Monotonic())
-	var lags []consumerLag
+	late := s.consumers.overdue.Look(l.Term, s.config.Monotonic())
+	var lags []consumer.Lag
 	var errs []error
 	for _, ks := range keyspaces {
-		all := consumers[ks.Id]
+		all := byKeyspace[ks.Id]
 		if ks.State == clusterpb.KeyspaceState_DROPPING || len(all) == 0 && ks.Protected == nil {
 			continue
 		}
 		for _, c := range all {
-			if c.TooOld || !c.tooFarBehind(now.proven) ||
-				late.since(consumerKey(ks.id(), c.Name)) < min(c.keep(), dropAfter) {
+			if c.TooOld || !c.TooFarBehind(now.Proven) ||
+				late.Since(consumerKey(ks.id(), c.Name)) < min(c.Keep(), consumer.DropAfter) {
 				continue
 			}
 			if err := s.dropConsumer(ctx, ks, c); err != nil {
@@ -174,8 +148,8 @@ func (s *Server) protect(ctx context.Context) error {
 					keys.Pretty([]byte(c.Name)), ks.Name, err))
 			}
 		}
-		lags = append(lags, lagOf(ks.Name, all, now.likely()))
-		protected := s.protection(ks, lowestOf(all), now)
+		lags = append(lags, consumer.LagOf(ks.Name, all, now.Likely()))
+		protected := s.protection(ks, consumer.Lowest(all), now)
 		if protected == rpc.FromClusterTimestamp(ks.Protected) {
 			continue
 		}
@@ -186,27 +160,27 @@ func (s *Server) protect(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("keyspace %s: %w", ks.Name, err))
 		}
 	}
-	late.done()
-	s.metrics.showConsumers(lags)
+	late.Done()
+	s.metrics.consumers.Show(lags)
 	return errors.Join(errs...)
 }
 
 // dropConsumer ends what is kept for a consumer, unless it has moved meanwhile. The record stays,
 // and says so to the next feed that names it: without the record it would begin at the present, and
 // never know what it has missed.
-func (s *Server) dropConsumer(ctx context.Context, ks storedKeyspace, c storedConsumer) error {
+func (s *Server) dropConsumer(ctx context.Context, ks storedKeyspace, c consumer.Record) error {
 	c.TooOld = true
 	key := consumerKey(ks.id(), c.Name)
 	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "consumer", Keyspace: ks.Name,
-		Reason:  "it is behind by more than " + c.keep().String(),
+		Reason:  "it is behind by more than " + c.Keep().String(),
 		Outcome: "history is not kept any more for consumer " + keys.Pretty([]byte(c.Name))},
-		[]*storepb.Compare{store.ModifiedAt(key, c.revision)}, store.Put(key, encodeConsumer(c.Consumer)))
+		[]*storepb.Compare{store.ModifiedAt(key, c.Revision)}, store.Put(key, encodeConsumer(c.Consumer)))
 	if err != nil || !ok {
 		c.TooOld = false
 		return err
 	}
-	s.metrics.consumersDropped.Inc()
+	s.metrics.consumers.Dropped.Inc()
 	s.config.Logger.Warn("a consumer of changes is too far behind: history is not kept for it any more",
-		"keyspace", ks.Name, "consumer", c.Name, "position", c.position(), "keep", c.keep())
+		"keyspace", ks.Name, "consumer", c.Name, "position", c.At(), "keep", c.Keep())
 	return nil
 }

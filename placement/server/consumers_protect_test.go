@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -136,9 +137,9 @@ func TestConsumersBeyondTheirKeep(t *testing.T) {
 		if used := c.shows(0)["consumer_keep_used_ratio k"]; used < 0.66 || used > 0.7 {
 			t.Errorf("%f of a keep is used", used)
 		}
-		time.Sleep(19*time.Minute + dropAfter) // virtual
+		time.Sleep(19*time.Minute + consumer.DropAfter) // virtual
 		if x := c.get("short"); x.GetTooOld() {
-			t.Fatalf("beyond its keep for less than %s it is %v", dropAfter, x)
+			t.Fatalf("beyond its keep for less than %s it is %v", consumer.DropAfter, x)
 		}
 		c.await("it is too old", func() bool { return c.get("short").GetTooOld() })
 		c.awaitProtected(long)

@@ -8,12 +8,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // manyLooks is time for the leader to drop what it is going to drop.
-const manyLooks = dropAfter + 5*protectInterval
+const manyLooks = consumer.DropAfter + 5*protectInterval
 
 // TestLeadersClockDropsNoConsumer: the clock of the core's leader jumps, forward or back, and stays
 // wrong; consumers are what they were, and move on. Then the clock of a node, of two, does the
@@ -122,7 +123,7 @@ func TestConsumersOutliveAnOutage(t *testing.T) {
 		c.elect(nil)
 		time.Sleep(5 * time.Hour) // virtual
 		c.elect(c.members[1])
-		time.Sleep(dropAfter - time.Minute) // virtual
+		time.Sleep(consumer.DropAfter - time.Minute) // virtual
 		// It has come on a little, and is still beyond its keep.
 		next := ago(24*time.Hour + 30*time.Minute)
 		if x := c.set(at("a", next)); x.TooOld {
@@ -144,9 +145,9 @@ func TestConsumersOutliveAnOutage(t *testing.T) {
 func TestConsumerOfANewLeader(t *testing.T) {
 	withConsumers(t, func(t *testing.T, c consumed) {
 		c.set(at("a", ago(24*time.Hour-time.Minute)))
-		time.Sleep(dropAfter) // virtual
+		time.Sleep(consumer.DropAfter) // virtual
 		c.elect(c.members[1])
-		time.Sleep(dropAfter - time.Minute) // virtual
+		time.Sleep(consumer.DropAfter - time.Minute) // virtual
 		if x := c.get("a"); x.TooOld {
 			t.Fatalf("the next leader has not seen it for long enough: %v", x)
 		}
@@ -156,38 +157,6 @@ func TestConsumerOfANewLeader(t *testing.T) {
 			t.Errorf("it goes on: %v", err)
 		}
 	})
-}
-
-// TestTimesOfLooks: looks that are far apart, or of different leaderships, do not add up.
-func TestTimesOfLooks(t *testing.T) {
-	var o overdue
-	see := func(term uint64, at time.Duration, beyond bool) (since time.Duration) {
-		l := o.look(term, int64(at))
-		if beyond {
-			since = l.since([]byte("a"))
-		}
-		l.done()
-		return since
-	}
-	for _, x := range []struct {
-		term   uint64
-		at     time.Duration
-		beyond bool
-		want   time.Duration
-	}{
-		{1, 0, true, 0},
-		{1, 10 * time.Second, true, 10 * time.Second},
-		{1, 10*time.Second + lookGap, true, 10*time.Second + lookGap},
-		{1, 11*time.Second + 2*lookGap, true, 0},
-		{1, 12*time.Second + 2*lookGap, true, time.Second},
-		{2, 13*time.Second + 2*lookGap, true, 0},
-		{2, 14*time.Second + 2*lookGap, false, 0},
-		{2, 15*time.Second + 2*lookGap, true, 0},
-	} {
-		if since := see(x.term, x.at, x.beyond); since != x.want {
-			t.Errorf("at %s of term %d: %s, want %s", x.at, x.term, since, x.want)
-		}
-	}
 }
 
 // TestMajorityOfClocks: the time is what a majority of the nodes that are alive shows, at least.
@@ -223,12 +192,6 @@ func TestMajorityOfClocks(t *testing.T) {
 		if _, ok := s.clocks(2, alive); ok {
 			t.Errorf("%s: what was told to another leader counts", name)
 		}
-	}
-	if now := (times{wall: time.Unix(9, 0)}); now.likely() != now.wall || now.latest() != now.wall {
-		t.Errorf("without proof it is %s, at most %s", now.likely(), now.latest())
-	}
-	if hostile := aheadOf(1<<63, 0); hostile != nil {
-		t.Errorf("a clock beyond all times is %s ahead", hlc.Timestamp{Wall: *hostile})
 	}
 }
 

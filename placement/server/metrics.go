@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
 
@@ -16,8 +17,7 @@ type metrics struct {
 	streams                                                   prometheus.Gauge
 	operators, resizes                                        *prometheus.CounterVec
 	operatorTime                                              *prometheus.HistogramVec
-	consumers, consumerLag, consumerUsed                      *prometheus.GaugeVec
-	consumersDropped                                          prometheus.Counter
+	consumers                                                 *consumer.Metrics
 }
 
 func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
@@ -71,7 +71,8 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	}, func() float64 { return float64(s.soft.led()) }))
 	m.measureScheduler(s)
 	m.measureCore(s)
-	m.measureConsumers()
+	m.consumers = consumer.NewMetrics()
+	m.collectors = append(m.collectors, m.consumers.Collectors()...)
 	if registerer == nil {
 		return m, nil
 	}

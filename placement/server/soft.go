@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -126,7 +127,7 @@ func (s *soft) heartbeat(
 		s.mu.nodes[id] = n
 	}
 	if h.Stats != nil {
-		n.stats, n.ahead = h.Stats, aheadOf(h.Stats.ClockUnixNanos, now)
+		n.stats, n.ahead = h.Stats, consumer.Ahead(h.Stats.ClockUnixNanos, now)
 		s.breaksLocked(id, n, h.Stats.Broken)
 	}
 	if h.Full {

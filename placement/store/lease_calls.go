@@ -117,10 +117,11 @@ func (s *Store) Lease(id int64) (LeaseInfo, error) {
 func (s *Store) keep() {
 	timer := time.NewTimer(lease.Tick)
 	defer timer.Stop()
+	tick := lease.Tick
 	for {
 		timer.Stop()
 		if s.lessor.Counting() {
-			timer.Reset(lease.Tick)
+			timer.Reset(tick)
 		}
 		select {
 		case <-s.ctx.Done():
@@ -128,15 +129,17 @@ func (s *Store) keep() {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		s.keepOnce()
+		if tick = lease.Tick; s.keepOnce() {
+			tick = lease.BusyTick
+		}
 	}
 }
 
-// keepOnce proposes what is due.
+// keepOnce proposes what is due, and says whether there is more.
 //
 // INVARIANT: what is decided is proposed in the term in which it was, and what is noted before a
 // renewal takes it back (noting).
-func (s *Store) keepOnce() {
+func (s *Store) keepOnce() (more bool) {
 	l, _ := s.Leadership()
 	s.noting.Lock()
 	defer s.noting.Unlock()
@@ -145,9 +148,13 @@ func (s *Store) keepOnce() {
 		s.config.Logger.Warn("the process was paused; leases get a full term, once until they "+
 			"are renewed", "leases", s.lessor.Count())
 	}
+	var ends []*storepb.Command
 	for _, id := range due.Ended {
-		if s.proposeAside(l.Term, &storepb.Command{Op: &storepb.Command_LeaseRevoke{
-			LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}}) {
+		ends = append(ends, &storepb.Command{Op: &storepb.Command_LeaseRevoke{
+			LeaseRevoke: &storepb.LeaseRevoke{Id: id, Expired: true}}})
+	}
+	if len(ends) > 0 && s.proposeAside(l.Term, ends...) {
+		for _, id := range due.Ended {
 			s.metrics.expired.Inc()
 			s.config.Logger.Info("lease ran out", "lease", id)
 		}
@@ -155,25 +162,38 @@ func (s *Store) keepOnce() {
 	if len(due.Notes) > 0 {
 		s.proposeAside(l.Term, checkpoint(due.Notes...))
 	}
+	return due.More
 }
 
 // proposeAside proposes what the leader has decided by itself, in the term in which it has, and does
 // not wait for it. If it gets lost with the leadership, the next leader counts anew.
-func (s *Store) proposeAside(term uint64, c *storepb.Command) bool {
+func (s *Store) proposeAside(term uint64, commands ...*storepb.Command) bool {
 	s.mu.Lock()
 	handle, leads := s.mu.group, s.mu.leadership.IsLeader && s.mu.leadership.Term == term
 	s.mu.Unlock()
 	if handle == nil || !leads {
 		return false
 	}
-	data, err := encodeCommand(c)
-	if err == nil {
-		err = handle.Propose(term, data)
+	var entries [][]grouped
+	for i, c := range commands {
+		data, err := encodeCommand(c)
+		if err != nil {
+			s.config.Logger.Warn("what is to be done about leases cannot be encoded", "error", err)
+			return false
+		}
+		if i == 0 || !s.config.GroupCommands {
+			entries = append(entries, nil)
+		}
+		last := &entries[len(entries)-1]
+		*last = append(*last, grouped{data: data})
 	}
-	if err != nil {
-		s.config.Logger.Warn("what the leader does about leases could not be proposed", "error", err)
+	for _, entry := range entries {
+		if err := handle.Propose(term, encodeGroup(entry)); err != nil {
+			s.config.Logger.Warn("what the leader does about leases could not be proposed", "error", err)
+			return false
+		}
 	}
-	return err == nil
+	return true
 }
 
 // Renew is KeepAlive on any member. It waits for a leader until ctx ends.

@@ -186,18 +186,12 @@ func (s *selection) finish() []*storepb.KeyValue {
 func (r *reader) rangeAt(
 	q *storepb.Range, revision uint64, allowed *allowance,
 ) (*storepb.RangeResult, error) {
+	if len(q.RangeEnd) == 0 {
+		return r.keyAt(q, revision, allowed)
+	}
 	result := &storepb.RangeResult{}
 	s := newSelection(q, allowed)
 	switch {
-	case len(q.RangeEnd) == 0:
-		kv, err := r.at(q.Key, revision)
-		if err != nil || kv == nil {
-			return result, err
-		}
-		result.Count = 1
-		if err := s.add(kv); err != nil {
-			return nil, err
-		}
 	case q.CountOnly:
 		var err error
 		result.Count, err = r.countKeys(rangeSpan(q.Key, q.RangeEnd), revision)
@@ -222,5 +216,28 @@ func (r *reader) rangeAt(
 	}
 	result.Kvs = s.finish()
 	result.More = s.more
+	return result, nil
+}
+
+// keyAt is rangeAt for one key, which needs no order and no limit.
+func (r *reader) keyAt(
+	q *storepb.Range, revision uint64, allowed *allowance,
+) (*storepb.RangeResult, error) {
+	kv, err := r.at(q.Key, revision)
+	if err != nil || kv == nil {
+		return &storepb.RangeResult{}, err
+	}
+	result := &storepb.RangeResult{Count: 1}
+	s := selection{q: q}
+	if q.CountOnly || !s.wants(kv) {
+		return result, nil
+	}
+	if err := allowed.take(kv); err != nil {
+		return nil, err
+	}
+	if q.KeysOnly {
+		kv.Value = nil
+	}
+	result.Kvs = []*storepb.KeyValue{kv}
 	return result, nil
 }

@@ -79,13 +79,16 @@ func (s *Store) ReadTxnAs(
 	ctx context.Context, who *storepb.AuthInfo, t *storepb.Txn,
 ) (result *storepb.Result, release func(), err error) {
 	release = func() {}
-	command := &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
-	if err := validateCommand(command); err != nil {
-		return nil, release, err
-	}
-	if !ReadOnly(t) {
-		return nil, release,
-			fmt.Errorf("%w: a transaction that writes cannot be done by reading", ErrInvalid)
+	sole := soleRange(t)
+	if sole == nil {
+		command := &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
+		if err := validateCommand(command); err != nil {
+			return nil, release, err
+		}
+		if !ReadOnly(t) {
+			return nil, release,
+				fmt.Errorf("%w: a transaction that writes cannot be done by reading", ErrInvalid)
+		}
 	}
 	result = &storepb.Result{}
 	err = s.readWhole(func(r *reader) error {
@@ -94,8 +97,11 @@ func (s *Store) ReadTxnAs(
 		}
 		r.interrupted, r.counts, r.blocks = ctx.Err, &s.counts, s.blocks
 		result.Revision = r.meta.Revision
-		chosen, err := choose(r, t, newestFormat, nil)
-		if err == nil {
+		var chosen map[*storepb.Txn]bool
+		var err error
+		if sole != nil {
+			refuseRevision(r.meta, sole, result)
+		} else if chosen, err = choose(r, t, newestFormat, nil); err == nil {
 			err = check(r, t, chosen, result)
 		}
 		if err != nil || result.Code != storepb.Code_OK {
@@ -109,13 +115,58 @@ func (s *Store) ReadTxnAs(
 			}
 			return err
 		}
-		result.Txn, err = r.txn(t, chosen, allowed)
+		if sole != nil {
+			result.Txn, err = r.soleAnswer(sole, allowed)
+		} else {
+			result.Txn, err = r.txn(t, chosen, allowed)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, release, err
 	}
 	return result, release, resultError(result)
+}
+
+// soleRange is the range of a transaction that is nothing else; nil if it is anything more, or not
+// valid. Most reads are one.
+func soleRange(t *storepb.Txn) *storepb.Range {
+	if len(t.GetSuccess()) != 1 || len(t.Compare) > 0 || len(t.Failure) > 0 {
+		return nil
+	}
+	if q := t.Success[0].GetRange(); len(q.GetKey()) > 0 {
+		return q
+	}
+	return nil
+}
+
+// soleAnswer is txn for a transaction that is one range. The messages of its result are one piece
+// of memory.
+func (r *reader) soleAnswer(q *storepb.Range, allowed *allowance) (*storepb.TxnResult, error) {
+	found, err := r.rangeIn(q, allowed)
+	if err != nil {
+		return nil, err
+	}
+	all := &struct {
+		txn    storepb.TxnResult
+		result storepb.OpResult
+		op     storepb.OpResult_Range
+		list   [1]*storepb.OpResult
+	}{}
+	all.op.Range = found
+	all.result.Op = &all.op
+	all.list[0] = &all.result
+	all.txn.Succeeded, all.txn.Results = true, all.list[:]
+	return &all.txn, nil
+}
+
+// rangeIn answers a range of a transaction, whose revision was checked.
+func (r *reader) rangeIn(q *storepb.Range, allowed *allowance) (*storepb.RangeResult, error) {
+	revision := q.Revision
+	if int64(revision) <= 0 {
+		revision = r.meta.Revision
+	}
+	return r.rangeAt(q, revision, allowed)
 }
 
 // txn answers the chosen operations of a transaction that writes nothing.
@@ -127,11 +178,7 @@ func (r *reader) txn(
 		one := &storepb.OpResult{}
 		switch op := op.Op.(type) {
 		case *storepb.Op_Range:
-			revision := op.Range.Revision
-			if int64(revision) <= 0 {
-				revision = r.meta.Revision
-			}
-			found, err := r.rangeAt(op.Range, revision, allowed)
+			found, err := r.rangeIn(op.Range, allowed)
 			if err != nil {
 				return nil, err
 			}

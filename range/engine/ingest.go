@@ -85,8 +85,10 @@ func (s *State) Ingest(ctx context.Context, paths []string) error {
 	return s.Flush()
 }
 
-// ingest excises a span, and says whether the change is durable. If it is not, it is when all memtables are flushed.
-func (s *State) ingest(ctx context.Context, paths []string, span keys.Span) (durable bool, err error) {
+// ingest excises a span, and says whether the change is durable. If it is not, it is when all
+// memtables are flushed.
+func (s *State) ingest(ctx context.Context, paths []string, span keys.Span) (durable bool,
+	err error) {
 	defer s.tables.remove(paths)
 	if err := s.check(); err != nil {
 		return false, err

@@ -11,7 +11,7 @@ import (
 )
 
 // outcomes: 0 is success, 1 + code is an error.
-const outcomeCount = 2 + int(kvpb.ErrorCode_NOT_CLOSED)
+const outcomeCount = 2 + int(kvpb.ErrorCode_ACCESS_UNKNOWN)
 
 // Metrics are the counters that the replicas of a node share. There are none per partition: a node
 // holds ten thousand.

@@ -31,6 +31,7 @@ type settings struct {
 	watchers    int
 	leases      int
 	keys        int
+	connections int
 	cases       []string
 	profiles    string
 	ceiling     bool
@@ -47,6 +48,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&s.watchers, "watchers", 10_000, "watchers of one key")
 	flag.IntVar(&s.leases, "leases", 10_000, "leases that are kept alive")
 	flag.IntVar(&s.keys, "keys", 1_000_000, "keys of the memory case")
+	flag.IntVar(&s.connections, "connections", 8, "connections of the client to the leader")
 	flag.StringVar(&s.profiles, "profiles", "",
 		"a directory for processor profiles of Tidemark's servers, one for each case")
 	flag.BoolVar(&s.ceiling, "ceiling", false,
@@ -107,7 +109,7 @@ func repeat(ctx context.Context, s *settings, dir string, repetition int, r *res
 			if x.name == ceilingName && !measuresCeiling(name) {
 				continue
 			}
-			if err := x.connect(ctx); err != nil {
+			if err := x.connect(ctx, s.connections); err != nil {
 				return err
 			}
 			profiled := x.profile(ctx, s, name)

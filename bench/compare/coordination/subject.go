@@ -17,10 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/reference"
 )
 
-const (
-	members     = 3
-	connections = 8
-)
+const members = 3
 
 // subject is a running service with its servers.
 type subject struct {
@@ -90,8 +87,8 @@ func startTidemark(ctx context.Context, s *settings, dir string) (*subject, erro
 	return x, nil
 }
 
-// connect opens the connections to the leader, if they are not there already.
-func (x *subject) connect(ctx context.Context) error {
+// connect opens so many connections to the leader, if they are not there already.
+func (x *subject) connect(ctx context.Context, connections int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return process.Until(ctx, x.name+" has a leader", 50*time.Millisecond,

@@ -13,13 +13,18 @@ import (
 )
 
 const (
-	// Tick is how often Due is to be called while the lessor counts.
-	Tick = 250 * time.Millisecond
+	// Tick is how often Due is to be called while the lessor counts, and BusyTick after one that has
+	// said that there is more.
+	Tick     = 250 * time.Millisecond
+	BusyTick = 25 * time.Millisecond
 	// pauseTolerance is by how much a tick may be late before the leader takes it that its process
 	// was paused, and that the silence of the leases' owners was its own.
 	pauseTolerance = 2 * time.Second
-	// expiriesPerTick bounds how many leases end at once.
-	expiriesPerTick = 128
+	// endsAtOnce bounds how many leases are ending at a time, and endKeys how many keys they have
+	// together, unless it is one lease. So the members apply the ends of many leases bit by bit, as
+	// fast as they can, and other commands in between.
+	endsAtOnce = 128
+	endKeys    = 2048
 	// MaxNotes bounds how many leases one checkpoint is of.
 	MaxNotes = 1024
 	// noteSlack is by how much a checkpoint may be short.
@@ -61,6 +66,10 @@ type Lessor struct {
 		// due has an element for each lease that counts down, by when it is to be looked at; a lease
 		// that was renewed meanwhile goes in again.
 		due dueHeap
+		// ends are the leases whose end was returned, by when it is to be returned again; those that are
+		// gone meanwhile are taken out at the front. ending counts the others, and endingKeys their keys.
+		ends               []due
+		ending, endingKeys int
 		// keys is how many keys each lease has, for those that have any.
 		keys map[int64]int
 		// active: this member leads, and has applied everything that was committed before its term.
@@ -81,6 +90,8 @@ type countdown struct {
 	noteAt time.Time
 	// ending is when its end was proposed; zero if it was not. From then on it cannot be renewed.
 	ending time.Time
+	// keys is how many keys it had then.
+	keys int
 	// spared: since it was renewed it has got a full term because the process was paused.
 	spared bool
 }
@@ -105,7 +116,7 @@ func (l *Lessor) Replace(leases []Change, keys map[int64]int) {
 	defer l.mu.Unlock()
 	clear(l.mu.leases)
 	clear(l.mu.keys)
-	l.mu.due = nil
+	l.mu.due, l.mu.ends, l.mu.ending, l.mu.endingKeys = nil, nil, 0, 0
 	l.changedLocked(leases, keys)
 }
 
@@ -131,6 +142,10 @@ func (l *Lessor) changedLocked(changes []Change, keys map[int64]int) {
 	}
 	defer l.tidyLocked()
 	for _, c := range changes {
+		if was := l.mu.leases[c.ID]; was != nil && !was.ending.IsZero() && !c.Checkpoint {
+			l.mu.ending-- // it is gone, or another one has its id
+			l.mu.endingKeys -= was.keys
+		}
 		if c.TTLMillis == 0 {
 			delete(l.mu.leases, c.ID)
 			continue
@@ -175,7 +190,7 @@ func (l *Lessor) Activate(active bool) {
 	}
 	l.mu.active = active
 	l.mu.ticked = l.now()
-	l.mu.due = l.mu.due[:0]
+	l.mu.due, l.mu.ends, l.mu.ending, l.mu.endingKeys = l.mu.due[:0], nil, 0, 0
 	if !active {
 		return
 	}
@@ -246,6 +261,8 @@ type Due struct {
 	Notes []*storepb.LeaseCheckpoint_Lease
 	// Paused: the process was paused, nothing ends, and every lease got more time.
 	Paused bool
+	// More: leases have run out that were not returned, because others are ending.
+	More bool
 }
 
 // Due returns what is due, and marks it as being done. A lease whose end was returned a while ago
@@ -264,8 +281,10 @@ func (l *Lessor) Due() (found Due) {
 		l.spareLocked(now, silence)
 		return found
 	}
+	l.endAgainLocked(now, &found)
 	for len(l.mu.due) > 0 && !now.Before(l.mu.due[0].at) {
-		if len(found.Ended) >= expiriesPerTick || len(found.Notes) >= MaxNotes {
+		if l.mu.ending >= endsAtOnce || len(found.Notes) >= MaxNotes {
+			found.More = true
 			break
 		}
 		d := heap.Pop(&l.mu.due).(due)
@@ -274,10 +293,20 @@ func (l *Lessor) Due() (found Due) {
 			continue // it is gone
 		}
 		switch {
+		case !c.ending.IsZero():
+			continue // it was due twice
 		case !now.Before(c.deadline):
-			c.ending = now
+			keys := l.mu.keys[d.id]
+			if l.mu.ending > 0 && l.mu.endingKeys+keys > endKeys {
+				heap.Push(&l.mu.due, d)
+				found.More = true
+				return found
+			}
+			c.ending, c.keys = now, keys
+			l.mu.ending++
+			l.mu.endingKeys += keys
 			found.Ended = append(found.Ended, d.id)
-			heap.Push(&l.mu.due, due{now.Add(endAgain), d.id, c})
+			l.mu.ends = append(l.mu.ends, due{now.Add(endAgain), d.id, c})
 			continue
 		case !now.Before(c.noteAt):
 			left := c.deadline.Sub(now)
@@ -288,6 +317,23 @@ func (l *Lessor) Due() (found Due) {
 		heap.Push(&l.mu.due, due{earlier(c.deadline, c.noteAt), d.id, c})
 	}
 	return found
+}
+
+// endAgainLocked returns the ends again that have not come.
+func (l *Lessor) endAgainLocked(now time.Time, found *Due) {
+	for len(l.mu.ends) > 0 {
+		first := l.mu.ends[0]
+		there := l.mu.leases[first.id] == first.lease
+		if there && (now.Before(first.at) || len(found.Ended) >= endsAtOnce) {
+			return
+		}
+		l.mu.ends[0] = due{}
+		l.mu.ends = l.mu.ends[1:]
+		if there {
+			found.Ended = append(found.Ended, first.id)
+			l.mu.ends = append(l.mu.ends, due{now.Add(endAgain), first.id, first.lease})
+		}
+	}
 }
 
 // Counting says whether there is anything to count down.

@@ -1,4 +1,4 @@
-package server
+package consumer
 
 import (
 	"time"
@@ -12,59 +12,55 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// move changes a consumer as it is asked for, beside others of its keyspace. One of revision 0 is
-// new.
-func (c storedConsumer) move(
-	r *clusterpb.SetConsumerRequest, others int, now times, ahead time.Duration,
+// Move changes a consumer as it is asked for, beside so many others of its keyspace. Its position may
+// be ahead of the latest time that now has by so much. An error is a status for the client that says
+// why not; then its position has not changed.
+func (c Record) Move(
+	r *clusterpb.SetConsumerRequest, others int, now Times, ahead time.Duration,
 ) error {
 	refuse := func(code codes.Code, format string, args ...any) error {
 		return status.Errorf(code, "consumer %s: "+format,
 			append([]any{keys.Pretty([]byte(r.Name))}, args...)...)
 	}
 	to := rpc.FromClusterTimestamp(r.Position)
-	fresh := c.revision == 0
+	fresh := c.Revision == 0
 	switch {
 	case fresh && to.IsZero():
 		return refuse(codes.InvalidArgument, "it does not exist yet, and a new one needs a position")
-	case fresh && others >= MaxConsumers:
+	case fresh && others >= MaxOfKeyspace:
 		return refuse(codes.ResourceExhausted, "keyspace %s has %d consumers, and may have no more; "+
 			"`tidemark consumers delete` removes one", r.Keyspace, others)
-	case to.Wall > now.latest().Add(ahead).UnixNano():
+	case to.Wall > now.Latest().Add(ahead).UnixNano():
 		return refuse(codes.InvalidArgument, "its position %s is in the future: the core's clock "+
-			"shows %s", to, hlc.FromTime(now.latest()))
-	case r.Span != nil && !fresh && !r.Reset_ && !consumerSpan(c.Span).Equal(consumerSpan(r.Span)):
+			"shows %s", to, hlc.FromTime(now.Latest()))
+	case r.Span != nil && !fresh && !r.Reset_ && !Span(c.Span).Equal(Span(r.Span)):
 		return refuse(codes.FailedPrecondition, "it is of %s, and not of %s; use another name, or delete "+
-			"it or reset it, and read everything anew", keys.DescribeSpan(consumerSpan(c.Span)),
-			keys.DescribeSpan(consumerSpan(r.Span)))
+			"it or reset it, and read everything anew", keys.DescribeSpan(Span(c.Span)),
+			keys.DescribeSpan(Span(r.Span)))
 	case c.TooOld && !r.Reset_:
 		return refuse(codes.OutOfRange, "it fell behind by more than its keep, %s, at %s, and history "+
-			"is not kept for it any more; read everything anew, and reset it or delete it", c.keep(),
-			c.position())
+			"is not kept for it any more; read everything anew, and reset it or delete it", c.Keep(),
+			c.At())
 	case to.IsZero():
-		to = c.position()
-	case to.Less(c.position()) && !r.Reset_:
+		to = c.At()
+	case to.Less(c.At()) && !r.Reset_:
 		return refuse(codes.FailedPrecondition, "its position is %s already, and %s lies before it; "+
-			"another process may use the same name; a reset moves it back", c.position(), to)
+			"another process may use the same name; a reset moves it back", c.At(), to)
 	}
 	// That a consumer goes on is not refused for its position: whether it is dropped is found in
-	// peace (protect).
+	// peace (Overdue).
 	asks := fresh || r.Reset_ || r.KeepMillis != 0 && r.KeepMillis < c.KeepMillis
 	if r.KeepMillis != 0 {
 		c.KeepMillis = r.KeepMillis
 	}
-	if asks && to.Wall < now.likely().Add(-c.keep()).UnixNano() {
+	if asks && to.Wall < now.Likely().Add(-c.Keep()).UnixNano() {
 		return refuse(codes.OutOfRange, "its position %s is older than %s, for which history is kept "+
-			"for it; begin at a later one, or have it kept for longer, up to %s", to, c.keep(),
+			"for it; begin at a later one, or have it kept for longer, up to %s", to, c.Keep(),
 			keys.MaxConsumerKeep)
 	}
 	if r.Span != nil {
 		c.Span = r.Span
 	}
-	c.Position, c.UpdatedUnixMs, c.TooOld = rpc.ToClusterTimestamp(to), now.wall.UnixMilli(), false
+	c.Position, c.UpdatedUnixMs, c.TooOld = rpc.ToClusterTimestamp(to), now.Wall.UnixMilli(), false
 	return nil
-}
-
-// consumerSpan is the keys that a consumer is of; nil: all.
-func consumerSpan(s *clusterpb.ConsumerSpan) keys.Span {
-	return keys.Span{Start: s.GetStart(), End: s.GetEnd()}
 }

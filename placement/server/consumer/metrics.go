@@ -1,4 +1,4 @@
-package server
+package consumer
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 // its keep.
 const maxLagging = 100
 
-// consumerLag is how the consumers of a keyspace do.
-type consumerLag struct {
+// Lag is how the consumers of a keyspace do.
+type Lag struct {
 	keyspace       string
 	consumers, old int
 	// lag is how far the last of them is behind, used which part of its keep one has used at most.
@@ -22,60 +22,75 @@ type consumerLag struct {
 }
 
 // kept is how many of them history is kept for.
-func (l consumerLag) kept() int { return l.consumers - l.old }
+func (l Lag) kept() int { return l.consumers - l.old }
 
-func lagOf(keyspace string, all []storedConsumer, now time.Time) consumerLag {
-	l := consumerLag{keyspace: keyspace, consumers: len(all)}
+// LagOf measures the consumers of a keyspace.
+func LagOf(keyspace string, all []Record, now time.Time) Lag {
+	l := Lag{keyspace: keyspace, consumers: len(all)}
 	for _, c := range all {
 		if c.TooOld {
 			l.old++
 			continue
 		}
-		behind := c.behind(now)
+		behind := c.Behind(now)
 		l.lag = max(l.lag, behind)
-		l.used = max(l.used, behind.Seconds()/c.keep().Seconds())
+		l.used = max(l.used, behind.Seconds()/c.Keep().Seconds())
 	}
 	return l
 }
 
-// measureConsumers adds what operators of the cluster ask about consumers of changes. A member that
-// does not lead the core shows none.
-func (m *metrics) measureConsumers() {
+// Metrics are what operators of the cluster ask about consumers of changes. A member that does not
+// lead the core shows none.
+type Metrics struct {
+	consumers *prometheus.GaugeVec
+	lag, used *prometheus.GaugeVec
+	// Dropped counts consumers for which history is not kept any more.
+	Dropped prometheus.Counter
+}
+
+// NewMetrics makes the metrics, which show no consumer yet.
+func NewMetrics() *Metrics {
+	m := &Metrics{}
 	m.consumers = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tidemark_core_consumers",
 		Help: "Consumers of changes, by whether history is kept for them or they are too old for that; 0 " +
 			"unless this member leads the core."}, []string{"state"})
-	m.consumerLag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	m.lag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tidemark_core_consumer_lag_seconds",
 		Help: "How far the consumer of changes is behind that is so the farthest, for the hundred " +
 			"keyspaces of which one has used most of its keep."}, []string{"keyspace"})
-	m.consumerUsed = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	m.used = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tidemark_core_consumer_keep_used_ratio",
 		Help: "Which part of the time for which history is kept for it a consumer of changes is behind, " +
 			"at most; for the same keyspaces."}, []string{"keyspace"})
-	m.consumersDropped = prometheus.NewCounter(prometheus.CounterOpts{
+	m.Dropped = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tidemark_core_consumers_dropped_total",
 		Help: "Consumers of changes that fell behind by more than their keep: history is not kept for " +
 			"them any more."})
-	m.collectors = append(m.collectors, m.consumers, m.consumerLag, m.consumerUsed, m.consumersDropped)
-	m.showConsumers(nil)
+	m.Show(nil)
+	return m
 }
 
-// showConsumers shows what the leader has seen.
-func (m *metrics) showConsumers(lags []consumerLag) {
+// Collectors are what is to be registered.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.consumers, m.lag, m.used, m.Dropped}
+}
+
+// Show shows what the leader has seen; nil: this member does not lead.
+func (m *Metrics) Show(lags []Lag) {
 	kept, old := 0, 0
 	for _, l := range lags {
 		kept, old = kept+l.kept(), old+l.old
 	}
 	m.consumers.WithLabelValues("kept").Set(float64(kept))
 	m.consumers.WithLabelValues("too_old").Set(float64(old))
-	lags = slices.DeleteFunc(lags, func(l consumerLag) bool { return l.kept() == 0 })
-	slices.SortFunc(lags, func(a, b consumerLag) int {
+	lags = slices.DeleteFunc(lags, func(l Lag) bool { return l.kept() == 0 })
+	slices.SortFunc(lags, func(a, b Lag) int {
 		return cmp.Or(cmp.Compare(b.used, a.used), cmp.Compare(a.keyspace, b.keyspace))
 	})
-	m.consumerLag.Reset()
-	m.consumerUsed.Reset()
+	m.lag.Reset()
+	m.used.Reset()
 	for _, l := range lags[:min(len(lags), maxLagging)] {
-		m.consumerLag.WithLabelValues(l.keyspace).Set(l.lag.Seconds())
-		m.consumerUsed.WithLabelValues(l.keyspace).Set(l.used)
+		m.lag.WithLabelValues(l.keyspace).Set(l.lag.Seconds())
+		m.used.WithLabelValues(l.keyspace).Set(l.used)
 	}
 }

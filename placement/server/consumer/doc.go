@@ -1,0 +1,31 @@
+// Package consumer has the rules for consumers of changes: how one may move, whether it has fallen
+// behind by more than its keep, from where on history is protected for those of a keyspace, and
+// what time it is for all that.
+//
+// A consumer is a record (Record) in the core's store: a position, and for how long history is kept
+// for it. The package reads and writes no store: the server of the core does, with what comes of
+// these functions.
+//
+//	SetConsumer ──► Record.Move ──────────────┐
+//	looks of the leader ──► Overdue, Times ───┼──► Lowest ──► Protection ──► the keyspace's record
+//	heartbeats ──► Ahead ──► Majority ────────┘
+//
+// # Time
+//
+// What time it is decides whether a consumer is dropped, and that cannot be taken back: what was
+// kept for it is collected. So no single clock decides it, that of the leader least of all, which
+// the leader has nothing to compare with. Two things have to be shown:
+//
+//   - that the time has come. Nodes compare their clocks with each other's (range/clockhealth), and
+//     their heartbeats bring what those show that are trusted. What a majority of the nodes that
+//     are alive shows, at least, is proven; from the moment of a heartbeat on, it goes on with the
+//     leader's monotonic clock. Without a majority nothing is.
+//   - that the consumer has stayed behind. The leader has seen it beyond its keep, by the proven
+//     time, in all looks of a while (DropAfter), which it measures like leases are counted down: on
+//     its monotonic clock, anew under each leader and after each pause of its process. So a cluster
+//     that was away for longer than a keep, or whose clocks were all wrong for a moment, leaves the
+//     consumers time to go on.
+//
+// Nothing in the package has a lock or a goroutine. It imports nothing of the project but hlc, rpc
+// with clusterpb, and range/keys.
+package consumer

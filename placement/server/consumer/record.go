@@ -1,0 +1,42 @@
+package consumer
+
+import (
+	"time"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// MaxOfKeyspace is how many consumers a keyspace has at most, those that are too old included.
+const MaxOfKeyspace = 1000
+
+// Record is a consumer, with the revision of its record in the core's store; 0: it is new.
+type Record struct {
+	*clusterpb.Consumer
+	Revision uint64
+}
+
+// At is the position of the consumer.
+func (c Record) At() hlc.Timestamp { return rpc.FromClusterTimestamp(c.Position) }
+
+// Keep is for how long history is kept for it.
+func (c Record) Keep() time.Duration { return time.Duration(c.KeepMillis) * time.Millisecond }
+
+// Behind is how far a consumer is behind a moment; 0 if it is ahead.
+func (c Record) Behind(now time.Time) time.Duration { return max(0, now.Sub(c.At().Time())) }
+
+// TooFarBehind says whether a consumer is behind a moment by more than its keep.
+func (c Record) TooFarBehind(now time.Time) bool { return c.Behind(now) > c.Keep() }
+
+// Shown fills in what is not stored, and returns the consumer.
+func (c Record) Shown(keyspace string, now time.Time) *clusterpb.Consumer {
+	c.Keyspace, c.LagMillis = keyspace, uint64(c.Behind(now).Milliseconds())
+	return c.Consumer
+}
+
+// Span is the keys that a consumer is of; nil: all.
+func Span(s *clusterpb.ConsumerSpan) keys.Span {
+	return keys.Span{Start: s.GetStart(), End: s.GetEnd()}
+}

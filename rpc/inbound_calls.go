@@ -1,0 +1,86 @@
+package rpc
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+)
+
+// messagePrefixBytes is how long what precedes each message of gRPC is.
+const messagePrefixBytes = 5
+
+// arrival is a message to be decoded of which it is noted how long it was. Codec knows it.
+type arrival struct {
+	message any
+	// bytes is the length with the prefix; 0: no message has come.
+	bytes int64
+}
+
+// countedServices registers services whose calls of one request and one answer are counted. An
+// interceptor cannot: it is called when the request has come.
+type countedServices struct{ grpc.ServiceRegistrar }
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (r countedServices) RegisterService(d *grpc.ServiceDesc, service any) {
+	counted := *d
+	counted.Methods = slices.Clone(d.Methods)
+	for i := range counted.Methods {
+		counted.Methods[i].Handler = countedMethod(counted.Methods[i].Handler)
+	}
+	r.ServiceRegistrar.RegisterService(&counted, service)
+}
+
+func countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
+	return func(service any, ctx context.Context, decode func(any) error,
+		interceptor grpc.UnaryServerInterceptor) (any, error) {
+		c := inboundOf(ctx)
+		if c == nil {
+			return handle(service, ctx, decode, interceptor)
+		}
+		call := &inboundCall{conn: c}
+		c.in.begin(ctx, call, true)
+		defer c.in.end(call)
+		return handle(service, ctx, func(message any) error {
+			one := arrival{message: message}
+			err := decode(&one)
+			if one.bytes > 0 {
+				c.in.received(call, one.bytes)
+			}
+			return err
+		}, interceptor)
+	}
+}
+
+// countStream is the interceptor that counts streams. It comes before all others, which may refuse
+// one.
+func countStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handle grpc.StreamHandler) error {
+	c := inboundOf(stream.Context())
+	if c == nil {
+		return handle(service, stream)
+	}
+	s := &inboundStream{ServerStream: stream, call: inboundCall{conn: c}}
+	c.in.begin(stream.Context(), &s.call, !info.IsClientStream)
+	defer c.in.end(&s.call)
+	return handle(service, s)
+}
+
+// inboundStream is a stream whose messages are counted.
+type inboundStream struct {
+	grpc.ServerStream
+	call inboundCall
+	// next is for the one goroutine that receives.
+	next arrival
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (s *inboundStream) RecvMsg(message any) error {
+	s.next = arrival{message: message}
+	err := s.ServerStream.RecvMsg(&s.next)
+	s.next.message = nil
+	if s.next.bytes > 0 {
+		s.call.conn.in.received(&s.call, s.next.bytes)
+	}
+	return err
+}
