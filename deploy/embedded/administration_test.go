@@ -95,8 +95,11 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 		})
 		return err
 	}
-	if write(stranger) == nil || write(open(at[0], asUser)) == nil {
-		t.Error("data are written by who has no rights")
+	if err := write(stranger); !errors.Is(err, kv.ErrUnauthenticated) {
+		t.Errorf("a stranger writes data: %v", err)
+	}
+	if err := write(open(at[0], asUser)); !errors.Is(err, kv.ErrPermissionDenied) {
+		t.Errorf("a user without rights writes data: %v", err)
 	}
 	if err := write(open(at[3], asRoot)); err != nil {
 		t.Errorf("data are not written by root: %v", err)
