@@ -180,7 +180,8 @@ func (s *Session) expired() {
 }
 
 // remove deletes a key that the session has created at a revision. It says whether the key was
-// still there; if it is not known, an error says that it is tried further.
+// still there; if it is not known, an error says that it is tried further. One that the session has
+// outlived, and of which neither is known, fails with the session's end.
 func (s *Session) remove(ctx context.Context, key string, revision int64) (existed bool,
 	err error) {
 	maybe := false
@@ -194,8 +195,12 @@ func (s *Session) remove(ctx context.Context, key string, revision int64) (exist
 		})
 		if err == nil {
 			s.free(key)
+			if ended := s.Err(); attempt > 0 && !r.Succeeded && ended != nil {
+				return false, because("its session ended before the removal was confirmed, and its key is "+
+					"gone", ended)
+			}
 			// If an earlier attempt has removed it, it was there.
-			return r.Succeeded || maybe && s.Err() == nil, nil
+			return r.Succeeded || maybe, nil
 		}
 		maybe = maybe || judge(err) == unknown
 		ended := s.client.ended(ctx, err)

@@ -93,11 +93,7 @@ func (h *held) release(ctx context.Context, op string) error {
 		return fail(op, h.name, before)
 	}
 	existed, err := h.session.remove(ctx, h.key, h.created)
-	ended := h.session.Err()
 	switch {
-	case err == nil && !existed && ended != nil:
-		// The deletion, or the end of the session, removed it; it was held until this call.
-		err = because("its session ended before the release was confirmed, and its key is gone", ended)
 	case err == nil && !existed && h.doubtful.Load():
 		err = because("its key "+h.key+" was gone; an earlier deletion of it, whose outcome was not "+
 			"known, may have done that", ErrOutcomeUnknown)
