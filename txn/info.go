@@ -65,6 +65,17 @@ func validateAge(begun, started hlc.Timestamp) error {
 	return nil
 }
 
+// Same says that both are of one transaction: they have one id, and one anchor. An id alone does
+// not tell that: clients choose ids, and are told those of others.
+func (i *Info) Same(other *Info) bool {
+	return i.ID == other.ID && i.SameAnchor(other)
+}
+
+// SameAnchor says that both records lie at one key.
+func (i *Info) SameAnchor(other *Info) bool {
+	return i.Keyspace == other.Keyspace && bytes.Equal(i.Anchor, other.Anchor)
+}
+
 // Proto is the wire form. The anchor is shared with it.
 func (i Info) Proto() *kvpb.Transaction {
 	return &kvpb.Transaction{

@@ -20,6 +20,8 @@ const (
 	resolveMost     = 1000
 	resolveParallel = 8
 	resolveLines    = 100_000
+	// resolveAnchors is how many bytes of anchors fill a request.
+	resolveAnchors = 256 << 10
 	// resolveRounds is how often partitions are asked, at most, that turn out to be others by then.
 	resolveRounds = 5
 	// resolveTimeout is how long a request may take, and resolveRest for how long a partition that
@@ -66,6 +68,8 @@ type resolveBatch struct {
 	all       []*kvpb.Resolution
 	// of are the transactions that it names, as places in what was asked for.
 	of []int
+	// anchors is how many bytes their anchors have.
+	anchors int
 }
 
 // Resolve implements Resolver. A transaction that has written in one partition costs a line of a
@@ -209,7 +213,7 @@ func (b *resolveBatches) ask(i int, a area) {
 			continue
 		}
 		batch := b.open[p]
-		if batch == nil || len(batch.all) == resolveMost {
+		if batch == nil || len(batch.all) == resolveMost || batch.anchors >= resolveAnchors {
 			batch = &resolveBatch{partition: p}
 			b.open[p] = batch
 			b.made = append(b.made, batch)
@@ -221,7 +225,9 @@ func (b *resolveBatches) ask(i int, a area) {
 		batch.of = append(batch.of, i)
 		batch.all = append(batch.all,
 			&kvpb.Resolution{Transaction: c.ID.Bytes(), Status: &kvpb.TransactionStatus{
-				State: kvpb.TransactionState_COMMITTED, Timestamp: rpc.ToTimestamp(c.At)}})
+				State: kvpb.TransactionState_COMMITTED, Timestamp: rpc.ToTimestamp(c.At)},
+				Keyspace: uint32(c.Keyspace), Anchor: c.Anchor})
+		batch.anchors += len(c.Anchor)
 		b.lines++
 	}
 }

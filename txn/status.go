@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -51,6 +52,9 @@ type Pusher interface {
 // Committed is a committed transaction, and where it has had locks.
 type Committed struct {
 	ID ID
+	// Keyspace and Anchor, a user key, say where its record lies.
+	Keyspace keys.KeyspaceID
+	Anchor   []byte
 	// At is the commit timestamp.
 	At           hlc.Timestamp
 	Participants []Participant
@@ -58,7 +62,8 @@ type Committed struct {
 
 // Resolver ends the locks of committed transactions wherever they are.
 type Resolver interface {
-	// Resolve has the locks of the transactions ended in all partitions of their participants.
+	// Resolve has the locks of the transactions ended in all partitions of their participants, as far
+	// as these locks name the anchor: others are of another transaction, which has taken the id.
 	// settled[i] says that for each key of those of all[i] a partition that held it has answered that
 	// there is none any more, or that the keyspace is gone; otherwise it is to be asked again at
 	// another time. It returns when all is answered or given up, which is no later than ctx ends.

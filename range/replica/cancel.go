@@ -41,11 +41,15 @@ func (e *evaluation) wakeAborted(of txn.ID) {
 // locks no longer. Its client does not wait for them any more: it has cancelled them, which this
 // partition was not told. The transaction leaves no record, so a lock that one of them got would
 // stand until the transaction is taken for abandoned.
-func (e *evaluation) cancelCommitted(of txn.ID) {
-	for _, p := range e.cancel(func(id txn.ID) bool { return id == of }) {
+func (e *evaluation) cancelCommitted(of *txn.Info) {
+	same := func(p *concurrency.Waiter) bool {
+		waits := writeOf(p).transaction()
+		return waits.Same(of)
+	}
+	for _, p := range e.cancel(same) {
 		w := writeOf(p)
 		e.refuse(w, command.Invalid("transaction %s commits without this request, which waits for a "+
-			"lock; it did not run", of).
+			"lock; it did not run", of.ID).
 			Response(w.pending.Request))
 	}
 }
@@ -56,17 +60,21 @@ func (e *evaluation) cancelAborted(all ...*kvpb.Resolution) {
 	if !e.anyWaits() {
 		return
 	}
-	aborted := make(map[txn.ID]*kvpb.TransactionStatus)
+	aborted := make(map[txn.ID]*kvpb.Resolution)
 	for _, x := range all {
 		if x.GetStatus().GetState() == kvpb.TransactionState_ABORTED {
-			aborted[txn.ID(x.Transaction)] = x.Status
+			aborted[txn.ID(x.Transaction)] = x
 		}
 	}
 	if len(aborted) == 0 {
 		return
 	}
-	for _, p := range e.cancel(func(id txn.ID) bool { return aborted[id] != nil }) {
-		w, status := writeOf(p), aborted[p.Transaction]
+	over := func(p *concurrency.Waiter) bool {
+		x, waits := aborted[p.Transaction], writeOf(p).transaction()
+		return x != nil && decides(x, &waits)
+	}
+	for _, p := range e.cancel(over) {
+		w, status := writeOf(p), aborted[p.Transaction].Status
 		record := &txn.Record{State: status.State, Reason: status.Reason}
 		record.Wounder, record.Wanted = txn.WoundOf(status)
 		record.Limit = txn.LimitOf(status)
@@ -83,7 +91,7 @@ func (e *evaluation) anyWaits() bool {
 }
 
 // cancel takes out what waits to acquire locks for transactions that are over.
-func (e *evaluation) cancel(over func(txn.ID) bool) []*concurrency.Waiter {
+func (e *evaluation) cancel(over func(*concurrency.Waiter) bool) []*concurrency.Waiter {
 	r := e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()

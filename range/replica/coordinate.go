@@ -16,11 +16,11 @@ import (
 type coordination struct{ e *evaluation }
 
 // PendingRecord implements command.Coordination.
-func (c coordination) PendingRecord(id txn.ID) (*txn.Record, uint64) {
+func (c coordination) PendingRecord(of *txn.Info) (*txn.Record, uint64) {
 	r := c.e.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := r.mu.records.proposed[id]
+	p := r.mu.records.proposed[nameOf(of)]
 	return p.record, p.sequence
 }
 
@@ -118,8 +118,9 @@ func (e *evaluation) setRecord(of txn.Info, record *txn.Record) (bool, error) {
 		e.over = true
 		return false, nil
 	}
-	r.mu.records.propose(of.ID, record, e.proposal.sequence)
-	e.proposal.records = append(e.proposal.records, of.ID)
+	name := nameOf(&of)
+	r.mu.records.propose(name, record, e.proposal.sequence)
+	e.proposal.records = append(e.proposal.records, name)
 	r.mu.Unlock()
 	if record.State == kvpb.TransactionState_COMMITTED {
 		e.highest = hlc.Max(e.highest, record.Timestamp)

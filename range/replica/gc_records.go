@@ -125,10 +125,12 @@ func (r *Replica) settle(ctx context.Context, from []byte) (recordChunk, error) 
 			}
 			if record.MayHaveLocks() && record.Over(threshold) &&
 				(!record.CommitWait || r.passed(record.Timestamp)) {
+				c, err := committed(d, key, id, &record)
+				if err != nil {
+					return false, err
+				}
 				participants += len(record.Participants)
-				old = append(old, txn.Committed{
-					ID: id, At: record.Timestamp, Participants: record.Participants,
-				})
+				old = append(old, c)
 			}
 			return true, nil
 		})

@@ -36,8 +36,9 @@ func (r *Replica) resolveNext(x *concurrency.Resolution) {
 				return false, errNothingToDo
 			}
 			id := x.Transaction()
-			e.cancelAborted(&kvpb.Resolution{Transaction: id[:], Status: status})
-			if err := b.transaction(id, status); err != nil {
+			known := &kvpb.Resolution{Transaction: id[:], Status: status}
+			e.cancelAborted(known)
+			if err := b.transaction(known); err != nil {
 				e.over = true
 				return false, err
 			}

@@ -37,7 +37,7 @@ func (e *evaluation) readAndReleaseLocked(o *command.OnePhase, ts hlc.Timestamp)
 // committedInOnePhase ends what a transaction has left of having had locks.
 func (e *evaluation) committedInOnePhase(o *command.OnePhase, ts hlc.Timestamp) error {
 	if o.Unheld {
-		e.cancelCommitted(o.Of.ID)
+		e.cancelCommitted(&o.Of)
 	}
 	e.r.node.Metrics.onePhase.Inc()
 	if len(o.Stored) > 0 {

@@ -8,7 +8,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // pendingEntry is an entry on its way, or being filled by an evaluation.
@@ -28,7 +27,7 @@ type pendingEntry struct {
 	// waiters are reads that it holds up.
 	waiters []*read
 	// records are the transactions whose records are in it.
-	records []txn.ID
+	records []recordName
 	// lets are volatile locks that end when it has been applied.
 	lets []*lock
 	// sole: nothing else is evaluated before its fate is known. Guarded as writes are.

@@ -2,12 +2,20 @@ package replica
 
 import "github.com/tidemarkdb/tidemark/txn"
 
+// recordName names a record of a partition: two may have the same id, at different anchors.
+type recordName struct {
+	id     txn.ID
+	anchor string
+}
+
+func nameOf(of *txn.Info) recordName { return recordName{of.ID, string(of.Anchor)} }
+
 // records is what is known of the partition's transaction records, beside those in the engine.
 // Replica.mu guards it.
 type records struct {
 	// proposed are those that are in an entry that is proposed, or being filled, and not applied;
 	// nil if there are none.
-	proposed map[txn.ID]proposedRecord
+	proposed map[recordName]proposedRecord
 	// mayHave: there may be records for garbage collection to look at.
 	mayHave bool
 	// set counts the batches of entries that have set records.
@@ -21,18 +29,18 @@ type proposedRecord struct {
 }
 
 // propose notes a record that an entry carries.
-func (r *records) propose(id txn.ID, record *txn.Record, sequence uint64) {
+func (r *records) propose(name recordName, record *txn.Record, sequence uint64) {
 	if r.proposed == nil {
-		r.proposed = make(map[txn.ID]proposedRecord)
+		r.proposed = make(map[recordName]proposedRecord)
 	}
-	r.proposed[id] = proposedRecord{record, sequence}
+	r.proposed[name] = proposedRecord{record, sequence}
 }
 
 // applied takes the records of an applied entry out of those proposed.
 func (r *records) applied(p *pendingEntry) {
-	for _, id := range p.records {
-		if r.proposed[id].sequence == p.sequence {
-			delete(r.proposed, id)
+	for _, name := range p.records {
+		if r.proposed[name].sequence == p.sequence {
+			delete(r.proposed, name)
 		}
 	}
 	if len(r.proposed) == 0 {

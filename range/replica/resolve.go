@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -42,7 +43,7 @@ func (e *evaluation) resolve(w *write) error {
 	}
 	for _, x := range e.Resolutions {
 		id := txn.ID(x.Transaction)
-		if err := b.transaction(id, x.Status); err != nil {
+		if err := b.transaction(x); err != nil {
 			return e.wrote(w, true, err, nil)
 		}
 		if b.more == nil {
@@ -111,8 +112,12 @@ type resolution struct {
 }
 
 // transaction ends the locks of one transaction, as far as there is room.
-func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) error {
+//
+// INVARIANT: locks end only by what was decided at the anchor that they name. Who may write that key
+// may decide so; a record of the same id at another key says nothing of them.
+func (b *resolution) transaction(of *kvpb.Resolution) error {
 	e, r := b.e, b.e.r
+	id, status := txn.ID(of.Transaction), of.Status
 	commit := rpc.FromTimestamp(status.GetTimestamp())
 	committed := status.GetState() == kvpb.TransactionState_COMMITTED
 	r.mu.Lock()
@@ -122,7 +127,7 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 		return nil
 	}
 	x := r.mu.locks.Transaction(id)
-	if x == nil {
+	if x == nil || !decides(of, &x.Info) {
 		r.mu.Unlock()
 		return nil
 	}
@@ -196,6 +201,13 @@ func (b *resolution) transaction(id txn.ID, status *kvpb.TransactionStatus) erro
 		}
 	}
 	return nil
+}
+
+// decides says that a resolution is of a transaction, and not of another one with its id. Programs
+// of earlier versions name no anchor.
+func decides(x *kvpb.Resolution, of *txn.Info) bool {
+	return x.GetKeyspace() == 0 ||
+		keys.KeyspaceID(x.GetKeyspace()) == of.Keyspace && bytes.Equal(x.GetAnchor(), of.Anchor)
 }
 
 // end stages the end of one lock.

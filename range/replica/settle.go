@@ -3,9 +3,11 @@ package replica
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -41,7 +43,12 @@ func (r *Replica) Settle(ctx context.Context) (left int, err error) {
 				case record.CommitWait && !r.passed(record.Timestamp):
 					left++
 				default:
-					chunk = append(chunk, txn.Committed{ID: id, At: record.Timestamp, Participants: others})
+					c, err := committed(r.Descriptor(), key, id, &record)
+					if err != nil {
+						return false, err
+					}
+					c.Participants = others
+					chunk = append(chunk, c)
 				}
 				return true, ctx.Err()
 			})
@@ -62,6 +69,18 @@ func (r *Replica) Settle(ctx context.Context) (left int, err error) {
 		}
 	}
 	return left, nil
+}
+
+// committed is whose record, with a state key in a partition, is that of a committed transaction.
+func committed(d *clusterpb.Partition, key []byte, id txn.ID, record *txn.Record) (txn.Committed,
+	error) {
+	anchor, _, err := keys.DecodeAnchorKey(key)
+	if err != nil {
+		return txn.Committed{}, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	return txn.Committed{ID: id, Keyspace: keys.KeyspaceID(d.GetKeyspace()),
+		Anchor: keys.UserKey(d, anchor), At: record.Timestamp,
+		Participants: record.Participants}, nil
 }
 
 // elsewhere are the participants that are not of the partition's keyspace.

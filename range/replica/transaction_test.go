@@ -86,6 +86,9 @@ func (m *member) Resolve(_ context.Context, all []txn.Committed) []bool {
 	settled := make([]bool, len(all))
 	for i, c := range all {
 		name := shortID(c.ID.Bytes())
+		if own := m.replica.Descriptor().GetKeyspace(); uint32(c.Keyspace) != own || len(c.Anchor) == 0 {
+			m.cluster.t.Errorf("%s is resolved for the anchor %q of keyspace %d", name, c.Anchor, c.Keyspace)
+		}
 		var in []string
 		for _, p := range c.Participants {
 			switch name := string(p.First); {

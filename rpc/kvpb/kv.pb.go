@@ -5826,7 +5826,11 @@ type Resolution struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Transaction []byte                 `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
 	// COMMITTED or ABORTED, never PENDING.
-	Status        *TransactionStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Status *TransactionStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	// The anchor of the transaction, where its record is that says so. Locks whose transaction has the same id and another anchor are left:
+	// clients choose ids, and learn those of others. 0 and empty: whoever asks is of a version that did not say so.
+	Keyspace      uint32 `protobuf:"varint,3,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Anchor        []byte `protobuf:"bytes,4,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5871,6 +5875,20 @@ func (x *Resolution) GetTransaction() []byte {
 func (x *Resolution) GetStatus() *TransactionStatus {
 	if x != nil {
 		return x.Status
+	}
+	return nil
+}
+
+func (x *Resolution) GetKeyspace() uint32 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *Resolution) GetAnchor() []byte {
+	if x != nil {
+		return x.Anchor
 	}
 	return nil
 }
@@ -6869,11 +6887,13 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\n" +
 	"background\x18\x02 \x01(\bR\n" +
 	"background\x12/\n" +
-	"\x06within\x18\x03 \x01(\v2\x17.tidemark.kv.v1.KeySpanR\x06within\"i\n" +
+	"\x06within\x18\x03 \x01(\v2\x17.tidemark.kv.v1.KeySpanR\x06within\"\x9d\x01\n" +
 	"\n" +
 	"Resolution\x12 \n" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x129\n" +
-	"\x06status\x18\x02 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\"A\n" +
+	"\x06status\x18\x02 \x01(\v2!.tidemark.kv.v1.TransactionStatusR\x06status\x12\x1a\n" +
+	"\bkeyspace\x18\x03 \x01(\rR\bkeyspace\x12\x16\n" +
+	"\x06anchor\x18\x04 \x01(\fR\x06anchor\"A\n" +
 	"\x0fResolveResponse\x12\x1a\n" +
 	"\bresolved\x18\x01 \x01(\x04R\bresolved\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\"P\n" +

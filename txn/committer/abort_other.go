@@ -30,6 +30,6 @@ func (c *Committer) AbortOther(ctx context.Context, t *kvpb.Transaction,
 	if end.GetUnknown() || end.GetStatus().GetState() == kvpb.TransactionState_PENDING {
 		return nil, nil
 	}
-	c.resolve(ctx, t.GetId(), end.Status, locked, nil)
+	c.resolve(ctx, t, end.Status, locked, nil)
 	return end.Status, nil
 }

@@ -260,7 +260,7 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 	}
 	t.c.stopHeartbeats(t)
 	t.c.background(func(ctx context.Context) {
-		t.c.resolve(ctx, t.id[:], status, d.locks, t.held.all)
+		t.c.resolve(ctx, t.wire(), status, d.locks, t.held.all)
 	})
 	return rpc.FromTimestamp(status.Timestamp), nil
 }
@@ -407,7 +407,7 @@ func (d *decision) settle(ctx context.Context) {
 			continue
 		}
 		if status.GetState() != kvpb.TransactionState_PENDING {
-			d.t.c.resolve(ctx, d.t.id[:], status, d.locks, d.t.held.all)
+			d.t.c.resolve(ctx, d.t.wire(), status, d.locks, d.t.held.all)
 		}
 		return
 	}

@@ -132,6 +132,6 @@ func (t *Transaction) endHeldBut(committed Place, at hlc.Timestamp) {
 	status := &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
 		Timestamp: rpc.ToTimestamp(at)}
 	t.c.background(func(ctx context.Context) {
-		t.c.resolve(ctx, t.id[:], status, nil, t.held.all)
+		t.c.resolve(ctx, t.wire(), status, nil, t.held.all)
 	})
 }

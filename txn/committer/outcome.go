@@ -81,7 +81,7 @@ func (d *decision) askAgain(ctx context.Context) (hlc.Timestamp, error) {
 		return hlc.Timestamp{}, err
 	case status != nil:
 		d.t.c.background(func(ctx context.Context) {
-			d.t.c.resolve(ctx, d.t.id[:], status, d.locks, d.t.held.all)
+			d.t.c.resolve(ctx, d.t.wire(), status, d.locks, d.t.held.all)
 		})
 		return rpc.FromTimestamp(status.Timestamp), nil
 	}

@@ -13,7 +13,7 @@ const resolveRounds = 3
 
 // resolve ends the locks of a decided transaction, of keys and of the spans held in some places,
 // one request for each partition. What fails is left to the requests that meet it.
-func (c *Committer) resolve(ctx context.Context, id []byte, status *kvpb.TransactionStatus,
+func (c *Committer) resolve(ctx context.Context, of *kvpb.Transaction, status *kvpb.TransactionStatus,
 	all []Key, spans []*held) {
 	places, _ := c.placesOf(ctx, all)
 	var in heldPlaces
@@ -32,7 +32,8 @@ func (c *Committer) resolve(ctx context.Context, id []byte, status *kvpb.Transac
 		requests := make([]*Request, len(in.all))
 		for i, h := range in.all {
 			q := &kvpb.ResolveRequest{Background: true,
-				Resolutions: []*kvpb.Resolution{{Transaction: id, Status: status}}}
+				Resolutions: []*kvpb.Resolution{{Transaction: of.Id, Status: status,
+					Keyspace: of.Keyspace, Anchor: of.Anchor}}}
 			if narrow {
 				q.Within = &kvpb.KeySpan{Start: h.span.Start, End: h.span.End}
 			}

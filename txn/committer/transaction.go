@@ -193,7 +193,7 @@ func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 		status = e.status()
 	}
 	if status.GetState() != kvpb.TransactionState_PENDING {
-		t.c.resolve(ctx, t.id[:], status, all, t.held.all)
+		t.c.resolve(ctx, t.wire(), status, all, t.held.all)
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 type Coordination interface {
 	// PendingRecord is the record of a transaction that is proposed and not applied, and the sequence
 	// of its entry; nil if there is none.
-	PendingRecord(txn.ID) (*txn.Record, uint64)
+	PendingRecord(*txn.Info) (*txn.Record, uint64)
 	// Believe brings the clock up to a timestamp that the request names. It returns false if no
 	// clock of the cluster can have given it.
 	Believe(hlc.Timestamp) bool
@@ -105,7 +105,7 @@ func StoredRecord(state engine.Reader, key []byte) (*txn.Record, error) {
 // recordOf is a transaction's record as an evaluation sees it: pending, then in the engine; nil if
 // there is none. sequence is of the entry that carries it, 0 if that is applied.
 func (e *Evaluation) recordOf(of txn.Info) (record *txn.Record, sequence uint64, err error) {
-	if record, sequence = e.Coordination.PendingRecord(of.ID); record != nil {
+	if record, sequence = e.Coordination.PendingRecord(&of); record != nil {
 		return record, sequence, nil
 	}
 	record, err = StoredRecord(e.State, txn.RecordKey(e.InternalKey(of.Anchor), of.ID))

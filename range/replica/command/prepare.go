@@ -195,7 +195,7 @@ func evaluatePrepare(e *Evaluation, q *kvpb.Request) error {
 	c, of := q.GetPrepare(), e.Transaction.Info
 	atLeast := rpc.FromTimestamp(c.GetAtLeast())
 	switch {
-	case e.refusedStart(q, of), e.refusedTimes(q, atLeast, of.Started):
+	case e.refusedStart(q, of), e.refusedTimes(q, atLeast, of.Started), e.refusedAnchor(q, &of):
 		return nil
 	case c.GetOnePhase() != nil:
 		return evaluateOnePhase(e, q)
@@ -217,6 +217,20 @@ func evaluatePrepare(e *Evaluation, q *kvpb.Request) error {
 		return nil
 	}
 	return p.acquire()
+}
+
+// refusedAnchor refuses a request of a transaction whose id another one has here, with another
+// anchor. What is in the way of others is asked about by id, and at one anchor.
+func (e *Evaluation) refusedAnchor(q *kvpb.Request, of *txn.Info) (refused bool) {
+	e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
+		x := locks.Transaction(of.ID)
+		refused = x != nil && !x.SameAnchor(of)
+	})
+	if refused {
+		e.Refuse(Invalid("partition %s: transaction %s has locks here, and names another anchor; this "+
+			"request did not run; begin a new transaction", e.ID(), of.ID).Response(q))
+	}
+	return refused
 }
 
 // preparation is the evaluation of one request that acquires locks.

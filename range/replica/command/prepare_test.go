@@ -21,21 +21,21 @@ type alone struct {
 	conflicts int
 }
 
-func (*alone) PendingRecord(txn.ID) (*txn.Record, uint64) { return nil, 0 }
-func (*alone) Believe(hlc.Timestamp) bool                 { return true }
-func (*alone) Future(hlc.Timestamp) bool                  { return false }
-func (*alone) Present() txn.Present                       { return txn.Present{} }
-func (*alone) Limits(keys.KeyspaceID) txn.Limits          { return txn.Limits{} }
-func (*alone) Physical() (int64, time.Duration)           { return 0, 0 }
-func (*alone) Locks(func(*concurrency.Manager, bool))     {}
-func (*alone) Now() time.Time                             { return time.Time{} }
-func (a *alone) Threshold() hlc.Timestamp                 { return a.threshold }
-func (*alone) SilentSince() int64                         { return 0 }
-func (*alone) WaitFloor() hlc.Timestamp                   { return hlc.Timestamp{} }
-func (*alone) Highest() hlc.Timestamp                     { return hlc.Timestamp{} }
-func (*alone) Leadership() *kvpb.Leadership               { return nil }
-func (*alone) IsLeadership(*kvpb.Leadership) bool         { return true }
-func (*alone) Busy() bool                                 { return false }
+func (*alone) PendingRecord(*txn.Info) (*txn.Record, uint64) { return nil, 0 }
+func (*alone) Believe(hlc.Timestamp) bool                    { return true }
+func (*alone) Future(hlc.Timestamp) bool                     { return false }
+func (*alone) Present() txn.Present                          { return txn.Present{} }
+func (*alone) Limits(keys.KeyspaceID) txn.Limits             { return txn.Limits{} }
+func (*alone) Physical() (int64, time.Duration)              { return 0, 0 }
+func (*alone) Locks(func(*concurrency.Manager, bool))        {}
+func (*alone) Now() time.Time                                { return time.Time{} }
+func (a *alone) Threshold() hlc.Timestamp                    { return a.threshold }
+func (*alone) SilentSince() int64                            { return 0 }
+func (*alone) WaitFloor() hlc.Timestamp                      { return hlc.Timestamp{} }
+func (*alone) Highest() hlc.Timestamp                        { return hlc.Timestamp{} }
+func (*alone) Leadership() *kvpb.Leadership                  { return nil }
+func (*alone) IsLeadership(*kvpb.Leadership) bool            { return true }
+func (*alone) Busy() bool                                    { return false }
 func (*alone) Wait(*concurrency.Lock, string, concurrency.Until) *kvpb.Response {
 	return nil
 }

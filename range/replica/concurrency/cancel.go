@@ -11,15 +11,14 @@ import "github.com/tidemarkdb/tidemark/txn"
 //
 // A commit in one phase waits in the partition of its coordinator, and is told by the record.
 
-// Cancel takes out what waits to acquire locks for transactions of which over says so. The owner
-// answers it. Reevaluate is to follow.
-func (m *Manager) Cancel(over func(txn.ID) bool) (cancelled []*Waiter) {
+// Cancel takes out what waits to acquire locks for transactions that are over, as over says of each
+// that waits so. The owner answers it. Reevaluate is to follow.
+func (m *Manager) Cancel(over func(*Waiter) bool) (cancelled []*Waiter) {
 	if m.table.Waiters() == 0 {
 		return nil
 	}
 	cancelled = m.table.TakeWaiters(func(w *Waiter) bool {
-		return w.Kind == Acquire &&
-			over(w.Transaction)
+		return w.Kind == Acquire && over(w)
 	})
 	for _, w := range cancelled {
 		m.LeaveOne(w)

@@ -242,7 +242,7 @@ func (w *world) acquire(q *worldWrite) {
 			return
 		}
 		w.end(q.of, prepared)
-		for _, p := range w.m.Cancel(func(id txn.ID) bool { return id == q.of.ID }) {
+		for _, p := range w.m.Cancel(func(x *Waiter) bool { return x.Transaction == q.of.ID }) {
 			w.left(p, "cancelled")
 		}
 		w.finish(q, "committed")
@@ -428,8 +428,8 @@ func (w *world) nextEntry(x *Resolution) {
 	outcome, _ := w.m.NextEntry(x, w.now)
 	n := 0
 	if outcome != nil {
-		for _, p := range w.m.Cancel(func(id txn.ID) bool {
-			return id == x.Transaction() && outcome.State == kvpb.TransactionState_ABORTED
+		for _, p := range w.m.Cancel(func(p *Waiter) bool {
+			return p.Transaction == x.Transaction() && outcome.State == kvpb.TransactionState_ABORTED
 		}) {
 			w.left(p, "cancelled")
 		}
