@@ -12,9 +12,9 @@ const (
 	limitedBurst = 50
 )
 
-// auditLimit bounds lines for calls that anybody can make. A client that goes on calling gets errors
-// as fast as it likes, so not each has a line: the next line says how many had none. The zero value
-// is ready for use, by any goroutine.
+// auditLimit bounds lines for calls that anybody can make. A client that goes on calling gets
+// errors as fast as it likes, so not each has a line: the next line says how many had none. The
+// zero value is ready for use, by any goroutine.
 type auditLimit struct {
 	mu sync.Mutex
 	// taken are the lines of the burst that are taken, at the time filled.

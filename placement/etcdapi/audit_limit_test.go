@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// However often strangers call, and with whatever name, the log gets a bounded number of short lines,
-// and what administers is not among what is left out.
+// However often strangers call, and with whatever name, the log gets a bounded number of short
+// lines, and what administers is not among what is left out.
 func TestAuditIsBounded(t *testing.T) {
 	g := serveUsers(t, nil)
 	b := g.services.guard.backend

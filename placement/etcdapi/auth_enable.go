@@ -135,11 +135,12 @@ func (s *authServer) AuthDisable(
 // release lets servers go on without users and roles, if authentication is not enabled and a version
 // is what they follow under; 0 is none.
 //
-// INVARIANT: while authentication is enabled, and that was acknowledged, servers follow. Who enables
-// it sees, after the command, a version that is not ending. A version is ending from its first moment
-// or never, and servers go on without only after authentication was seen not to be enabled when that
-// version was ending already. If that was after the command, the command was undone. If it was before,
-// the version that was seen is another one, begun later, and that is not what is released.
+// INVARIANT: while authentication is enabled, and that was acknowledged, servers follow. Who
+// enables it sees, after the command, a version that is not ending. A version is ending from its
+// first moment or never, and servers go on without only after authentication was seen not to be
+// enabled when that version was ending already. If that was after the command, the command was
+// undone. If it was before, the version that was seen is another one, begun later, and that is not
+// what is released.
 func (s *authServer) release(ctx context.Context, version uint64) {
 	if version == 0 {
 		return
