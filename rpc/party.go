@@ -60,6 +60,9 @@ func certificateName(state *tls.ConnectionState) string {
 // partyOfConn is the party on the other side of a connection.
 func partyOfConn(c *transport.Conn) string { return party(c.TLS(), c.RemoteAddr()) }
 
+// PartyOfCall names the party that makes a gRPC call; "" if nothing is known of it.
+func PartyOfCall(ctx context.Context) string { return partyOfCall(ctx) }
+
 // partyOfCall is the party that makes a gRPC call.
 func partyOfCall(ctx context.Context) string {
 	from, ok := peer.FromContext(ctx)

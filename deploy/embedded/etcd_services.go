@@ -51,7 +51,7 @@ func (s *Server) serveEtcd(
 		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
 		Quota: s.config.CoreQuota, Answers: s.answers,
-		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
+		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall, Party: rpc.PartyOfCall,
 		PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
 		Logger: s.config.Logger, Registerer: registerer})
 	if err != nil {

@@ -154,9 +154,12 @@ func (k guardedKeyspaces) Guarding(ctx context.Context) (uint64, bool, error) {
 }
 
 // Release implements etcdapi.Keyspaces.
-func (k guardedKeyspaces) Release(ctx context.Context, version uint64) error {
-	_, err := k.guarding(ctx, clusterpb.GuardingRequest_END, version)
-	return err
+func (k guardedKeyspaces) Release(ctx context.Context, version uint64) (ending uint64, err error) {
+	r, err := k.guarding(ctx, clusterpb.GuardingRequest_END, version)
+	if r.GetGuard().GetEnding() {
+		ending = r.Guard.Version
+	}
+	return ending, err
 }
 
 // Guard implements etcdapi.Keyspaces. Whether servers can prove themselves comes first: a server that
@@ -172,7 +175,7 @@ func (k guardedKeyspaces) Guard(ctx context.Context, again bool) (version uint64
 	if err != nil {
 		return 0, err
 	}
-	if !r.Guard.On || !again {
+	if !r.Guard.On || r.Guard.Ending || !again {
 		if r, err = k.guarding(ctx, clusterpb.GuardingRequest_BEGIN, 0); err != nil {
 			return 0, err
 		}
@@ -183,6 +186,10 @@ func (k guardedKeyspaces) Guard(ctx context.Context, again bool) (version uint64
 	})
 	if err != nil {
 		return version, err
+	}
+	if !r.Guard.On || r.Guard.Ending {
+		return version, status.Error(codes.Unavailable, "authentication was disabled while it was being "+
+			"enabled; try again")
 	}
 	return r.Guard.Version, nil
 }

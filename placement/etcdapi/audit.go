@@ -16,7 +16,15 @@ import (
 )
 
 // What is refused for want of permission, and what administers, is logged with audit=true: who,
-// from where, what, and what came of it. No password, hash, token or value is.
+// from where, what, and what came of it. No password, hash, token or value is. What was done has a
+// line in any case. What was not is bounded, since a stranger can have it; what administers has a
+// bound of its own, so that other calls do not hide it.
+
+// maxAudited bounds the bytes of each name, key and text in a line.
+const maxAudited = 256
+
+// cut is the beginning of a text, of at most maxAudited bytes.
+func cut(text string) string { return text[:min(len(text), maxAudited)] }
 
 // call is what the guard knows of a call.
 type call struct {
@@ -102,8 +110,18 @@ func (b *backend) audit(ctx context.Context, c *call, err error) {
 	case err != nil:
 		outcome = "failed"
 	}
+	omitted := 0
+	if err != nil {
+		limit, ok := &b.unsuccessful, false
+		if administered {
+			limit = &b.unadministered
+		}
+		if omitted, ok = limit.take(b.Now()); !ok {
+			return
+		}
+	}
 	by := c.by()
-	user := slog.String("user", by.info.GetUser())
+	user := slog.String("user", cut(by.info.GetUser()))
 	if by.certificate {
 		user.Key = "certificate"
 	}
@@ -114,7 +132,10 @@ func (b *backend) audit(ctx context.Context, c *call, err error) {
 	}
 	attrs = append(attrs, about(c.request)...)
 	if err != nil {
-		attrs = append(attrs, slog.String("error", status.Convert(err).Message()))
+		attrs = append(attrs, slog.String("error", cut(status.Convert(err).Message())))
+	}
+	if omitted > 0 {
+		attrs = append(attrs, slog.Int("others", omitted))
 	}
 	b.Logger.LogAttrs(ctx, level, "etcd API: "+outcome, attrs...)
 }
@@ -124,7 +145,7 @@ func about(request any) []slog.Attr {
 	var attrs []slog.Attr
 	add := func(key, value string) {
 		if value != "" {
-			attrs = append(attrs, slog.String(key, value[:min(len(value), 256)]))
+			attrs = append(attrs, slog.String(key, cut(value)))
 		}
 	}
 	between := func(key, end []byte) {

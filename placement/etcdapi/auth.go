@@ -60,7 +60,7 @@ func (s *authServer) Authenticate(
 		s.metrics.login(false)
 		return nil, errPasswordForNone
 	}
-	equal, err := s.passwords.Compare(ctx, hostOf(ctx), login.Hash, r.Password)
+	equal, err := s.passwords.Compare(ctx, s.Party(ctx), login.Hash, r.Password)
 	if err != nil {
 		return nil, s.passwordError(ctx, err)
 	}
@@ -76,7 +76,7 @@ func (s *authServer) Authenticate(
 
 // hash hashes a password for a user who may administer.
 func (s *authServer) hash(ctx context.Context, password string) ([]byte, error) {
-	hash, err := s.passwords.Hash(ctx, hostOf(ctx), password)
+	hash, err := s.passwords.Hash(ctx, s.Party(ctx), password)
 	return hash, s.passwordError(ctx, err)
 }
 

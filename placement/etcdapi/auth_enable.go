@@ -29,19 +29,23 @@ type Keyspaces interface {
 	Names(ctx context.Context) (map[uint64]string, error)
 
 	// Guard has all servers follow users and roles, and returns when they do. It begins under a new
-	// version, unless they have to already and again is set. version is what is begun, also with an
-	// error; 0: nothing is.
+	// version, unless they have to already, under one that is not ending, and again is set. version is
+	// that under which they follow, which is not ending; with an error, what was begun; 0: nothing was.
 	Guard(ctx context.Context, again bool) (version uint64, err error)
 	// Guarding says whether servers have to follow, and under which version, as of everything
 	// acknowledged before the call.
 	Guarding(ctx context.Context) (version uint64, on bool, err error)
-	// Release lets servers go on without, if the version is still that one.
-	Release(ctx context.Context, version uint64) error
+	// Release takes one of two steps to let servers go on without, if the version is still that one.
+	// The first gives them a new version, under which they still follow, and which is ending. Released
+	// in turn, that lets them go on. ending is the version that is ending afterwards; 0: none is.
+	Release(ctx context.Context, version uint64) (ending uint64, err error)
 }
 
 const (
 	// enableTries is how often in a row authentication is enabled while others disable it.
 	enableTries = 3
+	// releaseSteps is how often a version is released until servers go on without.
+	releaseSteps = 2
 	// releaseTimeout bounds what is asked of the keyspaces before and after authentication is
 	// disabled, which does not depend on it.
 	releaseTimeout = 3 * time.Second
@@ -131,24 +135,34 @@ func (s *authServer) AuthDisable(
 // release lets servers go on without users and roles, if authentication is not enabled and a version
 // is what they follow under; 0 is none.
 //
-// INVARIANT: nobody enables authentication under a version that is released. Who enables it while it
-// is disabled begins a new version, and looks afterwards whether that was released.
+// INVARIANT: while authentication is enabled, and that was acknowledged, servers follow. Who
+// enables it sees, after the command, a version that is not ending. A version is ending from its
+// first moment or never, and servers go on without only after authentication was seen not to be
+// enabled when that version was ending already. If that was after the command, the command was
+// undone. If it was before, the version that was seen is another one, begun later, and that is not
+// what is released.
 func (s *authServer) release(ctx context.Context, version uint64) {
 	if version == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	_, err := s.Store.Read(ctx)
-	if err == nil && s.Store.Authority().Enabled() {
-		return
-	}
-	if err == nil {
-		err = s.Keyspaces.Release(ctx, version)
-	}
-	if err != nil {
-		s.Logger.Warn("servers go on to follow users and roles, although authentication is not enabled: "+
-			"`tidemark auth disable` has them stop", slog.Any("error", err))
+	for range releaseSteps {
+		_, err := s.Store.Read(ctx)
+		if err == nil && s.Store.Authority().Enabled() {
+			return
+		}
+		if err == nil {
+			version, err = s.Keyspaces.Release(ctx, version)
+		}
+		if err != nil {
+			s.Logger.Warn("servers go on to follow users and roles, although authentication is not "+
+				"enabled: `tidemark auth disable` has them stop", slog.Any("error", err))
+			return
+		}
+		if version == 0 {
+			return
+		}
 	}
 }
 

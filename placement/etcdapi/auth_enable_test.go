@@ -18,10 +18,13 @@ import (
 
 // fakeKeyspaces are a cluster whose servers follow in a moment, or never.
 type fakeKeyspaces struct {
-	mu      sync.Mutex
-	version uint64
-	on      bool
-	ids     map[string]uint64
+	mu         sync.Mutex
+	version    uint64
+	on, ending bool
+	ids        map[string]uint64
+	// beforeRelease is called when Release is called for the n-th time, from 1 on. Default: nothing is.
+	beforeRelease func(n int)
+	releases      int
 	// missing: a server does not follow.
 	missing bool
 	random  *rand.Rand
@@ -63,17 +66,18 @@ func (f *fakeKeyspaces) Guard(_ context.Context, again bool) (uint64, error) {
 	f.delay()
 	f.mu.Lock()
 	version := uint64(0)
-	if !f.on || !again {
-		f.version, f.on = f.version+1, true
+	if !f.on || f.ending || !again {
+		f.version, f.on, f.ending = f.version+1, true, false
 		version = f.version
 	}
-	current, missing := f.version, f.missing
 	f.mu.Unlock()
 	f.delay()
-	if missing {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.missing || !f.on || f.ending {
 		return version, errMissing
 	}
-	return current, nil
+	return f.version, nil
 }
 
 func (f *fakeKeyspaces) Guarding(context.Context) (uint64, bool, error) {
@@ -83,14 +87,24 @@ func (f *fakeKeyspaces) Guarding(context.Context) (uint64, bool, error) {
 	return f.version, f.on, nil
 }
 
-func (f *fakeKeyspaces) Release(_ context.Context, version uint64) error {
+func (f *fakeKeyspaces) Release(_ context.Context, version uint64) (uint64, error) {
 	f.delay()
+	f.mu.Lock()
+	f.releases++
+	n, before := f.releases, f.beforeRelease
+	f.mu.Unlock()
+	if before != nil {
+		before(n)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.on && f.version == version {
-		f.version, f.on = f.version+1, false
+		f.version, f.on, f.ending = f.version+1, !f.ending, !f.ending
 	}
-	return nil
+	if f.ending {
+		return f.version, nil
+	}
+	return 0, nil
 }
 
 // addRoot adds the user root, who can enable authentication.
@@ -161,6 +175,60 @@ func TestEnableAndDisableAtOnce(t *testing.T) {
 		if f.on {
 			t.Fatalf("seed %d: servers follow although it is disabled", seed)
 		}
+	}
+}
+
+// Authentication is disabled while it is enabled on another member: whatever goes first, servers
+// follow once it was acknowledged that it is enabled.
+func TestEnableWhileReleased(t *testing.T) {
+	for name, c := range map[string]struct {
+		// at is the step of releasing before which the other enables; begun: it began before all, and
+		// has only the command left, and to look at the record.
+		at    int
+		begun bool
+		// earlier: the command of one who enables, and has not looked yet, goes first.
+		earlier bool
+	}{
+		"begun before, before the first step":      {at: 1, begun: true},
+		"begun before, before the second step":     {at: 2, begun: true},
+		"as a whole, before the first step":        {at: 1},
+		"as a whole, before the second step":       {at: 2},
+		"again, before the first step":             {at: 1, earlier: true},
+		"again, while the record is being put off": {at: 2, earlier: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fakeKeyspaces{version: 1, on: true}
+			g := serve(t, func(c *Config) { c.Keyspaces, c.CertificateUsers = f, true })
+			addRoot(t, g)
+			s, ctx := &authServer{backend: g.services.guard.backend}, withCertificate("root", true)
+			acknowledged := false
+			f.beforeRelease = func(n int) {
+				if n != c.at {
+					return
+				}
+				if c.begun || c.earlier {
+					if _, err := s.enable(ctx); err != nil {
+						t.Error(err)
+					}
+					now, on, _ := f.Guarding(ctx)
+					acknowledged = on && now == 1
+				}
+				if !c.begun {
+					_, err := s.AuthEnable(ctx, &pb.AuthEnableRequest{})
+					acknowledged = err == nil
+				}
+			}
+			if _, err := s.AuthDisable(ctx, &pb.AuthDisableRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			enabled := g.lone.Authority().Enabled()
+			if !enabled || acknowledged == (c.begun && c.at == 2) {
+				t.Fatalf("enabled %v, acknowledged %v", enabled, acknowledged)
+			}
+			if acknowledged && !f.on {
+				t.Error("authentication is enabled and acknowledged, and servers do not follow")
+			}
+		})
 	}
 }
 

@@ -2,11 +2,9 @@ package etcdapi
 
 import (
 	"context"
-	"net"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/passwords"
@@ -21,6 +19,9 @@ type backend struct {
 	passwords *passwords.Passwords
 	uses      *tokenUses
 	metrics   *metrics
+	// unsuccessful and unadministered bound the audit's lines for calls without success: those that
+	// administer, and all others.
+	unadministered, unsuccessful auditLimit
 }
 
 // header is that of an answer; revision 0 is the newest that this member has.
@@ -63,26 +64,13 @@ func (b *backend) executeWithin(
 	}
 	// It is checked again when it is applied, by every member.
 	c.Auth = who
-	limited, cancel := context.WithTimeout(store.WithClient(ctx, clientOf(ctx)), limit)
+	limited, cancel := context.WithTimeout(store.WithClient(ctx, b.Party(ctx)), limit)
 	defer cancel()
 	result, err := b.Store.Execute(limited, c)
 	if err != nil {
 		return nil, b.toGRPC(ctx, err)
 	}
 	return result, nil
-}
-
-// clientOf names the client of a call: its host, however many connections it has.
-func clientOf(ctx context.Context) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok || p.Addr == nil {
-		return ""
-	}
-	host, _, err := net.SplitHostPort(p.Addr.String())
-	if err != nil {
-		return p.Addr.String()
-	}
-	return host
 }
 
 // confirm returns when this member is up to date.

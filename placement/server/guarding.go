@@ -21,8 +21,9 @@ import (
 //   - A new node is told with its id, and is recorded only if that is still so.
 //   - Authentication is enabled after the record was put on, and every node that is not
 //     decommissioned has said, to this leader or the one that records it, that its copy is.
-//   - It is put off after authentication is disabled, and only if it has not been put on again
-//     since.
+//   - It is put off after authentication is disabled, in two steps: it becomes a new version that is
+//     ending, and goes off if authentication is seen to be disabled after that, and the record has
+//     not been put on again since. Nobody enables authentication under a version that is ending.
 //
 // INVARIANT: while authentication is enabled, and that was acknowledged, every node that may hold
 // data has a copy that is on. So each of them follows, also after a crash.
@@ -66,10 +67,10 @@ func (s *Server) Guarding(
 	switch r.Do {
 	case clusterpb.GuardingRequest_SHOW:
 	case clusterpb.GuardingRequest_BEGIN:
-		guard.Version, guard.On, change = guard.Version+1, true, true
+		guard.Version, guard.On, guard.Ending, change = guard.Version+1, true, false, true
 	case clusterpb.GuardingRequest_END:
 		if change = guard.On && guard.Version == r.Version; change {
-			guard.Version, guard.On = guard.Version+1, false
+			guard.Version, guard.On, guard.Ending = guard.Version+1, !guard.Ending, !guard.Ending
 		}
 	default:
 		return nil, status.Errorf(codes.InvalidArgument, "this version does not know how to do %d", r.Do)
@@ -84,7 +85,7 @@ func (s *Server) Guarding(
 			return nil, err
 		}
 		s.config.Logger.Info("whether servers follow users and roles has changed", "follow", guard.On,
-			"version", guard.Version)
+			"ending", guard.Ending, "version", guard.Version)
 	}
 	return s.unguarded(ctx, v, guard)
 }

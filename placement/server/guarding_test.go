@@ -100,12 +100,24 @@ func TestGuarding(t *testing.T) {
 		if r := guardingOf(t, client, clusterpb.GuardingRequest_END, 1); !r.Guard.On {
 			t.Fatal("it ends by the version before")
 		}
-		if r := guardingOf(t, client, clusterpb.GuardingRequest_END, 2); r.Guard.On ||
-			r.Guard.Version != 3 {
-			t.Fatalf("it ends as %v", r.Guard)
-		}
-		if r := guardingOf(t, client, clusterpb.GuardingRequest_END, 3); r.Guard.Version != 3 {
-			t.Fatalf("what is off ends: %v", r.Guard)
+		// It ends in two steps, and may be begun between them.
+		for i, x := range []struct {
+			do             clusterpb.GuardingRequest_Do
+			version, after uint64
+			on, ending     bool
+		}{
+			{clusterpb.GuardingRequest_END, 2, 3, true, true},
+			{clusterpb.GuardingRequest_END, 2, 3, true, true},
+			{clusterpb.GuardingRequest_BEGIN, 0, 4, true, false},
+			{clusterpb.GuardingRequest_END, 3, 4, true, false},
+			{clusterpb.GuardingRequest_END, 4, 5, true, true},
+			{clusterpb.GuardingRequest_END, 5, 6, false, false},
+			{clusterpb.GuardingRequest_END, 6, 6, false, false},
+		} {
+			g := guardingOf(t, client, x.do, x.version).Guard
+			if g.Version != x.after || g.On != x.on || g.Ending != x.ending {
+				t.Fatalf("step %d: %v", i, g)
+			}
 		}
 		if _, err := client.Guarding(ctx, &clusterpb.GuardingRequest{Cluster: testCluster,
 			Do: 9}); status.Code(errors.Unwrap(err)) != codes.InvalidArgument &&

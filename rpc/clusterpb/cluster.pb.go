@@ -239,7 +239,8 @@ const (
 	GuardingRequest_SHOW GuardingRequest_Do = 0
 	// Have servers follow users and roles, under a new version.
 	GuardingRequest_BEGIN GuardingRequest_Do = 1
-	// Let them serve without, if the version is still this one.
+	// Let them serve without, if the version is still this one. It takes two steps: what is on becomes a new version
+	// that is ending, and what is ending is put off.
 	GuardingRequest_END GuardingRequest_Do = 2
 )
 
@@ -3620,8 +3621,10 @@ func (x *RegisterNodeResponse) GetGuard() *GuardState {
 type GuardState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Counts its changes; 0: there was none.
-	Version       uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	On            bool   `protobuf:"varint,2,opt,name=on,proto3" json:"on,omitempty"`
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	On      bool   `protobuf:"varint,2,opt,name=on,proto3" json:"on,omitempty"`
+	// It is on, and about to be put off: authentication is not enabled under this version.
+	Ending        bool `protobuf:"varint,3,opt,name=ending,proto3" json:"ending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3666,6 +3669,13 @@ func (x *GuardState) GetVersion() uint64 {
 func (x *GuardState) GetOn() bool {
 	if x != nil {
 		return x.On
+	}
+	return false
+}
+
+func (x *GuardState) GetEnding() bool {
+	if x != nil {
+		return x.Ending
 	}
 	return false
 }
@@ -8449,11 +8459,12 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12!\n" +
 	"\flease_millis\x18\x03 \x01(\x04R\vleaseMillis\x125\n" +
-	"\x05guard\x18\x04 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\"6\n" +
+	"\x05guard\x18\x04 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\"N\n" +
 	"\n" +
 	"GuardState\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x0e\n" +
-	"\x02on\x18\x02 \x01(\bR\x02on\"r\n" +
+	"\x02on\x18\x02 \x01(\bR\x02on\x12\x16\n" +
+	"\x06ending\x18\x03 \x01(\bR\x06ending\"r\n" +
 	"\vGuardReport\x125\n" +
 	"\x05guard\x18\x01 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\x12\x16\n" +
 	"\x06closes\x18\x02 \x01(\bR\x06closes\x12\x14\n" +

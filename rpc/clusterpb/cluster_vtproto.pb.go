@@ -2995,6 +2995,16 @@ func (m *GuardState) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Ending {
+		i--
+		if m.Ending {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x18
+	}
 	if m.On {
 		i--
 		if m.On {
@@ -8137,6 +8147,9 @@ func (m *GuardState) SizeVT() (n int) {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Version))
 	}
 	if m.On {
+		n += 2
+	}
+	if m.Ending {
 		n += 2
 	}
 	n += len(m.unknownFields)
@@ -17264,6 +17277,26 @@ func (m *GuardState) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.On = bool(v != 0)
+		case 3:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Ending", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Ending = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
