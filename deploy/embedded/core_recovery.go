@@ -211,7 +211,7 @@ func (c *stoppedCore) recover(plan *CoreRecovery) error {
 	id := c.directory.identity()
 	self := &storepb.Member{Replica: plan.Replica, Server: uint64(id.Server),
 		Address: c.state.GetAddress()}
-	if err := c.core.recover(plan, self); err != nil {
+	if err := c.core.recover(plan, self, server.RecoveredRecords); err != nil {
 		return err
 	}
 	// Without a log, the founding may be known only now.
@@ -227,7 +227,7 @@ func (c *stoppedCore) recover(plan *CoreRecovery) error {
 		}
 	}
 	if c.coordination != nil {
-		if err := c.coordination.recover(plan, self); err != nil {
+		if err := c.coordination.recover(plan, self, nil); err != nil {
 			return err
 		}
 	}

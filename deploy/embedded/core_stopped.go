@@ -222,8 +222,11 @@ func (s *stoppedStore) recovery(self func(keys.ReplicaID) bool) (r StoreRecovery
 	return r, err
 }
 
-// recover applies all of the log, and makes the server the only member.
-func (s *stoppedStore) recover(plan *CoreRecovery, self *storepb.Member) error {
+// recover applies all of the log, and makes the server the only member. records, if there is one,
+// says what else changes in the same step.
+func (s *stoppedStore) recover(plan *CoreRecovery, self *storepb.Member,
+	records func(*store.Store) ([]*storepb.Op, error),
+) error {
 	if s.store.Members().GetVersion() >= plan.Version {
 		return nil
 	}
@@ -254,6 +257,13 @@ func (s *stoppedStore) recover(plan *CoreRecovery, self *storepb.Member) error {
 		return fmt.Errorf("%w: the members of the core are at version %d", ErrCorePlan,
 			now.GetVersion())
 	}
+	var ops []*storepb.Op
+	if records != nil {
+		var err error
+		if ops, err = records(s.store); err != nil {
+			return err
+		}
+	}
 	// It is durable when it returns, before the log goes.
-	return s.store.Recover(next)
+	return s.store.Recover(next, ops...)
 }

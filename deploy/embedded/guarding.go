@@ -24,6 +24,12 @@ import (
 func (s *Server) openGuard() (err error) {
 	id := s.directory.identity()
 	mark := guard.Mark{Version: id.GuardVersion, On: id.Guards}
+	if mark.On && !s.provable() && !s.local() {
+		return fmt.Errorf("authentication is enabled in the cluster of %s, so servers have to prove that "+
+			"they are some, and none could prove it to this one at %s (with --insecure as well): start it "+
+			"with what the other servers have, --secret-file, or --tls-ca or --tls-peer-ca",
+			s.config.Dir, s.config.Listen)
+	}
 	s.guard, err = guard.New(guard.Config{Source: s.core, Mark: mark, Save: s.directory.guards,
 		Data: s.config.has(RoleNode), Changed: s.guardChanged, Monotonic: s.config.Monotonic,
 		Logger: s.config.Logger, Registerer: s.config.Registry})
@@ -53,8 +59,10 @@ func (s *Server) local() bool { return s.config.onOwnNetwork() || loopback(s.con
 // provable says that servers can prove to this one that they are some.
 func (s *Server) provable() bool { return s.peers.Certificate != nil || len(s.peers.Secret) > 0 }
 
+// closeDoor has the server take nobody for a server who does not prove it, or ends that. Processes of
+// this machine, if only they reach it, need not prove what they cannot.
 func (s *Server) closeDoor(closed bool) {
-	if s.provable() {
+	if s.provable() || !s.local() {
 		s.peers.Close(closed)
 	}
 }

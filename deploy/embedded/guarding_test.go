@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
@@ -21,6 +22,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/access"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
 // steps are calls of which none may fail.
@@ -116,8 +118,9 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 	s.check()
 	for i := range at {
 		server := cluster.Server(i)
-		if m := server.guard.Mark(); !m.On || !server.directory.identity().Guards {
-			t.Errorf("server %d does not follow: %v", i, m)
+		id := server.directory.identity()
+		if m := server.guard.Mark(); !m.On || !id.Guards || id.Format != guardedFormat {
+			t.Errorf("server %d does not follow: %v, %v", i, m, id)
 		}
 		awaitTrue(t, "strangers are refused",
 			func() bool { return may(server, "", mine, access.Read) == access.Unauthenticated })
@@ -163,7 +166,8 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 	for i := range at {
 		server := cluster.Server(i)
 		awaitTrue(t, "it need not follow any more", func() bool {
-			return !server.guard.Mark().On && may(server, "", mine, access.Write) == 0
+			return !server.guard.Mark().On && may(server, "", mine, access.Write) == 0 &&
+				server.directory.identity().Format == directoryFormat
 		})
 	}
 }
@@ -243,6 +247,60 @@ func TestEnableClosesTheDoor(t *testing.T) {
 	}
 	if _, err := s.register(ctx); err != nil {
 		t.Errorf("the server itself: %v", err)
+	}
+}
+
+// A server whose mark is on does not start where nobody could prove to be a server to it, and names
+// what is missing; what strangers have open as servers by a client's connection ends with enabling.
+func TestFollowingNeedsProof(t *testing.T) {
+	ctx := t.Context()
+	c := onAllAddresses(t, "")
+	c.Insecure = true
+	c.SecretFile = filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(c.SecretFile, []byte(NewSecret()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := StartServer(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	if err := errors.Join(s.WaitReady(ctx), s.waitCoordination(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	d := rpc.NewDialer(rpc.DialerConfig{})
+	defer d.Close()
+	connect := func(client uint64) *rpc.BatchConn {
+		b := rpc.NewBatchConn(rpc.BatchConfig{Dialer: d, Address: c.Advertise, Client: client,
+			Stream: func() uint64 { return 1 }, Server: true})
+		t.Cleanup(b.Close)
+		return b
+	}
+	now := func(b *rpc.BatchConn) error {
+		_, err := b.Do(ctx, &kvpb.Request{Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}})
+		return err
+	}
+	before := connect(1)
+	if err := now(before); err != nil {
+		t.Fatalf("with --insecure: %v", err)
+	}
+	if _, err := prepare(t, c.Advertise).AuthEnable(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range []*rpc.BatchConn{before, connect(2)} {
+		if err := now(b); err == nil {
+			t.Errorf("a stranger's stream as a server, %d: it is answered", i)
+		}
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.SecretFile = ""
+	c.Registry = prometheus.NewRegistry()
+	if s, err := StartServer(ctx, c); err == nil {
+		t.Error("it starts without a secret", s.Close(ctx))
+	} else if !strings.Contains(err.Error(), "--secret-file") {
+		t.Errorf("it does not start: %v", err)
 	}
 }
 

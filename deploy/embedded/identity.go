@@ -18,8 +18,12 @@ import (
 // ErrDirectory is wrapped by all errors that say that a data directory cannot be used as it is.
 var ErrDirectory = errors.New("the data directory cannot be used")
 
-// directoryFormat is the newest layout of a data directory that this program knows.
-const directoryFormat = 1
+const (
+	// directoryFormat is the layout of a data directory, and guardedFormat that of one whose server has
+	// to follow users and roles: earlier programs, which would serve everybody, refuse it.
+	directoryFormat = 1
+	guardedFormat   = 2
+)
 
 const identityFile = "server.json"
 
@@ -127,10 +131,10 @@ func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, 
 			"this is: restore the file, or move the directory away and start with an empty one",
 			ErrDirectory, identityFile, path, err)
 	}
-	if d.id.Format > directoryFormat {
+	if d.id.Format > guardedFormat {
 		return nil, fmt.Errorf("%w: %s was written by a newer version (format %d, this program "+
 			"knows up to %d); start the newer program again",
-			ErrDirectory, path, d.id.Format, directoryFormat)
+			ErrDirectory, path, d.id.Format, guardedFormat)
 	}
 	return d, nil
 }
@@ -202,6 +206,9 @@ func (d *directory) mustBeEmpty() error {
 
 // save writes the identity so that a crash leaves the old one or the new one.
 func (d *directory) save() error {
+	if d.id.Format = directoryFormat; d.id.Guards {
+		d.id.Format = guardedFormat
+	}
 	b, err := json.MarshalIndent(d.id, "", "  ")
 	if err != nil {
 		return err

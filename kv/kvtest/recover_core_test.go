@@ -73,6 +73,8 @@ func TestTheCoreGoesOnFromOneMember(t *testing.T) {
 		}
 		if all, err := client.Keyspaces(t.Context()); err != nil || len(all) != 2 {
 			t.Errorf("keyspaces: %v, %v", all, err)
+		} else if max(all[0].ID, all[1].ID) < 1000 {
+			t.Errorf("an id is given out that the lost members may have given: %v", all)
 		}
 		hasCoordination(t, c.Process(2), "lock", "held")
 		putCoordination(t, c, "after", "it")

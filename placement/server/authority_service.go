@@ -52,7 +52,7 @@ func (s *AuthorityService) part(cluster uint64) (authorities, error) {
 		return nil, err
 	}
 	if c := core.coordination.part.Load(); c != nil {
-		return c.Store, nil
+		return newRecoveredAuthorities(c.Store, core.store)
 	}
 	return nil, status.Error(codes.Unavailable,
 		"this server's part of the coordination store is not open")

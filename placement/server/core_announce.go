@@ -40,6 +40,9 @@ func (s *Server) Announce(
 		m = memberByServer(members, r.Server)
 	}
 	guard, _, err := loadGuard(v)
+	if err == nil && m != nil {
+		guard, err = s.heardMark(ctx, guard, r.Guard)
+	}
 	if err != nil {
 		return nil, s.toStatus(err)
 	}

@@ -24,6 +24,8 @@ import (
 //   - It is put off after authentication is disabled, in two steps: it becomes a new version that is
 //     ending, and goes off if authentication is seen to be disabled after that, and the record has
 //     not been put on again since. Nobody enables authentication under a version that is ending.
+//   - A mark that the record cannot have come to is one of a core whose end the present one does not
+//     know (guarding_recovered.go). The record gets a later version then, and is on if either is.
 //
 // INVARIANT: while authentication is enabled, and that was acknowledged, every node that may hold
 // data has a copy that is on. So each of them follows, also after a crash.
@@ -64,6 +66,7 @@ func (s *Server) Guarding(
 		return nil, s.toStatus(err)
 	}
 	change := false
+	var ops []*storepb.Op
 	switch r.Do {
 	case clusterpb.GuardingRequest_SHOW:
 	case clusterpb.GuardingRequest_BEGIN:
@@ -71,13 +74,16 @@ func (s *Server) Guarding(
 	case clusterpb.GuardingRequest_END:
 		if change = guard.On && guard.Version == r.Version; change {
 			guard.Version, guard.On, guard.Ending = guard.Version+1, !guard.Ending, !guard.Ending
+			if !guard.On {
+				ops = append(ops, store.Delete([]byte(recoveredKey)))
+			}
 		}
 	default:
 		return nil, status.Errorf(codes.InvalidArgument, "this version does not know how to do %d", r.Do)
 	}
 	if change {
 		ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(guardKey), revision)},
-			store.Put([]byte(guardKey), encode(guard)))
+			append(ops, store.Put([]byte(guardKey), encode(guard)))...)
 		if err == nil && !ok {
 			err = errConflict("whether servers follow users and roles")
 		}

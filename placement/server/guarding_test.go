@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -92,6 +94,22 @@ func TestGuarding(t *testing.T) {
 		if err != nil || !late.Guard.On || late.Guard.Version != 1 {
 			t.Fatalf("a new node is told %v, %v", late.GetGuard(), err)
 		}
+		isAlive := func() bool {
+			for _, m := range c.members {
+				if kv, err := m.server.store.Stale().Get(aliveKey(keys.NodeID(late.Node))); err == nil &&
+					kv != nil {
+					return true
+				}
+			}
+			return false
+		}
+		if isAlive() {
+			t.Error("a new node is given replicas before it says that it knows of users")
+		}
+		if _, err := client.Heartbeat(ctx, &clusterpb.HeartbeatRequest{Cluster: testCluster,
+			Node: late.Node, Server: 1002, Guard: follows}); err != nil || !isAlive() {
+			t.Errorf("its first heartbeat: %v", err)
+		}
 		// What has begun anew ends by its own version alone.
 		again := guardingOf(t, client, clusterpb.GuardingRequest_BEGIN, 0)
 		if again.Guard.Version != 2 || reason(again.Behind) == "" {
@@ -148,6 +166,80 @@ func TestGuardingUnproved(t *testing.T) {
 			if x.Node == r.Node && !strings.Contains(x.Reason, "it has no certificate") {
 				t.Errorf("its reason is %q", x.Reason)
 			}
+		}
+	})
+}
+
+// A mark that the record cannot have come to, as after the core has gone on from one member, raises
+// it; a node that knows no users is refused while servers have to follow.
+func TestGuardingAfterRecovery(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *core, client *Client) {
+		ctx := t.Context()
+		r, err := client.Register(ctx, &clusterpb.RegisterNodeRequest{Server: 1001, Address: "node1:1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		beat := func(report *clusterpb.GuardReport) (*clusterpb.GuardState, error) {
+			h, err := client.Heartbeat(ctx, &clusterpb.HeartbeatRequest{Cluster: testCluster,
+				Node: r.Node, Server: 1001, Guard: report})
+			return h.GetGuard(), err
+		}
+		mark := func(version uint64, on bool) *clusterpb.GuardReport {
+			return &clusterpb.GuardReport{Knows: true, Guard: &clusterpb.GuardState{Version: version, On: on}}
+		}
+		for _, x := range []struct {
+			report  *clusterpb.GuardReport
+			version uint64
+			on      bool
+		}{{mark(0, false), 0, false}, {mark(3, true), 4, true}, {mark(3, true), 4, true},
+			{mark(4, true), 4, true}, {mark(4, false), 5, true}, {mark(9, false), 10, true}} {
+			got, err := beat(x.report)
+			if err != nil || got.Version != x.version || got.On != x.on {
+				t.Errorf("%v: the record is %v, %v; want %d, %v", x.report, got, err, x.version, x.on)
+			}
+		}
+		if _, err := beat(nil); err == nil || !strings.Contains(err.Error(), "upgrade it") {
+			t.Errorf("a node that knows no users: %v", err)
+		}
+		leader := c.members[0].server
+		ops, err := RecoveredRecords(leader.store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids, _, err := loadIDs(leader.store.Stale())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := leader.commit(ctx, nil, ops...); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		later, _, err := loadIDs(leader.store.Stale())
+		if err != nil || later.Keyspace < ids.Keyspace+1000 || later.Partition < ids.Partition+1000 ||
+			later.Node <= ids.Node || later.Operator <= ids.Operator {
+			t.Errorf("ids go on from %v to %v, %v", ids, later, err)
+		}
+		if got, err := beat(mark(10, true)); err != nil || !got.On || got.Version <= 1000 {
+			t.Errorf("the record is %v, %v", got, err)
+		}
+		// Nothing is permitted before somebody says whether authentication is to be enabled.
+		state, err := authority.New(nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, err := newRecoveredAuthorities(&toldOf{state: state}, leader.store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !of.Authority().Enabled() || of.Authority() != of.Authority() {
+			t.Error("a store that may have lost users has everybody do everything")
+		}
+		now := guardingOf(t, client, clusterpb.GuardingRequest_BEGIN, 0).Guard
+		if !of.Authority().Enabled() {
+			t.Error("it has everybody do everything while authentication is being enabled")
+		}
+		guardingOf(t, client, clusterpb.GuardingRequest_END, now.Version)
+		if of.Authority() != state {
+			t.Error("it does not go by the store after authentication was disabled")
 		}
 	})
 }

@@ -36,7 +36,17 @@ func (s *Server) Heartbeat(
 	if err := s.checkDirectory(s.store.Stale(), id, h.Server); err != nil {
 		return nil, err
 	}
-	_, err := s.store.KeepAlive(ctx, nodeLease(id))
+	guard, _, err := loadGuard(s.store.Stale())
+	if err == nil {
+		guard, err = s.heardMark(ctx, guard, h.Guard)
+	}
+	if err != nil {
+		return nil, s.toStatus(err)
+	}
+	if err := checkKnows(guard, h.Guard); err != nil {
+		return nil, err
+	}
+	_, err = s.store.KeepAlive(ctx, nodeLease(id))
 	if err != nil && !errors.Is(err, store.ErrLeaseNotFound) {
 		return nil, s.toStatus(err)
 	}
@@ -54,10 +64,6 @@ func (s *Server) Heartbeat(
 	}
 	s.metrics.heartbeats.Inc()
 	s.guards.node(l.Term, id, h.Guard, s.proves(ctx))
-	guard, _, err := loadGuard(s.store.Stale())
-	if err != nil {
-		return nil, s.toStatus(err)
-	}
 	wantFull, news := s.soft.heartbeat(l.Term, h, s.config.MaxPartitions, s.config.Monotonic())
 	if news {
 		s.poke()

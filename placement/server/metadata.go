@@ -42,6 +42,8 @@ const (
 
 	// guardKey has the clusterpb.GuardState; absent: servers never had to follow users and roles.
 	guardKey = ReservedPrefix + "guard"
+	// recoveredKey is there when the core has gone on from one member, until guardKey is put off.
+	recoveredKey = ReservedPrefix + "recovered"
 
 	// coordinationKey has the storepb.Members with which the coordination store was founded.
 	coordinationKey = ReservedPrefix + "coordination"

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"math"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// A core that goes on from one member may lack the last that the others have done: ids that were
+// given out, that servers have to follow users and roles, and these themselves. So no id is given
+// out again, the record is no older than what servers have on disk, and a coordination store in
+// which authentication is not enabled permits nothing to clients of keyspaces before somebody has
+// enabled or disabled it.
+
+const (
+	// recoveredIDs is by how much ids go on, and recoveredNodes those of nodes, which people type.
+	recoveredIDs   = 1_000_000
+	recoveredNodes = 1_000
+)
+
+// RecoveredRecords are the changes to the core's own store with which it goes on from one member. The
+// store is that of a member that does not run, and has applied all of its log.
+func RecoveredRecords(core *store.Store) ([]*storepb.Op, error) {
+	v := core.Stale()
+	ids, _, err := loadIDs(v)
+	if err != nil {
+		return nil, err
+	}
+	ids.Node += recoveredNodes
+	ids.Keyspace += min(recoveredIDs, (math.MaxUint32-ids.Keyspace)/2)
+	ids.Partition += recoveredIDs
+	ids.Operator += recoveredIDs
+	ops := []*storepb.Op{store.Put([]byte(idsKey), encode(ids)),
+		store.Put([]byte(recoveredKey), []byte{1})}
+	guard, _, err := loadGuard(v)
+	if err != nil {
+		return nil, err
+	}
+	if guard.On {
+		guard.Version += recoveredIDs
+		ops = append(ops, store.Put([]byte(guardKey), encode(guard)))
+	}
+	return ops, nil
+}
+
+// outruns says that a mark comes from no version of the record up to this one.
+func outruns(mark, record *clusterpb.GuardState) bool {
+	return mark.GetVersion() < math.MaxUint64 && (mark.GetVersion() > record.Version ||
+		mark.GetVersion() == record.Version && mark.GetOn() != record.On)
+}
+
+// heardMark is the record after a server has told its mark. One that the record cannot have come to
+// raises it, if it is told by who proves to be a server.
+func (s *Server) heardMark(
+	ctx context.Context, record *clusterpb.GuardState, report *clusterpb.GuardReport,
+) (*clusterpb.GuardState, error) {
+	mark := report.GetGuard()
+	if !outruns(mark, record) || s.proves(ctx) != nil {
+		return record, nil
+	}
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	record, revision, err := loadGuard(v)
+	if err != nil || !outruns(mark, record) {
+		return record, err
+	}
+	record.Version, record.On = mark.GetVersion()+1, mark.GetOn() || record.On
+	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(guardKey), revision)},
+		store.Put([]byte(guardKey), encode(record)))
+	if err == nil && !ok {
+		err = errConflict("whether servers follow users and roles")
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.config.Logger.Warn("a server knows a later change of whether servers follow users and roles than "+
+		"the core, which must have lost it", "follow", record.On, "version", record.Version)
+	return record, nil
+}
+
+// checkKnows refuses a node that would serve everybody although authentication is enabled.
+func checkKnows(record *clusterpb.GuardState, report *clusterpb.GuardReport) error {
+	if !record.On || report.GetKnows() {
+		return nil
+	}
+	return status.Error(codes.FailedPrecondition, "authentication is enabled, and this server runs a "+
+		"version that knows no users of keyspaces: upgrade it")
+}
+
+// recoveredAuthorities are those of a coordination store that may have lost that authentication is
+// enabled.
+type recoveredAuthorities struct {
+	authorities
+	core *store.Store
+	// nobody has authentication enabled, and no users.
+	nobody *authority.State
+}
+
+func newRecoveredAuthorities(of authorities, core *store.Store) (*recoveredAuthorities, error) {
+	key := make([]byte, authority.KeyBytes)
+	_, _ = rand.Read(key) // never fails; nobody has a token by it
+	nobody, err := authority.New(&storepb.AuthRecord{Enabled: true, Key: key,
+		Revision: of.Authority().Revision()}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &recoveredAuthorities{of, core, nobody}, nil
+}
+
+// Authority implements authorities.
+func (a *recoveredAuthorities) Authority() *authority.State {
+	state := a.authorities.Authority()
+	if state.Enabled() {
+		return state
+	}
+	if kv, err := a.core.Stale().Get([]byte(recoveredKey)); err != nil || kv != nil {
+		return a.nobody
+	}
+	return state
+}
