@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,12 +23,17 @@ const maxTokenBytes = 4 << 10
 // maxKeptNeeds bounds for how many needs a stream keeps room.
 const maxKeptNeeds = 1 << 10
 
+// judgedFor is for how long a request that was judged may wait before it is carried out. It is what
+// a server may be behind with users and roles, and no less than what clients ask for.
+const judgedFor = 10 * time.Second
+
 var errTokenTooLong = status.Error(codes.InvalidArgument,
 	fmt.Sprintf("a token has at most %d bytes", maxTokenBytes))
 
 // judge asks the guard about the requests of one stream. A nil judge permits everything.
 //
-// INVARIANT: a request that was refused reaches neither Handle nor Take.
+// INVARIANT: a request that was refused reaches neither Handle nor Take. One that was permitted is
+// judged again when it is answered, or waits for at most judgedFor before it is carried out.
 type judge struct {
 	guard   access.Guard
 	needs   func(*kvpb.Request, []access.Need) ([]access.Need, bool, *kvpb.Error)
@@ -53,8 +59,11 @@ type identified struct {
 
 func newJudge(c *BatchServerConfig, m *batchMetrics, from origin, token string) *judge {
 	j := &judge{guard: c.Guard, needs: c.Needs, refused: m.refused}
-	j.who.Store(&identified{shown: access.Shown{Token: strings.Clone(token),
-		CertificateName: from.certificateName, Address: from.address}})
+	shown := access.Shown{Token: strings.Clone(token), Address: from.address}
+	if c.CertificateUsers {
+		shown.CertificateName = from.certificateName
+	}
+	j.who.Store(&identified{shown: shown})
 	return j
 }
 
@@ -106,8 +115,14 @@ func (j *judge) refusal(q *kvpb.Request) *kvpb.Response {
 	if refusal == nil && len(needs) > 0 {
 		refusal = j.may(needs)
 	}
-	if refusal == nil && lasting {
+	switch {
+	case refusal != nil:
+	case lasting:
 		j.keep(q.Id, needs)
+	case len(needs) > 0:
+		if most := uint64(judgedFor.Microseconds()); q.TimeoutMicros == 0 || q.TimeoutMicros > most {
+			q.TimeoutMicros = most
+		}
 	}
 	clear(needs) // they alias the request
 	if cap(needs) <= maxKeptNeeds {
@@ -133,21 +148,34 @@ func (j *judge) keep(id uint64, needs []access.Need) {
 // again judges a request of which that was asked when it is answered, and gives the answer. Any
 // goroutine may call it.
 func (j *judge) again(r *kvpb.Response) *kvpb.Response {
-	if j.standing.Load() == 0 {
+	needs, ok := j.kept(r.Id)
+	if r.Error != nil || !ok && r.GetChanges() == nil || !j.guard.Enabled() {
 		return r
+	}
+	refusal := errBeforeUsers
+	if ok {
+		if refusal = j.may(needs); refusal == nil {
+			return r
+		}
+	}
+	return &kvpb.Response{Id: r.Id, Now: r.Now, ClockUntrusted: r.ClockUntrusted, Error: refusal}
+}
+
+// errBeforeUsers is the answer to a request that came while nobody was judged, and was held.
+var errBeforeUsers = &kvpb.Error{Code: kvpb.ErrorCode_ACCESS_UNKNOWN, Message: "authentication was " +
+	"enabled while the server held the request, so it was not judged: ask again"}
+
+// kept takes out the needs of a request that is judged again; false: there are none.
+func (j *judge) kept(id uint64) ([]access.Need, bool) {
+	if j.standing.Load() == 0 {
+		return nil, false
 	}
 	j.mu.Lock()
-	needs, ok := j.lasting[r.Id]
+	defer j.mu.Unlock()
+	needs, ok := j.lasting[id]
 	if ok {
-		delete(j.lasting, r.Id)
+		delete(j.lasting, id)
 		j.standing.Add(-1)
 	}
-	j.mu.Unlock()
-	if !ok || r.Error != nil || !j.guard.Enabled() {
-		return r
-	}
-	if refusal := j.may(needs); refusal != nil {
-		return &kvpb.Response{Id: r.Id, Now: r.Now, ClockUntrusted: r.ClockUntrusted, Error: refusal}
-	}
-	return r
+	return needs, ok
 }

@@ -252,6 +252,69 @@ func TestHeldRequestIsJudgedAgain(t *testing.T) {
 	}
 }
 
+// A request that came while nobody was judged, and was held until authentication was enabled, tells
+// nothing.
+func TestHeldRequestOfBeforeUsers(t *testing.T) {
+	var guard fakeGuard
+	guard.off.Store(true)
+	j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+		"")
+	q := &kvpb.Request{Id: 1, Command: &kvpb.Request_Changes{Changes: &kvpb.ChangesRequest{}}}
+	changes := &kvpb.Response{Id: 1, Result: &kvpb.Response_Changes{
+		Changes: &kvpb.ChangesResponse{Changes: []*kvpb.Change{{Value: []byte("secret")}}}}}
+	if r := j.refusal(q); r != nil {
+		t.Fatal(r)
+	}
+	if r := j.again(changes); r != changes {
+		t.Errorf("while nobody is judged: %v", r)
+	}
+	guard.off.Store(false)
+	if r := j.again(changes); r.Error.GetCode() != kvpb.ErrorCode_ACCESS_UNKNOWN || r.Result != nil {
+		t.Errorf("when users are: %v", r)
+	}
+}
+
+// A request that was judged once does not wait for long: by then its client may have lost the right.
+func TestJudgedRequestsDoNotWaitForLong(t *testing.T) {
+	var guard fakeGuard
+	guard.permit("ann", "a/")
+	j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+		"ann")
+	changes := &kvpb.Request{Command: &kvpb.Request_Changes{
+		Changes: &kvpb.ChangesRequest{Start: []byte("a/")}}}
+	for _, c := range []struct {
+		q         *kvpb.Request
+		off       bool
+		has, want uint64
+	}{
+		{get("a/1"), false, 0, 10e6}, {put("a/1", nil), false, 0, 10e6},
+		{put("a/1", nil), false, 1 << 63, 10e6}, {get("a/1"), false, 7, 7},
+		{get("a/1"), true, 0, 0}, {changes, false, 0, 0},
+	} {
+		guard.off.Store(c.off)
+		c.q.TimeoutMicros = c.has
+		if r := j.refusal(c.q); r != nil {
+			t.Fatal(r)
+		}
+		if c.q.TimeoutMicros != c.want {
+			t.Errorf("%v waits for %d us, want %d", c.q, c.q.TimeoutMicros, c.want)
+		}
+	}
+}
+
+// The name of a certificate is a user's only where it is known who signs clients' certificates.
+func TestCertificateUsers(t *testing.T) {
+	for _, users := range []bool{true, false} {
+		var guard fakeGuard
+		guard.permit("ann", "a/")
+		j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds, CertificateUsers: users},
+			newBatchMetrics(nil), origin{certificateName: "ann"}, "")
+		if may := j.refusal(get("a/1")) == nil; may != users {
+			t.Errorf("users by certificates: %v; it may: %v", users, may)
+		}
+	}
+}
+
 // What servers ask is not judged, if the connection shows that it is one of a server.
 func TestServersAreNotJudged(t *testing.T) {
 	var guard fakeGuard

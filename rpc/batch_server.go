@@ -56,6 +56,10 @@ type BatchServerConfig struct {
 	// Guard, if set, is asked before Handle or Take whether a request's client may do what it asks for.
 	// Servers are not judged. nil: nothing is asked.
 	Guard access.Guard
+	// CertificateUsers takes the common name of a client's verified certificate for its user, if no
+	// token comes. It is for servers that know who signs clients' certificates: else those that
+	// verify are other servers'.
+	CertificateUsers bool
 	// Needs appends what rights a request needs to needs, which alias the request. lasting says that
 	// its answer may come late and tell of what is new by then, so that it is judged once more. A
 	// refusal is the answer instead. It is required with Guard, and safe for concurrent use.

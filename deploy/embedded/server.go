@@ -232,7 +232,8 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.take,
 		Registry: prom.Registry(s.config.Registry)})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
-		Take: s.services.take, Guard: s.userGuard(), Needs: s.services.needs, Cluster: s.cluster.Load,
+		Take: s.services.take, Guard: s.userGuard(), Needs: s.services.needs,
+		CertificateUsers: tlsConfig != nil && s.config.TLSCA != "", Cluster: s.cluster.Load,
 		Logger: s.config.Logger, Registry: prom.Registry(s.config.Registry),
 		Took: requestTimes(s.config.Registry),
 	})

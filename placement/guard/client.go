@@ -18,48 +18,58 @@ type client struct {
 	token    authority.Token
 	tokenErr error
 	expires  int64
+	// seen is when the token came, by Config.Monotonic, and proved that it was verified once.
+	seen   int64
+	proved atomic.Bool
 	// known is what followed from the tables that it was judged by last.
 	known atomic.Pointer[known]
 }
 
-// known is who a client is, by one version of the tables. It is not changed.
+// known is who a client is, by one version of the tables, which it does not hold: a connection may
+// be idle for long. It is not changed.
 type known struct {
-	of *tables
+	of uint64
 	// rights is nil if refused says why the client counts as nobody.
 	rights  *authority.Rights
 	refused *access.Error
 }
+
+// maxAhead is how much the clock of the member that issued a token may be ahead of this server's.
+const maxAhead = 5 * time.Second
 
 // Enabled implements access.Guard.
 func (g *Guard) Enabled() bool { return !g.tables.Load().free }
 
 // Client implements access.Guard.
 func (g *Guard) Client(shown access.Shown) access.Client {
-	c := &client{guard: g, shown: shown}
+	c := &client{guard: g, shown: shown, seen: g.config.Monotonic()}
 	if shown.Token != "" {
 		if c.token, c.tokenErr = authority.ParseToken(shown.Token); c.tokenErr == nil {
 			age := g.config.Now().Sub(c.token.Issued)
-			if ttl := g.config.TokenTTL; age > ttl || age < -ttl {
+			if ttl := g.config.TokenTTL; age > ttl || age < -maxAhead {
 				c.tokenErr = authority.ErrToken
 			} else {
 				// The clock of the member that issued it may be ahead, but no token counts for longer.
-				c.expires = g.config.Monotonic() + int64(min(ttl, ttl-age))
+				c.expires = c.seen + int64(min(ttl, ttl-age))
 			}
 		}
 	}
 	return c
 }
 
-// Name implements access.Client.
+// Name implements access.Client. What a token says counts once it was verified.
 func (c *client) Name() string {
 	switch {
 	case c.shown.Token == "":
-		return c.shown.CertificateName
-	case c.tokenErr != nil:
+		return shortName(c.shown.CertificateName)
+	case !c.proved.Load():
 		return ""
 	}
-	return c.token.User
+	return shortName(c.token.User)
 }
+
+// shortName is a name as far as errors and logs show it.
+func shortName(name string) string { return name[:min(len(name), 256)] }
 
 // May implements access.Client. What permits does not allocate.
 func (c *client) May(needs []access.Need) error {
@@ -81,7 +91,7 @@ func (c *client) May(needs []access.Need) error {
 		return nil
 	}
 	k := c.known.Load()
-	if k == nil || k.of != t {
+	if k == nil || k.of != t.version {
 		k = c.identify(t)
 	}
 	if k.refused != nil {
@@ -113,17 +123,17 @@ func permits(r *authority.Rights, n *access.Need) bool {
 
 // identify says who the client is by one version of the tables, and keeps that.
 func (c *client) identify(t *tables) *known {
-	k := &known{of: t}
+	k := &known{of: t.version}
 	switch {
 	case c.shown.Token != "":
-		if !c.verified(k) {
+		if t = c.verified(k, t); t == nil {
 			return k
 		}
-		k.rights = k.of.state.RightsOf(c.token.User)
+		k.rights = t.state.RightsOf(c.token.User)
 	case c.shown.CertificateName != "":
 		if k.rights = t.state.RightsOf(c.shown.CertificateName); k.rights == nil {
 			k.refused = &access.Error{Reason: access.Unauthenticated, Text: fmt.Sprintf("there is no user "+
-				"%q, which is the name of the client's certificate", c.shown.CertificateName)}
+				"%q, which is the name of the client's certificate", c.Name())}
 		}
 	default:
 		k.refused = &access.Error{Reason: access.Unauthenticated, Text: "authentication is enabled, and " +
@@ -133,28 +143,34 @@ func (c *client) identify(t *tables) *known {
 	return k
 }
 
-// verified says whether the token is one. If not, k says why, and is kept, unless the server may
-// just not have heard of the token's user yet.
-func (c *client) verified(k *known) bool {
+// verified returns the tables by which the token is one, which are t or newer. If it is none, k says
+// why, and is kept, unless the server may just not have heard of the token's user yet.
+//
+// INVARIANT: what was issued is not refused for good by tables that may be older than its issue.
+// Proof: they are older neither if they have the index that the token names, nor if the ask that they
+// answer was sent after the token had come.
+func (c *client) verified(k *known, t *tables) *tables {
 	if c.tokenErr == nil {
-		index := c.guard.index.Load()
-		if t := c.guard.tables.Load(); t.state != nil {
-			k.of = t // as of index, or newer
+		index, until := c.guard.index.Load(), c.guard.until.Load()
+		if newer := c.guard.tables.Load(); newer.state != nil {
+			t = newer // as of index and until, or newer
+			k.of = t.version
 		}
-		if k.of.state.Verify(c.token) == nil {
-			return true
+		if t.state.Verify(c.token) == nil {
+			c.proved.Store(true)
+			return t
 		}
-		if c.token.Index > index {
+		if c.token.Index > index && until-int64(c.guard.config.Grace) <= c.seen {
 			signal(c.guard.urge)
 			k.refused = &access.Error{Reason: access.Unknown, Text: "this server has not heard from the " +
 				"core yet of what the token was issued by"}
-			return false
+			return nil
 		}
 	}
 	k.refused = &access.Error{Reason: access.Unauthenticated, Text: "the token is not valid, or no " +
 		"more: its user may have got a new password, or been deleted"}
 	c.known.Store(k)
-	return false
+	return nil
 }
 
 // denied says what a user lacks.

@@ -32,5 +32,6 @@
 // The client shows a new one before that.
 //
 // A token that was issued by what the server has not heard of yet is not refused, but answered with
-// access.Unknown, and the core is asked at once.
+// access.Unknown, and the core is asked at once, if it was not just urged. It is refused once the
+// tables have what was acknowledged before it came: an index that nobody has issued is then a lie.
 package guard

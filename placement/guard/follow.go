@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -102,9 +103,11 @@ func (f *following) answered() bool {
 
 var errSilent = errors.New("a member of the core has not answered in time")
 
-// ask asks at once, and then every Config.AskEvery, and when it is urged to.
+// ask asks at once, and then every Config.AskEvery, and besides when it is urged to, but not more
+// often than that: anybody can show tokens of which the server has not heard.
 func (f *following) ask(ctx context.Context, end context.CancelCauseFunc) {
 	every := f.guard.config.AskEvery
+	urged := int64(math.MinInt64)
 	for {
 		now := f.guard.config.Monotonic()
 		f.mu.Lock()
@@ -140,14 +143,19 @@ func (f *following) ask(ctx context.Context, end context.CancelCauseFunc) {
 			return
 		case <-least.C:
 		}
+		urge := f.guard.urge
+		if urged != math.MinInt64 && now-urged < int64(every) {
+			urge = nil
+		}
 		next := time.NewTimer(every)
 		select {
 		case <-ctx.Done():
 			next.Stop()
 			return
 		case <-next.C:
-		case <-f.guard.urge:
+		case <-urge:
 			next.Stop()
+			urged = f.guard.config.Monotonic()
 		}
 	}
 }

@@ -41,6 +41,8 @@ type Guard struct {
 
 // tables is one version of what clients are judged by. It is not changed.
 type tables struct {
+	// version is another one for each.
+	version uint64
 	// free: everybody may do everything.
 	free bool
 	// state is nil if nothing was heard yet.
@@ -140,11 +142,12 @@ func (g *Guard) settle(anyhow bool) error {
 // showLocked has clients judged by what is known now.
 func (g *Guard) showLocked() {
 	now := g.tables.Load()
-	next := &tables{free: !g.mu.mark.On}
+	next := &tables{version: now.version, free: !g.mu.mark.On}
 	if !next.free {
 		next.state = g.mu.heard
 	}
 	if *next != *now {
+		next.version++
 		g.tables.Store(next)
 	}
 }

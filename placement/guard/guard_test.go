@@ -166,6 +166,62 @@ func TestTokenAheadOfTables(t *testing.T) {
 	})
 }
 
+// A token that nobody has issued is refused once the server knows what there was when it came,
+// whatever index it names, has no name in errors, and does not have the core asked without bound.
+func TestForgedTokens(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.users()
+		s := begin(t, c, Mark{1, true})
+		defer s.stop()
+		synctest.Wait()
+		c.mu.Lock()
+		other := c.state
+		for _, change := range []*storepb.AuthChange{disable(), enable(9)} {
+			var err error
+			if other, _, err = other.Change(change); err != nil {
+				t.Fatal(err)
+			}
+		}
+		login, _ := c.state.Login("u")
+		forged := other.Sign(authority.Token{User: "u", Generation: login.Generation, Index: 1 << 60,
+			Issued: time.Now()})
+		before := c.asked
+		c.mu.Unlock()
+		liar := s.Client(access.Shown{Token: forged})
+		wants(t, liar, access.Unknown)
+		for range 400 {
+			time.Sleep(10 * time.Millisecond)
+			_ = s.Client(access.Shown{Token: forged}).May(read)
+		}
+		wants(t, liar, access.Unauthenticated)
+		if liar.Name() != "" {
+			t.Errorf("it is called %q", liar.Name())
+		}
+		c.mu.Lock()
+		asked := c.asked - before
+		c.mu.Unlock()
+		if asked > 10 {
+			t.Errorf("the core was asked %d times in 4 s", asked)
+		}
+	})
+}
+
+// A token that says that it was issued later than now counts only as far as clocks differ.
+func TestTokenOfTheFuture(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.users()
+		s := begin(t, c, Mark{1, true})
+		defer s.stop()
+		synctest.Wait()
+		login, _ := c.state.Login("u")
+		for ahead, want := range map[time.Duration]access.Reason{
+			2 * time.Second: 0, time.Minute: access.Unauthenticated} {
+			wants(t, s.Client(access.Shown{Token: c.state.Sign(authority.Token{User: "u",
+				Generation: login.Generation, Index: 1, Issued: time.Now().Add(ahead)})}), want)
+		}
+	})
+}
+
 func told(version uint64, on bool) *clusterpb.GuardState {
 	return &clusterpb.GuardState{Version: version, On: on}
 }

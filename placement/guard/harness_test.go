@@ -28,6 +28,7 @@ type core struct {
 	changed chan struct{}
 	// cut: no stream begins, and those that there are do nothing. stalled is closed when it ends.
 	cut     bool
+	asked   int // how many asks have come
 	stalled chan struct{}
 }
 
@@ -94,6 +95,9 @@ func (c *core) FollowAuthority(ctx context.Context, asks <-chan uint64,
 		case <-ctx.Done():
 			return ctx.Err()
 		case answered = <-asks:
+			c.mu.Lock()
+			c.asked++
+			c.mu.Unlock()
 		case <-changed:
 		}
 		c.mu.Lock()

@@ -28,7 +28,8 @@ const (
 	// tokenTimeout bounds the call for one, tokenPatience how long a new stream waits for it.
 	tokenTimeout  = 10 * time.Second
 	tokenPatience = 3 * time.Second
-	// tokenAgain is the time between two calls while there is no token because no server answers.
+	// tokenAgain is the time between two calls while there is no token because no server answers, and
+	// after one that was refused.
 	tokenAgain = 5 * time.Second
 )
 
@@ -39,9 +40,10 @@ type identity struct {
 	latest atomic.Pointer[token]
 
 	mu sync.Mutex
-	// err is why the latest call gave none; tried: one has ended.
+	// err is why the latest call gave none; tried: one has ended, at the time ended.
 	err   error
 	tried bool
+	ended time.Time
 	// getting is closed when the call under way is over; nil if there is none.
 	getting chan struct{}
 }
@@ -104,7 +106,8 @@ func (s *Sender) tokenForStream(ctx context.Context) string {
 	return text
 }
 
-// renewToken waits for a token that is newer than the one of a number.
+// renewToken waits for a token that is newer than the one of a number. A refusal stands for a while:
+// each login with a wrong password costs the core as much as one with the right one.
 func (s *Sender) renewToken(ctx context.Context, than uint64) error {
 	i := &s.identity
 	i.mu.Lock()
@@ -113,6 +116,10 @@ func (s *Sender) renewToken(ctx context.Context, than uint64) error {
 		return nil
 	}
 	if i.getting == nil {
+		if i.err != nil && !passing(i.err) && time.Since(i.ended) < tokenAgain {
+			defer i.mu.Unlock()
+			return i.err
+		}
 		i.getting = make(chan struct{})
 		if !s.spawn(s.getToken) {
 			close(i.getting)
@@ -145,7 +152,7 @@ func (s *Sender) getToken() {
 	text, err := i.source(ctx)
 	cancel()
 	i.mu.Lock()
-	if i.err, i.tried = err, true; err == nil {
+	if i.err, i.tried, i.ended = err, true, time.Now(); err == nil {
 		_, number := i.known()
 		i.latest.Store(&token{text, number + 1})
 	}

@@ -1,0 +1,47 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A login that was refused is not tried again back to back, and one that nobody answered is.
+func TestRefusedLoginIsNotRepeatedAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		code codes.Code
+		want int
+	}{{codes.InvalidArgument, 1}, {codes.Unavailable, 50}} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			s := &Sender{ctx: ctx, done: make(chan struct{}), log: slog.New(slog.DiscardHandler)}
+			s.nodes.Store(new([]*node))
+			calls, refusal := 0, status.Error(c.code, "no")
+			s.identity.source = func(context.Context) (string, error) {
+				calls++
+				return "token", refusal
+			}
+			for range 50 {
+				if err := s.renewToken(ctx, 0); !errors.Is(err, refusal) {
+					t.Fatal(err)
+				}
+			}
+			if calls != c.want {
+				t.Errorf("%v: %d calls, want %d", c.code, calls, c.want)
+			}
+			time.Sleep(tokenAgain)
+			refusal = nil
+			if err := s.renewToken(ctx, 0); err != nil {
+				t.Errorf("%v: when it is accepted: %v", c.code, err)
+			}
+			cancel()
+			synctest.Wait()
+		})
+	}
+}
