@@ -230,7 +230,7 @@ func TestGuardingAfterRecovery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !of.Authority().Enabled() || of.Authority() != of.Authority() {
+		if nobody := of.Authority(); !nobody.Enabled() || of.Authority() != nobody {
 			t.Error("a store that may have lost users has everybody do everything")
 		}
 		now := guardingOf(t, client, clusterpb.GuardingRequest_BEGIN, 0).Guard
