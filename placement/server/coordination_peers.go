@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -14,6 +15,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
+
+// renewedAtOnce is how many renewals are under way at a leader of an older version, which renews
+// one lease with each call. The leader shows that it leads for all of these together.
+const renewedAtOnce = 128
 
 // CoordinationPeers reaches the other members of the coordination store, by their
 // CoordinationService. It implements store.Peers.
@@ -88,8 +93,7 @@ func (p *CoordinationPeers) Index(ctx context.Context, leader keys.ReplicaID) (u
 	return r.Index, nil
 }
 
-// RenewAll implements store.Peers. A leader of an older version is asked for one lease after the
-// other.
+// RenewAll implements store.Peers. A leader of an older version is asked for each lease.
 func (p *CoordinationPeers) RenewAll(
 	ctx context.Context, leader keys.ReplicaID, leases []int64,
 ) ([]time.Duration, error) {
@@ -97,26 +101,45 @@ func (p *CoordinationPeers) RenewAll(
 	if err != nil {
 		return nil, err
 	}
-	terms := make([]time.Duration, len(leases))
 	r, err := client.RenewAll(ctx,
 		&clusterpb.CoordinationRenewAllRequest{Cluster: p.Cluster, Leases: leases})
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		for i, lease := range leases {
-			terms[i], err = p.lease(ctx, leader, lease, clusterpb.CoordinationClient.Renew)
-			if err != nil && !errors.Is(err, store.ErrLeaseNotFound) {
-				return nil, err
-			}
-		}
-		return terms, nil
+		return p.renewEach(ctx, leader, leases)
 	case err != nil:
 		return nil, storeError(err)
 	case len(r.Nanoseconds) != len(leases):
 		return nil, fmt.Errorf("member %d of the core has renewed %d leases of %d", uint64(leader),
 			len(r.Nanoseconds), len(leases))
 	}
+	terms := make([]time.Duration, len(leases))
 	for i, term := range r.Nanoseconds {
 		terms[i] = time.Duration(term)
+	}
+	return terms, nil
+}
+
+// renewEach has each lease renewed by a call of its own.
+func (p *CoordinationPeers) renewEach(
+	ctx context.Context, leader keys.ReplicaID, leases []int64,
+) ([]time.Duration, error) {
+	terms := make([]time.Duration, len(leases))
+	calls, ctx := errgroup.WithContext(ctx)
+	calls.SetLimit(renewedAtOnce)
+	for i, lease := range leases {
+		if ctx.Err() != nil {
+			break // one has failed, which Wait returns, or the caller waits no more
+		}
+		calls.Go(func() (err error) {
+			terms[i], err = p.lease(ctx, leader, lease, clusterpb.CoordinationClient.Renew)
+			if errors.Is(err, store.ErrLeaseNotFound) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := calls.Wait(); err != nil {
+		return nil, err
 	}
 	return terms, nil
 }
