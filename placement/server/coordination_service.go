@@ -139,16 +139,9 @@ func (s *CoordinationService) TimeToLive(
 	if err != nil {
 		return nil, err
 	}
-	// A leader that another one has succeeded, which it does not know yet, cannot say.
-	if _, err := part.ServeIndex(ctx); err != nil {
-		return nil, coordinationStatus(err)
-	}
-	info, err := part.Lease(r.Lease)
+	left, err := part.ServeTimeToLive(ctx, r.Lease)
 	if err != nil {
 		return nil, coordinationStatus(err)
 	}
-	if l, _ := part.Leadership(); !l.Serving {
-		return nil, doesNotLead(&store.NotLeaderError{Leader: l.Leader, Term: l.Term})
-	}
-	return &clusterpb.CoordinationLeaseResponse{Nanoseconds: int64(info.Left)}, nil
+	return &clusterpb.CoordinationLeaseResponse{Nanoseconds: int64(left)}, nil
 }

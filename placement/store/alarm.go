@@ -12,8 +12,9 @@ import (
 
 // Alarms say what keeps the store from writing, as etcd's do: a member that has no room, or members
 // that differ. They lie in the state and count where commands are applied, so all members refuse the
-// same ones. While there is an alarm for want of room nothing is put and no lease granted; keys can
-// be read, deleted and compacted. While there is one for differing members nothing is written.
+// same ones. While there is an alarm for want of room nothing is put or imported and no lease
+// granted; keys can be read, deleted and compacted. While there is one for differing members
+// nothing is written. An import can be abandoned always.
 //
 // A leader refuses such commands also before they are proposed: the log, too, takes room.
 
@@ -27,7 +28,8 @@ var (
 	ErrCorrupt = errors.New("an alarm says that members differ")
 )
 
-// RaiseAlarm is a command that raises an alarm. Its result has the alarm that there is then.
+// RaiseAlarm is a command that raises an alarm. Its result has the alarm that there is then:
+// one that is not automatic takes the place of an automatic one.
 func RaiseAlarm(alarm *storepb.Alarm) *storepb.Command { return changeAlarm(alarm, false) }
 
 // EndAlarm is a command that ends an alarm. Its result has the alarm that there was; nil: none. An
@@ -102,8 +104,14 @@ func (a *application) changeAlarm(c *storepb.AlarmChange, result *storepb.Result
 		next = slices.Delete(slices.Clone(now), at, at+1)
 		a.alarms = &next
 		return a.batch.Delete(key, nil)
-	case there:
+	case there && (alarm.Automatic || !now[at].Automatic):
 		return nil
+	case there:
+		// Whoever asks for it ends it.
+		next = slices.Clone(now)
+		next[at] = alarm
+		a.alarms, result.Alarm = &next, alarm
+		return a.set(key, alarm)
 	case len(now) >= maxAlarms:
 		refuse(result, storepb.Code_TOO_LARGE, "there are %d alarms, and can be no more", len(now))
 		return nil
@@ -126,6 +134,9 @@ func alarmed(alarms []*storepb.Alarm, c *storepb.Command) storepb.Code {
 		writes, puts = true, true
 	case *storepb.Command_LeaseRevoke, *storepb.Command_Compact:
 		writes = true
+	case *storepb.Command_Import:
+		writes = !op.Import.GetAbandon()
+		puts = writes && len(op.Import.GetLeases())+len(op.Import.GetVersions()) > 0
 	}
 	code := storepb.Code_OK
 	for _, alarm := range alarms {

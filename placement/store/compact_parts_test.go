@@ -116,9 +116,9 @@ func sameHistory(t fataler, a, b *Store) {
 	}
 	var events [2][]string
 	for i, s := range []*Store{a, b} {
-		compacted, err := history{s}.Changes(watch.Position{Revision: max(s.Compacted(), 1)}, false,
+		compacted, err := history{s}.Changes(watch.Position{Revision: max(s.Compacted(), 1)}, true,
 			func(e *watch.Event, at watch.Position) bool {
-				events[i] = append(events[i], fmt.Sprint(at, e.KV))
+				events[i] = append(events[i], fmt.Sprint(at, e.KV, e.Previous))
 				return true
 			})
 		if err != nil || compacted > 0 {

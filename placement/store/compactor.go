@@ -29,8 +29,24 @@ func (s *Store) compactor() {
 		}
 		to := s.compactTo(&seen)
 		if l, _ := s.Leadership(); l.Serving {
-			s.compactHistory(to)
+			if err := s.compactHistory(to); err != nil {
+				// What was refused was applied nevertheless, and is a reason to look again.
+				s.rest(compactAgain)
+			}
 		}
+	}
+}
+
+// compactAgain is when the leader tries again to compact after it could not.
+const compactAgain = time.Second
+
+// rest waits for so long, or for Close.
+func (s *Store) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-s.ctx.Done():
+	case <-timer.C:
 	}
 }
 
@@ -79,9 +95,13 @@ func (s *Store) compactTo(seen *timeline) (to uint64) {
 }
 
 // compactHistory compacts up to a revision, in steps, and removes what earlier compactions have
-// left. It rests for as long as a step takes, so that what clients ask for has its turns.
-func (s *Store) compactHistory(to uint64) {
+// left. It rests for as long as a step takes, so that what clients ask for has its turns. While an
+// alarm refuses compactions it proposes none: the end of the alarm has it look again.
+func (s *Store) compactHistory(to uint64) error {
 	for s.ctx.Err() == nil {
+		if alarmed(s.Alarms(), Compact(to)) != storepb.Code_OK {
+			return nil
+		}
 		began := time.Now()
 		var err error
 		switch {
@@ -93,22 +113,18 @@ func (s *Store) compactHistory(to uint64) {
 				_, err = s.do(s.ctx, compaction(step))
 			}
 		default:
-			return
+			return nil
 		}
 		if err != nil && !errors.Is(err, ErrCompacted) {
 			if s.ctx.Err() == nil {
 				s.config.Logger.Info("history was not compacted; the leader tries again later",
 					"to", to, "error", err)
 			}
-			return
+			return err
 		}
-		rest := time.NewTimer(min(time.Since(began), longestRest))
-		select {
-		case <-s.ctx.Done():
-		case <-rest.C:
-		}
-		rest.Stop()
+		s.rest(min(time.Since(began), longestRest))
 	}
+	return nil
 }
 
 // longestRest bounds the rest between two steps: one that has waited for a quorum needs none.

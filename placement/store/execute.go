@@ -42,7 +42,7 @@ type Peers interface {
 	Index(ctx context.Context, leader keys.ReplicaID) (uint64, error)
 	// RenewAll has the leader renew leases: Store.KeepAliveAll.
 	RenewAll(ctx context.Context, leader keys.ReplicaID, leases []int64) ([]time.Duration, error)
-	// TimeToLive asks the leader how long a lease has left: Store.Lease.
+	// TimeToLive asks the leader how long a lease has left: Store.ServeTimeToLive.
 	TimeToLive(ctx context.Context, leader keys.ReplicaID, lease int64) (time.Duration, error)
 }
 

@@ -80,11 +80,10 @@ func (l *links) RenewAll(
 }
 
 func (l *links) TimeToLive(
-	_ context.Context, leader keys.ReplicaID, lease int64,
+	ctx context.Context, leader keys.ReplicaID, lease int64,
 ) (left time.Duration, err error) {
 	err = l.call(leader, func(s *Store) error {
-		info, err := s.Lease(lease)
-		left = info.Left
+		left, err = s.ServeTimeToLive(ctx, lease)
 		return err
 	})
 	return left, err

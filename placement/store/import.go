@@ -201,6 +201,8 @@ func (a *application) writeImported(m *storepb.Import, revision uint64) error {
 	if m.End {
 		a.meta.Revision, a.meta.Compacted, a.replaced = revision, revision, true
 		a.meta.CompactionRest = nil
+		// Before later commands of the same Apply, whose revisions readers see before publish.
+		a.store.blocks.Reset(revision)
 	}
 	return nil
 }

@@ -243,3 +243,57 @@ func TestImportLeasesAndWatches(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A count beside the end of an import is of what was imported, also if a put in the same Apply has
+// made a revision that is known to be the newest.
+func TestCountBesideTheEndOfAnImport(t *testing.T) {
+	_, s := one(t, nil)
+	const had, imported = 2000, 500
+	var puts, deletes []*storepb.Op
+	for k := range had {
+		puts = append(puts, Put(fmt.Appendf(nil, "k%05d", k), nil))
+		deletes = append(deletes, Delete(fmt.Appendf(nil, "k%05d", k)))
+	}
+	q := &storepb.Range{Key: []byte("k"), RangeEnd: []byte("l"), CountOnly: true}
+	for _, ops := range [][]*storepb.Op{puts, deletes} {
+		do(t, s, writes(ops...))
+		if _, err := s.Stale().Range(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &storepb.Import{Id: 7, Step: 1, Revision: 1000, End: true}
+	for k := range imported {
+		m.Versions = append(m.Versions, &storepb.ImportedVersion{Key: fmt.Appendf(nil, "k%05d", k),
+			ModRevision: 5, CreateRevision: 5, Version: 1})
+	}
+	batch := s.config.State.NewIndexedBatch()
+	defer batch.Close()
+	a, err := s.newApplication(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.format = newestFormat
+	for _, command := range []*storepb.Command{Import(m), writes(Put([]byte("k9"), nil))} {
+		a.index++
+		if result, err := a.execute(command); err != nil || result.Code != storepb.Code_OK {
+			t.Fatal(result, err)
+		}
+	}
+	if err := errors.Join(a.saveMeta(), a.close(), s.config.State.Commit(batch)); err != nil {
+		t.Fatal(err)
+	}
+	count := func(when string) {
+		t.Helper()
+		read := writes(&storepb.Op{Op: &storepb.Op_Range{Range: q}})
+		result, err := s.ReadTxn(t.Context(), read.GetTxn())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := result.Txn.Results[0].GetRange().Count; n != imported+1 {
+			t.Errorf("%s there are %d keys at revision %d, want %d", when, n, result.Revision, imported+1)
+		}
+	}
+	count("before it is published")
+	s.publish(a, s.machine.term)
+	count("afterwards")
+}

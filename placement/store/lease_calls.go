@@ -38,12 +38,42 @@ func (s *Store) KeepAliveAll(ctx context.Context, ids []int64) ([]time.Duration,
 		return nil, err
 	}
 	terms := make([]time.Duration, len(ids))
+	if err := s.keepAlive(ctx, led.Term, ids, terms); err != nil {
+		return nil, err
+	}
+	// Another member may have applied a grant, and acknowledged it, before this one. By now all that
+	// was acknowledged before the call is applied here, so what is still absent is not there.
+	var absent []int64
+	var at []int
+	for i, term := range terms {
+		if term == 0 {
+			absent, at = append(absent, ids[i]), append(at, i)
+		}
+	}
+	if len(absent) == 0 {
+		return terms, nil
+	}
+	found := make([]time.Duration, len(absent))
+	if err := s.keepAlive(ctx, led.Term, absent, found); err != nil {
+		return nil, err
+	}
+	for i, term := range found {
+		terms[at[i]] = term
+	}
+	return terms, nil
+}
+
+// keepAlive moves the deadlines of the leases that this member knows, and fills in their terms. It
+// returns when this member has applied all that was acknowledged before, and leads at the term.
+func (s *Store) keepAlive(
+	ctx context.Context, term uint64, ids []int64, terms []time.Duration,
+) error {
 	noted, err := s.renew(ids, terms)
 	for len(noted) > 0 && err == nil {
 		s.awaitNotes()
 		for most := range slices.Chunk(noted, lease.MaxNotes) {
 			if _, err := s.do(ctx, checkpoint(most...)); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		noted, err = s.renew(ids, terms)
@@ -51,12 +81,12 @@ func (s *Store) KeepAliveAll(ctx context.Context, ids []int64) ([]time.Duration,
 	// INVARIANT: leadership is shown after the deadlines were moved. A process that stood still before
 	// may have been replaced, and leases have ended elsewhere.
 	if confirmErr := s.confirm(ctx); confirmErr != nil {
-		return nil, confirmErr
+		return confirmErr
 	}
-	if l, _ := s.Leadership(); !l.Serving || l.Term != led.Term {
-		return nil, &NotLeaderError{Leader: l.Leader, Term: l.Term}
+	if l, _ := s.Leadership(); !l.Serving || l.Term != term {
+		return &NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
-	return terms, err
+	return err
 }
 
 // renew is Lessor.Renew.
@@ -231,6 +261,30 @@ func (s *Store) TimeToLive(ctx context.Context, id int64) (info LeaseInfo, err e
 		return err
 	})
 	return info, err
+}
+
+// ServeTimeToLive is the leader's side of Peers.TimeToLive: how much is left of a lease that was
+// granted, and acknowledged by any member, before the call.
+func (s *Store) ServeTimeToLive(ctx context.Context, id int64) (time.Duration, error) {
+	// A leader that another one has succeeded, which it does not know yet, cannot say.
+	index, err := s.ServeIndex(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.reach(ctx, index); err != nil {
+		return 0, err
+	}
+	if err := s.Importing(); err != nil {
+		return 0, err
+	}
+	_, left, ok := s.lessor.Remaining(id)
+	if l, _ := s.Leadership(); !l.Serving {
+		return 0, &NotLeaderError{Leader: l.Leader, Term: l.Term}
+	}
+	if !ok {
+		return 0, fmt.Errorf("%w: lease %d", ErrLeaseNotFound, id)
+	}
+	return left, nil
 }
 
 // atLeader asks the leader, and asks again as long as that cannot be reached, or is none any more.

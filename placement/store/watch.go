@@ -37,13 +37,14 @@ func (h history) Changes(
 }
 
 // changes visits the events from a position on, in order, each with its position, until visit says
-// false.
+// false. What a key was below the revision of the latest compaction is not said, whether or not
+// this member has removed it already.
 func (r *reader) changes(
 	from watch.Position, previous bool, visit func(*watch.Event, watch.Position) bool,
 ) error {
 	return r.events(from, func(kv *storepb.KeyValue, n uint32, versions *reader) (bool, error) {
 		event := &watch.Event{KV: kv}
-		if previous {
+		if previous && kv.ModRevision > r.meta.Compacted {
 			var err error
 			if event.Previous, err = versions.at(kv.Key, kv.ModRevision-1); err != nil {
 				return false, err
