@@ -12,7 +12,7 @@ import (
 func TestTwoMovesToOneAddress(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		c.mu.Lock()
-		c.helloTakes = time.Second
+		c.helloTakes = 10 * time.Millisecond
 		delete(c.hellos, "core2:1")
 		delete(c.hellos, "core3:1")
 		c.mu.Unlock()
