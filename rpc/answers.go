@@ -46,24 +46,45 @@ func (a *Answers) Held() int64 { return a.bytes.Held() }
 // party already. What is small, or goes no further than this process, is the answer itself. The
 // answer is to be handed to gRPC, with Codec.
 func (a *Answers) Bound(ctx context.Context, answer proto.Message, size int) (any, error) {
-	if size < LargeAnswerBytes || grpc.ServerTransportStreamFromContext(ctx) == nil {
+	if !counts(ctx, size) {
 		return answer, nil
 	}
 	of := partyOfCall(ctx)
 	if !a.bytes.Take(of, int64(size)) {
-		return nil, status.Errorf(codes.ResourceExhausted, "etcdserver: too many requests: answers of "+
-			"%d bytes are on their way to clients that have not read them; ask again later, or for less "+
-			"at a time", a.bytes.Held())
+		return nil, a.full(codes.ResourceExhausted)
 	}
 	return newBounded(a.bytes, of, answer, size), nil
 }
 
-// Wait is Bound for a message of a stream: it waits until there is room.
+// Room says whether any more may be on its way to the party of a call, before the size of the answer
+// is known: nil, or ResourceExhausted. It takes nothing.
+func (a *Answers) Room(ctx context.Context) error {
+	if counts(ctx, LargeAnswerBytes) && !a.bytes.Take(partyOfCall(ctx), 0) {
+		return a.full(codes.ResourceExhausted)
+	}
+	return nil
+}
+
+// Count is Bound for the answer of a call that has had an effect: it counts, and is not refused.
+func (a *Answers) Count(ctx context.Context, answer proto.Message, size int) any {
+	if !counts(ctx, size) {
+		return answer
+	}
+	of := partyOfCall(ctx)
+	a.bytes.Force(of, int64(size))
+	return newBounded(a.bytes, of, answer, size)
+}
+
+// Wait is Bound for a message of a stream: it waits until there is room. If there is none for long,
+// the error is Unavailable, after which clients begin the stream again where it was.
 func (a *Answers) Wait(ctx context.Context, message proto.Message, size int) (any, error) {
 	for began := time.Now(); ; {
 		bounded, err := a.Bound(ctx, message, size)
-		if err == nil || time.Since(began) > answersWait {
-			return bounded, err
+		switch {
+		case err == nil:
+			return bounded, nil
+		case time.Since(began) > answersWait:
+			return nil, a.full(codes.Unavailable)
 		}
 		timer := time.NewTimer(answersAgain)
 		select {
@@ -73,6 +94,16 @@ func (a *Answers) Wait(ctx context.Context, message proto.Message, size int) (an
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// counts says whether an answer of a size counts: it is large, and leaves this process.
+func counts(ctx context.Context, size int) bool {
+	return size >= LargeAnswerBytes && grpc.ServerTransportStreamFromContext(ctx) != nil
+}
+
+func (a *Answers) full(code codes.Code) error {
+	return status.Errorf(code, "etcdserver: too many requests: answers of %d bytes are on their way "+
+		"to clients that have not read them; ask again later, or for less at a time", a.bytes.Held())
 }
 
 // bounded is a message with the bytes that it has taken.

@@ -55,19 +55,20 @@ type coordinationPart struct {
 // Store returns the coordination store; nil until it is open.
 func (c *coordinationPart) Store() *store.Store { return c.store.Load() }
 
-// endWait ends the wait for the founding. Nothing opens after it.
+// endWait ends the wait for the founding, and alarms for want of room. Nothing opens after it.
 func (c *coordinationPart) endWait() {
 	if c.end != nil {
 		c.end()
 		c.waiting.Wait()
 	}
+	if r := c.room.Load(); r != nil {
+		r.end()
+		r.running.Wait()
+	}
 }
 
 // close closes the store, whose group has stopped, which ends all watches.
 func (c *coordinationPart) close() {
-	if r := c.room.Load(); r != nil {
-		r.running.Wait()
-	}
 	if s := c.services.Load(); s != nil {
 		s.Close()
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/server"
@@ -183,8 +185,12 @@ func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest
 		}
 		// It is over when the coordination store's members have changed, too.
 		over := list.GetChange() == nil || list.GetChange().Id != begun.GetChange()
-		if members := list.GetMembers().GetMembers(); over && done(members) {
+		switch members := list.GetMembers().GetMembers(); {
+		case over && done(members):
 			return c.list(members), nil
+		case over && begun.GetChange() != 0:
+			return nil, status.Error(codes.FailedPrecondition, "etcdserver: the change of the members was "+
+				"taken back by another one, or undone; list the members, and ask again")
 		}
 		if !pause(ctx, membersLook) {
 			return nil, ctx.Err()

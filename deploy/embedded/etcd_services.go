@@ -70,7 +70,7 @@ func (s *Server) serveEtcd(
 	s.services.etcd.begin(services.Register)
 	room := &roomAlarm{server: s, databases: p.databases, store: part}
 	room.quota.Store(s.config.CoreQuota)
-	room.running.Go(room.watch)
+	room.start(s.ctx)
 	p.coordination.room.Store(room)
 	return nil
 }

@@ -32,15 +32,22 @@ type roomAlarm struct {
 	store     *store.Store
 	// quota is ServerConfig.CoreQuota.
 	quota atomic.Int64
-	// running is watch. It ends with the server's context.
+	// running is watch. end ends it; so does the end of the server's context.
 	running sync.WaitGroup
+	end     context.CancelFunc
+}
+
+// start begins to look. It ends with ctx, or by end.
+func (r *roomAlarm) start(ctx context.Context) {
+	ctx, r.end = context.WithCancel(ctx)
+	r.running.Go(func() { r.watch(ctx) })
 }
 
 // watch looks again and again. It is one goroutine.
-func (r *roomAlarm) watch() {
-	for pause(r.server.ctx, roomLook) {
+func (r *roomAlarm) watch(running context.Context) {
+	for pause(running, roomLook) {
 		for _, c := range r.due() {
-			ctx, cancel := context.WithTimeout(r.server.ctx, roomTimeout)
+			ctx, cancel := context.WithTimeout(running, roomTimeout)
 			// Without a leader nothing is written. It is tried again.
 			_, err := r.store.Execute(ctx, c)
 			cancel()

@@ -14,17 +14,78 @@ type Answers interface {
 	// Bound is what is handed to gRPC in place of an answer of a size, or why there is no room for it:
 	// an error of gRPC.
 	Bound(ctx context.Context, answer proto.Message, size int) (any, error)
-	// Wait is Bound for a message of a stream: it waits for room.
+	// Room is nil if anything more may be on its way to the client of a call, and takes nothing.
+	Room(ctx context.Context) error
+	// Count is Bound for an answer that must not be refused.
+	Count(ctx context.Context, answer proto.Message, size int) any
+	// Wait is Bound for a message of a stream: it waits for room. After its error etcd's clients go on
+	// with a stream of watches (Unavailable), if the stream has not ended.
 	Wait(ctx context.Context, message proto.Message, size int) (any, error)
 }
 
+// room refuses a call that would write, and whose answer may be large, while the client has not
+// read what it was answered before. Once it has written, it is too late to refuse it.
+func (b *backend) room(ctx context.Context, request any) error {
+	if b.Answers == nil {
+		return nil
+	}
+	if writes, returns := effects(request); writes && returns {
+		return b.Answers.Room(ctx)
+	}
+	return nil
+}
+
 // bound counts an answer, if it may be large.
-func (b *backend) bound(ctx context.Context, answer any) (any, error) {
+//
+// INVARIANT: what has written is not refused: clients take a refusal as that nothing was done.
+func (b *backend) bound(ctx context.Context, request, answer any) (any, error) {
 	m, ok := answer.(proto.Message)
 	if b.Answers == nil || !ok || !mayBeLarge(m) {
 		return answer, nil
 	}
+	if writes, _ := effects(request); writes {
+		return b.Answers.Count(ctx, m, proto.Size(m)), nil
+	}
 	return b.Answers.Bound(ctx, m, proto.Size(m))
+}
+
+// effects says whether a request writes, and whether its answer has keys that it names by a range
+// or that were there before. A request that it does not know may write.
+func effects(request any) (writes, returns bool) {
+	switch r := request.(type) {
+	case *pb.RangeRequest:
+		return false, !r.GetCountOnly()
+	case *pb.PutRequest:
+		return true, r.GetPrevKv()
+	case *pb.DeleteRangeRequest:
+		return true, r.GetPrevKv()
+	case *pb.TxnRequest:
+		for _, ops := range [][]*pb.RequestOp{r.GetSuccess(), r.GetFailure()} {
+			for _, op := range ops {
+				w, k := effectsOf(op)
+				writes, returns = writes || w, returns || k
+			}
+		}
+		return writes, returns
+	case *pb.LeaseTimeToLiveRequest, *pb.LeaseLeasesRequest, *pb.AuthUserListRequest,
+		*pb.AuthUserGetRequest, *pb.AuthRoleListRequest, *pb.AuthRoleGetRequest:
+		return false, true
+	}
+	return true, false
+}
+
+func effectsOf(op *pb.RequestOp) (writes, returns bool) {
+	switch op := op.GetRequest().(type) {
+	case *pb.RequestOp_RequestRange:
+		return effects(op.RequestRange)
+	case *pb.RequestOp_RequestPut:
+		return effects(op.RequestPut)
+	case *pb.RequestOp_RequestDeleteRange:
+		return effects(op.RequestDeleteRange)
+	case *pb.RequestOp_RequestTxn:
+		return effects(op.RequestTxn)
+	}
+	return false, false
 }
 
 // mayBeLarge tells answers that are surely small from others, since it takes time to count.

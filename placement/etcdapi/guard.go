@@ -54,13 +54,16 @@ func (g *guard) method(name string, handler grpc.MethodHandler) grpc.MethodHandl
 				return err
 			}
 			c.request = request
-			return g.admitToLearner(request)
+			if err := g.admitToLearner(request); err != nil {
+				return err
+			}
+			return g.room(ctx, request)
 		}, interceptor)
 		g.audit(ctx, c, err)
 		if err != nil {
 			return nil, err
 		}
-		return g.bound(ctx, answer)
+		return g.bound(ctx, c.request, answer)
 	}
 }
 

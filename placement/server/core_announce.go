@@ -74,6 +74,13 @@ func (s *Server) moved(ctx context.Context, replica uint64, r *clusterpb.Announc
 		return err
 	}
 	defer done()
+	return s.recordMove(ctx, replica, r)
+}
+
+// recordMove is moved for one that has the turn.
+func (s *Server) recordMove(
+	ctx context.Context, replica uint64, r *clusterpb.AnnounceRequest,
+) error {
 	members := s.store.Members()
 	m := memberByReplica(members, replica)
 	if m == nil || m.Address == r.Address || s.config.Hello == nil {

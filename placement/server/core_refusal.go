@@ -66,6 +66,12 @@ func soundChange(r *clusterpb.ChangeCoreRequest) error {
 func (s *Server) moveMember(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {
+	// Two members that are moved to one address at a time take turns.
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if _, err := s.view(ctx); err != nil {
 		return nil, err
 	}
@@ -83,6 +89,6 @@ func (s *Server) moveMember(
 		return nil, refuseCore(clusterpb.CoreRefusal_ADDRESS_TAKEN, "member %d of the core is at %s",
 			other.Replica, r.MoveTo)
 	}
-	return &clusterpb.ChangeCoreResponse{}, s.moved(ctx, m.Replica,
+	return &clusterpb.ChangeCoreResponse{}, s.recordMove(ctx, m.Replica,
 		&clusterpb.AnnounceRequest{Server: m.Server, Address: r.MoveTo})
 }

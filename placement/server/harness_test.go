@@ -60,7 +60,9 @@ type core struct {
 	// what servers say of themselves, by address.
 	silent, lagging map[uint64]bool
 	hellos          map[string]*clusterpb.BootstrapHello
-	transfers       int
+	// helloTakes is how long a server takes to say so, or does not answer.
+	helloTakes time.Duration
+	transfers  int
 	// woken are the nodes that were told of orders, in order; a call waits while wakes has no room.
 	woken []keys.NodeID
 	wakes chan struct{}
@@ -375,6 +377,10 @@ func (m *member) TransferLeader(term uint64, to keys.ReplicaID) {
 }
 
 func (c *core) hello(_ context.Context, address string) (*clusterpb.BootstrapHello, error) {
+	c.mu.Lock()
+	takes := c.helloTakes
+	c.mu.Unlock()
+	time.Sleep(takes) // virtual
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h := c.hellos[address]; h != nil {

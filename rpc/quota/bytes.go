@@ -30,6 +30,14 @@ func (b *Bytes) Take(of string, n int64) bool {
 	return true
 }
 
+// Force takes n bytes for a party, whether they are to be had or not.
+func (b *Bytes) Force(of string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held[of] += n
+	b.total += n
+}
+
 // Give gives bytes back that the party has taken.
 func (b *Bytes) Give(of string, n int64) {
 	b.mu.Lock()

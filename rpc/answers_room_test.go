@@ -1,0 +1,65 @@
+package rpc
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/tidemarkdb/tidemark/rpc/quota"
+)
+
+// transportOfCall makes a context one of a call that came over a connection.
+type transportOfCall struct{ grpc.ServerTransportStream }
+
+func (transportOfCall) Method() string               { return "/test/Call" }
+func (transportOfCall) SetHeader(metadata.MD) error  { return nil }
+func (transportOfCall) SendHeader(metadata.MD) error { return nil }
+func (transportOfCall) SetTrailer(metadata.MD) error { return nil }
+
+// TestAnswersWithoutRoom: a stream that waits in vain ends so that clients begin it again, what must
+// not be refused counts beyond the bound, and is given back.
+func TestAnswersWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &Answers{quota.NewBytes(1<<20, 0)}
+		ctx := grpc.NewContextWithServerTransportStream(t.Context(), transportOfCall{})
+		if err := a.Room(ctx); err != nil {
+			t.Errorf("there is room: %v", err)
+		}
+		m := wrapperspb.Bytes(make([]byte, 1<<20))
+		counted, ok := a.Count(ctx, m, 1<<20).(*bounded)
+		if !ok || a.Held() != 1<<20 {
+			t.Fatalf("%d bytes are held", a.Held())
+		}
+		again := a.Count(ctx, m, 1<<20).(*bounded)
+		if a.Held() != 2<<20 {
+			t.Errorf("%d bytes are held", a.Held())
+		}
+		if err := a.Room(ctx); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("there is no room: %v", err)
+		}
+		if _, err := a.Bound(ctx, m, 1<<20); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("a call without room: %v", err)
+		}
+		began := time.Now()
+		if _, err := a.Wait(ctx, m, 1<<20); status.Code(err) != codes.Unavailable {
+			t.Errorf("a stream without room: %v", err)
+		}
+		if waited := time.Since(began); waited < answersWait {
+			t.Errorf("it has waited %s", waited)
+		}
+		if small, ok := a.Count(ctx, m, LargeAnswerBytes-1).(*bounded); ok {
+			t.Errorf("a small answer is counted: %v", small)
+		}
+		counted.claim.give()
+		again.claim.give()
+		if a.Held() != 0 || a.Room(ctx) != nil {
+			t.Errorf("%d bytes are held", a.Held())
+		}
+	})
+}
