@@ -237,6 +237,10 @@ func TestGuardingAfterRecovery(t *testing.T) {
 		if !of.Authority().Enabled() {
 			t.Error("it has everybody do everything while authentication is being enabled")
 		}
+		now = guardingOf(t, client, clusterpb.GuardingRequest_END, now.Version).Guard
+		if !of.Authority().Enabled() {
+			t.Error("it has everybody do everything before authentication is seen to be disabled")
+		}
 		guardingOf(t, client, clusterpb.GuardingRequest_END, now.Version)
 		if of.Authority() != state {
 			t.Error("it does not go by the store after authentication was disabled")
