@@ -544,9 +544,9 @@ func TestModel(t *testing.T) {
 
 // reopen starts a member anew on what its database has after a clean shutdown.
 func reopen(t fataler, m *member) {
+	m.close() // it waits for what the store proposes by itself, which takes the lock
 	m.core.mu.Lock()
 	defer m.core.mu.Unlock()
-	m.close()
 	m.open(nil)
 	leader := group.Leadership{Term: m.core.term, Leader: m.core.leader.id,
 		IsLeader: m.core.leader == m}
