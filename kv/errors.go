@@ -61,8 +61,8 @@ const (
 	ErrCorruption ErrorKind = "data corruption"
 	// ErrWrongCluster: a server belongs to another cluster than the one the client first met.
 	ErrWrongCluster ErrorKind = "wrong cluster"
-	// ErrUnauthenticated: authentication is enabled, and the servers do not know who the client is: it
-	// was given no user, or a wrong password. Nothing was done.
+	// ErrUnauthenticated: authentication is enabled, and the servers do not know the client's user:
+	// it was given no user, or a wrong password. Nothing was done.
 	ErrUnauthenticated ErrorKind = "unauthenticated"
 	// ErrPermissionDenied: the client's user may not do that to this key, span or keyspace. Nothing
 	// was done.

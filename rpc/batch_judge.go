@@ -161,7 +161,7 @@ func (j *judge) again(r *kvpb.Response) *kvpb.Response {
 	return &kvpb.Response{Id: r.Id, Now: r.Now, ClockUntrusted: r.ClockUntrusted, Error: refusal}
 }
 
-// errBeforeUsers is the answer to a request that came while nobody was judged, and was held.
+// errBeforeUsers is the answer to a request that came while no client was judged, and was held.
 var errBeforeUsers = &kvpb.Error{Code: kvpb.ErrorCode_ACCESS_UNKNOWN, Message: "authentication was " +
 	"enabled while the server held the request, so it was not judged: ask again"}
 

@@ -27,7 +27,7 @@ type app struct {
 	timeout   time.Duration
 	tls       argument.ClientTLS
 	locality  string
-	// user and passwordFile say who the client is. See credentials.
+	// user and passwordFile name the client's user. See credentials.
 	user, passwordFile string
 	format             output.Format
 	output             string

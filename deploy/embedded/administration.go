@@ -182,7 +182,7 @@ func (s *Server) judges() (*corePart, *etcdapi.Services, error) {
 	return p, nil, nil
 }
 
-// withToken has a call that is passed on say who the client is.
+// withToken has a call that is passed on name the client's user.
 func withToken(ctx context.Context, token string) context.Context {
 	if token == "" {
 		return ctx

@@ -17,8 +17,8 @@ import (
 
 // Users guard the data of keyspaces once authentication is enabled. Each server keeps with its
 // identity whether it has to follow users and roles, tells the core's leader so with heartbeats and
-// announcements, and learns from the answers. From that on it takes nobody for a server who does not
-// prove it, but for processes on its own machine, if it listens on that alone.
+// announcements, and learns from the answers. From that on it takes no process for a server that
+// does not prove it, but for processes on its own machine, if it listens on that alone.
 
 // openGuard opens what judges clients.
 func (s *Server) openGuard() (err error) {
@@ -59,8 +59,8 @@ func (s *Server) local() bool { return s.config.onOwnNetwork() || loopback(s.con
 // provable says that servers can prove to this one that they are some.
 func (s *Server) provable() bool { return s.peers.Certificate != nil || len(s.peers.Secret) > 0 }
 
-// closeDoor has the server take nobody for a server who does not prove it, or ends that. Processes of
-// this machine, if only they reach it, need not prove what they cannot.
+// closeDoor has the server take no process for a server that does not prove it, or ends that.
+// Processes of this machine, if only they reach it, need not prove what they cannot.
 func (s *Server) closeDoor(closed bool) {
 	if s.provable() || !s.local() {
 		s.peers.Close(closed)

@@ -35,7 +35,7 @@ type Server struct {
 	clients   *rpc.BatchServer
 	core      *server.Client
 	bootstrap *bootstrap.Member
-	// guard says what clients may do with data, and peers who is a server.
+	// guard says what clients may do with data, and peers which callers are servers.
 	guard *guard.Guard
 	peers *rpc.PeerPolicy
 	// cluster is the id of the cluster, 0 until it is known.

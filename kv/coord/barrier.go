@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Barrier keeps those that wait at it until it is released. It belongs to no session: who holds it
-// back may be gone long before it is released, by anybody.
+// Barrier keeps those that wait at it until it is released. It belongs to no session: the caller
+// that holds it back may be gone long before it is released, by anybody.
 type Barrier struct {
 	client *Client
 	name   string

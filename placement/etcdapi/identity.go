@@ -20,9 +20,9 @@ import (
 // Config.CertificateUsers, by the common name of its certificate, as in etcd. It counts only while
 // authentication is enabled.
 
-// identity is who makes a call.
+// identity is the user of a call.
 type identity struct {
-	// info is never nil. Without a revision, it is a client that has not said who it is.
+	// info is never nil. Without a revision, it is a client that has named no user.
 	info *storepb.AuthInfo
 	// certificate: the user is the name of a certificate.
 	certificate bool
@@ -30,7 +30,7 @@ type identity struct {
 
 var nobody = &storepb.AuthInfo{}
 
-// identify says who makes a call by what this member knows, and that the token is valid.
+// identify says whose a call is by what this member knows, and that the token is valid.
 func (b *backend) identify(ctx context.Context) (*storepb.AuthInfo, error) {
 	id, err := b.identityOf(ctx)
 	if c := callOf(ctx); c != nil {
@@ -163,12 +163,12 @@ func (b *backend) permit(
 	return who, b.toGRPC(ctx, err)
 }
 
-// administer refuses everybody but administrators.
+// administer refuses all clients but administrators.
 func (b *backend) administer(ctx context.Context) (*storepb.AuthInfo, error) {
 	return b.permit(ctx, (*authority.State).Admin)
 }
 
-// identified refuses clients that do not say who they are.
+// identified refuses clients that name no user.
 func (b *backend) identified(ctx context.Context) (*storepb.AuthInfo, error) {
 	who, err := b.identify(ctx)
 	if err == nil {

@@ -25,11 +25,11 @@ type client struct {
 	known atomic.Pointer[known]
 }
 
-// known is who a client is, by one version of the tables, which it does not hold: a connection may
-// be idle for long. It is not changed.
+// known is the user of a client, by one version of the tables, which it does not hold: a connection
+// may be idle for long. It is not changed.
 type known struct {
 	of uint64
-	// rights is nil if refused says why the client counts as nobody.
+	// rights is nil if refused says why the client counts as no user.
 	rights  *authority.Rights
 	refused *access.Error
 }
@@ -121,7 +121,7 @@ func permits(r *authority.Rights, n *access.Need) bool {
 	return r.May(uint32(n.Right), n.Keyspace, n.Start, n.End)
 }
 
-// identify says who the client is by one version of the tables, and keeps that.
+// identify says whose the client is by one version of the tables, and keeps that.
 func (c *client) identify(t *tables) *known {
 	k := &known{of: t.version}
 	switch {

@@ -4,7 +4,7 @@
 // # Following
 //
 // Whether a server has to follow users and roles is its Mark, which it keeps on disk and learns
-// from the leader of the core (Learn). While it does not have to, it is free: everybody may do
+// from the leader of the core (Learn). While it does not have to, it is free: all clients may do
 // everything, whether the core can be reached or not, and May is one atomic load. A server that is
 // told to follow gets the tables first, then writes the mark down, and then goes by it; so nobody
 // is refused only because it begins.
@@ -33,5 +33,6 @@
 //
 // A token that was issued by what the server has not heard of yet is not refused, but answered with
 // access.Unknown, and the core is asked at once, if it was not just urged. It is refused once the
-// tables have what was acknowledged before it came: an index that nobody has issued is then a lie.
+// tables have what was acknowledged before it came: an index that no member has issued is then a
+// lie.
 package guard

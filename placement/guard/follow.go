@@ -104,7 +104,7 @@ func (f *following) answered() bool {
 var errSilent = errors.New("a member of the core has not answered in time")
 
 // ask asks at once, and then every Config.AskEvery, and besides when it is urged to, but not more
-// often than that: anybody can show tokens of which the server has not heard.
+// often than that: any client can show tokens of which the server has not heard.
 func (f *following) ask(ctx context.Context, end context.CancelCauseFunc) {
 	every := f.guard.config.AskEvery
 	urged := int64(math.MinInt64)

@@ -43,7 +43,7 @@ type Guard struct {
 type tables struct {
 	// version is another one for each.
 	version uint64
-	// free: everybody may do everything.
+	// free: all clients may do everything.
 	free bool
 	// state is nil if nothing was heard yet.
 	state *authority.State

@@ -58,7 +58,7 @@ func outruns(mark, record *clusterpb.GuardState) bool {
 }
 
 // heardMark is the record after a server has told its mark. One that the record cannot have come to
-// raises it, if it is told by who proves to be a server.
+// raises it, if it is told by a caller that proves to be a server.
 func (s *Server) heardMark(
 	ctx context.Context, record *clusterpb.GuardState, report *clusterpb.GuardReport,
 ) (*clusterpb.GuardState, error) {
@@ -93,7 +93,7 @@ func (s *Server) heardMark(
 	return record, nil
 }
 
-// checkKnows refuses a node that would serve everybody although authentication is enabled.
+// checkKnows refuses a node that would serve all clients although authentication is enabled.
 func checkKnows(record *clusterpb.GuardState, report *clusterpb.GuardReport) error {
 	if !record.On || report.GetKnows() {
 		return nil

@@ -107,7 +107,7 @@ func (a *application) changeAlarm(c *storepb.AlarmChange, result *storepb.Result
 	case there && (alarm.Automatic || !now[at].Automatic):
 		return nil
 	case there:
-		// Whoever asks for it ends it.
+		// The client that asks for it ends it.
 		next = slices.Clone(now)
 		next[at] = alarm
 		a.alarms, result.Alarm = &next, alarm

@@ -33,8 +33,8 @@ func (i *ingestion) ingested(info pebble.TableIngestInfo) {
 // changes are visible and durable. It flushes the memtables a few times, however many spans there
 // are: so nothing must be written to the spans meanwhile.
 //
-// It is for spans that nobody reads any more. Pebble takes away what was there a moment before it
-// shows what the tables have: who begins to read in between sees neither. What is to take the place
+// It is for spans that are read no more. Pebble takes away what was there a moment before it shows
+// what the tables have: an iterator that is made in between sees neither. What is to take the place
 // of something else is ingested with a deletion of that (TableWriter.DeleteRange).
 func (s *State) ExciseAll(ctx context.Context, paths []string, spans []keys.Span) error {
 	defer func() { s.tables.remove(paths) }()

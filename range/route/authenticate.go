@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// User says who the client is by a password.
+// User names the client's user by a password.
 type User struct {
 	Name string
 	// Password is asked for each token.

@@ -53,7 +53,7 @@ var (
 	// unknown: the node itself does not know what became of the request.
 	unknownBackoff = Backoff{Name: "outcome-unknown", Base: 5 * time.Millisecond,
 		Cap: 100 * time.Millisecond, Jitter: 0.5}
-	// identity: the node does not know who the client is, so another token is got first.
+	// identity: the node does not know the client's user, so another token is got first.
 	identityBackoff = Backoff{Name: "identity"}
 	// probe: pings to a suspected node.
 	probeBackoff = Backoff{Name: "probe", Base: 10 * time.Millisecond, Cap: 100 * time.Millisecond,

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Who the client is.
+// The client's user.
 //
 // A token says it, and ends after some minutes. The sender gets one before its first stream, and
 // another one every tokenAge, which it shows on the streams that are open; besides when a server
@@ -33,7 +33,7 @@ const (
 	tokenAgain = 5 * time.Second
 )
 
-// identity is what is known of who the client is. One without a source is nobody.
+// identity is what is known of the client's user. One without a source names none.
 type identity struct {
 	source func(context.Context) (string, error)
 	// latest is nil before the first token.

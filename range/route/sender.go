@@ -82,7 +82,7 @@ type Sender struct {
 	// server is the address whose table stream is being followed, and leave ends that stream.
 	server atomic.Pointer[followed]
 	reach  reach
-	// identity is who the client is.
+	// identity is the client's user.
 	identity identity
 	wants    wants
 

@@ -37,7 +37,7 @@ type Need struct {
 // Guard knows users. Its methods are safe for concurrent use.
 type Guard interface {
 	// Enabled says that clients are to be judged: that authentication is enabled, or may be for all
-	// that this server knows. It costs an atomic load. While it is false nobody asks May.
+	// that this server knows. It costs an atomic load. While it is false May is not asked.
 	Enabled() bool
 	// Client says who has shown that. The client is good for as long as its connection: what May
 	// says follows changes of users and roles, and the end of the token.

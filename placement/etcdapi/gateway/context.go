@@ -47,7 +47,7 @@ func contextOf(r *http.Request) (context.Context, context.CancelFunc, error) {
 	return ctx, cancel, nil
 }
 
-// peerOf is who asks.
+// peerOf is the caller's address.
 func peerOf(r *http.Request) *peer.Peer {
 	p := &peer.Peer{Addr: address(r.RemoteAddr)}
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {

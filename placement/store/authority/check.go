@@ -5,7 +5,7 @@ import "github.com/tidemarkdb/tidemark/placement/store/storepb"
 // Attached returns the keys of a lease; none if there is no such lease.
 type Attached func(lease int64) ([][]byte, error)
 
-// Identified refuses a client that has not said who it is.
+// Identified refuses a client that has named no user.
 func (s *State) Identified(who *storepb.AuthInfo) error {
 	if who != nil && s.Enabled() && who.Revision == 0 {
 		return ErrUserEmpty
@@ -13,7 +13,7 @@ func (s *State) Identified(who *storepb.AuthInfo) error {
 	return nil
 }
 
-// Admin refuses everybody but users with the role root. When the user was let in does not matter.
+// Admin refuses all but users with the role root. When the user was let in does not matter.
 func (s *State) Admin(who *storepb.AuthInfo) error {
 	if who == nil || !s.Enabled() {
 		return nil

@@ -11,7 +11,7 @@
 // A command names its client as a storepb.AuthInfo: the user, and the revision of users and roles
 // at which the member that took the command made sure of that user. No AuthInfo at all is a command
 // of the servers themselves, such as the end of a lease that ran out, which may do anything. A
-// revision of 0 is a client that has not said who it is. A command is checked when it is applied,
+// revision of 0 is a client that has named no user. A command is checked when it is applied,
 // so that what was let in by older rules is refused by newer ones (ErrOldRevision).
 //
 // # Tokens

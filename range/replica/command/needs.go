@@ -94,7 +94,7 @@ func prepareNeeds(at Place, q *kvpb.Request, needs []access.Need) []access.Need 
 	return needReads(needs, at.Keyspace, c.GetOnePhase().GetReads())
 }
 
-// endNeeds are Write for the anchor. Who ends a transaction that is another client's needs Admin.
+// endNeeds are Write for the anchor. To end a transaction that is another client's needs Admin.
 func endNeeds(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
 	c := q.GetEndTransaction()
 	if c.GetRequested() {
