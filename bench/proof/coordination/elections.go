@@ -157,25 +157,10 @@ func (e *Elections) begin(ctx context.Context, run *driver.Run, l *coord.Leaders
 	if took := time.Since(died); began.Before(died) && took > takeover && run.Weather.Calm(died) {
 		run.Violation("%s: in calm the next leader leads %v after the last one died", e.Name(), took)
 	}
-	var others []*coord.Leadership
-	for other := range e.mu.leaders {
-		if other.Err() == nil {
-			others = append(others, other)
-		}
-	}
-	e.mu.leaders[l] = true
-	if len(others) == 0 {
-		return
-	}
-	e.mu.Unlock()
-	_ = pause(ctx, drift)
-	e.mu.Lock()
-	for _, other := range others {
-		if e.mu.leaders[other] && other.Err() == nil && l.Err() == nil {
-			run.Violation("%s: those with tokens %d and %d lead at the same time", e.Name(),
-				other.Token(), l.Token())
-		}
-	}
+	enterAlone(ctx, &e.mu.Mutex, e.mu.leaders, l, func(other *coord.Leadership) {
+		run.Violation("%s: those with tokens %d and %d lead at the same time", e.Name(), other.Token(),
+			l.Token())
+	})
 }
 
 // observe follows which candidate leads, for a while.

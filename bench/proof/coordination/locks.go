@@ -139,25 +139,10 @@ func (l *Locks) enter(ctx context.Context, run *driver.Run, lock *coord.Lock) {
 			l.mu.token)
 	}
 	l.mu.token = max(l.mu.token, lock.Token())
-	var others []*coord.Lock
-	for other := range l.mu.holders {
-		if other.Err() == nil {
-			others = append(others, other)
-		}
-	}
-	l.mu.holders[lock] = true
-	if len(others) == 0 {
-		return
-	}
-	l.mu.Unlock()
-	_ = pause(ctx, drift)
-	l.mu.Lock()
-	for _, other := range others {
-		if l.mu.holders[other] && other.Err() == nil && lock.Err() == nil {
-			run.Violation("%s: the holders with tokens %d and %d have the lock at the same time",
-				l.Name(), other.Token(), lock.Token())
-		}
-	}
+	enterAlone(ctx, &l.mu.Mutex, l.mu.holders, lock, func(other *coord.Lock) {
+		run.Violation("%s: the holders with tokens %d and %d have the lock at the same time", l.Name(),
+			other.Token(), lock.Token())
+	})
 }
 
 // write writes the lock's token and a value, if the fence lets it. It says whether that was so.
