@@ -21,6 +21,9 @@ const (
 	// one is for the alarm itself, and for what is deleted. It ends it when more than roomyReserves
 	// are. Of a quota, a tenth has to be free again.
 	lowReserves, roomyReserves = 2, 3
+	// quotaLooks is how often in a row a member sees the quota exceeded before it raises the alarm:
+	// what a snapshot replaces is counted for a moment beside what it brings.
+	quotaLooks = 3
 	// leastStoreBytes is what a store counts for whose tables are all in memory yet.
 	leastStoreBytes = 4 << 10
 )
@@ -32,6 +35,8 @@ type roomAlarm struct {
 	store     *store.Store
 	// quota is ServerConfig.CoreQuota.
 	quota atomic.Int64
+	// above is how often in a row the quota was seen to be exceeded, up to quotaLooks. Of watch.
+	above int
 	// running is watch. end ends it; so does the end of the server's context.
 	running sync.WaitGroup
 	end     context.CancelFunc
@@ -88,7 +93,7 @@ func (r *roomAlarm) due() (commands []*storepb.Command) {
 	return commands
 }
 
-// room says whether there is little room, or plenty.
+// room looks whether there is little room, or plenty.
 func (r *roomAlarm) room() (low, roomy bool) {
 	log, state := r.databases.log, r.databases.state
 	reserve := int64(log.MinFreeBytes())
@@ -101,9 +106,19 @@ func (r *roomAlarm) room() (low, roomy bool) {
 	if quota := r.quota.Load(); quota > 0 {
 		if size, err := r.store.Size(); err == nil {
 			size = max(size, leastStoreBytes)
-			low = low || size > uint64(quota)
+			low = r.exceeds(size > uint64(quota)) || low
 			roomy = roomy && size < uint64(quota-quota/10)
 		}
 	}
 	return low, roomy
+}
+
+// exceeds says whether the quota counts as exceeded, after one more look.
+func (r *roomAlarm) exceeds(over bool) bool {
+	if !over {
+		r.above = 0
+		return false
+	}
+	r.above = min(r.above+1, quotaLooks)
+	return r.above == quotaLooks
 }
