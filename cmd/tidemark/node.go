@@ -39,7 +39,8 @@ what it holds. Until it is done, "tidemark node undo" takes it back; what has mo
 	return root
 }
 
-func (a *app) nodeStatusCommand(name string, want kv.NodeStatus, short, long string) *cobra.Command {
+func (a *app) nodeStatusCommand(name string, want kv.NodeStatus,
+	short, long string) *cobra.Command {
 	var dry, background, quiet bool
 	cmd := &cobra.Command{
 		Use:   name + " NODE [--dry-run]",
@@ -69,7 +70,8 @@ func (a *app) nodeStatusCommand(name string, want kv.NodeStatus, short, long str
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be moved, and what is in the way")
+	cmd.Flags().BoolVar(&dry, "dry-run", false,
+		"only say what would be moved, and what is in the way")
 	cmd.Flags().BoolVar(&background, "background", false, "do not wait until it is done")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
 	return a.client(a.printing(cmd))
@@ -194,5 +196,6 @@ func goneText(node uint64, nodes []kv.NodeInfo, core kv.Core) string {
 				"running, or take it out with \"tidemark core remove %s\" first", node, address)
 		}
 	}
-	return fmt.Sprintf("node %d is gone for good: stop its server; its directory can be deleted", node)
+	return fmt.Sprintf("node %d is gone for good: stop its server; its directory can be deleted",
+		node)
 }

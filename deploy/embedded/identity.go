@@ -19,8 +19,8 @@ import (
 var ErrDirectory = errors.New("the data directory cannot be used")
 
 const (
-	// directoryFormat is the layout of a data directory, and guardedFormat that of one whose server has
-	// to follow users and roles: earlier programs, which would serve all clients, refuse it.
+	// directoryFormat is the layout of a data directory, and guardedFormat that of one whose server
+	// has to follow users and roles: earlier programs, which would serve all clients, refuse it.
 	directoryFormat = 1
 	guardedFormat   = 2
 )

@@ -17,7 +17,8 @@ import (
 
 func load(t *testing.T) *types.Project {
 	t.Helper()
-	options, err := cli.NewProjectOptions([]string{"../compose.yaml"}, cli.WithProfiles([]string{"*"}))
+	options, err := cli.NewProjectOptions([]string{"../compose.yaml"},
+		cli.WithProfiles([]string{"*"}))
 	if err != nil {
 		t.Fatal(err)
 	}
