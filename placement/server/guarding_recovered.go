@@ -26,8 +26,8 @@ const (
 	recoveredNodes = 1_000
 )
 
-// RecoveredRecords are the changes to the core's own store with which it goes on from one member. The
-// store is that of a member that does not run, and has applied all of its log.
+// RecoveredRecords are the changes to the core's own store with which it goes on from one member.
+// The store is that of a member that does not run, and has applied all of its log.
 func RecoveredRecords(core *store.Store) ([]*storepb.Op, error) {
 	v := core.Stale()
 	ids, _, err := loadIDs(v)
@@ -88,8 +88,8 @@ func (s *Server) heardMark(
 	if err != nil {
 		return nil, err
 	}
-	s.config.Logger.Warn("a server knows a later change of whether servers follow users and roles than "+
-		"the core, which must have lost it", "follow", record.On, "version", record.Version)
+	s.config.Logger.Warn("a server knows a later change of whether servers follow users and roles "+
+		"than the core, which must have lost it", "follow", record.On, "version", record.Version)
 	return record, nil
 }
 
@@ -98,8 +98,8 @@ func checkKnows(record *clusterpb.GuardState, report *clusterpb.GuardReport) err
 	if !record.On || report.GetKnows() {
 		return nil
 	}
-	return status.Error(codes.FailedPrecondition, "authentication is enabled, and this server runs a "+
-		"version that knows no users of keyspaces: upgrade it")
+	return status.Error(codes.FailedPrecondition, "authentication is enabled, and this server runs "+
+		"a version that knows no users of keyspaces: upgrade it")
 }
 
 // recoveredAuthorities are those of a coordination store that may have lost that authentication is

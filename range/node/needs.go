@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Needs appends what rights the client of a request needs; it is rpc.BatchServerConfig.Needs. What a
-// partition's keyspace is, the node says, and not the client.
+// Needs appends what rights the client of a request needs; it is rpc.BatchServerConfig.Needs. What
+// a partition's keyspace is, the node says, and not the client.
 //
 // INVARIANT: a request of whose needs it says nothing does nothing, and one that names a partition
 // of which the node does not know the keyspace is refused: by the time it is served it might know

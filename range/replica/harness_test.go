@@ -534,7 +534,8 @@ func describe(response *kvpb.Response) string {
 			fmt.Fprintf(&b, " %s=%s(%s%s)", c.Key, value, wireStamp(c.Version), expiry(int64(c.Expires)))
 		}
 		if x.Changes.More {
-			fmt.Fprintf(&b, " more from %q above %s", x.Changes.Resume, wireStamp(x.Changes.ResumeVersion))
+			fmt.Fprintf(&b, " more from %q above %s", x.Changes.Resume,
+				wireStamp(x.Changes.ResumeVersion))
 		}
 	case *kvpb.Response_Prepare:
 		fmt.Fprintf(&b, "prepared at %s", wireStamp(x.Prepare.Prepared))

@@ -305,8 +305,8 @@ func (h *history) observeWrite(o *operation) {
 	}
 }
 
-// sees notes what an answer says of the latest value of a key. seen and gone are what was known when
-// the question was asked.
+// sees notes what an answer says of the latest value of a key. seen and gone are what was known
+// when the question was asked.
 func (h *history) sees(response *kvpb.Response, key string, found bool, version *kvpb.Timestamp,
 	seen, gone map[string]hlc.Timestamp) {
 	if !found {

@@ -113,8 +113,8 @@ type resolution struct {
 
 // transaction ends the locks of one transaction, as far as there is room.
 //
-// INVARIANT: locks end only by what was decided at the anchor that they name. Who may write that key
-// may decide so; a record of the same id at another key says nothing of them.
+// INVARIANT: locks end only by what was decided at the anchor that they name. Who may write that
+// key may decide so; a record of the same id at another key says nothing of them.
 func (b *resolution) transaction(of *kvpb.Resolution) error {
 	e, r := b.e, b.e.r
 	id, status := txn.ID(of.Transaction), of.Status

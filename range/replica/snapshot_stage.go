@@ -330,7 +330,8 @@ func (s *stager) record(key, value []byte) error {
 	}
 	for !containsState(s.spans[s.current], key) {
 		if s.current == len(s.spans)-1 {
-			return fmt.Errorf("%w: %s does not belong to the partition", errSnapshot, keys.PrettyState(key))
+			return fmt.Errorf("%w: %s does not belong to the partition",
+				errSnapshot, keys.PrettyState(key))
 		}
 		if err := s.begin(s.current + 1); err != nil {
 			return err
@@ -414,8 +415,8 @@ func (s *stager) verify() error {
 	case !s.hasApplied || s.descriptor == nil:
 		return fmt.Errorf("%w: it lacks the applied record or the descriptor", errSnapshot)
 	case s.applied.index != s.index || s.applied.term != s.term:
-		return fmt.Errorf("%w: its applied record is of index %d, term %d", errSnapshot, s.applied.index,
-			s.applied.term)
+		return fmt.Errorf("%w: its applied record is of index %d, term %d",
+			errSnapshot, s.applied.index, s.applied.term)
 	case s.applied.stats != s.versions.stats:
 		return fmt.Errorf("%w: it holds %+v and says %+v", errSnapshot, s.versions.stats,
 			s.applied.stats)
@@ -444,8 +445,8 @@ func (s *staged) Install() error {
 	}
 	if index, _ := r.Applied(); s.applied.index < index {
 		r.state.DiscardTables(s.paths)
-		return fmt.Errorf("partition %s: a snapshot of index %d is older than what is applied, %d", r.id,
-			s.applied.index, index)
+		return fmt.Errorf("partition %s: a snapshot of index %d is older than what is applied, %d",
+			r.id, s.applied.index, index)
 	}
 	// INVARIANT: the threshold is published before anything that it gives free is gone.
 	if threshold := s.applied.threshold; r.threshold.Load().Less(threshold) {

@@ -129,7 +129,8 @@ func randomTransactions(t *testing.T, v variant) {
 			"confirm":    h.confirm,
 			"snapshot":   h.snapshot,
 			"clock": func(t *rapid.T) {
-				h.advance(time.Duration(rapid.SampledFrom([]int{1, 5, 40}).Draw(t, "ms")) * time.Millisecond)
+				ms := rapid.SampledFrom([]int{1, 5, 40}).Draw(t, "ms")
+				h.advance(time.Duration(ms) * time.Millisecond)
 			},
 			"": h.check,
 		}
@@ -326,7 +327,8 @@ func (h *transactionHistory) compose(x *simulated, q *kvpb.Request) {
 	case "prepare":
 		p := &kvpb.PrepareRequest{Transaction: x.info}
 		for _, key := range sorted(x.writes) {
-			p.Mutations = append(p.Mutations, &kvpb.Mutation{Key: []byte(key), Value: []byte(x.writes[key])})
+			p.Mutations = append(p.Mutations, &kvpb.Mutation{Key: []byte(key),
+				Value: []byte(x.writes[key])})
 		}
 		if x.onePhase {
 			p.AtLeast = rpc.ToTimestamp(hlc.Timestamp{Wall: h.leader.node.Clock.Physical()}.Add(x.jump))
@@ -398,8 +400,8 @@ func (h *transactionHistory) answered(x *simulated, response *kvpb.Response) {
 		}
 		if seen := x.seen[key]; x.at.Less(seen) ||
 			(r.Get.Found && rpc.FromTimestamp(r.Get.Version).Less(seen)) {
-			h.fault("transaction T%d: read of %s %s, but %s was acknowledged before it began", x.number, key,
-				describe(response), stamp(seen))
+			h.fault("transaction T%d: read of %s %s, but %s was acknowledged before it began",
+				x.number, key, describe(response), stamp(seen))
 		}
 		x.reads[key] = r.Get
 		next("read")

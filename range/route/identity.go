@@ -87,8 +87,8 @@ func (s *Sender) AwaitIdentity(ctx context.Context) error {
 	return &Error{Code: kvpb.ErrorCode_UNAUTHENTICATED, Message: rpc.Reason(err)}
 }
 
-// tokenForStream is the token for a stream that is opened. It waits until the first call for one has
-// ended; the stream goes without if there is none.
+// tokenForStream is the token for a stream that is opened. It waits until the first call for one
+// has ended; the stream goes without if there is none.
 func (s *Sender) tokenForStream(ctx context.Context) string {
 	text, number := s.identity.known()
 	if number > 0 {
@@ -106,8 +106,8 @@ func (s *Sender) tokenForStream(ctx context.Context) string {
 	return text
 }
 
-// renewToken waits for a token that is newer than the one of a number. A refusal stands for a while:
-// each login with a wrong password costs the core as much as one with the right one.
+// renewToken waits for a token that is newer than the one of a number. A refusal stands for a
+// while: each login with a wrong password costs the core as much as one with the right one.
 func (s *Sender) renewToken(ctx context.Context, than uint64) error {
 	i := &s.identity
 	i.mu.Lock()
