@@ -436,9 +436,9 @@ func TestLoadPresplit(t *testing.T) {
 		t.Errorf("again it said %q", again.out)
 	}
 	bad := b.run("a\t1\nb\t2\nthree\n", exit.Failed, "load", "presplit", "--presplit", "-q")
-	want := "line 3: there is no tab between key and value; nothing was written"
-	if !strings.Contains(bad.err, want) {
-		t.Errorf("said %q, want %q in it", bad.err, want)
+	reason := "line 3: there is no tab between key and value; nothing was written"
+	if !strings.Contains(bad.err, reason) {
+		t.Errorf("said %q, want %q in it", bad.err, reason)
 	}
 	b.want("4000\n", "count", "presplit", "-o", "raw")
 }
