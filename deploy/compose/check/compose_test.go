@@ -1,4 +1,3 @@
-// Package check sees that the Compose file is one, and that what it names is there.
 package check
 
 import (
