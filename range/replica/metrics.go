@@ -221,7 +221,7 @@ func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
 	m.readsHeld = counter("reads_held_total",
 		"Reads that saw a commit with commit wait before every clock had passed it, and waited.")
 	m.recordsCollected = counter("records_collected_total",
-		"Records of transactions that nobody can need any more, and were removed.")
+		"Records of transactions that nothing can need any more, and were removed.")
 	m.recordsUnsettled = counter("records_kept_total",
 		"Records of committed transactions not collected yet because a partition they wrote to did "+
 			"not answer.")
