@@ -38,9 +38,9 @@ Users, with their passwords, and roles come as well, unless --skip-users leaves 
 authenticated its clients, the service does so from the moment on in which the import ends: root's
 password is that of root in etcd.
 
-Until the import has ended the service answers nobody. If it is interrupted, give the command once
-more, with the same file, and it goes on; or give the import up with --abandon, which leaves the
-service empty.
+Until the import has ended the service answers no client. If it is interrupted, give the command
+once more, with the same file, and it goes on; or give the import up with --abandon, which leaves
+the service empty.
 
 The file is checked before anything is written. The keys are held in memory, and some 100 bytes for
 each.`,

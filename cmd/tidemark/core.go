@@ -24,7 +24,7 @@ func (a *app) coreCommand() *cobra.Command {
 
 A new member is started first: "tidemark start" with --roles core,node, and the present members as
 --core. It offers itself, shows in "tidemark core list" as a candidate, and becomes a member when it
-is added. It is sent the state before it votes, so that it disturbs nobody if it fails.
+is added. It is sent the state before it votes, so that it does no harm if it fails.
 
 The commands may be interrupted and repeated: the change is recorded in the core, and goes on.`,
 		Args: onlyCommands,

@@ -29,7 +29,7 @@ or not: interrupt it at any time, and give it again to see how far it is.`,
 	root.AddCommand(
 		a.nodeStatusCommand("drain", kv.NodeDraining, "Have a node lead nothing",
 			`Have a node lead nothing, and give it nothing new. It keeps its replicas, so that it can
-be stopped for a while without a pause for anybody. "tidemark node undo" takes it back.`),
+be stopped for a while without a pause for any client. "tidemark node undo" takes it back.`),
 		a.nodeStatusCommand("decommission", kv.NodeDecommissioning, "Take a node out for good",
 			`Move everything from a node to other nodes, and then let it go for good: its id is refused
 afterwards, and its directory can be deleted. It is refused if the other nodes have no place for

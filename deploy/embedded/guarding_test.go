@@ -251,8 +251,9 @@ func TestEnableClosesTheDoor(t *testing.T) {
 	}
 }
 
-// A server whose mark is on does not start where nobody could prove to be a server to it, and names
-// what is missing; what strangers have open as servers by a client's connection ends with enabling.
+// A server whose mark is on does not start where no other could prove to be a server to it, and
+// names what is missing; what strangers have open as servers by a client's connection ends with
+// enabling.
 func TestFollowingNeedsProof(t *testing.T) {
 	ctx := t.Context()
 	c := onAllAddresses(t, "")

@@ -127,7 +127,7 @@ func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, 
 		err = errors.New("no server id")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s in %s is damaged (%w); without it nobody knows whose data "+
+		return nil, fmt.Errorf("%w: %s in %s is damaged (%w); without it nothing says whose data "+
 			"this is: restore the file, or move the directory away and start with an empty one",
 			ErrDirectory, identityFile, path, err)
 	}

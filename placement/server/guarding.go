@@ -23,7 +23,7 @@ import (
 //     decommissioned has said, to this leader or the one that records it, that its copy is.
 //   - It is put off after authentication is disabled, in two steps: it becomes a new version that
 //     is ending, and goes off if authentication is seen to be disabled after that, and the record
-//     has not been put on again since. Nobody enables authentication under a version that is
+//     has not been put on again since. Authentication is not enabled under a version that is
 //     ending.
 //   - A mark that the record cannot have come to is one of a core whose end the present one does
 //     not know (guarding_recovered.go). The record gets a later version then, and is on if either

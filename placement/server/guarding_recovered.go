@@ -17,8 +17,8 @@ import (
 // A core that goes on from one member may lack the last that the others have done: ids that were
 // given out, that servers have to follow users and roles, and these themselves. So no id is given
 // out again, the record is no older than what servers have on disk, and a coordination store in
-// which authentication is not enabled permits nothing to clients of keyspaces before somebody has
-// enabled or disabled it.
+// which authentication is not enabled permits nothing to clients of keyspaces before an
+// administrator has enabled or disabled it.
 
 const (
 	// recoveredIDs is by how much ids go on, and recoveredNodes those of nodes, which people type.
@@ -113,7 +113,7 @@ type recoveredAuthorities struct {
 
 func newRecoveredAuthorities(of authorities, core *store.Store) (*recoveredAuthorities, error) {
 	key := make([]byte, authority.KeyBytes)
-	_, _ = rand.Read(key) // never fails; nobody has a token by it
+	_, _ = rand.Read(key) // never fails; no client has a token by it
 	nobody, err := authority.New(&storepb.AuthRecord{Enabled: true, Key: key,
 		Revision: of.Authority().Revision()}, nil, nil)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 //
 // A token says it, and ends after some minutes. The sender gets one before its first stream, and
 // another one every tokenAge, which it shows on the streams that are open; besides when a server
-// has refused a request because it knows no user by what was shown. Whoever needs one meanwhile
+// has refused a request because it knows no user by what was shown. A call that needs one meanwhile
 // waits for the same call. Where no token can be had, requests go without, and the servers judge:
 // while authentication is not enabled they ask for none, whether the core answers or not.
 
@@ -75,7 +75,7 @@ func (s *Sender) awaitToken(ctx context.Context) (text string, number uint64, er
 	return text, number, nil
 }
 
-// AwaitIdentity waits, for a moment, until it is known who the client is. Its error is that there
+// AwaitIdentity waits, for a moment, until the client's identity is known. Its error is that there
 // will be no token: the password is wrong. That no server answers is none.
 func (s *Sender) AwaitIdentity(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tokenPatience)

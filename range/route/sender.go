@@ -47,7 +47,7 @@ type Config struct {
 	// Server says that the sender is a server's, as its connections show: its requests are not
 	// judged.
 	Server bool
-	// Secret is the cluster's, proved to whom is called without TLS; empty: none.
+	// Secret is the cluster's, proved to servers that are called without TLS; empty: none.
 	Secret transport.Secret
 	// Registry receives the metrics; nil keeps none.
 	Registry metric.Registry
