@@ -22,8 +22,8 @@ func (transportOfCall) SetHeader(metadata.MD) error  { return nil }
 func (transportOfCall) SendHeader(metadata.MD) error { return nil }
 func (transportOfCall) SetTrailer(metadata.MD) error { return nil }
 
-// TestAnswersWithoutRoom: a stream that waits in vain ends so that clients begin it again, what must
-// not be refused counts beyond the bound, and is given back.
+// TestAnswersWithoutRoom: a stream that waits in vain ends so that clients begin it again, what
+// must not be refused counts beyond the bound, and is given back.
 func TestAnswersWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &Answers{quota.NewBytes(1<<20, 0)}

@@ -77,7 +77,8 @@ func TestBatchKeepsTheOrderOfRequests(t *testing.T) {
 				sequence++
 				q := get("key")
 				q.Sequence = sequence
-				if taken, err := conn.Submit(calls, []int{i}, []*kvpb.Request{q}); taken != 1 || err != nil {
+				if taken, err := conn.Submit(calls, []int{i}, []*kvpb.Request{q}); taken != 1 ||
+					err != nil {
 					t.Fatal(taken, err)
 				}
 			}
@@ -140,7 +141,8 @@ func TestBatchBacksOffBetweenAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network{mem: memnet.New()}
 		var dials atomic.Int64
-		dialer := NewDialer(DialerConfig{Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		dialer := NewDialer(DialerConfig{Dial: func(ctx context.Context,
+			addr string) (net.Conn, error) {
 			dials.Add(1)
 			return n.mem.Dialer("c")(ctx, addr)
 		}})

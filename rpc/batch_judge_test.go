@@ -86,7 +86,8 @@ func fakeNeeds(q *kvpb.Request, needs []access.Need) ([]access.Need, bool, *kvpb
 		}
 		return append(needs, access.Need{Keyspace: 1, Start: c.Get.Key, Right: access.Read}), false, nil
 	case *kvpb.Request_Put:
-		return append(needs, access.Need{Keyspace: 1, Start: c.Put.Key, Right: access.Write}), false, nil
+		return append(needs, access.Need{Keyspace: 1, Start: c.Put.Key,
+			Right: access.Write}), false, nil
 	case *kvpb.Request_Changes:
 		return append(needs, access.Need{Keyspace: 1, Start: c.Changes.Start, End: []byte{},
 			Right: access.Read}), true, nil
@@ -103,8 +104,8 @@ func codeOf(t *testing.T, b *BatchConn, r *kvpb.Request) kvpb.ErrorCode {
 	return response.GetError().GetCode()
 }
 
-// A request that the client may not make does not reach the handler, and says why; the others of its
-// message do. A token counts from the message on that brings it.
+// A request that the client may not make does not reach the handler, and says why; the others of
+// its message do. A token counts from the message on that brings it.
 func TestRequestsAreJudged(t *testing.T) {
 	for _, n := range networks(t) {
 		var guard fakeGuard
@@ -274,7 +275,8 @@ func TestHeldRequestOfBeforeUsers(t *testing.T) {
 	}
 }
 
-// A request that was judged once does not wait for long: by then its client may have lost the right.
+// A request that was judged once does not wait for long: by then its client may have lost the
+// right.
 func TestJudgedRequestsDoNotWaitForLong(t *testing.T) {
 	var guard fakeGuard
 	guard.permit("ann", "a/")
@@ -378,8 +380,8 @@ func BenchmarkJudge(b *testing.B) {
 			var guard fakeGuard
 			guard.off.Store(off)
 			guard.permit("ann", "a/")
-			j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
-				"ann")
+			j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil),
+				origin{}, "ann")
 			q := get("a/1")
 			b.ReportAllocs()
 			for b.Loop() {
@@ -391,8 +393,8 @@ func BenchmarkJudge(b *testing.B) {
 	}
 }
 
-// FuzzHello: whatever a client begins with, the stream is refused or served, and nothing panics; the
-// token is kept as it came.
+// FuzzHello: whatever a client begins with, the stream is refused or served, and nothing panics;
+// the token is kept as it came.
 func FuzzHello(f *testing.F) {
 	for _, h := range []*kvpb.Hello{{}, {Client: 1, Stream: 1}, {Client: 1, Stream: 1, Token: "ann"},
 		{Client: 1, Stream: 1, Token: strings.Repeat("x", maxTokenBytes+1)},

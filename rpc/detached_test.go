@@ -23,7 +23,8 @@ func TestDetached(t *testing.T) {
 	own := Detached(received.Requests[0])
 	clear(message)
 	if received.Requests[0].GetPut().Key[0] == 'k' {
-		t.Fatal("a received request does not share the message's bytes; then there is nothing to detach")
+		t.Fatal("a received request does not share the message's bytes; then there is " +
+			"nothing to detach")
 	}
 	if !proto.Equal(own, batch.Requests[0]) {
 		t.Errorf("%v, want %v", own, batch.Requests[0])

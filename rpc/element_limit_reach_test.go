@@ -74,7 +74,8 @@ func TestElementLimitReachesEverything(t *testing.T) {
 						make([]byte, n))
 				}
 				for _, outer := range slices.Backward(path[:len(path)-1]) {
-					b = protowire.AppendBytes(protowire.AppendTag(nil, outer.Number(), protowire.BytesType), b)
+					b = protowire.AppendBytes(protowire.AppendTag(nil, outer.Number(), protowire.BytesType),
+						b)
 				}
 				return b
 			}
@@ -88,7 +89,8 @@ func TestElementLimitReachesEverything(t *testing.T) {
 				b := bytes.Repeat(protowire.AppendVarint(protowire.AppendTag(nil, last.Number(),
 					protowire.VarintType), 1), some)
 				for _, outer := range slices.Backward(path[:len(path)-1]) {
-					b = protowire.AppendBytes(protowire.AppendTag(nil, outer.Number(), protowire.BytesType), b)
+					b = protowire.AppendBytes(protowire.AppendTag(nil, outer.Number(), protowire.BytesType),
+						b)
 				}
 				if count, err := shapes[input.FullName()].count(b, 100); err != nil ||
 					count != len(path)-1+some {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// rpc stands on hlc, metric, range/admission, access, transport and the generated packages only; transport
-// and memnet on nothing at all, but that transport takes part in gRPC's handshake.
+// rpc stands on hlc, metric, range/admission, access, transport and the generated packages only;
+// transport and memnet on nothing at all, but that transport takes part in gRPC's handshake.
 func TestImports(t *testing.T) {
 	const module = "github.com/tidemarkdb/tidemark/"
 	allowed := map[string][]string{

@@ -214,8 +214,8 @@ func TestOutboxDirectNeverBlocks(t *testing.T) {
 		default:
 			t.Fatal("the goroutine was not woken")
 		}
-		// The goroutine sends; meanwhile an adder neither sends nor waits, and when the sender is done it
-		// sees the addition.
+		// The goroutine sends; meanwhile an adder neither sends nor waits, and when the sender is done
+		// it sees the addition.
 		w.full.Store(false)
 		w.gate = make(chan struct{})
 		done := make(chan struct{})
@@ -329,7 +329,8 @@ func TestOutboxTail(t *testing.T) {
 	o.unlock(true)
 	messages := w.all()
 	batch := new(peerpb.MessageBatch)
-	if len(messages) != 1 || batch.UnmarshalVTUnsafe(messages[0]) != nil || batch.Ping.GetWall() != 7 {
+	if len(messages) != 1 || batch.UnmarshalVTUnsafe(messages[0]) != nil ||
+		batch.Ping.GetWall() != 7 {
 		t.Fatalf("%d messages, ping %v", len(messages), batch.Ping)
 	}
 }

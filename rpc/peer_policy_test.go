@@ -68,8 +68,8 @@ func TestWhoIsAServer(t *testing.T) {
 	sign(clients, "client", asClient)
 	sign(clients, "named", both, "node.tidemark")
 	files := func(a *authority, cert, ca, peerCA, name string) *TLSFiles {
-		f, err := LoadTLSFiles(TLSConfig{Cert: a.path(cert + ".crt"), Key: a.path(cert + ".key"), CA: ca,
-			PeerCA: peerCA, PeerName: name})
+		f, err := LoadTLSFiles(TLSConfig{Cert: a.path(cert + ".crt"), Key: a.path(cert + ".key"),
+			CA: ca, PeerCA: peerCA, PeerName: name})
 		if err != nil {
 			t.Fatal(err)
 		}

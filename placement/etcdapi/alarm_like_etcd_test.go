@@ -14,7 +14,8 @@ import (
 // Alarms are raised, listed and ended, and refuse what they do in etcd.
 func TestLikeEtcdAlarms(t *testing.T) {
 	b := newBoth(t)
-	alarm := func(action pb.AlarmRequest_AlarmAction, member uint64, a pb.AlarmType) *pb.AlarmRequest {
+	alarm := func(action pb.AlarmRequest_AlarmAction, member uint64,
+		a pb.AlarmType) *pb.AlarmRequest {
 		return &pb.AlarmRequest{Action: action, MemberID: member, Alarm: a}
 	}
 	const get, raise, end = pb.AlarmRequest_GET, pb.AlarmRequest_ACTIVATE, pb.AlarmRequest_DEACTIVATE

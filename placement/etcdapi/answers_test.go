@@ -13,7 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// fullAnswers has no room for answers from 64 KiB on; exhausted, the client holds its share already.
+// fullAnswers has no room for answers from 64 KiB on; exhausted, the client holds its share
+// already.
 type fullAnswers struct {
 	exhausted atomic.Bool
 	counted   atomic.Int64
@@ -111,7 +112,8 @@ func TestEffectsOfRequests(t *testing.T) {
 		{&pb.PutRequest{}, true, false},
 		{&pb.TxnRequest{}, false, false},
 		{&pb.TxnRequest{Success: []*pb.RequestOp{get}}, false, true},
-		{&pb.TxnRequest{Success: []*pb.RequestOp{get, nil}, Failure: []*pb.RequestOp{nested}}, true, true},
+		{&pb.TxnRequest{Success: []*pb.RequestOp{get, nil}, Failure: []*pb.RequestOp{nested}},
+			true, true},
 		{&pb.LeaseGrantRequest{}, true, false},
 		{&pb.LeaseLeasesRequest{}, false, true},
 	} {

@@ -22,7 +22,8 @@ type fakeKeyspaces struct {
 	version    uint64
 	on, ending bool
 	ids        map[string]uint64
-	// beforeRelease is called when Release is called for the n-th time, from 1 on. Default: nothing is.
+	// beforeRelease is called when Release is called for the n-th time, from 1 on. Default: nothing
+	// is.
 	beforeRelease func(n int)
 	releases      int
 	// missing: a server does not follow.
@@ -141,8 +142,8 @@ func TestEnableAndServers(t *testing.T) {
 	}
 }
 
-// However many enable and disable authentication at the same time: when all is over, servers follow if
-// it is enabled, and whoever was told that it is was right at some moment.
+// However many enable and disable authentication at the same time: when all is over, servers follow
+// if it is enabled, and whoever was told that it is was right at some moment.
 func TestEnableAndDisableAtOnce(t *testing.T) {
 	for seed := range uint64(10) {
 		f := &fakeKeyspaces{random: rand.New(rand.NewPCG(seed, 1))}
@@ -248,7 +249,8 @@ func TestPermissionsByName(t *testing.T) {
 		{Keyspace: "a", Start: []byte("k")},
 		{KeyspaceId: 1},
 	} {
-		if _, err := api.Grant(ctx, &coordpb.GrantRequest{Role: "r", Keys: r, Rights: read}); err != nil {
+		if _, err := api.Grant(ctx, &coordpb.GrantRequest{Role: "r", Keys: r,
+			Rights: read}); err != nil {
 			t.Fatalf("%v: %v", r, err)
 		}
 		got, err := api.Get(ctx, &coordpb.GetPermissionsRequest{Role: "r"})

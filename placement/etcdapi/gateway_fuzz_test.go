@@ -21,8 +21,10 @@ var fuzzPaths = []string{"/v3/kv/range", "/v3/kv/put", "/v3/kv/deleterange", "/v
 func FuzzGateway(f *testing.F) {
 	server, _ := serveGateway(f, nil)
 	for i, body := range []string{`{"key":"Zm9v"}`, `{"key":"Zm9v","value":"MQ=="}`, `{"key":"AA=="}`,
-		`{"compare":[{"target":"MOD","key":"AA=="}],"success":[{"request_txn":{}}]}`, `{"revision":"1"}`,
-		`{"create_request":{"key":"AA==","range_end":"AA==","start_revision":1}}{"progress_request":{}}`,
+		`{"compare":[{"target":"MOD","key":"AA=="}],"success":[{"request_txn":{}}]}`,
+		`{"revision":"1"}`,
+		`{"create_request":{"key":"AA==","range_end":"AA==","start_revision":1}}` +
+			`{"progress_request":{}}`,
 		`{"TTL":5,"ID":"7"}`, `{"ID":"7"} {"ID":-1}`, `{}`, ``, `{"linearizable":true}`,
 		`{"peerURLs":["http://a:1"]}`, `{"action":"ACTIVATE"}`, `{"revision":"-1"}`, `{"name":"a"}`,
 		`{"name":"bA==","lease":"7"}`, `[1,2`, `{"name":"ZQ==","lease":"7"}`, `{"leader":{}}`, `nul`,

@@ -101,7 +101,8 @@ func likeAll(text []byte) string {
 		compact.Write(text)
 	}
 	text = differs.ReplaceAll(compact.Bytes(), nil)
-	return strings.NewReplacer(",}", "}", "\u00a0", " ").Replace(string(text)) // errors vary on purpose
+	// errors vary on purpose
+	return strings.NewReplacer(",}", "}", "\u00a0", " ").Replace(string(text))
 }
 
 // Requests as JSON are answered as etcd's gateway answers them.
@@ -117,7 +118,8 @@ func TestGatewayLikeEtcd(t *testing.T) {
 		{"/v3/kv/range", `{"key":"AA==","range_end":"AA==","sort_order":"DESCEND","limit":"1"}`},
 		{"/v3/kv/range", `{"key":"AA==","range_end":"AA==","sort_order":1,"limit":1}`},
 		{"/v3/kv/range", `{"key":"Zm9v","count_only":true,"unknown":[{}]}`},
-		{"/v3/kv/range", ``}, {"/v3/kv/range", `{}`}, {"/v3/kv/range", `{"key":"Zm9v","revision":"99"}`},
+		{"/v3/kv/range", ``}, {"/v3/kv/range", `{}`},
+		{"/v3/kv/range", `{"key":"Zm9v","revision":"99"}`},
 		{"/v3/kv/txn", `{"compare":[{"target":"VERSION","key":"Zm9v","result":"GREATER","version":"0"}],
 			"success":[{"request_put":{"key":"YQ==","value":"MQ=="}},{"request_range":{"key":"YQ=="}},
 			{"requestDeleteRange":{"key":"YQ==","prev_kv":true}}]}`},

@@ -80,8 +80,8 @@ func importFile(t *testing.T, to *endpoint, path string) {
 	if state, err = client.Step(t.Context(), begin); err != nil {
 		t.Fatal(err)
 	}
-	for _, request := range []proto.Message{&pb.RangeRequest{Key: []byte("a")}, &pb.PutRequest{Key: []byte("a")},
-		&pb.LeaseLeasesRequest{}, &pb.LeaseGrantRequest{TTL: 10},
+	for _, request := range []proto.Message{&pb.RangeRequest{Key: []byte("a")},
+		&pb.PutRequest{Key: []byte("a")}, &pb.LeaseLeasesRequest{}, &pb.LeaseGrantRequest{TTL: 10},
 		&pb.LeaseTimeToLiveRequest{ID: 1}, &pb.CompactionRequest{Revision: 1}} {
 		_, err := to.call(t.Context(), request)
 		if status.Code(err) != codes.Unavailable {

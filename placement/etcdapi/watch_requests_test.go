@@ -16,7 +16,8 @@ func TestManyCancellationsBeforeTheAnswersAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	const many = 9_000
-	// Ids of nine bytes, so that what is sent is more than what the windows of flow control let through.
+	// Ids of nine bytes, so that what is sent is more than what the windows of flow control let
+	// through.
 	id := func(i int) int64 { return 1<<62 + int64(i) }
 	receive := func(is func(*pb.WatchResponse) bool) {
 		t.Helper()

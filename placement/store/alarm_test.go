@@ -10,7 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Alarms outlive a restart, come with snapshots, and refuse what they are for, until they are ended.
+// Alarms outlive a restart, come with snapshots, and refuse what they are for, until they are
+// ended.
 func TestAlarmsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCore(t, 2, nil)

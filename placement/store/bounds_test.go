@@ -338,8 +338,10 @@ func TestAnswersWithWhatIsWrittenAreBounded(t *testing.T) {
 	many := func(op *storepb.Op) []*storepb.Op { return []*storepb.Op{op, op, op, op, op, op} }
 	type op = *storepb.Op
 	for name, build := range map[string]func(put, all, one op) []op{
-		"in a row":         func(put, all, _ op) []op { return append([]op{put}, many(all)...) },
-		"put by a nested":  func(put, all, _ op) []op { return append([]op{nested(put)}, many(all)...) },
+		"in a row": func(put, all, _ op) []op { return append([]op{put}, many(all)...) },
+		"put by a nested": func(put, all, _ op) []op {
+			return append([]op{nested(put)}, many(all)...)
+		},
 		"read by a nested": func(put, all, _ op) []op { return []op{put, nested(many(all)...)} },
 		"key by key":       func(put, _, one op) []op { return append([]op{put}, many(one)...) },
 	} {

@@ -182,7 +182,8 @@ func TestDeepNesting(t *testing.T) {
 	buffer := make([]byte, 4<<20)
 	at, size := len(buffer), 0
 	wrap := func(field protowire.Number) {
-		head := protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.BytesType), uint64(size))
+		head := protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.BytesType),
+			uint64(size))
 		at -= len(head)
 		copy(buffer[at:], head)
 		size += len(head)

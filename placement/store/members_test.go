@@ -257,8 +257,8 @@ func TestSnapshotHasItsMembers(t *testing.T) {
 		}
 		to := newCore(t, 1, x.founding)
 		m := to.members[0]
-		staged, err := m.store.StageSnapshot(context.Background(), x.snapshot.Index(), x.snapshot.Term(),
-			&b)
+		staged, err := m.store.StageSnapshot(context.Background(), x.snapshot.Index(),
+			x.snapshot.Term(), &b)
 		if err != nil {
 			t.Fatal(err)
 		}

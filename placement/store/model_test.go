@@ -215,7 +215,8 @@ func (m *model) do(
 						d.Previous = append(d.Previous, clone(next[key]))
 					}
 					delete(next, key)
-					*events = append(*events, &storepb.KeyValue{Key: []byte(key), ModRevision: m.revision + 1})
+					*events = append(*events, &storepb.KeyValue{Key: []byte(key),
+						ModRevision: m.revision + 1})
 				}
 			}
 			one.Op = &storepb.OpResult_DeleteRange{DeleteRange: d}
@@ -306,7 +307,8 @@ func drawOp(t *rapid.T, m *model, depth int) *storepb.Op {
 		q := &storepb.Range{
 			Limit:     uint64(rapid.IntRange(0, 3).Draw(t, "limit")),
 			KeysOnly:  rapid.Bool().Draw(t, "keys only"),
-			CountOnly: rapid.IntRange(0, 4).Draw(t, "count only") == 0, Count: rapid.Bool().Draw(t, "count"),
+			CountOnly: rapid.IntRange(0, 4).Draw(t, "count only") == 0,
+			Count:     rapid.Bool().Draw(t, "count"),
 		}
 		q.Key, q.RangeEnd = drawRange(t)
 		if rapid.IntRange(0, 3).Draw(t, "at") == 0 {

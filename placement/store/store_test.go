@@ -82,12 +82,15 @@ func TestRefusals(t *testing.T) {
 			ErrLeaseNotFound},
 		"revoke nothing":       {Revoke(7), ErrLeaseNotFound},
 		"lease without a term": {Grant(7, 0), ErrInvalid},
-		"keep no value": {writes(Put([]byte("b"), nil), &storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{
-			Key: []byte("k"), IgnoreValue: true}}}), ErrKeyNotFound},
-		"future": {writes(Put([]byte("b"), nil), &storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{
-			Key: []byte("a"), Revision: 99}}}), ErrFutureRevision},
-		"compact the future":  {Compact(99), ErrFutureRevision},
-		"unknown session":     {&storepb.Command{Session: 77, Sequence: 1, Op: writes().Op}, ErrSession},
+		"keep no value": {writes(Put([]byte("b"), nil),
+			&storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{
+				Key: []byte("k"), IgnoreValue: true}}}), ErrKeyNotFound},
+		"future": {writes(Put([]byte("b"), nil),
+			&storepb.Op{Op: &storepb.Op_Range{Range: &storepb.Range{
+				Key: []byte("a"), Revision: 99}}}), ErrFutureRevision},
+		"compact the future": {Compact(99), ErrFutureRevision},
+		"unknown session": {&storepb.Command{Session: 77, Sequence: 1, Op: writes().Op},
+			ErrSession},
 		"sequence of nothing": {&storepb.Command{Sequence: 1, Op: Compact(1).Op}, ErrInvalid},
 	} {
 		if _, err := s.Do(context.Background(), c.command); !errors.Is(err, c.want) {

@@ -48,7 +48,10 @@ func overtakes(t *testing.T, removed bool) {
 			}
 		} else {
 			m.create(4, 4, nil)
-			m.await("learner", func() bool { c := m.machines[4].read().Configuration; return c.Role(4) != 0 })
+			m.await("learner", func() bool {
+				c := m.machines[4].read().Configuration
+				return c.Role(4) != 0
+			})
 			joint := with(g.Configuration(), 4, 4, group.Incoming)
 			if !m.step(joint) {
 				t.Fatal("no step")
@@ -131,7 +134,10 @@ func removedEarly(t *testing.T, pause time.Duration) {
 			t.Fatal("no step")
 		}
 		m.create(4, 4, nil)
-		m.await("learner", func() bool { c := m.machines[4].read().Configuration; return c.Role(4) != 0 })
+		m.await("learner", func() bool {
+			c := m.machines[4].read().Configuration
+			return c.Role(4) != 0
+		})
 		time.Sleep(time.Second) // virtual
 		joint := with(g.Configuration(), 4, 4, group.Incoming)
 		joint = with(&joint, out, 0, group.Outgoing)

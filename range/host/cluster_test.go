@@ -80,8 +80,8 @@ func (m *machine) Apply(entries []group.Entry) error {
 			return fmt.Errorf("entry %d after %d", e.Index, m.index)
 		}
 		if l := m.leadership; l.IsLeader && l.Term < e.Term {
-			return fmt.Errorf("entry %d of term %d, and it was not told that term %d, in which it leads, "+
-				"is over", e.Index, e.Term, l.Term)
+			return fmt.Errorf("entry %d of term %d, and it was not told that term %d, in which it "+
+				"leads, is over", e.Index, e.Term, l.Term)
 		}
 		m.index, m.term = e.Index, e.Term
 		if string(e.Data) == "poison" {

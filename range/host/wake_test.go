@@ -63,11 +63,13 @@ func (w *wakes) length() int {
 // woken.
 type unclosed struct{ *machine }
 
-func (unclosed) CloseIdle() (closed hlc.Timestamp, index uint64, ok bool) { return closed, 0, false }
-func (unclosed) NoteClosed(hlc.Timestamp, uint64)                         {}
-func (unclosed) Sleep(group.Join) bool                                    { return true }
-func (unclosed) Unclosed() bool                                           { return true }
-func (unclosed) SleepsIn(group.Source)                                    {}
+func (unclosed) CloseIdle() (closed hlc.Timestamp, index uint64, ok bool) {
+	return closed, 0, false
+}
+func (unclosed) NoteClosed(hlc.Timestamp, uint64) {}
+func (unclosed) Sleep(group.Join) bool            { return true }
+func (unclosed) Unclosed() bool                   { return true }
+func (unclosed) SleepsIn(group.Source)            {}
 
 // TestWakesUnclosed: a group for which nothing is closed while it sleeps is woken, unless very many
 // are awake already.

@@ -102,8 +102,8 @@ func (n *naive) check(t *rapid.T, b *Blocks) {
 	}
 	if size != b.mu.bytes || b.tooMuchLocked() || len(b.mu.recent.changes) > b.limits.Changes ||
 		b.mu.recent.bytes > b.limits.ChangeBytes {
-		t.Fatalf("%d blocks of %d bytes (%d), %d changes of %d bytes", len(b.mu.blocks), size, b.mu.bytes,
-			len(b.mu.recent.changes), b.mu.recent.bytes)
+		t.Fatalf("%d blocks of %d bytes (%d), %d changes of %d bytes", len(b.mu.blocks), size,
+			b.mu.bytes, len(b.mu.recent.changes), b.mu.recent.bytes)
 	}
 }
 

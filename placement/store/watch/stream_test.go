@@ -153,7 +153,8 @@ func TestRevisionIsWhole(t *testing.T) {
 		}
 		for _, d := range taken {
 			got[d.ID] += len(d.Events)
-			if last := d.Events[len(d.Events)-1].KV.ModRevision; len(d.Events)%3 != 0 || d.Revision < last {
+			if last := d.Events[len(d.Events)-1].KV.ModRevision; len(d.Events)%3 != 0 ||
+				d.Revision < last {
 				t.Fatalf("watch %d got %d events, the last of revision %d, and has all up to %d", d.ID,
 					len(d.Events), last, d.Revision)
 			}

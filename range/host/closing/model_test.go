@@ -27,7 +27,8 @@ func TestNothingIsWrittenBelowWhatIsClosed(t *testing.T) {
 		closed, asleep = closed+m.closings, asleep+m.sleeps
 	}
 	if closed < 10_000 || asleep < 2_000 {
-		t.Fatalf("%d timestamps were closed, and groups slept %d times: it proves nothing", closed, asleep)
+		t.Fatalf("%d timestamps were closed, and groups slept %d times: it proves nothing",
+			closed, asleep)
 	}
 }
 
