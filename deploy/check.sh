@@ -92,7 +92,7 @@ if has strace && has systemd-analyze && [ -x "$binary" ]; then
     seq 2000 | sed 's/.*/&\t&/' | "$binary" load fruit --output raw >/dev/null
     "$binary" count fruit >/dev/null
     "$binary" keyspace drop fruit --yes >/dev/null 2>&1
-    # strace hands signals to nobody: they go to the server itself.
+    # strace passes no signals on: they go to the server itself.
     kill -HUP "$(pgrep -P $server)"
     "$binary" health --http 127.0.0.1:27481 >/dev/null
     kill -TERM "$(pgrep -P $server)"

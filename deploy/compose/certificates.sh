@@ -10,7 +10,7 @@ tls=${TLS:-/tls}
 owner=65532:65532 # who servers and clients run as
 again=${1:-}
 
-# put FILE MODE TARGET: in one step, so that nobody reads half a file.
+# put FILE MODE TARGET: in one step, so that no process reads half a file.
 put() {
     cp "$1" "$3.new"
     chown "$owner" "$3.new"

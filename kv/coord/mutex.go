@@ -4,7 +4,7 @@ import "context"
 
 // Mutex is a lock that one holder has at a time, among all sessions of all clients. Those that wait
 // get it in the order in which they came; a release wakes the next one only. It is not reentrant:
-// who has it and locks it again waits for itself.
+// a holder that locks it again waits for itself.
 type Mutex struct {
 	client *Client
 	name   string

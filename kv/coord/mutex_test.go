@@ -199,7 +199,7 @@ func TestMutexKeyDeleted(t *testing.T) {
 	w.done("the holder is told", lock.Held().Done())
 	w.is(context.Cause(lock.Held()), coord.ErrLost)
 	w.is(lock.Unlock(w.ctx), coord.ErrLost)
-	_, err = wait(w, "who waits is told", waiting)
+	_, err = wait(w, "the waiter is told", waiting)
 	w.is(err, coord.ErrLost)
 	w.must(s.Err())
 }

@@ -233,7 +233,7 @@ func TestWritesAfterIngest(t *testing.T) {
 	}
 }
 
-// TestReadBesideIngest: who begins to read between the moment at which Pebble has new tables and
+// TestReadBesideIngest: a reader that begins between the moment at which Pebble has new tables and
 // that at which it shows what is in them sees all that they replace.
 func TestReadBesideIngest(t *testing.T) {
 	var s *State

@@ -538,7 +538,7 @@ func (c *cluster) propose(id keys.PartitionID, value string) {
 	if err := n.host.Group(id).Propose(term, []byte(value)); err != nil {
 		c.t.Fatal(err)
 	}
-	c.await("everybody to apply "+value, func() bool { return c.everywhere(id, value) })
+	c.await("all to apply "+value, func() bool { return c.everywhere(id, value) })
 }
 
 func (c *cluster) everywhere(id keys.PartitionID, value string) bool {

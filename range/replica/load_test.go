@@ -97,7 +97,7 @@ func TestTheAnchorTellsWhoIsWanted(t *testing.T) {
 				Seen: l.of.Begun, Kind: kvpb.PushRequest_STATUS, Awaited: awaited}}})
 		}
 		if beat() {
-			t.Error("wanted before anybody asked")
+			t.Error("wanted before any request asked")
 		}
 		if push(false); beat() {
 			t.Error("wanted by who does not wait")

@@ -53,7 +53,7 @@ func TestHintsNeverGoBack(t *testing.T) {
 	select {
 	case <-changed:
 	default:
-		t.Fatal("those who wait were not woken")
+		t.Fatal("the waiters were not woken")
 	}
 	if !c.leader.Load().usable() {
 		t.Fatal("not usable")
