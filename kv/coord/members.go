@@ -160,8 +160,8 @@ func (m *members) ask(etcd *clientv3.Client) {
 	}
 }
 
-// isRefusal says whether a member has refused to say where the members are, as it does to those that
-// do not say who they are. A server that is no member refuses nobody.
+// isRefusal says whether a member has refused to say where the members are, as it refuses callers
+// that do not say who they are. A server that is no member refuses none.
 func isRefusal(err error) bool {
 	switch rpctypes.Error(err) {
 	case rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision,
