@@ -318,7 +318,8 @@ func sampleResult() *Result {
 
 func TestReports(t *testing.T) {
 	want := map[string]string{
-		"table": `workload ycsb-e: 64 clients, 1,000,000 records of 256 bytes, zipfian keys, 10.0 s measured after 2.0 s warm-up, seed 1
+		"table": "workload ycsb-e: 64 clients, 1,000,000 records of 256 bytes, zipfian keys, " +
+			`10.0 s measured after 2.0 s warm-up, seed 1
  operation  count  ops/s      mean      p50      p95      p99      max  errors  rows/s
  insert       100     10    990 ms   980 ms   1.88 s   1.96 s   1.98 s       1       0
  scan       2,000    200   1.80 ms  1.80 ms  2.70 ms  2.78 ms  2.80 ms       0  10,000

@@ -351,9 +351,11 @@ func TestTransactionReport(t *testing.T) {
 	want := `workload bank: 64 clients, 100 accounts, 10.0 s measured after 2.0 s warm-up, seed 1
  operation  count  ops/s     mean      p50      p95      p99      max  errors
  transfer   3,000    300  2.30 ms  2.30 ms  3.65 ms  3.77 ms  3.80 ms       0
-run again: 1,200 attempts, 28.6 % of all (conflict 1,000, wounded 200); at most 7 attempts for one transaction
+run again: 1,200 attempts, 28.6 % of all (conflict 1,000, wounded 200); ` +
+		`at most 7 attempts for one transaction
 commits by phases: two 2,600, one 400
-fairness: the slowest client did 40, 85 % of the median client's 47; the longest wait was 3.3 times the median
+fairness: the slowest client did 40, 85 % of the median client's 47; ` +
+		`the longest wait was 3.3 times the median
 verified: the accounts have 100000 in all, as in the beginning
 `
 	if out.String() != want {

@@ -49,7 +49,8 @@ func TestBatchPut(t *testing.T) {
 			if n, err := ks.Count(ctx, kv.At(before)); rows != 10 || n != 0 || err != nil {
 				t.Fatalf("%s: %d rows at the timestamp, %d before it: %v", name, rows, n, err)
 			}
-			twice := append(slices.Clone(pairs), kv.Pair{Key: []byte("new")}, kv.Pair{Key: []byte("key0")})
+			twice := append(slices.Clone(pairs), kv.Pair{Key: []byte("new")},
+				kv.Pair{Key: []byte("key0")})
 			if _, err := ks.BatchPut(ctx, twice); !errors.Is(err, kv.ErrInvalidArgument) {
 				t.Fatalf("%s: a key that is given twice: %v", name, err)
 			}
@@ -121,7 +122,9 @@ func TestModify(t *testing.T) {
 				return kv.Delete(), nil
 			}, nil, false},
 			{"keep none", func(kv.Pair) (kv.Replacement, error) { return kv.Keep(), nil }, nil, false},
-			{"delete none", func(kv.Pair) (kv.Replacement, error) { return kv.Delete(), nil }, nil, false},
+			{"delete none", func(kv.Pair) (kv.Replacement, error) {
+				return kv.Delete(), nil
+			}, nil, false},
 			{"set", func(kv.Pair) (kv.Replacement, error) { return kv.Set(nil), nil }, nil, true},
 		}
 		for _, s := range steps {
@@ -158,7 +161,8 @@ func TestCreateKeyspaceIfMissing(t *testing.T) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				ks, made, err := cluster.Client(t).CreateKeyspaceIfMissing(ctx, "users", split, kv.Replicas(3))
+				ks, made, err := cluster.Client(t).CreateKeyspaceIfMissing(ctx, "users", split,
+					kv.Replicas(3))
 				if err != nil {
 					t.Error(err)
 					return

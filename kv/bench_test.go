@@ -22,7 +22,8 @@ func idleNode(b *testing.B) *Client {
 		case *kvpb.Request_Put:
 			out.Result = &kvpb.Response_Put{Put: &kvpb.PutResponse{Version: now}}
 		case *kvpb.Request_Get:
-			out.Result = &kvpb.Response_Get{Get: &kvpb.GetResponse{Found: true, Value: value, Version: now}}
+			out.Result = &kvpb.Response_Get{Get: &kvpb.GetResponse{Found: true, Value: value,
+				Version: now}}
 		default:
 			out.Result = &kvpb.Response_NowResult{NowResult: &kvpb.NowResponse{Node: 1}}
 		}

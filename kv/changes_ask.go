@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// feedWait is how long a replica waits for something above what the feed has to be resolved, beyond
-	// the keyspace's lag, before the leader is asked to read its latest, which has transactions in the
-	// way commit above.
+	// feedWait is how long a replica waits for something above what the feed has to be resolved,
+	// beyond the keyspace's lag, before the leader is asked to read its latest, which has
+	// transactions in the way commit above.
 	feedWait = 5 * time.Second
 	// feedTimeout bounds one question, feedWait and the rest included.
 	feedTimeout = 20 * time.Second
@@ -137,7 +137,8 @@ func (a *partitionAsker) answer(hash uint32, rest keys.Span, q *changes.Question
 		resume, version := r.GetResume(), fromWire(r.GetResumeVersion())
 		within := bytes.Equal(resume, rest.Start) && q.Head.Less(version)
 		if !span.Contains(resume) || !within && !leadsOn(rest, false, resume) {
-			return wrong("the node answered with a resume key that does not lead on: " + keys.Pretty(resume))
+			return wrong("the node answered with a resume key that does not lead on: " +
+				keys.Pretty(resume))
 		}
 		out.Resume, out.ResumeVersion = placed(hash, keys.Span{Start: resume}).Start, version
 	}
@@ -174,10 +175,10 @@ func changesError(op, keyspace string, err error) error {
 	err = wrap(op, keyspace, nil, err)
 	var e *Error
 	if errors.As(err, &e) && errors.Is(err, ErrTimestampTooOld) && !e.Bound.IsZero() {
-		e.Message = "the changes since " + e.Timestamp.String() + " are not all kept any more, but those " +
-			"since " + e.Bound.String()
-		e.Advice = "read the keyspace as of a later moment and go on from there, and give it a GC window " +
-			"(--gc-window) that is longer than a consumer may be away"
+		e.Message = "the changes since " + e.Timestamp.String() + " are not all kept any more, but " +
+			"those since " + e.Bound.String()
+		e.Advice = "read the keyspace as of a later moment and go on from there, and give it a GC " +
+			"window (--gc-window) that is longer than a consumer may be away"
 	}
 	return err
 }

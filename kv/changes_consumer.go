@@ -80,16 +80,16 @@ func (k *Keyspace) beginConsumer(ctx context.Context, q *changesQuery) (isNew bo
 		return false, err
 	case info.TooOld:
 		return false, &Error{Op: "changes", Keyspace: k.name, Timestamp: info.Position,
-			Message: "the consumer " + q.consumer + " is behind by more than history is kept for it, which " +
-				"is " + info.Keep.String(),
+			Message: "the consumer " + q.consumer + " is behind by more than history is kept for it, " +
+				"which is " + info.Keep.String(),
 			Advice: "read the keyspace as of some moment, and have the consumer begin anew from there",
 			wraps:  []error{ErrTimestampTooOld}}
 	case !span.Equal(q.span):
 		return false, &Error{Op: "changes", Keyspace: k.name,
-			Message: "the consumer " + q.consumer + " is of " + keys.DescribeSpan(span) + ", and this feed " +
-				"of " + keys.DescribeSpan(q.span),
-			Advice: "give this feed another name, or delete the consumer or reset it with these keys, and " +
-				"read them as of some moment first",
+			Message: "the consumer " + q.consumer + " is of " + keys.DescribeSpan(span) + ", and this " +
+				"feed of " + keys.DescribeSpan(q.span),
+			Advice: "give this feed another name, or delete the consumer or reset it with these keys, " +
+				"and read them as of some moment first",
 			wraps: []error{ErrInvalidArgument}}
 	}
 	q.since = info.Position

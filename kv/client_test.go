@@ -115,8 +115,14 @@ func TestInvalidCallsSendNothing(t *testing.T) {
 				_, err := ks.Batch().Put(key, nil).Delete(key).Commit(ctx)
 				return err
 			},
-			"batch empty key":  func() error { _, err := ks.Batch().Put(nil, nil).Commit(ctx); return err },
-			"batchget empty":   func() error { _, err := ks.BatchGet(ctx, [][]byte{key, {}}); return err },
+			"batch empty key": func() error {
+				_, err := ks.Batch().Put(nil, nil).Commit(ctx)
+				return err
+			},
+			"batchget empty": func() error {
+				_, err := ks.BatchGet(ctx, [][]byte{key, {}})
+				return err
+			},
 			"delete unbounded": func() error { _, err := ks.DeleteRange(ctx); return err },
 			"limit 0":          func() error { _, err := drain(ks.Scan(ctx, Limit(0))); return err },
 			"page size 0":      func() error { _, err := drain(ks.Scan(ctx, PageSize(0))); return err },
@@ -326,7 +332,8 @@ func TestBatchGetReadsOneMoment(t *testing.T) {
 			}
 		}
 		must[bool](t)(ks.Delete(ctx, all[0]))
-		if p := must[[]Pair](t)(ks.BatchGet(ctx, all[:2], At(before))); !p[0].Exists() || p[1].Exists() {
+		if p := must[[]Pair](t)(ks.BatchGet(ctx, all[:2], At(before))); !p[0].Exists() ||
+			p[1].Exists() {
 			t.Fatalf("%+v", p)
 		}
 	})
@@ -343,7 +350,8 @@ func TestLostReplies(t *testing.T) {
 		for name, f := range map[string]fakeserver.Fault{
 			"break-after": {BreakAfter: true}, "break-before": {BreakBefore: true},
 			"unknown":    {Unknown: true},
-			"overloaded": {Code: kvpb.ErrorCode_OVERLOADED}, "no-quorum": {Code: kvpb.ErrorCode_NO_QUORUM},
+			"overloaded": {Code: kvpb.ErrorCode_OVERLOADED},
+			"no-quorum":  {Code: kvpb.ErrorCode_NO_QUORUM},
 			"unhealthy":  {Code: kvpb.ErrorCode_NODE_UNHEALTHY},
 			"not-leader": {Code: kvpb.ErrorCode_NOT_LEADER},
 		} {

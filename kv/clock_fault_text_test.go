@@ -84,7 +84,10 @@ func TestCancelledCallsSaySo(t *testing.T) {
 				return err
 			},
 			"view": func(ctx context.Context) error {
-				return client.View(ctx, func(v *Snapshot) error { _, err := v.Get(ctx, ks, key); return err })
+				return client.View(ctx, func(v *Snapshot) error {
+					_, err := v.Get(ctx, ks, key)
+					return err
+				})
 			},
 			"status":    func(ctx context.Context) error { _, err := client.Status(ctx); return err },
 			"keyspaces": func(ctx context.Context) error { _, err := client.Keyspaces(ctx); return err },

@@ -134,11 +134,12 @@ func TestConsumerErrors(t *testing.T) {
 		_, notFound := ks.Consumer(ctx, "nobody")
 		_, noKeyspace := client.Keyspace("nowhere").Consumer(ctx, "a")
 		for name, x := range map[string]struct{ err, want error }{
-			"no name":          {set(ks, "", now), kv.ErrInvalidArgument},
-			"long name":        {set(ks, strings.Repeat("x", 257), now), kv.ErrInvalidArgument},
-			"future":           {set(ks, "a", now.Add(time.Hour)), kv.ErrInvalidArgument},
-			"backwards":        {set(ks, "a", now.Add(-time.Hour)), kv.ErrInvalidArgument},
-			"keep of a year":   {set(ks, "a", now, kv.KeepHistory(365*24*time.Hour)), kv.ErrInvalidArgument},
+			"no name":   {set(ks, "", now), kv.ErrInvalidArgument},
+			"long name": {set(ks, strings.Repeat("x", 257), now), kv.ErrInvalidArgument},
+			"future":    {set(ks, "a", now.Add(time.Hour)), kv.ErrInvalidArgument},
+			"backwards": {set(ks, "a", now.Add(-time.Hour)), kv.ErrInvalidArgument},
+			"keep of a year": {set(ks, "a", now, kv.KeepHistory(365*24*time.Hour)),
+				kv.ErrInvalidArgument},
 			"no keep":          {set(ks, "a", now, kv.KeepHistory(-time.Hour)), kv.ErrInvalidArgument},
 			"ancient":          {set(ks, "x", now.Add(-25*time.Hour)), kv.ErrTimestampTooOld},
 			"unknown":          {notFound, kv.ErrConsumerNotFound},

@@ -70,7 +70,8 @@ func (w *creation) heard(made int) bool {
 
 // ask asks the core how far it is.
 func (w *creation) ask(ctx context.Context) (made int, err error) {
-	err = w.client.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
+	err = w.client.sender.Admin(ctx, func(ctx context.Context,
+		cluster clusterpb.ClusterClient) error {
 		r, err := cluster.ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
 		for _, info := range r.GetKeyspaces() {
 			if info.GetKeyspace().GetId() != uint32(w.id) {
@@ -155,7 +156,8 @@ func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string,
 					"; use it as it is, choose another name, or drop it first",
 			}
 		}
-		if err := c.awaitKeyspace(ctx, keys.KeyspaceID(info.ID), name, info.HashPartitions); err != nil {
+		if err := c.awaitKeyspace(ctx, keys.KeyspaceID(info.ID), name,
+			info.HashPartitions); err != nil {
 			return nil, false, wrapAdmin(op, name, err)
 		}
 		return ks, false, nil
@@ -181,7 +183,8 @@ func (i KeyspaceInfo) differs(options []KeyspaceOption) string {
 	case want.closedLag != 0 && i.ClosedLag != want.closedLag:
 		return fmt.Sprintf("a closed lag of %s instead of %s", i.ClosedLag, want.closedLag)
 	case age != 0 && i.MaxTransactionAge != age:
-		return fmt.Sprintf("a maximum age of transactions of %s instead of %s", i.MaxTransactionAge, age)
+		return fmt.Sprintf("a maximum age of transactions of %s instead of %s",
+			i.MaxTransactionAge, age)
 	case idle != 0 && i.MaxTransactionIdle != idle:
 		return fmt.Sprintf("a maximum idle time of transactions of %s instead of %s",
 			i.MaxTransactionIdle, idle)

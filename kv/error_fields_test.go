@@ -30,7 +30,8 @@ func TestErrorsCarryTheirTimestamps(t *testing.T) {
 		if !errors.As(err, &e) || !errors.Is(err, kv.ErrTimestampInFuture) {
 			t.Fatal(err)
 		}
-		if e.Timestamp != at || e.Bound.IsZero() || !e.Bound.Less(at) || e.Partition == 0 || e.Node == 0 {
+		if e.Timestamp != at || e.Bound.IsZero() || !e.Bound.Less(at) || e.Partition == 0 ||
+			e.Node == 0 {
 			t.Errorf("%+v", e)
 		}
 		if e.Advice != "read an earlier moment" {

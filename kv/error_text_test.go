@@ -81,13 +81,15 @@ func TestErrorsSayItOnce(t *testing.T) {
 			change(&e)
 			return &e
 		}
-		unknown := &committer.Error{Kind: committer.ErrOutcomeUnknown, Cause: with(func(e *route.Error) {
-			e.Message, e.Cause, e.OutcomeUnknown, e.Attempts = "partition p100: no answer",
-				context.DeadlineExceeded, true, 2
-		})}
+		unknown := &committer.Error{Kind: committer.ErrOutcomeUnknown,
+			Cause: with(func(e *route.Error) {
+				e.Message, e.Cause = "partition p100: no answer", context.DeadlineExceeded
+				e.OutcomeUnknown, e.Attempts = true, 2
+			})}
 		late := hlc.Timestamp{Wall: 1_893_456_000_000_000_000}
 		for want, err := range map[string]error{
-			`tidemark: put in keyspace "k": nobody leads it (partition p100, node n3)`: wrap("put", "k", nil,
+			`tidemark: put in keyspace "k": nobody leads it (partition p100, node n3)`: wrap(
+				"put", "k", nil,
 				with(func(e *route.Error) { e.Message = "partition p100: nobody leads it" })),
 			`tidemark: put in keyspace "k": the disk is slow (partition p100, node n3)`: wrap(
 				"put", "k", nil,

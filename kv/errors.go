@@ -35,8 +35,8 @@ const (
 	ErrConsumerNotFound ErrorKind = "consumer not found"
 	// ErrInvalidArgument: the call makes no sense; nothing was changed.
 	ErrInvalidArgument ErrorKind = "invalid argument"
-	// ErrCrossPartition: the keys of an atomic batch have different numbers in a hash keyspace. It is an
-	// ErrInvalidArgument too.
+	// ErrCrossPartition: the keys of an atomic batch have different numbers in a hash keyspace. It is
+	// an ErrInvalidArgument too.
 	ErrCrossPartition ErrorKind = "keys lie in different partitions"
 	// ErrOutcomeUnknown: the call ended before the outcome of a write was known. It may have been
 	// executed, or may yet be.
@@ -276,8 +276,8 @@ func wrap(op, keyspace string, key []byte, err error) error {
 			"one another"
 	}
 	if r.OutcomeUnknown {
-		parts = append(parts, "the write may or may not have been executed, or may be yet; read "+
-			"the key to find out")
+		parts = append(parts,
+			"the write may or may not have been executed, or may be yet; read the key to find out")
 		e.wraps = append(e.wraps, ErrOutcomeUnknown)
 	}
 	if r.Cause != nil {

@@ -215,7 +215,8 @@ func (s *clocksSeen) check(t *testing.T, nodes, reads int) {
 				want = now[0]
 			}
 			if said[i] != want {
-				t.Errorf("n%d, read %d: the clock was seen at %s, want %s of %v", node, i+1, said[i], want, now)
+				t.Errorf("n%d, read %d: the clock was seen at %s, want %s of %v",
+					node, i+1, said[i], want, now)
 			}
 		}
 	}

@@ -71,7 +71,8 @@ func TestKeyspacesOfOtherClientsAreRefused(t *testing.T) {
 						refused(name+": batch-get", err)
 						_, err = r.Count(ctx, foreign)
 						refused(name+": count", err)
-						if p, err := r.Get(ctx, own, key); err != nil || string(p.Value) != string(before.Value) {
+						if p, err := r.Get(ctx, own, key); err != nil ||
+							string(p.Value) != string(before.Value) {
 							t.Errorf("%s: its own keyspace has %q, %v", name, p.Value, err)
 						}
 					}

@@ -140,12 +140,14 @@ func (f *freshness) near() bool {
 func (f *freshness) conflict(hasAt bool) string {
 	switch {
 	case hasAt && (f.any || f.own || f.bounded || f.linearizable):
-		return "At names the moment: of the options that say how old it may be, only Nearest goes with it"
+		return "At names the moment: of the options that say how old it may be, only Nearest " +
+			"goes with it"
 	case f.linearizable && (f.nearest || f.any || f.own || f.bounded):
-		return "LinearizableFollower reads the latest state: leave out the options that say how old it " +
-			"may be"
+		return "LinearizableFollower reads the latest state: leave out the options that say how old " +
+			"it may be"
 	case f.any && (f.own || f.bounded):
-		return "AnyStaleness takes what MaxStaleness and ReadYourWrites refuse: leave out one or the other"
+		return "AnyStaleness takes what MaxStaleness and ReadYourWrites refuse: leave out one " +
+			"or the other"
 	}
 	return ""
 }

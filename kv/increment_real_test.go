@@ -90,7 +90,8 @@ func TestIncrementsAddUp(t *testing.T) {
 		total, err := strconv.ParseInt(string(p.Value), 10, 64)
 		answered := int64(len(sums))
 		if err != nil || total < answered || total > answered+unknown.Load() {
-			t.Errorf("%d increments, and %d of unknown outcome, made %q", answered, unknown.Load(), p.Value)
+			t.Errorf("%d increments, and %d of unknown outcome, made %q",
+				answered, unknown.Load(), p.Value)
 		}
 		slices.Sort(sums)
 		if len(slices.Compact(sums)) != int(answered) {

@@ -212,7 +212,8 @@ func partitionInfo(p *clusterpb.PartitionInfo) PartitionInfo {
 	}
 	for _, r := range d.Replicas {
 		info.Replicas = append(info.Replicas,
-			ReplicaInfo{Node: r.Node, Replica: r.Replica, Learner: r.Role == clusterpb.ReplicaRole_LEARNER})
+			ReplicaInfo{Node: r.Node, Replica: r.Replica,
+				Learner: r.Role == clusterpb.ReplicaRole_LEARNER})
 	}
 	return info
 }

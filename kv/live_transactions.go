@@ -250,8 +250,8 @@ const maxInspected = 10_000
 func liveTransaction(keyspace string, partition uint64, x *kvpb.LiveTransaction) LiveTransaction {
 	out := LiveTransaction{
 		ID:    hex.EncodeToString(x.GetTransaction().GetId()),
-		Begun: rpc.FromTimestamp(x.GetTransaction().GetBegun()), Keyspace: keyspace, Partition: partition,
-		Locks: x.Intents - min(x.Spans, x.Intents), Spans: x.Spans,
+		Begun: rpc.FromTimestamp(x.GetTransaction().GetBegun()), Keyspace: keyspace,
+		Partition: partition, Locks: x.Intents - min(x.Spans, x.Intents), Spans: x.Spans,
 		OldestLock: time.Duration(x.OldestMicros) * time.Microsecond, Key: x.Key,
 		wire: x.GetTransaction(), age: time.Duration(x.AgeMicros) * time.Microsecond,
 		idle:   time.Duration(x.IdleMicros) * time.Microsecond,

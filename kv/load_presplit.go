@@ -147,8 +147,8 @@ func (l *loader) split(ctx context.Context, boundaries [][]byte) error {
 		case len(left) == 0:
 			return nil
 		case time.Since(moved) > splitPatience:
-			l.note("%d of %d splits are not done after a minute without one (%v); the load goes on without "+
-				"them", len(left), total, why)
+			l.note("%d of %d splits are not done after a minute without one (%v); the load goes on "+
+				"without them", len(left), total, why)
 			return nil
 		}
 		var next [][]byte

@@ -338,7 +338,8 @@ func runModel(t *testing.T, rt *rapid.T) {
 			q := &query{reverse: true}
 			From(from).scan(q)
 			if want := expected(m.now, q); !slices.Equal(keysOf(rows), want) || n != uint64(len(m.now)) {
-				rt.Fatalf("a view from %q: %q of %d, want %q of %d", from, keysOf(rows), n, want, len(m.now))
+				rt.Fatalf("a view from %q: %q of %d, want %q of %d", from, keysOf(rows), n, want,
+					len(m.now))
 			}
 		},
 		"cut": func(rt *rapid.T) {

@@ -46,7 +46,8 @@ func TestCommitsThatReadOneAnothersKeys(t *testing.T) {
 										return err
 									}
 								}
-								return tx.Put(ks, fmt.Appendf(nil, "key-%d", i), strconv.AppendInt(nil, int64(round), 10))
+								return tx.Put(ks, fmt.Appendf(nil, "key-%d", i),
+									strconv.AppendInt(nil, int64(round), 10))
 							}); err != nil {
 								t.Error(err)
 							} else if attempts > 2*mostAttempts {

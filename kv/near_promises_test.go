@@ -75,8 +75,8 @@ func TestClaimedStalenessIsNeverTooSmall(t *testing.T) {
 						t.Fatalf("with a bound of %s a write of %s before was not seen", d, ago)
 					}
 					if ago := time.Since(acknowledged[missed]); info.Age >= 0 && ago > info.Age {
-						t.Fatalf("what was read was said to be %s old, and lacks a write of %s before", info.Age,
-							ago)
+						t.Fatalf("what was read was said to be %s old, and lacks a write of %s before",
+							info.Age, ago)
 					}
 				}
 			}
@@ -122,7 +122,9 @@ func TestSessionsReadTheirWrites(t *testing.T) {
 				value = nil
 			case 2:
 				what = "transaction"
-				must[Timestamp](t)(client.Update(ctx, func(tx *Txn) error { return tx.Put(ks, key, value) }))
+				must[Timestamp](t)(client.Update(ctx, func(tx *Txn) error {
+					return tx.Put(ks, key, value)
+				}))
 			case 3:
 				what = "batch"
 				must[Timestamp](t)(ks.Batch().Put(key, value).Commit(ctx))

@@ -103,7 +103,8 @@ func TestReadsThatAnyReplicaAnswers(t *testing.T) {
 				for i, p := range pairs {
 					same("batch get", i == 0, string(p.Value))
 				}
-				for _, options := range [][]ScanOption{nil, {Reverse()}, {Limit(2)}, {Prefix([]byte("k4"))}} {
+				for _, options := range [][]ScanOption{nil, {Reverse()}, {Limit(2)},
+					{Prefix([]byte("k4"))}} {
 					info = ReadInfo{}
 					got, err := drain(ks.Scan(ctx, append(options, option, ReadAt(&info))...))
 					if err != nil || len(got) == 0 {

@@ -65,8 +65,8 @@ func CreationProgress(progress func(keyspace string, made, total int)) Option {
 // User says who the client is, which it has to while authentication is enabled: users need
 // permissions for the keys that they read and write, and the role root to administer. password is
 // asked for each time that the client has a member of the core exchange it for a token, which is
-// every few minutes; it must be safe for concurrent use. Without User and Token a client is known by
-// the common name of its certificate (TLS), if the servers check certificates.
+// every few minutes; it must be safe for concurrent use. Without User and Token a client is known
+// by the common name of its certificate (TLS), if the servers check certificates.
 func User(name string, password func(context.Context) (string, error)) Option {
 	return clientOption(func(c *config) {
 		c.route.User = &route.User{Name: name, Password: password}
@@ -136,7 +136,8 @@ type query struct {
 // GetOption is an option of Get and BatchGet: At, ReadAt, and those of FreshnessOption.
 type GetOption interface{ get(*query) }
 
-// CountOption is an option of Count: At, Prefix, From, To, All, ReadAt, and those of FreshnessOption.
+// CountOption is an option of Count: At, Prefix, From, To, All, ReadAt, and those of
+// FreshnessOption.
 type CountOption interface{ count(*query) }
 
 // ScanOption is an option of Scan: all there are.

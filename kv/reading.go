@@ -129,7 +129,8 @@ func (r *reading) context(p *route.Partition, node keys.NodeID,
 	if plain && len(r.mu.contexts) < maxContexts {
 		r.mu.contexts = append(r.mu.contexts, nodeContext{node: node, limit: limit, context: c})
 	}
-	c.Observed, c.Movable, c.Transaction, c.Begun = r.mu.observed[node], movable, r.id, toWire(r.begun)
+	c.Observed, c.Movable = r.mu.observed[node], movable
+	c.Transaction, c.Begun = r.id, toWire(r.begun)
 	c.Leadership = r.mu.under[p.ID]
 	if !limit.IsZero() {
 		m.limit.Wall, m.limit.Logical = uint64(limit.Wall), limit.Logical

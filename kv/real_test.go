@@ -69,7 +69,8 @@ func TestAgainstRealServers(t *testing.T) {
 			if n, err := ks.Count(ctx, kv.At(before)); err != nil || n != 1000 {
 				t.Fatalf("%s: counted %d: %v", name, n, err)
 			}
-			pairs, err := ks.BatchGet(ctx, [][]byte{[]byte("key0001"), []byte("key0300"), []byte("key0999")})
+			pairs, err := ks.BatchGet(ctx, [][]byte{[]byte("key0001"), []byte("key0300"),
+				[]byte("key0999")})
 			if err != nil || !pairs[0].Exists() || pairs[1].Exists() || !pairs[2].Exists() {
 				t.Fatalf("%s: %v, %v", name, pairs, err)
 			}

@@ -93,7 +93,8 @@ func TestScanOptions(t *testing.T) {
 				"prefix":  {[]ScanOption{Prefix([]byte("key0010"))}, want[100:110]},
 				"prefix reverse": {[]ScanOption{Prefix([]byte("key0010")), Reverse(), Limit(3)},
 					[]string{want[109], want[108], want[107]}},
-				"from to":       {[]ScanOption{From([]byte("key00099")), To([]byte("key00102"))}, want[99:102]},
+				"from to": {[]ScanOption{From([]byte("key00099")), To([]byte("key00102"))},
+					want[99:102]},
 				"limit":         {[]ScanOption{From([]byte("key00050")), Limit(60)}, want[50:110]},
 				"limit reverse": {[]ScanOption{Reverse(), Limit(20), At(before)}, reversed[:20]},
 				"page size":     {[]ScanOption{At(before), PageSize(3)}, want},
@@ -104,10 +105,12 @@ func TestScanOptions(t *testing.T) {
 			} {
 				got, err := drain(ks.Scan(ctx, test.options...))
 				if err != nil || !slices.Equal(keysOf(got), test.want) {
-					t.Errorf("%s, %d rows a page: %v, %d rows, want %d", name, rows, err, len(got), len(test.want))
+					t.Errorf("%s, %d rows a page: %v, %d rows, want %d", name, rows, err, len(got),
+						len(test.want))
 				}
 				for _, p := range got {
-					if string(p.Key) != "later" && string(p.Value) != "value of "+string(p.Key) || !p.Exists() {
+					if string(p.Key) != "later" && string(p.Value) != "value of "+string(p.Key) ||
+						!p.Exists() {
 						t.Fatalf("%s: pair %q %q %s", name, p.Key, p.Value, p.Version)
 					}
 				}

@@ -129,7 +129,9 @@ func TestCountersOfOneSpanTakeTurns(t *testing.T) {
 							}); err != nil {
 								t.Error(err)
 							}
-							for m := most.Load(); attempts > m && !most.CompareAndSwap(m, attempts); m = most.Load() {
+							m := most.Load()
+							for attempts > m && !most.CompareAndSwap(m, attempts) {
+								m = most.Load()
 							}
 						}
 					})

@@ -99,7 +99,8 @@ func TestWhatALostLockGuardedIsNotMixed(t *testing.T) {
 			switch {
 			case err == nil && string(z.Value) != string(a.Value):
 				t.Errorf("locked %t: it has seen a=%s and z=%s", lock, a.Value, z.Value)
-			case err != nil && !errors.Is(err, kv.ErrConflict) && !errors.Is(err, kv.ErrTransactionAborted):
+			case err != nil && !errors.Is(err, kv.ErrConflict) &&
+				!errors.Is(err, kv.ErrTransactionAborted):
 				t.Errorf("locked %t: %v", lock, err)
 			}
 		})

@@ -54,7 +54,9 @@ func TestTTL(t *testing.T) {
 	all := []string{"put", "batch", "batch put", "swap", "count", "txn", "modify"}
 	withExpiry(t, func(ctx context.Context, client *kv.Client, ks *kv.Keyspace) {
 		write := map[string]func(key []byte) (kv.Timestamp, error){
-			"put": func(key []byte) (kv.Timestamp, error) { return ks.Put(ctx, key, []byte("1"), kv.TTL(ttl)) },
+			"put": func(key []byte) (kv.Timestamp, error) {
+				return ks.Put(ctx, key, []byte("1"), kv.TTL(ttl))
+			},
 			"batch": func(key []byte) (kv.Timestamp, error) {
 				return ks.Batch().Put(key, []byte("1"), kv.TTL(ttl)).Commit(ctx)
 			},
@@ -63,7 +65,8 @@ func TestTTL(t *testing.T) {
 					{Key: []byte("other"), Value: []byte("1")}}, kv.TTL(ttl))
 			},
 			"swap": func(key []byte) (kv.Timestamp, error) {
-				swap, err := ks.CompareAndSwap(ctx, key, kv.ExpectAbsent(), kv.Set([]byte("1"), kv.TTL(ttl)))
+				swap, err := ks.CompareAndSwap(ctx, key, kv.ExpectAbsent(),
+					kv.Set([]byte("1"), kv.TTL(ttl)))
 				return swap.Version, err
 			},
 			"count": func(key []byte) (kv.Timestamp, error) {
@@ -399,7 +402,8 @@ func TestTTLIsChecked(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, err := range errs {
-				if !errors.Is(err, kv.ErrInvalidArgument) || !strings.Contains(err.Error(), "time to live") {
+				if !errors.Is(err, kv.ErrInvalidArgument) ||
+					!strings.Contains(err.Error(), "time to live") {
 					t.Errorf("%s, write %d: %v", d, i, err)
 				}
 			}

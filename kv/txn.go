@@ -429,7 +429,8 @@ func scanQuery(ctx context.Context, op string, ks *Keyspace,
 	case q.hasAt:
 		bad = "At: a transaction reads at one moment; SnapshotAt reads the past"
 	case q.fresh.near():
-		bad = "a transaction reads from leaders; View takes options that say how old what it reads may be"
+		bad = "a transaction reads from leaders; View takes options that say how old what it " +
+			"reads may be"
 	case q.info != nil:
 		bad = "ReadAt: all reads are of one moment; Timestamp says which"
 	}

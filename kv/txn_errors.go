@@ -32,7 +32,8 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		}
 		return certain(wrap(op, keyspace, key, knownRoute(err)))
 	}
-	e := &Error{Op: op, Keyspace: keyspace, Key: clone(key), Transaction: hex.EncodeToString(of.Other)}
+	e := &Error{Op: op, Keyspace: keyspace, Key: clone(key),
+		Transaction: hex.EncodeToString(of.Other)}
 	named := len(of.Key.Key) > 0
 	if named {
 		ks := c.sender.Table().KeyspaceByID(of.Key.Keyspace)
@@ -92,7 +93,8 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 				older += " (" + e.Transaction + ")"
 			}
 			e.wraps = append(e.wraps, ErrWounded)
-			e.Message = "the transaction was aborted, because " + older + " wanted a key that it had locked"
+			e.Message = "the transaction was aborted, because " + older +
+				" wanted a key that it had locked"
 			if named {
 				e.Message = "the transaction was aborted, because " + older + " wanted " + theKey +
 					", which it had locked"
@@ -124,7 +126,8 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		e.Message = "the transaction may or may not be committed, or may be yet"
 		e.Advice = "ask kv.Outcome, or read what it has written, to find out"
 		if _, forgotten := isCode(of.Cause, kvpb.ErrorCode_TRANSACTION_TOO_OLD); forgotten {
-			e.Message = "the transaction may or may not be committed, and its coordinator has forgotten it"
+			e.Message = "the transaction may or may not be committed, and its coordinator has " +
+				"forgotten it"
 			e.Advice = "read what it has written to find out"
 		}
 	default:
@@ -145,7 +148,8 @@ func limitWords(limit time.Duration, setting string) string {
 	if limit == 0 {
 		return "a keyspace that it locks keys of allows (" + setting + ")"
 	}
-	return limit.String() + ", which is what a keyspace that it locks keys of allows (" + setting + ")"
+	return limit.String() + ", which is what a keyspace that it locks keys of allows (" + setting +
+		")"
 }
 
 // because is the cause of an Error that says the partition and the node itself, and what is

@@ -16,7 +16,8 @@ import (
 func TestATransactionThatTriesForLongKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		_, holder, other := aged(t, kv.MaxTransactionAge(time.Minute), kv.MaxTransactionIdle(time.Minute))
+		_, holder, other := aged(t, kv.MaxTransactionAge(time.Minute),
+			kv.MaxTransactionIdle(time.Minute))
 		tx, err := holder.Begin(ctx)
 		if err != nil {
 			t.Fatal(err)

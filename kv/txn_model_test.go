@@ -289,7 +289,8 @@ func swapBesideModel(t *rapid.T, ctx context.Context, tx *Txn, ks *Keyspace, k s
 	}
 	switch {
 	case err != nil || swap.Swapped != e.holds:
-		t.Fatalf("swap %s, expecting its %s, of %q at %s: %+v, %v", k, e.name, value, version, swap, err)
+		t.Fatalf("swap %s, expecting its %s, of %q at %s: %+v, %v", k, e.name, value, version,
+			swap, err)
 	case !e.holds:
 		if c := swap.Current; string(c.Key) != k || c.Exists() != there ||
 			string(c.Value) != value || c.Version != version {

@@ -173,7 +173,8 @@ func (s *txnScan) take(row Pair) bool {
 // what is read here or in the loop, the rows that were not taken yet are read again: those in hand
 // are of the former moment.
 func (s *txnScan) rows(ctx context.Context) error {
-	for s.moves = s.reading.moves; !s.left && !s.enough && !s.rest.empty(); s.moves = s.reading.moves {
+	s.moves = s.reading.moves
+	for ; !s.left && !s.enough && !s.rest.empty(); s.moves = s.reading.moves {
 		ended, err := s.page(ctx)
 		switch {
 		case err != nil:

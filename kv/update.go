@@ -78,7 +78,8 @@ func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err er
 	case dropped:
 		return Timestamp{}, err, true
 	case t.ended && err == nil:
-		return Timestamp{}, &Error{Op: "update", wraps: []error{ErrTransactionEnded, ErrInvalidArgument},
+		return Timestamp{}, &Error{Op: "update",
+			wraps: []error{ErrTransactionEnded, ErrInvalidArgument},
 			Message: "the function has ended the transaction itself; Update commits when it " +
 				"returns nil, and rolls back when it returns an error"}, false
 	case t.failed != nil:

@@ -98,8 +98,8 @@ func (c prefixClient) May(needs []access.Need) error {
 	return nil
 }
 
-// A user who may read and write the keys of a prefix does everything there, whatever call it is, and
-// nothing else; one who may read writes nothing, and one who may write reads nothing.
+// A user who may read and write the keys of a prefix does everything there, whatever call it is,
+// and nothing else; one who may read writes nothing, and one who may write reads nothing.
 func TestUsers(t *testing.T) {
 	for _, hashed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hash=%v", hashed), func(t *testing.T) {

@@ -20,7 +20,8 @@ func TestSnapshotAtNoMoment(t *testing.T) {
 			if p, err := past.Get(ctx, ks, []byte("k")); !errors.Is(err, ErrInvalidArgument) {
 				t.Errorf("get: %v, %v", p, err)
 			}
-			if _, err := past.BatchGet(ctx, ks, [][]byte{[]byte("k")}); !errors.Is(err, ErrInvalidArgument) {
+			_, err := past.BatchGet(ctx, ks, [][]byte{[]byte("k")})
+			if !errors.Is(err, ErrInvalidArgument) {
 				t.Errorf("batch get: %v", err)
 			}
 			if n, err := past.Count(ctx, ks); !errors.Is(err, ErrInvalidArgument) {

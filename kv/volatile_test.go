@@ -212,9 +212,7 @@ func TestWhatARolledBackFunctionHasReadIsCommitted(t *testing.T) {
 			}
 			if attempts++; attempts == 1 {
 				// What was read is lost, for all that can be known: another one leads.
-				for before := leaders(cluster); leaders(cluster) == before; time.Sleep(100 * time.Millisecond) {
-					transferAll(cluster)
-				}
+				changeLeaders(cluster)
 			}
 			tx.Rollback()
 			return fmt.Errorf("found %s", p.Value)

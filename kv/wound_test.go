@@ -252,7 +252,10 @@ func TestErrorsCountAttempts(t *testing.T) {
 		update := func(f func(ctx context.Context, tx *kv.Txn, run int) error) (runs int, err error) {
 			bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
-			_, err = client.Update(bounded, func(tx *kv.Txn) error { runs++; return f(bounded, tx, runs) })
+			_, err = client.Update(bounded, func(tx *kv.Txn) error {
+				runs++
+				return f(bounded, tx, runs)
+			})
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("not in vain: %v", err)
 			}

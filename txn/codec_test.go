@@ -92,8 +92,8 @@ func TestRecordsWithoutAWantedKey(t *testing.T) {
 	old := append([]byte{1, 0x23, 2}, id[:]...) // aborted by that one
 	// No timestamp, begun at 10, started at 11, finished at 12, heard at 5, no participants.
 	old = append(old, 0, 0, 10, 0, 11, 0, 12, 0, 5, 0)
-	want := Record{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED, Wounder: id,
-		Begun: ts(10), Started: ts(11), Finished: ts(12), Heard: 5}
+	want := Record{State: kvpb.TransactionState_ABORTED, Reason: kvpb.AbortReason_WOUNDED,
+		Wounder: id, Begun: ts(10), Started: ts(11), Finished: ts(12), Heard: 5}
 	if got, err := DecodeRecord(old); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -206,7 +206,9 @@ func TestMalformedIsRefused(t *testing.T) {
 		{record(0, func(r *Record) { r.Finished = r.Started.Next() }), "pending, and yet finished"},
 		{record(0, func(r *Record) { r.Participants = []Participant{{First: []byte("a")}} }),
 			"pending, and yet finished"},
-		{record(0, func(r *Record) { r.Reason = kvpb.AbortReason_WOUNDED }), "pending, and yet finished"},
+		{record(0, func(r *Record) {
+			r.Reason = kvpb.AbortReason_WOUNDED
+		}), "pending, and yet finished"},
 		{record(0, func(r *Record) { r.Begun = hlc.Timestamp{} }), "first attempt began"},
 		{record(2, func(r *Record) { r.Timestamp = hlc.Timestamp{} }), "without a timestamp"},
 		{record(2, func(r *Record) { r.Reason = kvpb.AbortReason_WOUNDED }), "reason to abort"},

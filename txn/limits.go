@@ -88,8 +88,8 @@ func (l Limits) TooOld(i *Info, now int64, bound time.Duration) *Refusal {
 	message := ""
 	switch {
 	case now-i.Started.Wall > int64(l.Age+bound):
-		message = fmt.Sprintf("transaction %s has gone on since %s, for more than %s, the maximum age of"+
-			" transactions in this keyspace; it has to run again", i.ID, i.Started, l.Age)
+		message = fmt.Sprintf("transaction %s has gone on since %s, for more than %s, the maximum age "+
+			"of transactions in this keyspace; it has to run again", i.ID, i.Started, l.Age)
 	case i.Started.Wall-i.Begun.Wall > int64(l.Age+bound):
 		message = fmt.Sprintf(
 			"transaction %s says that it began at %s, more than %s before this attempt,"+

@@ -137,8 +137,8 @@ func (c *coordinated) take(m *modelled, before *Record, d Decision) {
 			c.t.Fatalf("abandoned after %s", time.Duration(silent))
 		}
 	}
-	if at := rpc.FromTimestamp(
-		d.Status.Timestamp); d.Status.State == kvpb.TransactionState_COMMITTED && at.LessEq(m.promised) {
+	at := rpc.FromTimestamp(d.Status.Timestamp)
+	if d.Status.State == kvpb.TransactionState_COMMITTED && at.LessEq(m.promised) {
 		c.t.Fatalf("committed at %s, after it was said to stay above %s", at, m.promised)
 	}
 }

@@ -53,7 +53,8 @@ func TestParticipantsInMessages(t *testing.T) {
 		{[]*kvpb.Participant{nil}, "the key is empty"},
 		{[]*kvpb.Participant{{Key: []byte("a"), Last: []byte("b")}}, "no hash number"},
 		{[]*kvpb.Participant{{Key: []byte("a"), Hash: &large}}, "hash number 16384"},
-		{[]*kvpb.Participant{{Key: []byte("b"), Last: []byte("a"), Hash: &zero}}, "lies below its first"},
+		{[]*kvpb.Participant{{Key: []byte("b"), Last: []byte("a"), Hash: &zero}},
+			"lies below its first"},
 		{[]*kvpb.Participant{{Last: []byte("a"), Hash: &zero}}, "the key is empty"},
 		{[]*kvpb.Participant{{Key: []byte("a"), Last: make([]byte, keys.MaxKeySize+1),
 			Hash: &zero}}, "bytes"},
@@ -139,7 +140,8 @@ func checkJoined(t fataler, all, joined []Participant) {
 	whole := joined[:1]
 	for _, p := range joined[1:] {
 		last := &whole[len(whole)-1]
-		if last.Keyspace == p.Keyspace && last.Hash == p.Hash && bytes.Compare(p.First, last.Last) <= 0 {
+		if last.Keyspace == p.Keyspace && last.Hash == p.Hash &&
+			bytes.Compare(p.First, last.Last) <= 0 {
 			if bytes.Compare(p.Last, last.Last) > 0 {
 				last.Last = p.Last
 			}
@@ -164,8 +166,10 @@ func TestJoinedPairsHoldTheirKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := make([]Participant, rapid.IntRange(1, 30).Draw(t, "n"))
 		for i := range all {
-			a, b := rapid.StringMatching("[a-e]{1,3}").Draw(t, "a"), rapid.StringMatching("[a-e]{1,3}").Draw(t, "b")
-			all[i] = between(keys.KeyspaceID(rapid.IntRange(1, 2).Draw(t, "keyspace")), min(a, b), max(a, b))
+			word := rapid.StringMatching("[a-e]{1,3}")
+			a, b := word.Draw(t, "a"), word.Draw(t, "b")
+			all[i] = between(keys.KeyspaceID(rapid.IntRange(1, 2).Draw(t, "keyspace")), min(a, b),
+				max(a, b))
 			all[i].Hash = rapid.Uint32Range(0, 2).Draw(t, "hash")
 		}
 		joined := slices.Clone(all)

@@ -67,7 +67,8 @@ func (f *fakeSender) Do(ctx context.Context, call *route.Call) (route.Answer, er
 			return f.Do(ctx, call)
 		}
 		if r == nil {
-			return route.Answer{}, &route.Error{Code: kvpb.ErrorCode_TRANSACTION_TOO_OLD, Message: "too old"}
+			return route.Answer{}, &route.Error{Code: kvpb.ErrorCode_TRANSACTION_TOO_OLD,
+				Message: "too old"}
 		}
 		return route.Answer{Response: r}, nil
 	case <-ctx.Done():

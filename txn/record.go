@@ -18,8 +18,8 @@ type Record struct {
 	// Timestamp is the commit timestamp of a COMMITTED transaction; a PENDING one can only commit
 	// above it, and zero is no bound.
 	Timestamp hlc.Timestamp
-	// Reason is why an ABORTED one is; if it was WOUNDED, Wounder is for whom, and Wanted over
-	// which key.
+	// Reason is why an ABORTED one is; if it was WOUNDED, Wounder is the transaction for which, and
+	// Wanted over which key.
 	Reason  kvpb.AbortReason
 	Wounder ID
 	Wanted  Wanted

@@ -44,7 +44,8 @@ func between(keyspace keys.KeyspaceID, first, last string) Participant {
 }
 
 func committedIn(n byte, participants ...Participant) Committed {
-	return Committed{ID: testID(n), Keyspace: 3, Anchor: []byte{n}, At: hlc.Timestamp{Wall: int64(n)}, Participants: participants}
+	return Committed{ID: testID(n), Keyspace: 3, Anchor: []byte{n}, At: hlc.Timestamp{Wall: int64(n)},
+		Participants: participants}
 }
 
 // A transaction is settled when each of its participants has answered, or is gone; one request
@@ -74,10 +75,12 @@ func TestResolveAsksEveryParticipant(t *testing.T) {
 			for _, r := range call.Request.GetResolve().Resolutions {
 				id, err := ParseID(r.Transaction)
 				if err != nil || r.Status.State != kvpb.TransactionState_COMMITTED ||
-					r.Keyspace != 3 || string(r.Anchor) != string(id[15:]) || r.Status.Timestamp.Wall == 0 || testID(byte(r.Status.Timestamp.Wall)) != id {
+					r.Keyspace != 3 || string(r.Anchor) != string(id[15:]) || r.Status.Timestamp.Wall == 0 ||
+					testID(byte(r.Status.Timestamp.Wall)) != id {
 					t.Errorf("%v, %v", r, err)
 				}
-				named[string(call.Key[:1])] = append(named[string(call.Key[:1])], byte(r.Status.Timestamp.Wall))
+				named[string(call.Key[:1])] = append(named[string(call.Key[:1])],
+					byte(r.Status.Timestamp.Wall))
 			}
 		}
 		if !slices.Equal(named["a"], []byte{1, 2, 4}) || !slices.Equal(named["b"], []byte{1, 3}) {

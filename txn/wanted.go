@@ -28,7 +28,8 @@ func parseWanted(keyspace uint32, key []byte) Wanted {
 	return Wanted{keys.KeyspaceID(keyspace), bytes.Clone(key)}
 }
 
-// WoundOf is for whom a transaction was wounded, and over which key, as far as a status tells.
+// WoundOf is the transaction for which another was wounded, and over which key, as far as a status
+// tells.
 func WoundOf(s *kvpb.TransactionStatus) (wounder ID, wanted Wanted) {
 	if s.GetReason() != kvpb.AbortReason_WOUNDED {
 		return ID{}, Wanted{}

@@ -272,7 +272,8 @@ func repeat(
 			}
 		}
 	}
-	// Subjects that differ in their variant only come next to each other, now forwards, now backwards.
+	// Subjects that differ in their variant only come next to each other, now forwards, now
+	// backwards.
 	slices.SortStableFunc(turns, func(a, b turn) int {
 		return cmp.Compare(a.subject.plain, b.subject.plain)
 	})

@@ -94,7 +94,8 @@ func TestMarkdownAndJSON(t *testing.T) {
 	}}
 	r.Results = summarise(r.Each)
 	r.Goals = judge(r.Results)
-	r.Limits = summariseLimits([][]limit{{{Name: "echo", Callers: 1, Throughput: 5}}, {{Name: "echo", Callers: 1, Throughput: 7}}})
+	r.Limits = summariseLimits([][]limit{{{Name: "echo", Callers: 1, Throughput: 5}},
+		{{Name: "echo", Callers: 1, Throughput: 7}}})
 	text := r.markdown()
 	for _, want := range []string{
 		"| size | 100000 records, values of 0 bytes; 3s measured after 1s of warm-up; 1 repetition(s) ",

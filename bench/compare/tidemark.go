@@ -151,7 +151,8 @@ func (c *tidemarkCluster) makeKeyspaces(
 		}
 	}
 	// What is to be scanned in order belongs into a keyspace that is in order, as everything in etcd
-	// is: there a scan of 100 rows asks one partition, or two. Over hash partitions it has to ask all.
+	// is: there a scan of 100 rows asks one partition, or two. Over hash partitions it has to ask
+	// all.
 	for _, partitions := range rangePartitions {
 		shape := []string{"--partitions", "range"}
 		for _, key := range evenly(partitions) {

@@ -69,12 +69,15 @@ func TestReportIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := string(kept); !strings.Contains(s, ": cost; ") || !strings.HasSuffix(s, "\n\n| put | 735 |\n") {
+	if s := string(kept); !strings.Contains(s, ": cost; ") ||
+		!strings.HasSuffix(s, "\n\n| put | 735 |\n") {
 		t.Errorf("the page is\n%s", s)
 	}
 	missing := filepath.Join(t.TempDir(), "none.md")
 	failed := errors.New("no cluster")
-	if err := keep(missing, "cost", func(io.Writer) error { return failed }); !errors.Is(err, failed) {
+	if err := keep(missing, "cost", func(io.Writer) error {
+		return failed
+	}); !errors.Is(err, failed) {
 		t.Errorf("a run that fails: %v", err)
 	}
 	if _, err := os.Stat(missing); !errors.Is(err, os.ErrNotExist) {

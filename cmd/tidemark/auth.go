@@ -141,8 +141,8 @@ func (a *app) authLoginCommand() *cobra.Command {
 		Use:   "login",
 		Short: "Try the password of --user, and print a token",
 		Long: `Try the password of --user, and print a token, which programs send as "token" in the
-metadata of their calls. It is valid for 5 minutes, and for as long again after each use. Who has it
-can do what the user can.`,
+metadata of their calls. It is valid for 5 minutes, and for as long again after each use.
+Whoever has it can do what the user can.`,
 		Example: `  tidemark auth login --user app --password-file app.password`,
 		Args:    arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error {

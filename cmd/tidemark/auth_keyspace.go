@@ -94,8 +94,8 @@ func shownRange(r *coordpb.KeyspaceRange) (key []byte, end any) {
 	return notNil(r.Start), r.End
 }
 
-// permissionsOf are what a role may do with keyspaces; none with a server that knows of none, such as
-// etcd.
+// permissionsOf are what a role may do with keyspaces; none with a server that knows of none, such
+// as etcd.
 func permissionsOf(
 	ctx context.Context, c *clientv3.Client, role string,
 ) ([]*coordpb.KeyspacePermission, error) {

@@ -211,6 +211,7 @@ granted for all of them; what was granted for a keyspace that was dropped is nam
 	r.register(cmd, a)
 	cmd.Flags().StringVar(&only, "only", "",
 		"of a keyspace: take back this right (read, write, readwrite or admin), and leave the others")
-	cmd.Flags().Uint64Var(&r.id, "keyspace-id", 0, "the id of the keyspace, if it has no name any more")
+	cmd.Flags().Uint64Var(&r.id, "keyspace-id", 0,
+		"the id of the keyspace, if it has no name any more")
 	return cmd
 }

@@ -114,7 +114,8 @@ func (a *app) benchOf(name, short, example string,
 		flags.IntVar(&f.scanRows, "rows", 100, "rows of a scan")
 	case "ycsb":
 		flags.StringVar(&f.workload, "workload", "a",
-			"a update heavy, b read mostly, c read only, d read latest, e short ranges, f read-modify-write")
+			"a update heavy, b read mostly, c read only, d read latest, e short ranges, f "+
+				"read-modify-write")
 		_ = cmd.RegisterFlagCompletionFunc("workload",
 			cobra.FixedCompletions([]string{"a", "b", "c", "d", "e", "f"},
 				cobra.ShellCompDirectiveNoFileComp))

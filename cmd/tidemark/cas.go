@@ -24,9 +24,9 @@ func (a *app) casCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cas NAME KEY [NEW]",
 		Short: "Write a key if it is as expected (compare and swap)",
-		Long: `Write the value NEW of a key in the keyspace NAME, or delete the key with --delete, if the
-key is as expected at that moment: it holds a value (--expect), has a version (--expect-version), or
-has no value (--expect-absent).
+		Long: `Write the value NEW of a key in the keyspace NAME, or delete the key with --delete, if
+the key is as expected at that moment: it holds a value (--expect), has a version
+(--expect-version), or has no value (--expect-absent).
 
 It prints the version of the new value. If the key is not as expected nothing is changed, what it
 holds is said on stderr, and the exit code is 3.`,
@@ -112,7 +112,8 @@ func (a *app) cas(ctx context.Context, keyspace string, key []byte, expectation 
 			return exit.NotFoundf(
 				"cas %q in keyspace %q: nothing was changed; the key has no value", key, keyspace)
 		}
-		return exit.NotFoundf("cas %q in keyspace %q: nothing was changed; the key holds %s, version %s",
+		return exit.NotFoundf("cas %q in keyspace %q: nothing was changed; the key holds "+
+			"%s, version %s",
 			key, keyspace, shortened(swap.Current.Value), swap.Current.Version)
 	})
 }

@@ -21,8 +21,9 @@ func (a *app) secretCommand() *cobra.Command {
 	return a.printing(&cobra.Command{
 		Use:   "secret",
 		Short: "Make a cluster secret",
-		Long: `Print a new cluster secret, by which the servers of a cluster know each other without TLS.
-Give a file with it to every server: tidemark start --secret-file FILE. Keep the file from others.`,
+		Long: `Print a new cluster secret, by which the servers of a cluster know each other without
+TLS. Give a file with it to every server: tidemark start --secret-file FILE. Keep the file from
+others.`,
 		Example: `  (umask 077; tidemark secret > cluster.secret)`,
 		Args:    arguments("", 0, 0),
 		RunE: a.verb(func(context.Context, []string) error {

@@ -29,10 +29,10 @@ func (a *app) changesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "changes NAME",
 		Short: "Show what is written in a keyspace, as it is written",
-		Long: `Show every version that is written in the keyspace NAME, or a range of it: each put and each
-delete, with its timestamp, about a second after it was written. Versions of one key come in the
-order of their timestamps. It begins now, or with --since, and goes on until it is interrupted, or
-with --until up to a moment.
+		Long: `Show every version that is written in the keyspace NAME, or a range of it: each put and
+each delete, with its timestamp, about a second after it was written. Versions of one key come
+in the order of their timestamps. It begins now, or with --since, and goes on until it is
+interrupted, or with --until up to a moment.
 
 With --progress it is also told up to when all changes have come: --since such a timestamp goes on
 behind it, without a gap. The GC window of the keyspace says for how long that can be done.
@@ -61,9 +61,11 @@ new file only. One command at a time may follow into a file.`,
 	flags.StringVar(&f.since, "since", "", "begin with what was written after: "+argument.MomentHelp)
 	flags.StringVar(&f.until, "until", "",
 		"end when all that was written up to then has come; a moment as with --since")
-	flags.BoolVar(&f.progress, "progress", false, "tell up to when all changes have come, each second")
+	flags.BoolVar(&f.progress, "progress", false,
+		"tell up to when all changes have come, each second")
 	flags.StringVar(&f.consumer, "consumer", "",
-		"go on where the consumer of this name was, and keep what it has not seen from garbage collection")
+		"go on where the consumer of this name was, and keep what it has not seen from "+
+			"garbage collection")
 	flags.StringVar(&f.follow, "follow", "", "append to this file, and go on where it ends")
 	cmd.MarkFlagsMutuallyExclusive("follow", "consumer")
 	a.localityFlag(cmd)

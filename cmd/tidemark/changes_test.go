@@ -53,8 +53,8 @@ func TestChangesVerb(t *testing.T) {
 	if last == "" {
 		last = "-0s"
 	}
-	lines := changedLines(t, b.ok("changes", "changes", "--since", before, "--until", "-0s", "-o", "json",
-		"--prefix", "a", "--progress"))
+	lines := changedLines(t, b.ok("changes", "changes", "--since", before, "--until", "-0s",
+		"-o", "json", "--prefix", "a", "--progress"))
 	if got := told(lines); got != "put a 2, delete a " || lines[len(lines)-1].Kind != "progress" {
 		t.Fatalf("told %s: %+v", got, lines)
 	}
@@ -144,8 +144,8 @@ func TestChangesUntilLeavesTheRest(t *testing.T) {
 	var consumed, printed []changedLine
 	position := before
 	commands := func() {
-		consumed = append(consumed, changedLines(t, b.ok("changes", "until", "--since", before, "--until",
-			"-0s", "--consumer", "indexer", "-o", "json"))...)
+		consumed = append(consumed, changedLines(t, b.ok("changes", "until", "--since", before,
+			"--until", "-0s", "--consumer", "indexer", "-o", "json"))...)
 		b.ok("changes", "until", "--since", before, "--until", "-0s", "--follow", path, "-o", "json")
 		lines := changedLines(t, b.ok("changes", "until", "--since", position, "--until", "-0s",
 			"--progress", "-o", "json"))
@@ -197,7 +197,8 @@ func TestChangesUntilLeavesTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.want("", "changes", "until", "--until", before, "--consumer", "indexer", "-o", "json")
-	if after, err := ks.Consumer(t.Context(), "indexer"); err != nil || after.Position.Less(info.Position) {
+	if after, err := ks.Consumer(t.Context(), "indexer"); err != nil ||
+		after.Position.Less(info.Position) {
 		t.Errorf("the consumer was at %s, and is %+v, %v", info.Position, after, err)
 	}
 	b.ok("changes", "until", "--until", before, "--follow", path, "-o", "json")

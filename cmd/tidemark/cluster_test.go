@@ -134,7 +134,8 @@ func TestKeyspaceVerbs(t *testing.T) {
 		t.Errorf("list:\n%s", list)
 	}
 	partitions := b.ok("partitions", "ks-range", "-o", "json")
-	if strings.Count(partitions, "\n") != 3 || !strings.Contains(partitions, `"start":"g","end":"p"`) {
+	if strings.Count(partitions, "\n") != 3 ||
+		!strings.Contains(partitions, `"start":"g","end":"p"`) {
 		t.Errorf("partitions:\n%s", partitions)
 	}
 	if described := b.ok("keyspace", "describe", "ks-range", "-o",
@@ -181,7 +182,8 @@ func TestPairVerbs(t *testing.T) {
 
 	b.fails(exit.NotFound, `the key holds "red", version `+second, "cas", "pairs", "apple",
 		"yellow", "--expect", "green")
-	third := strings.TrimSpace(b.ok("cas", "pairs", "apple", "yellow", "--expect", "red", "-o", "raw"))
+	third := strings.TrimSpace(b.ok("cas", "pairs", "apple", "yellow", "--expect", "red",
+		"-o", "raw"))
 	b.ok("cas", "pairs", "apple", "brown", "--expect-version", third)
 	b.fails(exit.NotFound, "holds", "cas", "pairs", "apple", "x", "--expect-absent")
 	b.fails(exit.NotFound, "no value", "cas", "pairs", "pear", "x", "--expect", "y")
@@ -196,7 +198,8 @@ func TestPairVerbs(t *testing.T) {
 
 	b.ok("put", "pairs", "00ff0a", "c0ffee", "--hex")
 	b.want("\xc0\xff\xee", "get", "pairs", `\x00\xff\n`, "--escaped", "-o", "raw")
-	b.want("\\x00\\xff\\n\t\\xc0\\xff\\xee\n", "scan", "pairs", "--prefix", "00", "--hex", "-o", "tsv")
+	b.want("\\x00\\xff\\n\t\\xc0\\xff\\xee\n", "scan", "pairs", "--prefix", "00",
+		"--hex", "-o", "tsv")
 	file := filepath.Join(t.TempDir(), "value")
 	value := bytes.Repeat([]byte{0, 1, '\n', 0xff}, 50_000)
 	if err := os.WriteFile(file, value, 0o600); err != nil {
@@ -356,7 +359,8 @@ func TestBenchOfTransactionsThatDoNotFit(t *testing.T) {
 	before := b.ok("keyspace", "list")
 	for _, c := range []struct{ args, words string }{
 		{"--keyspace bench-narrow --keys-per-txn 9 --partitions-per-txn 9",
-			`--partitions-per-txn 9: it is at most the number of partitions of keyspace "bench-narrow", 8`},
+			`--partitions-per-txn 9: it is at most the number of partitions of ` +
+				`keyspace "bench-narrow", 8`},
 		{"--keyspace bench-narrow --keys-per-txn 8 --partitions-per-txn 8 --records 8",
 			"--partitions-per-txn 8: it is at most the number of partitions in which the 8 records lie,"},
 		{"--keyspace bench-narrow --keys-per-txn 99 --partitions-per-txn 1 --records 100",
@@ -432,9 +436,9 @@ func TestLoadPresplit(t *testing.T) {
 		t.Errorf("again it said %q", again.out)
 	}
 	bad := b.run("a\t1\nb\t2\nthree\n", exit.Failed, "load", "presplit", "--presplit", "-q")
-	if want := "line 3: there is no tab between key and value; nothing was written"; !strings.Contains(
-		bad.err, want) {
-		t.Errorf("said %q, want %q in it", bad.err, want)
+	reason := "line 3: there is no tab between key and value; nothing was written"
+	if !strings.Contains(bad.err, reason) {
+		t.Errorf("said %q, want %q in it", bad.err, reason)
 	}
 	b.want("4000\n", "count", "presplit", "-o", "raw")
 }

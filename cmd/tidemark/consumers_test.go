@@ -49,7 +49,8 @@ func TestConsumersCommand(t *testing.T) {
 	if len(one) != 1 {
 		t.Fatalf("%+v", one)
 	}
-	if r := one[0]; r.Name != "search index" || r.Position != position.String() || r.State != "kept" ||
+	if r := one[0]; r.Name != "search index" || r.Position != position.String() ||
+		r.State != "kept" ||
 		r.Keep != 7200 || r.Lag < 3600 || r.Lag > 3660 || time.Since(r.Updated) > time.Minute ||
 		r.Created.IsZero() || r.From == nil || *r.From != "fed" || r.To != nil {
 		t.Errorf("%+v", r)

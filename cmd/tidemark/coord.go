@@ -18,8 +18,8 @@ func (a *app) coordCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "coord",
 		Short: "Read and write the keys of the coordination service",
-		Long: `Read and write the keys of the coordination service: configuration, locks, who is
-there. They are not those of keyspaces. Every change of them has a revision, which counts up; a
+		Long: `Read and write the keys of the coordination service: configuration, locks, members of
+groups. They are not those of keyspaces. Every change of them has a revision, which counts up; a
 change can be watched from any revision on that was not compacted.
 
 It is the etcd v3 API; etcdctl works as well.`,

@@ -25,10 +25,11 @@ func (a *app) coordImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Bring a snapshot of etcd into an empty coordination service",
-		Long: `Bring a snapshot of etcd, as "etcdctl snapshot save" and "tidemark coord export" write it, into
-a coordination service without keys and leases. Keys have the revisions, versions and leases that
-they had, and the service goes on at the revision of the snapshot. Leases run from the end of the
-import on, for as long as they had left at their last checkpoint, or else for their full terms.
+		Long: `Bring a snapshot of etcd, as "etcdctl snapshot save" and "tidemark coord export" write
+it, into a coordination service without keys and leases. Keys have the revisions, versions and
+leases that they had, and the service goes on at the revision of the snapshot. Leases run from
+the end of the import on, for as long as they had left at their last checkpoint, or else for
+their full terms.
 
 The history is left out: revisions below that of the snapshot cannot be read, and watches that ask
 for them are told that they were compacted.
@@ -37,9 +38,9 @@ Users, with their passwords, and roles come as well, unless --skip-users leaves 
 authenticated its clients, the service does so from the moment on in which the import ends: root's
 password is that of root in etcd.
 
-Until the import has ended the service answers nobody. If it is interrupted, give the command once
-more, with the same file, and it goes on; or give the import up with --abandon, which leaves the
-service empty.
+Until the import has ended the service answers no client. If it is interrupted, give the command
+once more, with the same file, and it goes on; or give the import up with --abandon, which leaves
+the service empty.
 
 The file is checked before anything is written. The keys are held in memory, and some 100 bytes for
 each.`,

@@ -49,8 +49,8 @@ func (f *holdFlags) check(cmd *cobra.Command, command []string) error {
 	case f.ttl > 0 && !given:
 		f.patience = min(f.patience, f.ttl/4)
 	case f.ttl > 0 && f.patience >= (f.ttl+2)/3:
-		return exit.Usagef("--kill-after %s: give less than a third of --ttl %s: the command has to be "+
-			"ended before the service gives away what is held", f.patience, f.ttl)
+		return exit.Usagef("--kill-after %s: give less than a third of --ttl %s: the command has to "+
+			"be ended before the service gives away what is held", f.patience, f.ttl)
 	}
 	if len(command) == 0 {
 		return nil

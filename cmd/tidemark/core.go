@@ -24,7 +24,7 @@ func (a *app) coreCommand() *cobra.Command {
 
 A new member is started first: "tidemark start" with --roles core,node, and the present members as
 --core. It offers itself, shows in "tidemark core list" as a candidate, and becomes a member when it
-is added. It is sent the state before it votes, so that it disturbs nobody if it fails.
+is added. It is sent the state before it votes, so that it does no harm if it fails.
 
 The commands may be interrupted and repeated: the change is recorded in the core, and goes on.`,
 		Args: onlyCommands,
@@ -39,9 +39,10 @@ func (a *app) coreListCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "list",
 		Short: "List the members of the core, and the servers that offer themselves",
-		Long: `List the members of the core: which leads the core, which leads the coordination store (locks,
-leases, the etcd API), which answers, and what is being done to them. A candidate is a server that
-offers itself, and is no member yet. A learner is sent everything, and does not vote yet.`,
+		Long: `List the members of the core: which leads the core, which leads the coordination store
+(locks, leases, the etcd API), which answers, and what is being done to them. A candidate is a
+server that offers itself, and is no member yet. A learner is sent everything, and does not vote
+yet.`,
 		Example: `  tidemark core list
   tidemark core list --output json`,
 		Args: arguments("", 0, 0),
@@ -114,8 +115,9 @@ func (a *app) coreRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove MEMBER",
 		Short: "Remove a member from the core",
-		Long: `Remove a member, given by its address or its id, from the core. The member that leads hands over
-first. The server's member of the core stops for good, and its data node, if it has one, goes on.
+		Long: `Remove a member, given by its address or its id, from the core. The member that leads
+hands over first. The server's member of the core stops for good, and its data node, if it has
+one, goes on.
 
 It is refused where the members that answer would be no majority of those that are left. Removing a
 newcomer that has not begun to vote takes back what "core add" or "core replace" began.`,
@@ -134,8 +136,9 @@ func (a *app) coreReplaceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replace MEMBER [ADDRESS]",
 		Short: "Have another server take the place of a member of the core",
-		Long: `Have the server at an address take the place of a member, which is given by its address or its
-id, and may be lost. Both happen in one step: the core has as many voters as before at every moment.
+		Long: `Have the server at an address take the place of a member, which is given by its address
+or its id, and may be lost. Both happen in one step: the core has as many voters as before at
+every moment.
 
 Without an address, the newcomer is at that of the member: the same machine with an empty
 directory.`,
@@ -234,7 +237,8 @@ func (a *app) awaitCore(ctx context.Context, client *kv.Client) (kv.Core, error)
 		}
 		select {
 		case <-ctx.Done():
-			return core, fmt.Errorf("interrupted, and the change goes on (see \"tidemark core list\"): %w",
+			return core, fmt.Errorf("interrupted, and the change goes on (see \"tidemark core "+
+				"list\"): %w",
 				context.Cause(ctx))
 		case <-time.After(lookAgain):
 		}

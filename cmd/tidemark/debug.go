@@ -28,9 +28,9 @@ func (a *app) debugTxnsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "txns [NAME]",
 		Short: "List the transactions that hold locks, and what waits for them",
-		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, the oldest
-locks first, and below each what waits for it, in the order in which it came. A transaction with
-locks in several partitions has a row for each of them.
+		Long: `List the transactions that hold locks in the keyspace NAME, or in all keyspaces, the
+oldest locks first, and below each what waits for it, in the order in which it came. A
+transaction with locks in several partitions has a row for each of them.
 
 Of a transaction that holds locks the row has one of its keys (or the start of a span), for how long
 that has been locked, how many keys of the partition it has locked, how many spans of it it holds,

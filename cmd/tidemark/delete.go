@@ -18,9 +18,9 @@ func (a *app) deleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete NAME KEY, or delete NAME --prefix P | --from A --to B | --all",
 		Short: "Delete a key, or a range of keys",
-		Long: `Delete a key of the keyspace NAME, or all keys of a range. It prints how many had a value;
-that a key had none is not an error. What was deleted can still be read with --at, inside the
-keyspace's window.
+		Long: `Delete a key of the keyspace NAME, or all keys of a range. It prints how many had a
+value; that a key had none is not an error. What was deleted can still be read with --at, inside
+the keyspace's window.
 
 Deleting a range asks first, unless --yes is given. It goes on batch by batch, so it is not atomic:
 if it is interrupted, a part of the range is deleted.`,

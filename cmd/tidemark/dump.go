@@ -21,8 +21,8 @@ func (a *app) dumpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump NAME",
 		Short: "Write a keyspace as a file that load reads",
-		Long: `Write the keyspace NAME, or a range of it, to stdout, in key order, all of one moment. What
-load made of a dump, dump writes again byte for byte, whatever bytes keys and values hold.
+		Long: `Write the keyspace NAME, or a range of it, to stdout, in key order, all of one moment.
+What load made of a dump, dump writes again byte for byte, whatever bytes keys and values hold.
 
 Formats: tsv has a line KEY<TAB>VALUE for each record, with \t \n \r \\ \xNN for what would not be
 seen; jsonl has an object {"key": ..., "value": ...}, and key_base64, value_base64 for what is not

@@ -45,7 +45,7 @@ there is none (a dash), until it is interrupted.`,
 		return a.elect(ctx, &f, names[0], names[1], command)
 	})
 	f.register(cmd)
-	cmd.Flags().BoolVar(&observe, "observe", false, "print who leads, and do not campaign")
+	cmd.Flags().BoolVar(&observe, "observe", false, "print the leader, and do not campaign")
 	return a.printing(a.recipe(cmd, &f.coordFlags))
 }
 

@@ -26,7 +26,8 @@ func TestReadsAtReplicas(t *testing.T) {
 			t.Errorf("%q tells without being asked: %v", args, plain)
 		}
 		got := make(map[string]any)
-		line, _, _ = strings.Cut(b.ok(append(args, "--staleness", "100ms", "--output", "json")...), "\n")
+		line, _, _ = strings.Cut(b.ok(append(args, "--staleness", "100ms", "--output", "json")...),
+			"\n")
 		if err := json.Unmarshal([]byte(line), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -49,15 +50,18 @@ func TestReadsAtReplicas(t *testing.T) {
 		b.ok("scan", "fresh", flag, "--locality", "region=eu,zone=a")
 	}
 	b.fails(exit.Usage, "above 0", "get", "fresh", "apple", "--staleness", "0s")
-	b.fails(exit.Usage, "exclude each other", "get", "fresh", "apple", "--staleness", "1s", "--at", "-5s")
+	b.fails(exit.Usage, "exclude each other", "get", "fresh", "apple", "--staleness", "1s",
+		"--at", "-5s")
 	b.fails(exit.Usage, "exclude each other", "scan", "fresh", "--nearest",
 		"--linearizable-follower")
-	b.fails(exit.Usage, "region and zone", "get", "fresh", "apple", "--nearest", "--locality", "rack=1")
+	b.fails(exit.Usage, "region and zone", "get", "fresh", "apple",
+		"--nearest", "--locality", "rack=1")
 }
 
 func TestLatencies(t *testing.T) {
 	b := cluster(t)
-	lines := strings.Split(strings.TrimSpace(b.ok("partitions", "--latency", "--output", "json")), "\n")
+	lines := strings.Split(strings.TrimSpace(b.ok("partitions", "--latency", "--output", "json")),
+		"\n")
 	if len(lines) != 3 {
 		t.Fatal(lines)
 	}

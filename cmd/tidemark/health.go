@@ -35,8 +35,8 @@ func (a *app) healthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask one server whether it is ready, or alive",
-		Long: `Ask one server at its --http address whether it is ready (/readyz), or with --live whether
-it is alive (/livez). If it is not, the reasons are printed.
+		Long: `Ask one server at its --http address whether it is ready (/readyz), or with --live
+whether it is alive (/livez). If it is not, the reasons are printed.
 
 The exit code is 0 if it is, 1 if it is not or does not answer, and 2 if the command line is wrong:
 what the health checks of containers and supervisors expect. Restart a server on --live, never
@@ -101,7 +101,8 @@ func (a *app) healthClient(name string) (client *http.Client, scheme string, err
 		return nil, "", err
 	}
 	if config == nil && name != "" {
-		return nil, "", exit.Usagef("--tls-name is for a server with TLS: give --tls or --tls-ca with it")
+		return nil, "", exit.Usagef("--tls-name is for a server with TLS: give --tls or " +
+			"--tls-ca with it")
 	}
 	scheme = "http"
 	if config != nil {

@@ -64,7 +64,8 @@ func TestHealth(t *testing.T) {
 		{"--http " + ready + " more", exit.Usage, "no arguments"},
 	} {
 		got := command(t, "", nil, append([]string{"health"}, strings.Fields(c.args)...)...)
-		if got.code != c.code || !strings.Contains(got.err, c.says) || (c.says == "") != (got.err == "") {
+		if got.code != c.code || !strings.Contains(got.err, c.says) ||
+			(c.says == "") != (got.err == "") {
 			t.Errorf("health %s: %+v, want code %d and %q", c.args, got, c.code, c.says)
 		}
 	}
@@ -74,7 +75,8 @@ func TestHealth(t *testing.T) {
 		Ready   bool
 		Reasons []string
 	}
-	if err := json.Unmarshal([]byte(got.out), &row); err != nil || row.Ready || row.HTTP != starting ||
+	if err := json.Unmarshal([]byte(got.out), &row); err != nil || row.Ready ||
+		row.HTTP != starting ||
 		len(row.Reasons) != 2 || row.Reasons[1] != "the clock is not trusted" {
 		t.Errorf("from the environment: %+v, %v, %+v", got, err, row)
 	}

@@ -123,7 +123,8 @@ type listedPackage struct {
 
 func listPackages(t *testing.T) []listedPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,Imports,GoFiles", module+"/...")
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,Imports,GoFiles",
+		module+"/...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

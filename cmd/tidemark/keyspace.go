@@ -23,8 +23,8 @@ func (a *app) keyspaceCommand() *cobra.Command {
 		Use:     "keyspace",
 		Aliases: []string{"ks"},
 		Short:   "Create, list, describe, alter and drop keyspaces",
-		Long: `A keyspace is a named set of keys with one way of partitioning, one number of replicas, and
-one window in which the past can be read.`,
+		Long: `A keyspace is a named set of keys with one way of partitioning, one number of replicas,
+and one window in which the past can be read.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -115,7 +115,8 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 		case err != nil:
 			return nil, err
 		case len(key) == 0:
-			return nil, exit.Usagef("--split-at: the key is empty; the first partition begins there anyway")
+			return nil, exit.Usagef("--split-at: the key is empty; the first partition begins " +
+				"there anyway")
 		case i > 0 && bytes.Equal(key, split[i-1]):
 			return nil, exit.Usagef("--split-at %q is given twice", text)
 		case i > 0 && bytes.Compare(key, split[i-1]) < 0:
@@ -137,7 +138,8 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 		options = append(options, option)
 	}
 	switch {
-	case f.window < 0, f.window%time.Second != 0, f.window == 0 && f.limits.flags.Changed("gc-window"):
+	case f.window < 0, f.window%time.Second != 0,
+		f.window == 0 && f.limits.flags.Changed("gc-window"):
 		return nil, exit.Usagef("--gc-window %s: give whole seconds, at least one", f.window)
 	case f.window > 0:
 		options = append(options, kv.GCWindow(f.window))
@@ -289,14 +291,15 @@ func (a *app) keyspaceDropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop NAME",
 		Short: "Drop a keyspace with everything in it",
-		Long: `Drop a keyspace with everything in it, past included. That cannot be undone; it asks first,
-unless --yes is given.`,
+		Long: `Drop a keyspace with everything in it, past included. That cannot be undone; it asks
+first, unless --yes is given.`,
 		Example: `  tidemark keyspace drop fruit
   tidemark keyspace drop fruit --yes`,
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			question := fmt.Sprintf("This drops the keyspace %q with everything in it, for good.", args[0])
+			question := fmt.Sprintf("This drops the keyspace %q with everything in it, for good.",
+				args[0])
 			if err := a.confirm(yes, question); err != nil {
 				return err
 			}

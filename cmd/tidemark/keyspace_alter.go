@@ -91,8 +91,8 @@ func (f *placeFlags) register(cmd *cobra.Command, replicas string) {
 	f.flags = cmd.Flags()
 	f.flags.IntVar(&f.replicas, "replicas", 0,
 		"copies of each partition: 1, 3 or 5 (default: "+replicas+")")
-	f.flags.StringVar(&f.place, "place", "", "where they have to be, by region, zone or tag of nodes: "+
-		"region=eu:2,region=us:1, or disk=ssd for all (empty: anywhere)")
+	f.flags.StringVar(&f.place, "place", "", "where they have to be, by region, zone or tag of "+
+		"nodes: region=eu:2,region=us:1, or disk=ssd for all (empty: anywhere)")
 	f.flags.StringVar(&f.leaders, "leaders", "",
 		"where leaders should be, as in region=eu (empty: anywhere)")
 }
@@ -138,9 +138,9 @@ func (a *app) keyspaceAlterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alter NAME",
 		Short: "Change the replicas of a keyspace, its partitions, its limits and its default expiry",
-		Long: `Change how many replicas a keyspace has and where they are, how large its partitions become,
-for how long transactions may hold locks of it, and how long its values live by default. What is not
-given stays as it is.
+		Long: `Change how many replicas a keyspace has and where they are, how large its partitions
+become, for how long transactions may hold locks of it, and how long its values live by default.
+What is not given stays as it is.
 
 --split-at splits at each key given, and waits for each split, as "tidemark split --wait" does.
 

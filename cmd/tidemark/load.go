@@ -208,7 +208,8 @@ func (l *load) from() string {
 
 func (l *load) progress(what string) *progress.Progress {
 	return progress.Start(progress.Options{
-		Out: l.err, Terminal: l.errTerminal, Quiet: l.quiet, What: what, Unit: "records", Total: l.total,
+		Out: l.err, Terminal: l.errTerminal, Quiet: l.quiet, What: what, Unit: "records",
+		Total: l.total,
 	})
 }
 

@@ -56,7 +56,8 @@ func (s *stages) show(p kv.LoadProgress) {
 		}
 		s.stage = p.Stage
 		s.shown = progress.Start(progress.Options{Out: s.load.err, Terminal: s.load.errTerminal,
-			Quiet: s.load.quiet, What: string(p.Stage) + " " + s.load.keyspace, Unit: unit, Total: p.Total})
+			Quiet: s.load.quiet, What: string(p.Stage) + " " + s.load.keyspace, Unit: unit,
+			Total: p.Total})
 	}
 	s.shown.Set(p.Done)
 }
@@ -90,8 +91,9 @@ func (l *load) loadBlocks(ctx context.Context, in io.Reader, again bool, ks *kv.
 	var line *records.LineError
 	switch {
 	case errors.As(err, &line):
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("load: %s (as %s): %w; nothing was written",
-			l.from(), l.format, line)}
+		return &exit.Error{Code: exit.Failed,
+			Err: fmt.Errorf("load: %s (as %s): %w; nothing was written",
+				l.from(), l.format, line)}
 	case ctx.Err() != nil && done.Written+done.Present == 0:
 		return errors.New("load: interrupted before a block was acknowledged; it can be repeated")
 	case ctx.Err() != nil:
@@ -130,9 +132,9 @@ func (l *load) records(in io.Reader, again bool) func() iter.Seq2[kv.Pair, error
 func (l *load) showLoaded(done kv.Loaded, elapsed time.Duration) error {
 	rate := uint64(float64(done.Records) / max(elapsed, time.Microsecond).Seconds())
 	if l.app.format == output.Table {
-		_, err := fmt.Fprintf(l.out, "%d records loaded in %.1f s (%d/s): %d written, %d there already, "+
-			"%d replaced by later ones; %d partitions split off\n", done.Records, elapsed.Seconds(), rate,
-			done.Written, done.Present, done.Replaced, done.Splits)
+		_, err := fmt.Fprintf(l.out, "%d records loaded in %.1f s (%d/s): %d written, %d there "+
+			"already, %d replaced by later ones; %d partitions split off\n", done.Records,
+			elapsed.Seconds(), rate, done.Written, done.Present, done.Replaced, done.Splits)
 		return err
 	}
 	list := l.list(output.Column{Name: "records"}, output.Column{Name: "elapsed"},

@@ -52,8 +52,8 @@ many hold it for reading at a time, or one for writing.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.noWait, "no-wait", false, "if the lock is not free, end with exit code 6")
 	flags.DurationVar(&f.wait, "wait", 0,
-		"wait for so long, and end with exit code 6, or 4 if the service does not say that somebody "+
-			"has it; 0: for ever")
+		"wait for so long, and end with exit code 6, or 4 if the service does not say that another "+
+			"client has it; 0: for ever")
 	flags.BoolVar(&f.read, "read", false, "hold the read-write lock for reading")
 	flags.BoolVar(&f.write, "write", false, "hold the read-write lock for writing")
 	cmd.MarkFlagsMutuallyExclusive("no-wait", "wait")

@@ -18,10 +18,10 @@ func (a *app) mergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge PARTITION",
 		Short: "Merge a partition with its right neighbour",
-		Long: `Merge a partition with its right neighbour: the one that begins where it ends, in the same
-keyspace and hash number. The partition keeps its number; the neighbour's is not used again. If
-their replicas are on different nodes, those of the smaller one are moved first. Reads and writes go
-on, but for a moment in the neighbour.
+		Long: `Merge a partition with its right neighbour: the one that begins where it ends, in the
+same keyspace and hash number. The partition keeps its number; the neighbour's is not used
+again. If their replicas are on different nodes, those of the smaller one are moved first. Reads
+and writes go on, but for a moment in the neighbour.
 
 Neighbours that are small and calm merge by themselves, unless the keyspace has --no-auto. This
 command merges others too, and takes boundaries away that were asked for ("tidemark split"), or with
@@ -84,7 +84,8 @@ func (a *app) awaitMerge(ctx context.Context, client *kv.Client, m kv.Merge) err
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("partition %d was not merged with partition %d: %s", m.Partition, m.Right, outcome)
+	return fmt.Errorf("partition %d was not merged with partition %d: %s",
+		m.Partition, m.Right, outcome)
 }
 
 // completePartitions offers the numbers of partitions, with where they begin.

@@ -79,8 +79,8 @@ func TestMergeVerb(t *testing.T) {
 func TestMergePause(t *testing.T) {
 	b := cluster(t)
 	defer b.ok("placement", "limits", "--merge-pause", "10m")
-	if out := b.ok("placement", "limits", "--merge-pause", "90s", "-o", "json"); !strings.Contains(out,
-		`"merge_pause":90`) {
+	out := b.ok("placement", "limits", "--merge-pause", "90s", "-o", "json")
+	if !strings.Contains(out, `"merge_pause":90`) {
 		t.Errorf("printed %s", out)
 	}
 	b.fails(exit.Usage, "at least 1s", "placement", "limits", "--merge-pause", "1ms")

@@ -29,7 +29,7 @@ or not: interrupt it at any time, and give it again to see how far it is.`,
 	root.AddCommand(
 		a.nodeStatusCommand("drain", kv.NodeDraining, "Have a node lead nothing",
 			`Have a node lead nothing, and give it nothing new. It keeps its replicas, so that it can
-be stopped for a while without a pause for anybody. "tidemark node undo" takes it back.`),
+be stopped for a while without a pause for any client. "tidemark node undo" takes it back.`),
 		a.nodeStatusCommand("decommission", kv.NodeDecommissioning, "Take a node out for good",
 			`Move everything from a node to other nodes, and then let it go for good: its id is refused
 afterwards, and its directory can be deleted. It is refused if the other nodes have no place for
@@ -39,7 +39,8 @@ what it holds. Until it is done, "tidemark node undo" takes it back; what has mo
 	return root
 }
 
-func (a *app) nodeStatusCommand(name string, want kv.NodeStatus, short, long string) *cobra.Command {
+func (a *app) nodeStatusCommand(name string, want kv.NodeStatus,
+	short, long string) *cobra.Command {
 	var dry, background, quiet bool
 	cmd := &cobra.Command{
 		Use:   name + " NODE [--dry-run]",
@@ -69,7 +70,8 @@ func (a *app) nodeStatusCommand(name string, want kv.NodeStatus, short, long str
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be moved, and what is in the way")
+	cmd.Flags().BoolVar(&dry, "dry-run", false,
+		"only say what would be moved, and what is in the way")
 	cmd.Flags().BoolVar(&background, "background", false, "do not wait until it is done")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress")
 	return a.client(a.printing(cmd))
@@ -194,5 +196,6 @@ func goneText(node uint64, nodes []kv.NodeInfo, core kv.Core) string {
 				"running, or take it out with \"tidemark core remove %s\" first", node, address)
 		}
 	}
-	return fmt.Sprintf("node %d is gone for good: stop its server; its directory can be deleted", node)
+	return fmt.Sprintf("node %d is gone for good: stop its server; its directory can be deleted",
+		node)
 }

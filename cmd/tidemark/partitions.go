@@ -20,10 +20,11 @@ func (a *app) partitionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "partitions [NAME]",
 		Short: "List partitions, their replicas and leaders",
-		Long: `List the partitions of the keyspace NAME, or of all keyspaces: hash number and span, epoch
-(generation of the span and version of the membership), the nodes with a replica, the leader's node,
-number of keys and size, and what is being changed, with the reason. Keys and size are what the
-leader reported last, a few seconds ago. A hash number has one partition, or several after splits.
+		Long: `List the partitions of the keyspace NAME, or of all keyspaces: hash number and span,
+epoch (generation of the span and version of the membership), the nodes with a replica, the
+leader's node, number of keys and size, and what is being changed, with the reason. Keys and
+size are what the leader reported last, a few seconds ago. A hash number has one partition, or
+several after splits.
 
 --top load, --top size, --top reads or --top writes lists those with the most of it first, as many
 as --limit says, with columns for the load: what the partition costs its leader in processors,

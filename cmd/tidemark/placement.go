@@ -63,7 +63,8 @@ func (a *app) placementLimitsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "limits",
 		Short: "Change delays and limits",
-		Long:  `Change how soon and how much placement moves at a time. What is not given stays as it is.`,
+		Long: "Change how soon and how much placement moves at a time. What is not given stays as " +
+			"it is.",
 		Example: `  tidemark placement limits --repair-delay 10m
   tidemark placement limits --node-snapshots 2 --zone-snapshots 16`,
 		Args: arguments("", 0, 0),
@@ -79,7 +80,8 @@ func (a *app) placementLimitsCommand() *cobra.Command {
 		"how many snapshots a node receives at a time, and sends (at first 4)")
 	flags.IntVar(&s.ZoneSnapshots, "zone-snapshots", 0,
 		"the same for all nodes of a zone together (at first 64)")
-	flags.IntVar(&s.Operators, "operators", 0, "how many changes are under way in all (at first 1024)")
+	flags.IntVar(&s.Operators, "operators", 0,
+		"how many changes are under way in all (at first 1024)")
 	cmd.RunE = a.verb(func(ctx context.Context, _ []string) error {
 		given := false
 		for _, name := range []string{"repair-delay", "pause", "merge-pause", "node-snapshots",
@@ -111,7 +113,8 @@ func (a *app) printPlacement(s kv.PlacementSettings) error {
 		output.Column{Name: "node snapshots", Number: true},
 		output.Column{Name: "zone snapshots", Number: true},
 		output.Column{Name: "operators", Number: true})
-	list.Row(s.Paused, s.RepairDelay, s.Pause, s.MergePause, s.NodeSnapshots, s.ZoneSnapshots, s.Operators)
+	list.Row(s.Paused, s.RepairDelay, s.Pause, s.MergePause, s.NodeSnapshots, s.ZoneSnapshots,
+		s.Operators)
 	return list.Flush()
 }
 
@@ -166,11 +169,13 @@ func handedOver(partition, to uint64, outcome string) error {
 	if outcome == "done" || outcome == "ended" {
 		return nil
 	}
-	return fmt.Errorf("the lead of partition %d was not handed to node %d: %s", partition, to, outcome)
+	return fmt.Errorf("the lead of partition %d was not handed to node %d: %s",
+		partition, to, outcome)
 }
 
 // lastOutcome is how the last operator of a partition ended.
-func (a *app) lastOutcome(ctx context.Context, client *kv.Client, partition uint64) (string, error) {
+func (a *app) lastOutcome(ctx context.Context, client *kv.Client,
+	partition uint64) (string, error) {
 	events, err := persist(ctx, func() ([]kv.Event, error) {
 		return client.Events(ctx, partition, 0, 1)
 	})

@@ -70,7 +70,8 @@ func TestReadmeWalkThrough(t *testing.T) {
 		`(?m)^pkg net/http, func AllowQuerySemicolons\(Handler\) Handler +go1.17.txt$`,
 		`(?m)^pkg net/http, func TimeoutHandler\(Handler, time.Duration, string\) Handler +go1.txt$`,
 		`(?m)^DELETED\n +1\nKEY +VALUE\npkg net/http, func ListenAndServeTLS.*\n` +
-			`KEY +VALUE\npkg net/http, func ListenAndServe\(string.*\npkg net/http, func ListenAndServeTLS`,
+			`KEY +VALUE\npkg net/http, func ListenAndServe\(string.*\n` +
+			`pkg net/http, func ListenAndServeTLS`,
 	} {
 		if !regexp.MustCompile(want).Match(out) {
 			t.Errorf("the walk-through does not print %s; it printed:\n%s", want, out)

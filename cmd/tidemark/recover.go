@@ -23,9 +23,9 @@ func (a *app) recoverCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "recover",
 		Short: "Go on after the loss of a majority",
-		Long: `Have partitions go on that have lost a majority of their replicas for good. What was acknowledged
-by the lost replicas, and is on no other, is lost, so this is the last resort: first try to bring
-the lost nodes back.
+		Long: `Have partitions go on that have lost a majority of their replicas for good. What was
+acknowledged by the lost replicas, and is on no other, is lost, so this is the last resort:
+first try to bring the lost nodes back.
 
   1. Stop all servers, and keep the lost ones switched off from now on.
   2. "recover survey" on each surviving server, and "recover plan" with all of that.
@@ -46,9 +46,9 @@ func (a *app) recoverSurveyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "survey --dir DIR --to FILE",
 		Short: "Write down what a stopped server has",
-		Long: `Write what the node of a stopped server has into a file: its replicas and how far their logs
-reach, and which other nodes and partitions it has heard of. It changes nothing. Bring the files of
-all surviving servers to one machine, for "recover plan".`,
+		Long: `Write what the node of a stopped server has into a file: its replicas and how far their
+logs reach, and which other nodes and partitions it has heard of. It changes nothing. Bring the
+files of all surviving servers to one machine, for "recover plan".`,
 		Example: `  tidemark recover survey --dir /var/lib/tidemark --to node-1.json`,
 		Args:    arguments("", 0, 0),
 		RunE: a.verb(func(context.Context, []string) error {
@@ -79,8 +79,9 @@ func (a *app) recoverPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan --lost NODE,... --to FILE SURVEY|DIR...",
 		Short: "Plan how partitions go on without lost nodes",
-		Long: `Plan how partitions go on that have no majority without the nodes --lost, from the surveys of all
-other nodes, or their directories if they are on this machine. It changes nothing.
+		Long: `Plan how partitions go on that have no majority without the nodes --lost, from the
+surveys of all other nodes, or their directories if they are on this machine. It changes
+nothing.
 
 Of each such partition one replica goes on, the one whose log reaches furthest, and the list says
 which, and whether writes can be missing that were acknowledged: "may" if the lost nodes can have
@@ -152,8 +153,8 @@ func (a *app) recoverApplyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply PLAN --dir DIR",
 		Short: "Carry out a plan on a stopped server",
-		Long: `Carry out a plan of "recover plan" in the directory of a stopped server. Do it on each surviving
-server, before any of them is started again. There is no way back.
+		Long: `Carry out a plan of "recover plan" in the directory of a stopped server. Do it on each
+surviving server, before any of them is started again. There is no way back.
 
 It changes nothing if the directory is not as the plan found it. If it is interrupted, give it once
 more: the server does not start before it is done. Once it is done, another time changes nothing.`,
@@ -189,10 +190,10 @@ func (a *app) recoverConfirmCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "confirm PLAN",
 		Short: "Tell the cluster of a plan that was carried out",
-		Long: `Tell the cluster's core of a plan that "recover apply" has carried out. It makes the lost nodes
-GONE, which are refused from then on, and takes the recovered partitions as they are now. Then their
-replicas are added again on other nodes, if there are enough. It may be repeated, and shows how many
-partitions have not reported yet.`,
+		Long: `Tell the cluster's core of a plan that "recover apply" has carried out. It makes the lost
+nodes GONE, which are refused from then on, and takes the recovered partitions as they are now.
+Then their replicas are added again on other nodes, if there are enough. It may be repeated, and
+shows how many partitions have not reported yet.`,
 		Example: `  tidemark recover confirm plan.json`,
 		Args:    arguments("a PLAN", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
@@ -216,7 +217,8 @@ partitions have not reported yet.`,
 					return err
 				}
 				list := a.list(output.Column{Name: "recovered", Number: true},
-					output.Column{Name: "waiting", Number: true}, output.Column{Name: "dropped", Number: true})
+					output.Column{Name: "waiting", Number: true},
+					output.Column{Name: "dropped", Number: true})
 				list.Row(r.Recovered, r.Waiting, r.Dropped)
 				return list.Flush()
 			})

@@ -16,10 +16,10 @@ func (a *app) recoverCoreCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "core",
 		Short: "Have the core go on from one member",
-		Long: `Have the consistent core go on from one of its members, when a majority of them is lost for good.
-Keyspaces that were created or dropped shortly before, and changes of replicas, may be unknown to
-it; and so may what was written to the coordination store, locks and leases included: clients that
-hold locks have to be stopped first, unless what they lock checks fencing numbers.
+		Long: `Have the consistent core go on from one of its members, when a majority of them is lost
+for good. Keyspaces that were created or dropped shortly before, and changes of replicas, may be
+unknown to it; and so may what was written to the coordination store, locks and leases included:
+clients that hold locks have to be stopped first, unless what they lock checks fencing numbers.
 
 Keep the lost members switched off from now on: a majority of them that comes back would be a second
 core. If several members are left, take the one of which "plan" shows the highest term, and of these
@@ -41,8 +41,8 @@ func (a *app) recoverCorePlanCommand() *cobra.Command {
 		Args:    arguments("", 0, 0),
 		RunE: a.verb(func(context.Context, []string) error {
 			if dir == "" || to == "" {
-				return exit.Usagef("say whose directory it is, and where to write the plan: --dir DIR --to " +
-					"FILE")
+				return exit.Usagef("say whose directory it is, and where to write the plan: --dir DIR " +
+					"--to FILE")
 			}
 			plan, err := embedded.PlanCoreRecovery(nil, dir, rand.Uint64)
 			if err != nil {
@@ -53,9 +53,11 @@ func (a *app) recoverCorePlanCommand() *cobra.Command {
 			}
 			list := a.list(output.Column{Name: "store"}, output.Column{Name: "members"},
 				output.Column{Name: "term", Number: true},
-				output.Column{Name: "last entry", Number: true}, output.Column{Name: "acknowledged changes"})
+				output.Column{Name: "last entry", Number: true},
+				output.Column{Name: "acknowledged changes"})
 			members := strings.Join(plan.Members, " ")
-			list.Row("placement", members, plan.LastTerm, plan.LastIndex, whatMayLack(&plan.StoreRecovery))
+			list.Row("placement", members, plan.LastTerm, plan.LastIndex,
+				whatMayLack(&plan.StoreRecovery))
 			if r := plan.Coordination; r != nil {
 				list.Row("coordination", members, r.LastTerm, r.LastIndex, whatMayLack(r))
 			}
@@ -63,11 +65,11 @@ func (a *app) recoverCorePlanCommand() *cobra.Command {
 				return err
 			}
 			if plan.Coordination == nil {
-				a.say("This member has nothing of the coordination store. If other members had one, all of it " +
-					"is lost, and it begins empty.")
+				a.say("This member has nothing of the coordination store. If other members had one, all " +
+					"of it is lost, and it begins empty.")
 			}
-			a.say("The other members are given up for good: keep them switched off, for a majority of them " +
-				"would be a second core.")
+			a.say("The other members are given up for good: keep them switched off, for a majority of " +
+				"them would be a second core.")
 			a.say("The plan is in %s. Nothing was changed yet.", to)
 			return nil
 		}),
@@ -93,8 +95,8 @@ func (a *app) recoverCoreApplyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply PLAN --dir DIR",
 		Short: "Carry out a plan for the core on a stopped server",
-		Long: `Carry out a plan of "recover core plan" in the directory of which it was made. The member there is
-the only one of the core from then on. There is no way back.
+		Long: `Carry out a plan of "recover core plan" in the directory of which it was made. The member
+there is the only one of the core from then on. There is no way back.
 
 If it is interrupted, give it once more: the server does not start before it is done.`,
 		Example: `  tidemark recover core apply core.json --dir /var/lib/tidemark`,

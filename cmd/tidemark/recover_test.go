@@ -61,8 +61,8 @@ func TestTheProcedureWhenAMajorityIsLost(t *testing.T) {
 			if n > 1 {
 				address = freeAddress(t)
 			}
-			starts[n] = []string{"start", "--dir", filepath.Join(dir, fmt.Sprint("server-", n)), "--listen",
-				address, "--core", core}
+			starts[n] = []string{"start", "--dir", filepath.Join(dir, fmt.Sprint("server-", n)),
+				"--listen", address, "--core", core}
 		}
 		servers[n] = serve(t, starts[n]...)
 	}
@@ -85,7 +85,8 @@ func TestTheProcedureWhenAMajorityIsLost(t *testing.T) {
 	// do carries out a step of the manual for a server.
 	do := func(step string, n int) string {
 		t.Helper()
-		step = strings.ReplaceAll(step, "/var/lib/tidemark", filepath.Join(dir, fmt.Sprint("server-", n)))
+		step = strings.ReplaceAll(step, "/var/lib/tidemark",
+			filepath.Join(dir, fmt.Sprint("server-", n)))
 		args := strings.Fields(step)[1:]
 		if args[1] == "survey" {
 			args[len(args)-1] = fmt.Sprintf("node-%d.json", n)
@@ -100,7 +101,8 @@ func TestTheProcedureWhenAMajorityIsLost(t *testing.T) {
 	do(steps[0], 1)
 	do(steps[0], 2)
 	// The core has its only member.
-	args := strings.Fields(strings.ReplaceAll(steps[4], "/var/lib/tidemark", filepath.Join(dir, "server-1")))
+	args := strings.Fields(strings.ReplaceAll(steps[4], "/var/lib/tidemark",
+		filepath.Join(dir, "server-1")))
 	if got := command(t, "", nil, args[1:]...); got.code == exit.OK ||
 		!strings.Contains(got.err, "decides alone") {
 		t.Errorf("%s: %+v", steps[4], got)
@@ -111,8 +113,8 @@ func TestTheProcedureWhenAMajorityIsLost(t *testing.T) {
 		t.Errorf("a plan without node 4: %+v", got)
 	}
 	shown := do(steps[1], 0)
-	for _, want := range []string{"may be missing", "Keep their machines and directories switched off",
-		"Nothing was changed yet"} {
+	for _, want := range []string{"may be missing",
+		"Keep their machines and directories switched off", "Nothing was changed yet"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("the plan does not say %q: %s", want, shown)
 		}
@@ -144,7 +146,8 @@ func TestTheProcedureWhenAMajorityIsLost(t *testing.T) {
 		time.Sleep(200 * time.Millisecond) // the condition is asked again
 	}
 	for i := range 50 {
-		if got := ok("get", "fruit", fmt.Sprint("k", i), "--timeout", "60s"); !strings.Contains(got, fmt.Sprint("v", i)) {
+		got := ok("get", "fruit", fmt.Sprint("k", i), "--timeout", "60s")
+		if !strings.Contains(got, fmt.Sprint("v", i)) {
 			t.Errorf("k%d: %s", i, got)
 		}
 	}

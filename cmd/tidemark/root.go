@@ -56,16 +56,16 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 	}
 	add(groupServers, a.demoCommand(), a.startCommand(), a.secretCommand(), a.certCommand())
 	add(groupCluster, a.statusCommand(), a.healthCommand(), a.nodesCommand(),
-		a.coreCommand(),
-		a.keyspaceCommand(), a.consumersCommand(), a.partitionsCommand(), a.nodeCommand(), a.moveCommand(),
-		a.transferCommand(), a.splitCommand(), a.mergeCommand(), a.placementCommand(), a.operatorsCommand(), a.eventsCommand(),
-		a.whyCommand(), a.recoverCommand(), a.debugCommand())
+		a.coreCommand(), a.keyspaceCommand(), a.consumersCommand(), a.partitionsCommand(),
+		a.nodeCommand(), a.moveCommand(), a.transferCommand(), a.splitCommand(), a.mergeCommand(),
+		a.placementCommand(), a.operatorsCommand(), a.eventsCommand(), a.whyCommand(),
+		a.recoverCommand(), a.debugCommand())
 	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(),
 		a.incrementCommand(), a.scanCommand(),
 		a.countCommand(), a.txnCommand(), a.loadCommand(), a.dumpCommand(),
 		a.changesCommand())
-	add(groupCoord, a.authCommand(), a.coordCommand(), a.leaseCommand(), a.lockCommand(), a.electCommand(),
-		a.timerCommand())
+	add(groupCoord, a.authCommand(), a.coordCommand(), a.leaseCommand(), a.lockCommand(),
+		a.electCommand(), a.timerCommand())
 	add(groupMeasure, a.benchCommand())
 	root.AddCommand(a.versionCommand(), a.manCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exit.Help})

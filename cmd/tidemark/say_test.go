@@ -11,7 +11,8 @@ func TestWhatIsSaidIsPlain(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{streams: streams{err: &out}}
 	a.say("in the way: %s", "\x1b[2Jnode 3 – 50 %")
-	if bytes.ContainsRune(out.Bytes(), '\x1b') || !bytes.HasSuffix(out.Bytes(), []byte("node 3 – 50 %\n")) {
+	if bytes.ContainsRune(out.Bytes(), '\x1b') ||
+		!bytes.HasSuffix(out.Bytes(), []byte("node 3 – 50 %\n")) {
 		t.Errorf("%q", out.String())
 	}
 }

@@ -211,7 +211,8 @@ func TestOneServer(t *testing.T) {
 		}
 	}
 	got := command(t, "", nil, "start", "--dir", dir, "--listen", freeAddress(t), "--core", address)
-	if got.code == exit.OK || !strings.Contains(got.err, dir) || !strings.Contains(got.err, "in use") {
+	if got.code == exit.OK || !strings.Contains(got.err, dir) ||
+		!strings.Contains(got.err, "in use") {
 		t.Errorf("a second process on the same directory: %+v", got)
 	}
 	s.end()
@@ -286,9 +287,11 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
 	}
-	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey,
+		private)
 	if err != nil {
 		t.Fatal(err)
 	}

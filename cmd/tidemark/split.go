@@ -22,9 +22,9 @@ func (a *app) splitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "split KEYSPACE --at KEY",
 		Short: "Split a partition in two",
-		Long: `Split the partition of a keyspace that has a key: the key begins a new partition, on the same
-nodes. No data is copied; reads and writes pause for a moment. In a hash keyspace only the partition
-splits that the key belongs to.
+		Long: `Split the partition of a keyspace that has a key: the key begins a new partition, on the
+same nodes. No data is copied; reads and writes pause for a moment. In a hash keyspace only the
+partition splits that the key belongs to.
 
 Partitions split by themselves when they grow or when their load does. Neighbours that stay small
 merge again, unless the keyspace has --no-auto.
@@ -96,7 +96,8 @@ func (a *app) split(ctx context.Context, client *kv.Client, keyspace string, key
 }
 
 // awaitSplit shows on standard error how a split goes on, until the new partition has a leader.
-func (a *app) awaitSplit(ctx context.Context, client *kv.Client, keyspace string, s kv.Split) error {
+func (a *app) awaitSplit(ctx context.Context, client *kv.Client, keyspace string,
+	s kv.Split) error {
 	mine := func(o kv.OperatorInfo) bool { return o.ID == s.Operator }
 	if err := a.followOperators(ctx, client, mine); err != nil {
 		return err

@@ -57,8 +57,8 @@ func TestSizesOfPartitions(t *testing.T) {
 			}
 		}
 	}
-	create := []string{"keyspace", "create", "sizes", "--partitions", "hash:2", "--split-size", "64MiB",
-		"--no-auto"}
+	create := []string{"keyspace", "create", "sizes", "--partitions", "hash:2",
+		"--split-size", "64MiB", "--no-auto"}
 	shows(create, `"split_size":67108864`, `"merge_size":16777216`, `"auto_split":false`)
 	defer b.ok("keyspace", "drop", "sizes", "--yes")
 	shows(append(create, "--if-missing"), `"split_size":67108864`)

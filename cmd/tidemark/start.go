@@ -90,7 +90,8 @@ The server says one line when it is ready. Logs go to stderr: warnings and error
 	flags.StringVar(&f.advertise, "advertise", "",
 		"address by which others reach this server (default --listen)")
 	flags.StringSliceVar(&f.core, "core", nil,
-		"addresses of core servers; of all, and the same everywhere, when they found a cluster (required)")
+		"addresses of core servers; of all, and the same everywhere, when they found a "+
+			"cluster (required)")
 	flags.StringSliceVar(&f.roles, "roles", nil,
 		"core, node or both (default: node, and core if --core lists this server or it is a member)")
 	flags.StringVar(&f.locality, "locality", "", "where the server stands: region=NAME,zone=NAME")
@@ -242,16 +243,16 @@ func (f *startFlags) check() error {
 			"they need --tls-cert and --tls-key")
 	}
 	if len(f.tlsAdmins) > 0 && f.tlsCA == "" {
-		return exit.Usagef("--tls-admin names certificates of clients: it needs --tls-ca, which signs " +
-			"them")
+		return exit.Usagef("--tls-admin names certificates of clients: it needs --tls-ca, which " +
+			"signs them")
 	}
 	if f.tlsPeerName != "" && f.tlsCA == "" && f.tlsPeerCA == "" {
-		return exit.Usagef("--tls-peer-name needs --tls-ca or --tls-peer-ca: without them servers show " +
-			"no certificates to each other")
+		return exit.Usagef("--tls-peer-name needs --tls-ca or --tls-peer-ca: without them servers " +
+			"show no certificates to each other")
 	}
 	if f.secretFile != "" && f.tlsCert != "" {
-		return exit.Usagef("--secret-file is for servers without TLS: with it they know each other by " +
-			"their certificates")
+		return exit.Usagef("--secret-file is for servers without TLS: with it they know each other " +
+			"by their certificates")
 	}
 	return nil
 }

@@ -26,11 +26,11 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show cluster health",
-		Long: `Show cluster health: whether it is ready, and if not what it waits for; the core's members
-and leader; how many nodes, keyspaces and partitions there are; and what is wrong: the partitions
-that are unavailable, because they have no leader, the nodes that are down, so that partitions have
-fewer replicas than they should, those whose disk is full, and the unhealthy ones, whose clock is
-wrong or which have failed replicas.
+		Long: `Show cluster health: whether it is ready, and if not what it waits for; the core's
+members and leader; how many nodes, keyspaces and partitions there are; and what is wrong: the
+partitions that are unavailable, because they have no leader, the nodes that are down, so that
+partitions have fewer replicas than they should, those whose disk is full, and the unhealthy
+ones, whose clock is wrong or which have failed replicas.
 
 The exit code is 0 if all is well; 7 if everything is served and something is wrong; 8 if partitions
 are unavailable; and 4 if the server that answers is not ready, or the core does not answer. With

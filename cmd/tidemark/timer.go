@@ -32,9 +32,9 @@ counted from 1970-01-01 00:00 UTC, by the machines' clocks: 1h is on the hour. I
 is interrupted.
 
 A period belongs to the machine that was first to claim it; if that dies, or the command fails, it
-is not run again. If it could not be told who has claimed a period it is not run here, and that is
-said. --missed says what becomes of periods in which nobody ran the command: they are left out
-(skip), run once for all of them (once), or once for each (each).
+is not run again. If it could not be told which process has claimed a period it is not run here, and
+that is said. --missed says what becomes of periods in which no process ran the command: they are
+left out (skip), run once for all of them (once), or once for each (each).
 
 The command finds in its environment TIDEMARK_TIMER_DUE, when its period was due,
 TIDEMARK_TIMER_MISSED, how many were left out before it, and ` + fencingEnv + `, which

@@ -50,8 +50,8 @@ func (f *ttlFlag) options() ([]kv.WriteOption, error) {
 type defaultTTLFlag struct{ ttlFlag }
 
 func (f *defaultTTLFlag) register(cmd *cobra.Command, usual string) {
-	cmd.Flags().StringVar(&f.text, "ttl", "", "values that do not say so expire after so long, as in "+
-		"90s or 24h; or never (default: "+usual+")")
+	cmd.Flags().StringVar(&f.text, "ttl", "", "values that do not say so expire after so long, as "+
+		"in 90s or 24h; or never (default: "+usual+")")
 }
 
 func (f *defaultTTLFlag) options() ([]kv.DefaultTTLOption, error) {

@@ -21,8 +21,8 @@ func (a *app) txnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "txn",
 		Short: "Run transactions from a script or a prompt; list and abort open ones",
-		Long: `Run transactions over any keys of any keyspaces. The commands come from standard input, one
-a line; at a terminal there is a prompt.
+		Long: `Run transactions over any keys of any keyspaces. The commands come from standard input,
+one a line; at a terminal there is a prompt.
 
 ` + txnHelp() + `
 Words are separated by blanks; a word in 'single' or "double" quotes may hold blanks. Lines that
@@ -43,7 +43,8 @@ txn list and tidemark debug txns, and for tidemark txn abort.
 At the prompt the arrows move in the line and through earlier ones, and Tab completes commands and
 keyspaces. Earlier lines are kept in a file, those of put without the value; a line that begins with
 a blank is not kept.`,
-		Example: `  printf '%s\n' begin 'put fruit apple red' 'put fruit pear ripe' commit | tidemark txn
+		Example: `  printf '%s\n' begin 'put fruit apple red' 'put fruit pear ripe' commit |
+    tidemark txn
   tidemark txn < transfer.txt
   tidemark txn
   tidemark txn list`,

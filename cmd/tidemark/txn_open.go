@@ -106,8 +106,8 @@ func (a *app) txnAbortCommand() *cobra.Command {
 	return a.printing(a.client(&cobra.Command{
 		Use:   "abort ID",
 		Short: "Abort an open transaction of any client",
-		Long: `Abort the transaction that has an ID, as tidemark txn list shows it, so that others get its
-locks. Its client is told why; what kv.Client.Update runs is run again, with another ID.
+		Long: `Abort the transaction that has an ID, as tidemark txn list shows it, so that others get
+its locks. Its client is told why; what kv.Client.Update runs is run again, with another ID.
 
 It says what became of the transaction, and may be repeated. If the transaction has been committed
 before, it stays so, and the exit code is 1. If no partition knows a lock of it, so that it has

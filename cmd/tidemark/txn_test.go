@@ -159,7 +159,8 @@ func TestTxnScriptThatFails(t *testing.T) {
 		{"begin", "line 7: begin: the transaction begun on line 5 has not ended", exit.Usage},
 		{"at -1s", "line 7: at: the transaction begun on line 5 reads at one moment", exit.Usage},
 		{"rollback-to x", `line 7: rollback-to: the transaction has no savepoint "x"`, exit.Usage},
-		{"", "the script ends inside the transaction begun on line 5, which was rolled back", exit.Usage},
+		{"", "the script ends inside the transaction begun on line 5, which was rolled back",
+			exit.Usage},
 		{"quit", "the script ends inside the transaction begun on line 5, which was rolled back",
 			exit.Usage},
 	} {
@@ -419,7 +420,8 @@ func TestTxnInterrupted(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		in, typed := io.Pipe()
-		s := &server{t: t, out: newScreen(), err: newScreen(), stop: interrupt, ended: make(chan int, 1)}
+		s := &server{t: t, out: newScreen(), err: newScreen(), stop: interrupt,
+			ended: make(chan int, 1)}
 		go func() {
 			s.ended <- run(ctx, []string{"txn", "--timeout", "60s"}, streams{
 				in: in, out: s.out, err: s.err, inTerminal: terminal, getenv: func(name string) string {

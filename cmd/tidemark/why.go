@@ -59,7 +59,8 @@ partitions lack something.`,
 }
 
 // explain asks for what the argument names.
-func explain(ctx context.Context, client *kv.Client, text, keyspace string) (kv.Explanation, error) {
+func explain(ctx context.Context, client *kv.Client,
+	text, keyspace string) (kv.Explanation, error) {
 	found := numbered.FindStringSubmatch(text)
 	switch {
 	case keyspace != "":

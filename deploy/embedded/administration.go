@@ -17,11 +17,11 @@ import (
 )
 
 // The methods of the service Cluster that change something are for administrators while
-// authentication is enabled: users with the role root, who are known as in the etcd API; or, if they
-// are about one keyspace, users that have rights for it. A member of the core judges by its part of
-// the coordination store, whether it leads or passes the call on; whether a user has rights for a
-// keyspace is judged by the member that leads. A server that is no member passes on the token that
-// came, or the name of the certificate, and the member that gets the call judges.
+// authentication is enabled: users with the role root, who are known as in the etcd API; or, if
+// they are about one keyspace, users that have rights for it. A member of the core judges by its
+// part of the coordination store, whether it leads or passes the call on; whether a user has rights
+// for a keyspace is judged by the member that leads. A server that is no member passes on the token
+// that came, or the name of the certificate, and the member that gets the call judges.
 
 // administration are these methods. The others show what there is.
 var administration = []string{"CreateKeyspace", "MoveReplica",
@@ -113,8 +113,8 @@ func (s *Server) administer(
 // judgeTimeout is for how long a member waits to know that it leads, and so judges.
 const judgeTimeout = 2 * time.Second
 
-// ofKeyspace judges a call about a keyspace, if this server's member of the core leads. It is passed
-// on otherwise, to be judged there.
+// ofKeyspace judges a call about a keyspace, if this server's member of the core leads. It is
+// passed on otherwise, to be judged there.
 func (s *Server) ofKeyspace(
 	ctx context.Context, of etcdapi.OfKeyspace, next grpc.UnaryHandler,
 ) (any, error) {
@@ -173,11 +173,11 @@ func (s *Server) judges() (*corePart, *etcdapi.Services, error) {
 	founding, err := server.CoordinationFounding(p.store)
 	switch {
 	case err != nil:
-		return p, nil, status.Errorf(codes.Unavailable, "whether authentication is enabled is not known: "+
-			"%v", err)
+		return p, nil, status.Errorf(codes.Unavailable,
+			"whether authentication is enabled is not known: %v", err)
 	case founding != nil && !s.config.withoutCoordination:
-		return p, nil, status.Error(codes.Unavailable, "whether authentication is enabled is not known "+
-			"yet: this server's part of the coordination store is not open")
+		return p, nil, status.Error(codes.Unavailable, "whether authentication is enabled is not "+
+			"known yet: this server's part of the coordination store is not open")
 	}
 	return p, nil, nil
 }

@@ -21,7 +21,9 @@ func TestPercentFor(t *testing.T) {
 
 func TestCollectorTunerLeavesSmallChanges(t *testing.T) {
 	var set []int
-	tuner := &collectorTuner{percent: 400, most: maxGCPercent, set: func(percent int) { set = append(set, percent) }}
+	tuner := &collectorTuner{percent: 400, most: maxGCPercent, set: func(percent int) {
+		set = append(set, percent)
+	}}
 	for _, live := range []uint64{10 << 20, 192 << 20, 194 << 20, 384 << 20, 767 << 20, 768 << 20,
 		2 << 30, 1} {
 		tuner.adjust(live)

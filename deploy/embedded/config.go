@@ -105,14 +105,14 @@ type ServerConfig struct {
 	// 2,048. A call that waits for a lock counts too.
 	MaxStreams uint32
 	// MaxRequestBytes bounds a request of the etcd API that changes something, MaxOperations the
-	// comparisons, and the operations, of one transaction of it. Defaults 1.5 MiB and 128, as in etcd;
-	// a request has at most MostRequestBytes.
+	// comparisons, and the operations, of one transaction of it. Defaults 1.5 MiB and 128, as in
+	// etcd; a request has at most MostRequestBytes.
 	MaxRequestBytes, MaxOperations int
-	// CoreHistory is for how long the coordination store keeps what was changed, so that it can be read
-	// and watched from there. Default 1 h; negative: until a client compacts it.
+	// CoreHistory is for how long the coordination store keeps what was changed, so that it can be
+	// read and watched from there. Default 1 h; negative: until a client compacts it.
 	CoreHistory time.Duration
-	// CoreQuota is the size in bytes of the coordination store, with its history, above which a member
-	// raises etcd's alarm NOSPACE. Default 0: only the room on the disk counts.
+	// CoreQuota is the size in bytes of the coordination store, with its history, above which a
+	// member raises etcd's alarm NOSPACE. Default 0: only the room on the disk counts.
 	CoreQuota int64
 
 	// Planner bounds what placement does, where no operator of the cluster has set it. Zero: its
@@ -130,8 +130,8 @@ type ServerConfig struct {
 	NewListener func(addr string) (net.Listener, error)
 	Dial        func(ctx context.Context, addr string) (net.Conn, error)
 	Random      func() uint64
-	// Guard is asked what clients may do to the data of keyspaces. Default: the users and roles of the
-	// cluster.
+	// Guard is asked what clients may do to the data of keyspaces. Default: the users and roles of
+	// the cluster.
 	Guard access.Guard
 	// PeerFilter sees what this server's Raft hosts send to others, and decides what becomes of it.
 	// Default: none.

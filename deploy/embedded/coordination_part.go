@@ -120,13 +120,13 @@ func (s *Server) startCoordination(p *corePart, self keys.ReplicaID,
 }
 
 // coordinationFailed leaves this member's part of the coordination store alone, until the server
-// starts again. The core's own group, and a data node, go on: whatever clients have brought into the
-// coordination store, the metadata does not depend on it.
+// starts again. The core's own group, and a data node, go on: whatever clients have brought into
+// the coordination store, the metadata does not depend on it.
 func (s *Server) coordinationFailed(err error) {
 	s.coordinationBroken.CompareAndSwap(nil, &err)
 	s.services.etcd.end()
-	s.config.Logger.Error("THIS MEMBER'S PART OF THE COORDINATION STORE FAILED and is left alone; the "+
-		"core goes on", "error", err)
+	s.config.Logger.Error("THIS MEMBER'S PART OF THE COORDINATION STORE FAILED and is left alone; "+
+		"the core goes on", "error", err)
 }
 
 // waitCoordination waits until a member of the core answers the etcd API. A server that is upgraded

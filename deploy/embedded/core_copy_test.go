@@ -37,7 +37,8 @@ func TestACopiedCoreMemberDoesNotStart(t *testing.T) {
 		if err := first.WaitReady(ctx); err != nil {
 			t.Fatal(err)
 		}
-		copied := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+		copied := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100,
+			RNG: rand.New(rand.NewPCG(1, 1))})
 		second := at(copied, "127.0.0.2")
 		if err := second.WaitReady(ctx); err == nil || !strings.Contains(err.Error(), "a copy of it") {
 			t.Errorf("the copy: %v", err)
@@ -49,7 +50,8 @@ func TestACopiedCoreMemberDoesNotStart(t *testing.T) {
 			t.Error(err)
 		}
 		// It has no roles and is in no list: its directory says that it is a member.
-		third := at(copied.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}), "127.0.0.3")
+		third := at(copied.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100,
+			RNG: rand.New(rand.NewPCG(1, 1))}), "127.0.0.3")
 		if err := third.WaitReady(ctx); err != nil || !third.CoreMember() {
 			t.Errorf("the member that has moved: %v", err)
 		}

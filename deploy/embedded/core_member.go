@@ -172,9 +172,9 @@ func (s *Server) mayMove(ctx context.Context) error {
 	h, err := s.helloTo(limited, old)
 	cancel()
 	if err == nil && h.Server == s.bootstrap.Server() && h.Address == old {
-		return fmt.Errorf("%w: the member of the core with this directory runs at %s; a copy of it cannot "+
-			"run at %s as well: stop that server first, or start with an empty directory", ErrDirectory,
-			old, s.config.Advertise)
+		return fmt.Errorf("%w: the member of the core with this directory runs at %s; a copy of it "+
+			"cannot run at %s as well: stop that server first, or start with an empty directory",
+			ErrDirectory, old, s.config.Advertise)
 	}
 	s.config.Logger.Info("this member of the core has moved", "from", old, "to", s.config.Advertise)
 	return s.bootstrap.Settle()
@@ -272,8 +272,8 @@ func (s *Server) leaveCore(p *corePart) error {
 	s.parts.core = nil
 	s.parts.Unlock()
 	err := p.close()
-	s.config.Logger.Warn("WAS REMOVED FROM THE CORE; its member here has stopped for good", "data node",
-		s.config.has(RoleNode))
+	s.config.Logger.Warn("WAS REMOVED FROM THE CORE; its member here has stopped for good",
+		"data node", s.config.has(RoleNode))
 	return err
 }
 

@@ -22,9 +22,9 @@ import (
 // etcdCluster is what the etcd API says and does of the core's members. A member's id is the name
 // of its data directory. A server has one address, for clients and for the other members.
 //
-// Changes are those of `tidemark core`: a server that is added runs already and offers itself. Unless
-// it is added as a learner, it is one for as long as it lacks the state, and becomes a voter by
-// itself. A member's address is what its server says of itself.
+// Changes are those of `tidemark core`: a server that is added runs already and offers itself.
+// Unless it is added as a learner, it is one for as long as it lacks the state, and becomes a voter
+// by itself. A member's address is what its server says of itself.
 type etcdCluster struct {
 	server *Server
 	core   *corePart
@@ -189,8 +189,8 @@ func (c *etcdCluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest
 		case over && done(members):
 			return c.list(members), nil
 		case over && begun.GetChange() != 0:
-			return nil, status.Error(codes.FailedPrecondition, "etcdserver: the change of the members was "+
-				"taken back by another one, or undone; list the members, and ask again")
+			return nil, status.Error(codes.FailedPrecondition, "etcdserver: the change of the members "+
+				"was taken back by another one, or undone; list the members, and ask again")
 		}
 		if !pause(ctx, membersLook) {
 			return nil, ctx.Err()

@@ -36,8 +36,8 @@ func candidate(t *testing.T, core []string) (*Server, string) {
 	return s, "http://" + address
 }
 
-// TestEtcdMembers: clients of etcd add a member without a vote, let it vote, move and remove it, and
-// hear etcd's errors.
+// TestEtcdMembers: clients of etcd add a member without a vote, let it vote, move and remove it,
+// and hear etcd's errors.
 func TestEtcdMembers(t *testing.T) {
 	cluster := startEtcd(t, nil)
 	at := cluster.Endpoints()

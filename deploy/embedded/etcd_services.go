@@ -51,8 +51,8 @@ func (s *Server) serveEtcd(
 		Cluster: cluster, MaxRequestBytes: s.config.MaxRequestBytes,
 		MaxOperations: s.config.MaxOperations, TemporaryDirectory: temporary,
 		Quota: s.config.CoreQuota, Answers: s.answers,
-		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall, Party: rpc.PartyOfCall,
-		PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
+		CertificateUsers: s.tls != nil && s.config.TLSCA != "", TLS: rpc.TLSOfCall,
+		Party: rpc.PartyOfCall, PassedOn: s.passedOn, Keyspaces: guardedKeyspaces{s},
 		Logger: s.config.Logger, Registerer: registerer})
 	if err != nil {
 		return err
@@ -75,9 +75,9 @@ func (s *Server) serveEtcd(
 	return nil
 }
 
-// withoutCoordination answers calls of the etcd API that a server can answer which has no part of the
-// coordination store: where the members are, so that a client that knows only such a server can go
-// to these (clientv3.Client.Sync). It says nothing that the refusal of other calls does not say.
+// withoutCoordination answers calls of the etcd API that a server can answer which has no part of
+// the coordination store: where the members are, so that a client that knows only such a server can
+// go to these (clientv3.Client.Sync). It says nothing that the refusal of other calls does not say.
 func (s *Server) withoutCoordination(method string) any {
 	if method != pb.Cluster_MemberList_FullMethodName {
 		return nil

@@ -25,9 +25,9 @@ func (s *Server) openGuard() (err error) {
 	id := s.directory.identity()
 	mark := guard.Mark{Version: id.GuardVersion, On: id.Guards}
 	if mark.On && !s.provable() && !s.local() {
-		return fmt.Errorf("authentication is enabled in the cluster of %s, so servers have to prove that "+
-			"they are some, and none could prove it to this one at %s (with --insecure as well): start it "+
-			"with what the other servers have, --secret-file, or --tls-ca or --tls-peer-ca",
+		return fmt.Errorf("authentication is enabled in the cluster of %s, so servers have to prove "+
+			"that they are some, and none could prove it to this one at %s (with --insecure as well): "+
+			"start it with what the other servers have, --secret-file, or --tls-ca or --tls-peer-ca",
 			s.config.Dir, s.config.Listen)
 	}
 	s.guard, err = guard.New(guard.Config{Source: s.core, Mark: mark, Save: s.directory.guards,
@@ -170,8 +170,8 @@ func (k guardedKeyspaces) Release(ctx context.Context, version uint64) (ending u
 	return ending, err
 }
 
-// Guard implements etcdapi.Keyspaces. Whether servers can prove themselves comes first: a server that
-// could not would be cut off from those that follow.
+// Guard implements etcdapi.Keyspaces. Whether servers can prove themselves comes first: a server
+// that could not would be cut off from those that follow.
 func (k guardedKeyspaces) Guard(ctx context.Context, again bool) (version uint64, err error) {
 	timeout := k.server.config.guardTimeout
 	if timeout <= 0 {
@@ -196,8 +196,8 @@ func (k guardedKeyspaces) Guard(ctx context.Context, again bool) (version uint64
 		return version, err
 	}
 	if !r.Guard.On || r.Guard.Ending {
-		return version, status.Error(codes.Unavailable, "authentication was disabled while it was being "+
-			"enabled; try again")
+		return version, status.Error(codes.Unavailable,
+			"authentication was disabled while it was being enabled; try again")
 	}
 	return r.Guard.Version, nil
 }
@@ -236,6 +236,6 @@ func cannotEnable(servers []*clusterpb.UnguardedServer) error {
 	if n := len(texts); n > maxNamed {
 		texts = append(texts[:maxNamed], fmt.Sprintf("and %d more", n-maxNamed))
 	}
-	return status.Error(codes.FailedPrecondition, "authentication is not enabled, because it would not "+
-		"hold on all servers: "+strings.Join(texts, "; "))
+	return status.Error(codes.FailedPrecondition, "authentication is not enabled, because it would "+
+		"not hold on all servers: "+strings.Join(texts, "; "))
 }

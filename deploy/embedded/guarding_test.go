@@ -54,8 +54,8 @@ func may(s *Server, certificate string, keyspace uint64, right access.Right) acc
 }
 
 // Users guard keyspaces on every server once authentication is enabled, and no more when it is
-// disabled. Who may administer a keyspace drops it, through a server that is no member of the core as
-// well; a keyspace of the same name is another one.
+// disabled. Who may administer a keyspace drops it, through a server that is no member of the core
+// as well; a keyspace of the same name is another one.
 func TestKeyspacesAreGuarded(t *testing.T) {
 	config, configure := etcdCertificates(t) // of the user "user"
 	cluster := startEtcd(t, configure)
@@ -226,7 +226,8 @@ func TestEnableClosesTheDoor(t *testing.T) {
 	}
 	outside := stranger(t, c.Advertise)
 	join := &clusterpb.RegisterNodeRequest{Server: 7, Address: "127.0.0.1:9"}
-	watch, err := outside.WatchMetadata(ctx, &clusterpb.WatchMetadataRequest{Cluster: s.cluster.Load()})
+	watch, err := outside.WatchMetadata(ctx,
+		&clusterpb.WatchMetadataRequest{Cluster: s.cluster.Load()})
 	if err == nil {
 		_, err = watch.Recv()
 	}
@@ -250,8 +251,9 @@ func TestEnableClosesTheDoor(t *testing.T) {
 	}
 }
 
-// A server whose mark is on does not start where nobody could prove to be a server to it, and names
-// what is missing; what strangers have open as servers by a client's connection ends with enabling.
+// A server whose mark is on does not start where no other could prove to be a server to it, and
+// names what is missing; what strangers have open as servers by a client's connection ends with
+// enabling.
 func TestFollowingNeedsProof(t *testing.T) {
 	ctx := t.Context()
 	c := onAllAddresses(t, "")
@@ -329,7 +331,8 @@ func TestEnableNeedsAllNodes(t *testing.T) {
 	}
 	etcd := prepare(t, first.Advertise)
 	// The leader may have heard of it while it was there; then it does not follow.
-	if _, err := etcd.AuthEnable(ctx); err == nil || !strings.Contains(err.Error(), second.Advertise) {
+	if _, err := etcd.AuthEnable(ctx); err == nil ||
+		!strings.Contains(err.Error(), second.Advertise) {
 		t.Fatalf("authentication is enabled without a node: %v", err)
 	}
 	awaitTrue(t, "the other one is free again", func() bool { return !s.guard.Mark().On })
@@ -355,7 +358,8 @@ func TestEnableNeedsAllNodes(t *testing.T) {
 }
 
 // etcdAs is a client of etcd that logs in.
-func etcdAs(t *testing.T, config *tls.Config, user, password string, at ...string) *clientv3.Client {
+func etcdAs(t *testing.T, config *tls.Config, user, password string,
+	at ...string) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: at, TLS: config, Username: user,
 		Password: password, Logger: zap.NewNop()})

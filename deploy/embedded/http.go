@@ -95,9 +95,9 @@ func paced(pace *quota.Pace, page http.Handler) http.Handler {
 	})
 }
 
-// administrators are whom the debug pages are for: a profile costs the server work, and holds parts
-// of what it works on. With TLS they are the clients whose certificates have one of the names, else
-// those on this machine.
+// administrators are the clients that the debug pages are for: a profile costs the server work, and
+// holds parts of what it works on. With TLS they are the clients whose certificates have one of the
+// names, else those on this machine.
 type administrators struct {
 	all   bool
 	tls   bool

@@ -19,8 +19,8 @@ import (
 var ErrDirectory = errors.New("the data directory cannot be used")
 
 const (
-	// directoryFormat is the layout of a data directory, and guardedFormat that of one whose server has
-	// to follow users and roles: earlier programs, which would serve all clients, refuse it.
+	// directoryFormat is the layout of a data directory, and guardedFormat that of one whose server
+	// has to follow users and roles: earlier programs, which would serve all clients, refuse it.
 	directoryFormat = 1
 	guardedFormat   = 2
 )
@@ -127,7 +127,7 @@ func openDirectory(fs vfs.FS, path string, random func() uint64) (_ *directory, 
 		err = errors.New("no server id")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s in %s is damaged (%w); without it nobody knows whose data "+
+		return nil, fmt.Errorf("%w: %s in %s is damaged (%w); without it nothing says whose data "+
 			"this is: restore the file, or move the directory away and start with an empty one",
 			ErrDirectory, identityFile, path, err)
 	}

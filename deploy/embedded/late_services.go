@@ -15,8 +15,8 @@ type lateServices struct {
 	// refuse is why a call of a method ("/service/method") is refused. It is set before anything is
 	// served.
 	refuse func(method string) error
-	// instead is the answer to a call of a method that would be refused; nil: it is refused. It is set
-	// before anything is served, or nil.
+	// instead is the answer to a call of a method that would be refused; nil: it is refused. It is
+	// set before anything is served, or nil.
 	instead func(method string) any
 	// serving are those that serve, by the services' names; nil: none.
 	serving atomic.Pointer[map[string]lateService]

@@ -26,8 +26,8 @@ func (d *directory) mustHaveLogs(c *ServerConfig) error {
 		switch {
 		case part == RoleCore:
 			next = "start a server with an empty directory and --roles core, and have it take this " +
-				"member's place: `tidemark core replace`; the core goes on while a majority of its members " +
-				"is left"
+				"member's place: `tidemark core replace`; the core goes on while a majority of its " +
+				"members is left"
 			if c.has(RoleNode) {
 				next += "; with --roles node this server goes on as a data node meanwhile"
 			}

@@ -118,13 +118,14 @@ func (d *directory) mustBeRecovered(logger *slog.Logger) error {
 		if r.Begun.Core {
 			command = "tidemark recover core apply"
 		}
-		return fmt.Errorf("%w: plan %s of `%s` was begun in %s, and is not done: give that command with "+
-			"the same plan again, and then start the server", ErrDirectory, r.Begun.Plan, command, d.path)
+		return fmt.Errorf("%w: plan %s of `%s` was begun in %s, and is not done: give that command "+
+			"with the same plan again, and then start the server", ErrDirectory, r.Begun.Plan, command,
+			d.path)
 	}
 	for _, x := range r.Done {
-		logger.Warn("THIS DIRECTORY WAS RECOVERED after the loss of a majority; acknowledged writes may be "+
-			"missing", "plan", x.Plan, "time", x.Time, "lost_nodes", x.Lost, "partitions", x.Recovered,
-			"may_lack_writes", x.MayLack, "core", x.Core)
+		logger.Warn("THIS DIRECTORY WAS RECOVERED after the loss of a majority; acknowledged writes "+
+			"may be missing", "plan", x.Plan, "time", x.Time, "lost_nodes", x.Lost,
+			"partitions", x.Recovered, "may_lack_writes", x.MayLack, "core", x.Core)
 	}
 	return nil
 }
@@ -200,7 +201,9 @@ func ApplyRecovery(fs vfs.FS, path string, plan *RecoveryPlan, logger *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(records.Done, func(r recoveryRecord) bool { return r.Plan == plan.ID }); i >= 0 {
+	if i := slices.IndexFunc(records.Done, func(r recoveryRecord) bool {
+		return r.Plan == plan.ID
+	}); i >= 0 {
 		return &RecoveryOutcome{Recovered: records.Done[i].Recovered, Retired: records.Done[i].Retired,
 			Done: true}, nil
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// TestRemovedMemberCloses: the member of a server that is removed from the core closes its databases
-// while the server lives on, although a client watches there.
+// TestRemovedMemberCloses: the member of a server that is removed from the core closes its
+// databases while the server lives on, although a client watches there.
 func TestRemovedMemberCloses(t *testing.T) {
 	cluster := startEtcd(t, nil)
 	at := cluster.Endpoints()

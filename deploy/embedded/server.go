@@ -140,8 +140,8 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	s.dialer = rpc.NewDialer(rpc.DialerConfig{Dial: config.Dial, TLSNow: clientTLS,
 		Secret: peers.Secret, Logger: config.Logger})
 	s.core = server.NewClient(server.ClientConfig{
-		Core: s.seeds(), Learned: s.learnedMembers, Conn: s.dialer.Conn, Cluster: s.cluster.Load, Random: config.Random,
-		Unreachable: s.dialer.Unreachable, Logger: config.Logger,
+		Core: s.seeds(), Learned: s.learnedMembers, Conn: s.dialer.Conn, Cluster: s.cluster.Load,
+		Random: config.Random, Unreachable: s.dialer.Unreachable, Logger: config.Logger,
 	})
 	s.peers = peers
 	if err := s.openGuard(); err != nil {

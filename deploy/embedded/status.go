@@ -99,8 +99,8 @@ func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.Core
 		state := s.coreState.Load()
 		switch {
 		case state == coreOffering && !s.config.has(RoleNode):
-			return false, "it offers itself as a member of the core, and waits to be added: `tidemark core " +
-				"add " + s.config.Advertise + "`", nil
+			return false, "it offers itself as a member of the core, and waits to be added: `tidemark " +
+				"core add " + s.config.Advertise + "`", nil
 		case state == coreRemoved && !s.config.has(RoleNode):
 			return false, "it was removed from the core, and has nothing else to do: stop it", nil
 		}

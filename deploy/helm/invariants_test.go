@@ -224,8 +224,8 @@ func TestProbes(t *testing.T) {
 				}
 				get := probe.of.HTTPGet
 				if get.Path != probe.path || get.Port != intstr.FromString("http") || get.Scheme != scheme {
-					t.Errorf("a probe asks %s://%s%s; want %s://http%s", get.Scheme, get.Port.String(), get.Path,
-						scheme, probe.path)
+					t.Errorf("a probe asks %s://%s%s; want %s://http%s", get.Scheme, get.Port.String(),
+						get.Path, scheme, probe.path)
 				}
 			}
 		}
@@ -358,7 +358,8 @@ func checkRestricted(t *testing.T, pod *core.PodSpec) {
 	for _, container := range pod.Containers {
 		of := container.SecurityContext
 		if !*of.ReadOnlyRootFilesystem || *of.AllowPrivilegeEscalation ||
-			!slices.Equal(of.Capabilities.Drop, []core.Capability{"ALL"}) || len(of.Capabilities.Add) > 0 {
+			!slices.Equal(of.Capabilities.Drop, []core.Capability{"ALL"}) ||
+			len(of.Capabilities.Add) > 0 {
 			t.Errorf("security context of %s: %v", container.Name, of)
 		}
 		if container.Resources.Limits.Memory().IsZero() || container.Resources.Requests.Cpu().IsZero() {

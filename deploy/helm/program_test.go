@@ -46,7 +46,8 @@ func flagsOf(t *testing.T, command string) map[string]string {
 
 // Every flag that the chart gives is one of the program's, and has a value if that wants one.
 func TestFlagsAreOfTheProgram(t *testing.T) {
-	flags := map[string]map[string]string{"start": flagsOf(t, "start"), "status": flagsOf(t, "status")}
+	flags := map[string]map[string]string{"start": flagsOf(t, "start"),
+		"status": flagsOf(t, "status")}
 	check := func(t *testing.T, command string, container *core.Container) {
 		if container.Args[0] != command {
 			t.Fatalf("the command is %s", container.Args[0])

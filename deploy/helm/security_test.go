@@ -186,7 +186,8 @@ func TestCertificates(t *testing.T) {
 				continue
 			}
 			forServers := slices.Contains(certificate.Spec.Usages, certmanager.UsageServerAuth)
-			authorities[forServers][certificate.Spec.IssuerRef.Kind+certificate.Spec.IssuerRef.Name] = true
+			issuer := certificate.Spec.IssuerRef
+			authorities[forServers][issuer.Kind+issuer.Name] = true
 			if forServers == strings.Contains(certificate.Name, "-client-") {
 				t.Errorf("%s: usages %v", certificate.Name, certificate.Spec.Usages)
 			}

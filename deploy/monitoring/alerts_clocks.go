@@ -21,7 +21,8 @@ var clockAlerts = []Alert{
 			max by (job, instance, server) (abs(tidemark_node_clock_offset_seconds)) > 0.1`,
 		For:      5 * time.Minute,
 		Severity: Warning,
-		Summary:  "Clocks differ by {{ $value | humanizeDuration }}, as {{ $labels.instance }} sees it.",
+		Summary: "Clocks differ by {{ $value | humanizeDuration }}, as " +
+			"{{ $labels.instance }} sees it.",
 		Description: `At 250 ms (--max-offset) servers stop serving. The server that all others
 			differ from is wrong: repair NTP there.`,
 	},

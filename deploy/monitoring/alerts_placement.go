@@ -32,8 +32,9 @@ var placementAlerts = []Alert{
 		Severity: Critical,
 		Summary: "A partition of {{ $labels.job }} has been frozen for more than a minute: it serves " +
 			"nothing.",
-		Description: `Its left neighbour is to consume it, which takes a moment, or is taken back. tidemark
-			partitions says which one is frozen, and tidemark why PARTITION what that waits for.`,
+		Description: `Its left neighbour is to consume it, which takes a moment, or is taken back.
+			tidemark partitions says which one is frozen, and tidemark why PARTITION what that waits
+			for.`,
 	},
 	{
 		Name: "TidemarkPlacementStuck",
@@ -51,8 +52,9 @@ var placementAlerts = []Alert{
 			max by (job, keyspace) (tidemark_core_consumer_keep_used_ratio) > 0.5`,
 		For:      5 * time.Minute,
 		Severity: Warning,
-		Summary: "A consumer of the changes of keyspace {{ $labels.keyspace }} of {{ $labels.job }} is " +
-			"behind by {{ $value | humanizePercentage }} of the time for which history is kept for it.",
+		Summary: "A consumer of the changes of keyspace {{ $labels.keyspace }} of {{ $labels.job }} " +
+			"is behind by {{ $value | humanizePercentage }} of the time for which history is " +
+			"kept for it.",
 		Description: `tidemark consumers KEYSPACE says which one. See why its process does not go on; if
 			there is none any more, tidemark consumers delete KEYSPACE NAME. Beyond its time it has to
 			read everything anew; until then what it has not taken takes room on disk.`,

@@ -24,8 +24,8 @@ var requestAlerts = []Alert{
 			/ sum by (job, instance, server) (rate(tidemark_replica_commands_total[5m])) > 0.01`,
 		For:      5 * time.Minute,
 		Severity: Warning,
-		Summary: "{{ $labels.instance }} refuses {{ $value | humanizePercentage }} of its requests as " +
-			"overloaded.",
+		Summary: "{{ $labels.instance }} refuses {{ $value | humanizePercentage }} of its requests " +
+			"as overloaded.",
 		Description: `Clients send them again, later. See which is short: the disk of the log
 			(tidemark_raftlog_pending_bytes), the processor, or one partition that gets everything.`,
 	},

@@ -12,7 +12,8 @@ var partitions = Dashboard{
 			level("Without leader", "short", "Partitions here that have had no leader for 10 s.",
 				`tidemark_node_leaderless_partitions`),
 			{Title: "Closed timestamps", Unit: "s",
-				Description: "How far behind the clock replicas can be read, at most, beyond the closed lag.",
+				Description: "How far behind the clock replicas can be read, at most, beyond the " +
+					"closed lag.",
 				Queries: []Query{
 					{`max by (instance, server, leader) (tidemark_node_closed_lag_seconds)`,
 						perServer + " of node {{leader}}"},
@@ -69,16 +70,20 @@ var partitions = Dashboard{
 				{`max(tidemark_placement_partitions_to_merge)`, "to be merged"},
 			}},
 			{Title: "The longest freeze", Unit: "s",
-				Description: "A partition is frozen while its left neighbour consumes it, and serves nothing.",
+				Description: "A partition is frozen while its left neighbour consumes it, and " +
+					"serves nothing.",
 				Queries: []Query{
 					{`max(tidemark_placement_frozen_oldest_age_seconds)`, "age"},
 				}},
 			rateBy("reason", "Splits and merges begun by placement", "ops", "",
 				`tidemark_placement_resizes_begun_total`),
-			rate("Searches for the middle of a large partition", "ops", "", `tidemark_node_split_searches_total`),
+			rate("Searches for the middle of a large partition", "ops", "",
+				`tidemark_node_split_searches_total`),
 			rate("Replicas made by splits", "ops", "", `tidemark_node_replicas_born_total`),
-			rate("Replicas that became a part of others", "ops", "", `tidemark_node_replicas_merged_total`),
-			rate("Attempts to merge that were given up", "ops", "", `tidemark_node_merges_given_up_total`),
+			rate("Replicas that became a part of others", "ops", "",
+				`tidemark_node_replicas_merged_total`),
+			rate("Attempts to merge that were given up", "ops", "",
+				`tidemark_node_merges_given_up_total`),
 			{Title: "Age of the oldest change", Unit: "s", Queries: []Query{
 				{`max(tidemark_placement_operator_oldest_age_seconds)`, "age"},
 			}},

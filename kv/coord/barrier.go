@@ -9,7 +9,7 @@ import (
 )
 
 // Barrier keeps those that wait at it until it is released. It belongs to no session: the caller
-// that holds it back may be gone long before it is released, by anybody.
+// that holds it back may be gone long before it is released, by any client.
 type Barrier struct {
 	client *Client
 	name   string

@@ -49,7 +49,7 @@ func TestBarrier(t *testing.T) {
 	w.must(b.Wait(w.ctx))
 }
 
-// Whoever holds and releases at the same time, and whatever gets lost: the last one counts.
+// Whichever clients hold and release at the same time, and whatever gets lost: the last one counts.
 func TestBarrierOutcomes(t *testing.T) {
 	w := begin(t)
 	n := &network{choose: randomFates(7)}
@@ -100,8 +100,8 @@ func TestDoubleBarrier(t *testing.T) {
 	}
 }
 
-// A participant that dies before the round does not count, one that dies in it has left, and who
-// comes too late waits for the next round.
+// A participant that dies before the round does not count, one that dies in it has left, and one
+// that comes too late waits for the next round.
 func TestDoubleBarrierParticipantsDie(t *testing.T) {
 	w := begin(t)
 	const count = 2

@@ -94,9 +94,9 @@ func AttemptTimeout(d time.Duration) Option { return func(c *config) { c.attempt
 func Prefix(p string) Option { return func(c *config) { c.prefix = p } }
 
 // Monotonic is the clock by which sessions count their time to live: nanoseconds since some moment,
-// never going back. The default goes on while the process is paused and, on Linux, while the machine
-// is suspended; one that does not makes a session believe for too long that it lives. It is for
-// tests in which time is not real.
+// never going back. The default goes on while the process is paused and, on Linux, while the
+// machine is suspended; one that does not makes a session believe for too long that it lives. It is
+// for tests in which time is not real.
 func Monotonic(clock func() int64) Option { return func(c *config) { c.clock = clock } }
 
 // Connect connects to the coordination service at the addresses of its servers (host:port, or URLs)
@@ -141,8 +141,8 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 	return c, nil
 }
 
-// findMembers has the client go on with the members of the core, if the server that answers is none:
-// such a server tells where they are, without ids, and answers nothing else. If it fails, the
+// findMembers has the client go on with the members of the core, if the server that answers is
+// none: such a server tells where they are, without ids, and answers nothing else. If it fails, the
 // endpoints stay as they were given.
 func (c *Client) findMembers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.attempt)

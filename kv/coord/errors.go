@@ -29,12 +29,12 @@ const (
 	// ErrSessionUnconfirmed: no renewal was confirmed within the time to live, by this machine's
 	// monotonic clock. The service may keep the lease for a little longer.
 	ErrSessionUnconfirmed ErrorKind = "session not confirmed in time"
-	// ErrLost: what was held is gone although its session goes on: its key was deleted by somebody
-	// else.
+	// ErrLost: what was held is gone although its session goes on: its key was deleted by another
+	// client else.
 	ErrLost ErrorKind = "lost"
 	// ErrReleased: what was held was given back by its holder.
 	ErrReleased ErrorKind = "released"
-	// ErrLocked: somebody else has the lock, or is waiting for it.
+	// ErrLocked: another client has the lock, or is waiting for it.
 	ErrLocked ErrorKind = "locked"
 	// ErrExists: the key exists.
 	ErrExists ErrorKind = "exists"
@@ -43,7 +43,7 @@ const (
 	ErrOutcomeUnknown ErrorKind = "outcome unknown"
 	// ErrFenced: a holder with a higher token has been there.
 	ErrFenced ErrorKind = "fenced"
-	// ErrOwned: somebody else owns the key.
+	// ErrOwned: another owner has the key.
 	ErrOwned ErrorKind = "owned"
 	// ErrClockAhead: another machine's clock is ahead of this one's by more than it may be.
 	ErrClockAhead ErrorKind = "clock ahead"

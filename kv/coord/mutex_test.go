@@ -186,7 +186,7 @@ func TestTryLock(t *testing.T) {
 	w.is(err, coord.ErrInvalidArgument)
 }
 
-// Whoever deletes the key takes the lock away; the holder is told.
+// A client that deletes the key takes the lock away; the holder is told.
 func TestMutexKeyDeleted(t *testing.T) {
 	w := begin(t)
 	client := w.client()

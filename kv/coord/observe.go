@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Leader is who leads an election.
+// Leader is the candidate that leads an election.
 type Leader struct {
 	// Key is the key of the leader; empty if there is none.
 	Key string
@@ -24,10 +24,10 @@ type Leader struct {
 	Gap bool
 }
 
-// Exists says whether anybody leads.
+// Exists says whether there is a leader.
 func (l Leader) Exists() bool { return l.Key != "" }
 
-// Leader is who leads now. That there is none is no error.
+// Leader is the candidate that leads now. That there is none is no error.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	const op = "ask for the leader"
 	if err := checkName(op, e.name); err != nil {
@@ -78,13 +78,13 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 type candidates struct {
 	begun bool
 	all   map[string]*mvccpb.KeyValue
-	// leader is who leads, and modified when its proposal was written last.
+	// leader is the one that leads, and modified when its proposal was written last.
 	leader   string
 	created  int64
 	modified int64
 }
 
-// apply makes a change, and says who leads now if that has changed.
+// apply makes a change, and returns the present leader if that has changed.
 func (c *candidates) apply(change change) (Leader, bool) {
 	if change.whole {
 		c.all = make(map[string]*mvccpb.KeyValue, len(change.state))

@@ -22,9 +22,9 @@ const (
 	nonceSize = 16
 )
 
-// Ownership is a key of a keyspace that says who owns something, with a time to live. It needs no
-// session and no service but the keyspace: the key is written by compare-and-set, and written again
-// by the owner for as long as that wants it.
+// Ownership is a key of a keyspace that says which owner something has, with a time to live. It
+// needs no session and no service but the keyspace: the key is written by compare-and-set, and
+// written again by the owner for as long as that wants it.
 //
 // What it guarantees: at any moment the key has one value, so a transaction that checks the
 // ownership (Check) commits only while it stands. That is exact.
@@ -73,8 +73,8 @@ func OwnClockOffset(d time.Duration) OwnOption { return func(c *ownConfig) { c.o
 
 // Own makes owner the owner of a key if it has none, and keeps it until Release, or until it is
 // lost. It does not wait: if there is an owner, also one of the same name, it fails with ErrOwned,
-// and the error says who owns the key and until when. If it fails with kv.ErrOutcomeUnknown the key
-// may be owned for one time to live, by no client.
+// and the error says which owner has the key and until when. If it fails with kv.ErrOutcomeUnknown
+// the key may be owned for one time to live, by no client.
 func Own(ctx context.Context, ks *kv.Keyspace, key []byte, owner string,
 	options ...OwnOption) (*Ownership, error) {
 	const op = "own"

@@ -156,8 +156,8 @@ func TestTimerClockAhead(t *testing.T) {
 	}
 }
 
-// That it cannot be told who has claimed a period is said: the answer was lost, others have claimed
-// the next one, and the history that would tell is gone. Then it goes on.
+// That it cannot be told which process has claimed a period is said: the answer was lost, others
+// have claimed the next one, and the history that would tell is gone. Then it goes on.
 func TestTimerCannotTell(t *testing.T) {
 	w := begin(t)
 	var c clock

@@ -81,7 +81,8 @@ func coreLoad(t *testing.T, client *kv.Client) (stop func()) {
 	working.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			name := fmt.Sprintf("made-%d", i)
-			if _, err := client.CreateKeyspace(t.Context(), name, kv.Hash(1), kv.Replicas(1)); err != nil {
+			if _, err := client.CreateKeyspace(t.Context(), name, kv.Hash(1),
+				kv.Replicas(1)); err != nil {
 				t.Errorf("creating %s: %v", name, err)
 				return
 			}

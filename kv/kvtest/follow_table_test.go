@@ -36,7 +36,8 @@ func TestKeyspacesOnDemand(t *testing.T) {
 			}
 		}
 		splits := [][]byte{[]byte("g"), []byte("p")}
-		if _, err := maker.CreateKeyspace(ctx, "range", kv.Range(splits...), kv.Replicas(1)); err != nil {
+		if _, err := maker.CreateKeyspace(ctx, "range", kv.Range(splits...),
+			kv.Replicas(1)); err != nil {
 			t.Fatal(err)
 		}
 		use := func(name string) error {
@@ -235,7 +236,9 @@ func TestFollowTable(t *testing.T) {
 		if err := maker.DropKeyspace(ctx, "a"); err != nil {
 			t.Fatal(err)
 		}
-		g.until(t, "a to be gone", func(u *clusterpb.TableUpdate) bool { return len(g.partitions) == 0 })
+		g.until(t, "a to be gone", func(u *clusterpb.TableUpdate) bool {
+			return len(g.partitions) == 0
+		})
 		if err := f.stream.CloseSend(); err != nil {
 			t.Fatal(err)
 		}

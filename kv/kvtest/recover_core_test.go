@@ -57,7 +57,8 @@ func TestTheCoreGoesOnFromOneMember(t *testing.T) {
 			var err error
 			for range 60 {
 				var ks *kv.Keyspace
-				if ks, err = client.CreateKeyspace(t.Context(), name, kv.Hash(2), kv.Replicas(3)); err == nil ||
+				if ks, err = client.CreateKeyspace(t.Context(), name, kv.Hash(2),
+					kv.Replicas(3)); err == nil ||
 					errors.Is(err, kv.ErrKeyspaceExists) {
 					if _, err = ks.Put(t.Context(), []byte("x"), []byte("y")); err == nil {
 						return

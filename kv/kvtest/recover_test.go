@@ -235,7 +235,8 @@ func TestALostNodeThatComesBackIsRefused(t *testing.T) {
 		case <-time.After(time.Minute): // virtual
 			t.Fatal("a node that is given up runs")
 		}
-		if err := b.c.Process(2).Err(); err == nil || !strings.Contains(err.Error(), "refused for good") {
+		if err := b.c.Process(2).Err(); err == nil ||
+			!strings.Contains(err.Error(), "refused for good") {
 			t.Errorf("it ended with: %v", err)
 		}
 		b.whole()
@@ -323,8 +324,8 @@ func TestTheSurvivorWithMostGoesOn(t *testing.T) {
 		plan := b.plan()
 		for _, r := range plan.Recovered {
 			if r.Node != b.node[2] || len(r.Others) != 1 || r.Others[0].LastIndex >= r.LastIndex {
-				t.Errorf("partition %d goes on at node %d with entry %d, others have %v", r.Partition, r.Node,
-					r.LastIndex, r.Others)
+				t.Errorf("partition %d goes on at node %d with entry %d, others have %v",
+					r.Partition, r.Node, r.LastIndex, r.Others)
 			}
 		}
 		for _, i := range b.left {

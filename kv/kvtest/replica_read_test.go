@@ -79,14 +79,15 @@ func TestReplicaReads(t *testing.T) {
 					}
 					for i, p := range again {
 						if p.Version != pairs[i].Version {
-							t.Fatalf("%s, %s: a leader reads %q at %s, and not %q", name, kind, p.Value, info.At, first)
+							t.Fatalf("%s, %s: a leader reads %q at %s, and not %q",
+								name, kind, p.Value, info.At, first)
 						}
 					}
 					rows := 0
 					for p, err := range ks.Scan(ctx, kv.At(info.At), kv.Nearest()) {
 						if err != nil || p.Version != pairs[rows].Version {
-							t.Fatalf("%s, %s: replicas read %v, %v at %s, and not %q", name, kind, p, err, info.At,
-								first)
+							t.Fatalf("%s, %s: replicas read %v, %v at %s, and not %q",
+								name, kind, p, err, info.At, first)
 						}
 						rows++
 					}
@@ -111,8 +112,8 @@ func TestLinearizableFollowerReads(t *testing.T) {
 		ctx := t.Context()
 		c := zoned(t)
 		writer := c.Client(t)
-		clients := []*kv.Client{c.Client(t, kv.Locality("eu", "0")), c.Client(t, kv.Locality("eu", "1")),
-			c.Client(t, kv.Locality("eu", "2"))}
+		clients := []*kv.Client{c.Client(t, kv.Locality("eu", "0")),
+			c.Client(t, kv.Locality("eu", "1")), c.Client(t, kv.Locality("eu", "2"))}
 		for name, layout := range map[string]kv.KeyspaceOption{"hash": kv.Hash(4),
 			"range": kv.Range([]byte("k3"), []byte("k6"))} {
 			theirs := create(t, writer, name, layout)
@@ -176,7 +177,8 @@ func TestLinearizableFollowerReads(t *testing.T) {
 			// Each client is answered by the server in its zone, but for what is locked or behind.
 			for id, n := range answered {
 				if n < 15 {
-					t.Errorf("%s: server %d has answered %d of 20 reads of its zone: %v", name, id, n, answered)
+					t.Errorf("%s: server %d has answered %d of 20 reads of its zone: %v",
+						name, id, n, answered)
 				}
 			}
 			if len(answered) != 3 {

@@ -1,4 +1,3 @@
-// Package prom shows metrics of package metric to Prometheus.
 package prom
 
 import (

@@ -26,7 +26,8 @@ func shown(t *testing.T, from prometheus.Gatherer) (lines []string) {
 			for _, l := range m.GetLabel() {
 				line += " " + l.GetName() + "=" + l.GetValue()
 			}
-			lines = append(lines, fmt.Sprintf("%s %v", line, m.GetCounter().GetValue()+m.GetGauge().GetValue()))
+			lines = append(lines, fmt.Sprintf("%s %v",
+				line, m.GetCounter().GetValue()+m.GetGauge().GetValue()))
 		}
 	}
 	return lines

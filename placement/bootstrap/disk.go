@@ -121,7 +121,8 @@ func decodeState(data []byte) (*bootstrappb.State, error) {
 			"wrote it", ErrState, data[len(fileMagic)], fileFormat)
 	case uint64(len(data)) != uint64(head)+uint64(binary.BigEndian.Uint32(data[head-4:]))+4:
 		return nil, fmt.Errorf("%w: it has %d bytes", ErrState, len(data))
-	case crc32.Checksum(data[:len(data)-4], castagnoli) != binary.BigEndian.Uint32(data[len(data)-4:]):
+	case crc32.Checksum(data[:len(data)-4], castagnoli) !=
+		binary.BigEndian.Uint32(data[len(data)-4:]):
 		return nil, fmt.Errorf("%w: its sum is wrong", ErrState)
 	}
 	s := &bootstrappb.State{}

@@ -37,8 +37,9 @@ func (e *NotMemberError) Error() string {
 				e.Self, e.Self)
 		}
 	}
-	return fmt.Sprintf("%v of cluster %016x yet, which is made up of %s: %s told so. Add it: `tidemark "+
-		"core add %s`", ErrNotMember, e.Founding.GetCluster(), addresses(e.Founding), e.Peer, e.Self)
+	return fmt.Sprintf("%v of cluster %016x yet, which is made up of %s: %s told so. Add it: "+
+		"`tidemark core add %s`", ErrNotMember, e.Founding.GetCluster(), addresses(e.Founding),
+		e.Peer, e.Self)
 }
 
 // Is makes errors.Is(err, ErrNotMember) true.

@@ -185,8 +185,8 @@ func (m *machine) propose(random uint64) (f *clusterpb.Founding, next *bootstrap
 // see.
 func (m *machine) obstacle() string {
 	if !m.canForm() {
-		return fmt.Sprintf("none of %s has answered that it is a member of a core; and a new core has 1, "+
-			"3 or 5 members, which are all in its --core list", strings.Join(m.core, ", "))
+		return fmt.Sprintf("none of %s has answered that it is a member of a core; and a new core has "+
+			"1, 3 or 5 members, which are all in its --core list", strings.Join(m.core, ", "))
 	}
 	if f := fromDisk(m.disk.Accepted); f != nil && !slices.Equal(memberAddresses(f), m.core) {
 		return fmt.Sprintf("%s has agreed to form a core of %s: %s; start all servers with "+

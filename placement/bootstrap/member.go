@@ -118,7 +118,8 @@ func Open(config Config) (*Member, error) {
 		return nil, err
 	}
 	m.mu.machine.coordination = config.Coordination
-	m.mu.machine.late = state.Accepted == nil && (config.Late || !slices.Contains(config.Core, config.Self))
+	m.mu.machine.late = state.Accepted == nil &&
+		(config.Late || !slices.Contains(config.Core, config.Self))
 	if fresh {
 		if err := config.Disk.Store(state); err != nil {
 			return nil, fmt.Errorf("form the core: %w", err)
@@ -284,7 +285,9 @@ func (m *Member) exchange(
 				m.config.Heard(hello)
 			}
 			if m.mu.unreachable[address] = err; err == nil {
-				m.stepLocked(func(machine *machine) (*bootstrappb.State, error) { return machine.hear(hello) })
+				m.stepLocked(func(machine *machine) (*bootstrappb.State, error) {
+					return machine.hear(hello)
+				})
 			}
 			m.mu.Unlock()
 			if err != nil && ctx.Err() == nil {
@@ -344,7 +347,8 @@ func (m *Member) keepLocked(next *bootstrappb.State) bool {
 	formed := next.Founded && !m.mu.machine.disk.Founded
 	m.mu.machine.adopt(next)
 	if formed {
-		m.config.Logger.Info("the core is formed", "cluster", fmt.Sprintf("%016x", next.Accepted.Cluster),
+		m.config.Logger.Info("the core is formed", "cluster", fmt.Sprintf("%016x",
+			next.Accepted.Cluster),
 			"members", memberAddresses(fromDisk(next.Accepted)))
 	}
 	m.wake()

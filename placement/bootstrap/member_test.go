@@ -327,7 +327,8 @@ func TestJoinAndLeave(t *testing.T) {
 			return p, h
 		}
 		p, h := open()
-		if _, err := p.member.Run(t.Context()); !errors.Is(err, ErrNotMember) || !h.Offers || h.Founded {
+		if _, err := p.member.Run(t.Context()); !errors.Is(err, ErrNotMember) || !h.Offers ||
+			h.Founded {
 			t.Fatalf("%v: %v", err, h)
 		}
 		if _, err := p.member.Accept(t.Context(), f); status.Code(err) != codes.FailedPrecondition {
@@ -420,7 +421,8 @@ func TestWipedWhileForming(t *testing.T) {
 				Replica: uint64(i + 1), Server: uint64(i + 1)})
 		}
 		for i, address := range w.core[:2] {
-			state := &bootstrappb.State{Server: uint64(i + 1), Address: address, Accepted: toDisk(founding)}
+			state := &bootstrappb.State{Server: uint64(i + 1), Address: address,
+				Accepted: toDisk(founding)}
 			if i == 0 {
 				state.Proposed = state.Accepted
 			}

@@ -117,8 +117,8 @@ func (c *client) rights() (_ *authority.Rights, refused *access.Error) {
 	}
 	now := g.config.Monotonic()
 	if now > until || t.state == nil {
-		return nil, &access.Error{Reason: access.Unknown, Text: "this server has not heard from the " +
-			"core what users may do for too long, and so cannot say whether this is permitted"}
+		return nil, &access.Error{Reason: access.Unknown, Text: "this server has not heard from " +
+			"the core what users may do for too long, and so cannot say whether this is permitted"}
 	}
 	if !t.state.Enabled() {
 		return nil, nil
@@ -160,23 +160,23 @@ func (c *client) identify(t *tables) *known {
 		k.rights = t.state.RightsOf(c.token.User)
 	case c.shown.CertificateName != "":
 		if k.rights = t.state.RightsOf(c.shown.CertificateName); k.rights == nil {
-			k.refused = &access.Error{Reason: access.Unauthenticated, Text: fmt.Sprintf("there is no user "+
-				"%q, which is the name of the client's certificate", c.Name())}
+			k.refused = &access.Error{Reason: access.Unauthenticated, Text: fmt.Sprintf("there is no "+
+				"user %q, which is the name of the client's certificate", c.Name())}
 		}
 	default:
-		k.refused = &access.Error{Reason: access.Unauthenticated, Text: "authentication is enabled, and " +
-			"the client has not said who it is: give a user and a password"}
+		k.refused = &access.Error{Reason: access.Unauthenticated, Text: "authentication is enabled, " +
+			"and the client has not said who it is: give a user and a password"}
 	}
 	c.known.Store(k)
 	return k
 }
 
-// verified returns the tables by which the token is one, which are t or newer. If it is none, k says
-// why, and is kept, unless the server may just not have heard of the token's user yet.
+// verified returns the tables by which the token is one, which are t or newer. If it is none, k
+// says why, and is kept, unless the server may just not have heard of the token's user yet.
 //
 // INVARIANT: what was issued is not refused for good by tables that may be older than its issue.
-// Proof: they are older neither if they have the index that the token names, nor if the ask that they
-// answer was sent after the token had come.
+// Proof: they are older neither if they have the index that the token names, nor if the ask that
+// they answer was sent after the token had come.
 func (c *client) verified(k *known, t *tables) *tables {
 	if c.tokenErr == nil {
 		index, until := c.guard.index.Load(), c.guard.until.Load()
@@ -190,8 +190,8 @@ func (c *client) verified(k *known, t *tables) *tables {
 		}
 		if c.token.Index > index && until-int64(c.guard.config.Grace) <= c.seen {
 			signal(c.guard.urge)
-			k.refused = &access.Error{Reason: access.Unknown, Text: "this server has not heard from the " +
-				"core yet of what the token was issued by"}
+			k.refused = &access.Error{Reason: access.Unknown, Text: "this server has not heard from " +
+				"the core yet of what the token was issued by"}
 			return nil
 		}
 	}

@@ -44,8 +44,8 @@ func (g *Guard) follow(ctx context.Context) {
 		}
 		if !g.current() && !silent {
 			silent = true
-			g.config.Logger.Warn("this server hears nothing of users and roles from the core, and refuses "+
-				"clients' requests meanwhile", "error", err)
+			g.config.Logger.Warn("this server hears nothing of users and roles from the core, and "+
+				"refuses clients' requests meanwhile", "error", err)
 		}
 		timer := time.NewTimer(pause)
 		select {

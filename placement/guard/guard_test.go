@@ -265,8 +265,8 @@ func told(version uint64, on bool) *clusterpb.GuardState {
 	return &clusterpb.GuardState{Version: version, On: on}
 }
 
-// A server that is told to follow says so, durably, when it has the tables, and refuses nobody on the
-// way; when it is told that it need not, it needs the core no more.
+// A server that is told to follow says so, durably, when it has the tables, and refuses nobody on
+// the way; when it is told that it need not, it needs the core no more.
 func TestLearn(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.setCut(true)

@@ -206,7 +206,8 @@ func revoke(rights uint32) *storepb.AuthChange {
 		RevokeKeyspace: permission(rights)}}
 }
 
-// users adds root and the user u, who may read from a to b in keyspace 7, and enables authentication.
+// users adds root and the user u, who may read from a to b in keyspace 7, and enables
+// authentication.
 func (c *core) users() {
 	c.change(addUser("root"), grantRole("root", "root"), addRole("r"), addUser("u"),
 		grantRole("u", "r"), grant(authority.KeyspaceRead), enable(1))

@@ -22,9 +22,9 @@ func newMetrics(g *Guard, registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{by: map[access.Reason]prometheus.Counter{}}
 	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidemark_auth_data_refusals_total",
-		Help: "Requests for data of keyspaces that were refused because the client has no valid token " +
-			"or certificate (unauthenticated), may not do it (denied), or this server has not heard from " +
-			"the core for too long (unknown).",
+		Help: "Requests for data of keyspaces that were refused because the client has no valid " +
+			"token or certificate (unauthenticated), may not do it (denied), or this server has not " +
+			"heard from the core for too long (unknown).",
 	}, []string{"reason"})
 	for reason, name := range map[access.Reason]string{access.Unauthenticated: "unauthenticated",
 		access.Denied: "denied", access.Unknown: "unknown"} {
@@ -40,8 +40,8 @@ func newMetrics(g *Guard, registerer prometheus.Registerer) (*metrics, error) {
 			return 0
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_auth_left_seconds",
-			Help: "For how long this server goes by what it has heard of users and roles; 0: it refuses " +
-				"clients, if it has to follow.",
+			Help: "For how long this server goes by what it has heard of users and roles; 0: it " +
+				"refuses clients, if it has to follow.",
 		}, func() float64 {
 			if left := time.Duration(g.until.Load() - g.config.Monotonic()); left > 0 &&
 				left <= g.config.Grace {

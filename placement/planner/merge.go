@@ -89,9 +89,9 @@ func (s *State) whyNoMerge(i uint32, why mergeHindrance) string {
 		return fmt.Sprintf("it has %s together with %s, and neighbours are merged below %s",
 			size(p.bytes+s.partitions[j].bytes), right, size(ks.MergeSize))
 	case hindBusy:
-		return fmt.Sprintf("it and %s have cost up to %s together in the last %s, neighbours are merged "+
-			"below %s", right, s.peakOf(i)+s.peakOf(j), minutes(min(peakFor, s.settings.MergePause)),
-			s.settings.SplitLoad/2)
+		return fmt.Sprintf("it and %s have cost up to %s together in the last %s, neighbours are "+
+			"merged below %s", right, s.peakOf(i)+s.peakOf(j),
+			minutes(min(peakFor, s.settings.MergePause)), s.settings.SplitLoad/2)
 	default:
 		return fmt.Sprintf("it and %s have to be calm under one leader for %s", right,
 			s.settings.MergePause)
@@ -151,7 +151,8 @@ func (s *State) mergeWaits(i, j uint32) string {
 	}
 	for _, k := range []uint32{i, j} {
 		if left := s.mergePause(k); left > 0 {
-			return fmt.Sprintf("%s, the pause after the last split or merge of %s", left, s.partitions[k].id)
+			return fmt.Sprintf("%s, the pause after the last split or merge of %s",
+				left, s.partitions[k].id)
 		}
 		at := &s.partitions[k]
 		if x := s.inspect(at); !x.settled || x.violations > 0 || x.leaving > 0 ||

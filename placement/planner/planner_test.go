@@ -228,7 +228,8 @@ func TestWhatIsCancelledHoldsNoLimit(t *testing.T) {
 	p.Replicas[0].Damage = Broken
 	w.must(w.setPartition(on(1, 1, 2, 3)))
 	w.must(w.setPartition(p))
-	if ops := w.state.Step(w.now, []Flight{{Partition: 1, Add: 4, Remove: 1}}).Operators; len(ops) != 0 {
+	ops := w.state.Step(w.now, []Flight{{Partition: 1, Add: 4, Remove: 1}}).Operators
+	if len(ops) != 0 {
 		t.Errorf("beyond the limit: %v", ops)
 	}
 	if ops := w.state.Step(w.now, []Flight{{Partition: 1}}).Operators; len(ops) != 1 ||

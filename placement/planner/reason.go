@@ -132,7 +132,8 @@ func (r Reason) String() string {
 	case RuleBroken:
 		return fmt.Sprintf("the placement %q is not met", r.Rules)
 	case SharedZone:
-		return fmt.Sprintf("%s of its replicas in one zone, %d would be", plural(r.Have, "pair"), r.Want)
+		return fmt.Sprintf("%s of its replicas in one zone, %d would be",
+			plural(r.Have, "pair"), r.Want)
 	case SharedRegion:
 		return fmt.Sprintf("%s of its replicas in one region, %d would be", plural(r.Have, "pair"),
 			r.Want)

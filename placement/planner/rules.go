@@ -53,7 +53,8 @@ func (k *Keyspace) validate() error {
 			k.Replicas, maxFactor)
 	}
 	if k.SplitSize < 0 || k.MergeSize < 0 {
-		return fmt.Errorf("keyspace %q: it splits at %d bytes and merges below %d; want neither below 0",
+		return fmt.Errorf("keyspace %q: it splits at %d bytes and merges below %d; want "+
+			"neither below 0",
 			k.Name, k.SplitSize, k.MergeSize)
 	}
 	if err := k.Rules.Validate(k.Replicas); err != nil {

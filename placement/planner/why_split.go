@@ -77,7 +77,8 @@ func (s *State) hindrance(i uint32, w *splitting) string {
 			"with something that varies, spread such writes", permille(int(g.ascending)))
 	case hindAcross:
 		return fmt.Sprintf("a split costs more than it helps: %s of the load would touch both sides, "+
-			"more than %s (%s)", permille(h.byLoad.Across), permille(int(1000*s.settings.MostAcross)), h.byLoad)
+			"more than %s (%s)", permille(h.byLoad.Across), permille(int(1000*s.settings.MostAcross)),
+			h.byLoad)
 	case hindOneSided:
 		return fmt.Sprintf("a split does not help: the best key leaves one side %s, more than %s (%s)",
 			permille(h.byLoad.larger()), most, h.byLoad)
@@ -126,7 +127,8 @@ func (s *State) mergeVerdict(i uint32) string {
 		return text + "; waits: " + waits
 	}
 	if n := s.apart(p, q); n > 0 {
-		return text + fmt.Sprintf("; %s has to be moved to the other's nodes first", plural(n, "replica"))
+		return text + fmt.Sprintf("; %s has to be moved to the other's nodes first",
+			plural(n, "replica"))
 	}
 	if limit := s.splitLimit(p); limit != "" {
 		return text + "; waits: " + limit

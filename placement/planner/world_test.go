@@ -98,7 +98,8 @@ func (w *world) check(op Operator) {
 			w.t.Fatalf("%s: there is one in flight: %+v", op.Title(), f)
 		}
 	}
-	if cause := op.Reason.Cause; cause >= DiskFilling || cause == SharedZone || cause == SharedRegion {
+	if cause := op.Reason.Cause; cause >= DiskFilling || cause == SharedZone ||
+		cause == SharedRegion {
 		pause := w.state.Settings().Pause
 		if !p.Ended.IsZero() && w.now.Sub(p.Ended) < pause {
 			w.t.Fatalf("%s: the last operator ended %s ago, the pause is %s", op.Title(),

@@ -26,8 +26,8 @@ func (o *toldOf) Read(context.Context) (*store.View, error) {
 	return nil, o.err
 }
 
-// A member that cannot show that it is up to date answers nothing, and what it tells has no hashes of
-// passwords.
+// A member that cannot show that it is up to date answers nothing, and what it tells has no hashes
+// of passwords.
 func TestToldAuthority(t *testing.T) {
 	state, err := authority.New(&storepb.AuthRecord{Revision: 2}, map[string]*storepb.UserRecord{
 		"u": {Hash: []byte("hash"), Generation: 2}}, map[string]*storepb.RoleRecord{"r": {

@@ -273,7 +273,8 @@ func (c *Client) attempt(
 		return false, err
 	}
 	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Unimplemented:
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted,
+		codes.Unimplemented:
 		// The network, or a server that is starting.
 		c.learn(address, "")
 		// One that had no time to answer, because the caller had none left, is not silent.

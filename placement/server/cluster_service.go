@@ -138,8 +138,8 @@ func answer[Request, Response any](ctx context.Context, s *ClusterService, r Req
 
 type passOn struct{}
 
-// PassOn is the context of a call that a server passes on, and does not do itself, whether or not it
-// leads the core by then.
+// PassOn is the context of a call that a server passes on, and does not do itself, whether or not
+// it leads the core by then.
 func PassOn(ctx context.Context) context.Context {
 	return context.WithValue(ctx, passOn{}, true)
 }
@@ -283,7 +283,8 @@ func (s *ClusterService) ListPartitions(
 		func(core *Server, ctx context.Context, r *clusterpb.ListPartitionsRequest) (struct{}, error) {
 			return struct{}{}, core.ListPartitions(ctx, r, stream.Send)
 		},
-		func(client *Client, ctx context.Context, r *clusterpb.ListPartitionsRequest) (struct{}, error) {
+		func(client *Client, ctx context.Context,
+			r *clusterpb.ListPartitionsRequest) (struct{}, error) {
 			return struct{}{}, client.ListPartitions(ctx, r, stream.Send)
 		})
 	return err
@@ -316,7 +317,9 @@ func (s *ClusterService) watch(
 		if err := s.sendClockOffset(send); err != nil {
 			return err
 		}
-		return source.Subscribe(ctx, func(u *clusterpb.TableUpdate) error { return sendPieces(u, send) })
+		return source.Subscribe(ctx, func(u *clusterpb.TableUpdate) error {
+			return sendPieces(u, send)
+		})
 	}
 	for {
 		err := s.watchKeyspace(ctx, source, keyspace, send)
@@ -373,8 +376,8 @@ func (s *ClusterService) watchKeyspace(
 		return nil
 	})
 	if overdue != nil && !overdue.Stop() && ctx.Err() == nil && !errors.Is(err, errArrived) {
-		return status.Errorf(codes.Unavailable, "keyspace %s exists, and this server has not "+
-			"heard of it yet; try another or again", name)
+		return status.Errorf(codes.Unavailable,
+			"keyspace %s exists, and this server has not heard of it yet; try another or again", name)
 	}
 	return err
 }

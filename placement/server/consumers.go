@@ -156,9 +156,9 @@ func (s *Server) setConsumer(
 			Target: storepb.Compare_CREATE, Relation: storepb.Compare_LESS,
 			Number: int64(v.Revision) + 1})
 		protected := s.protection(ks, consumer.Lowest(append(others, c)), now)
-		// A position that needs protection is written with the keyspace's record, also if that stays as it
-		// is: then the leader, which may be about to raise what is protected without having seen this
-		// consumer, does not.
+		// A position that needs protection is written with the keyspace's record, also if that stays as
+		// it is: then the leader, which may be about to raise what is protected without having seen
+		// this consumer, does not.
 		if protected != rpc.FromClusterTimestamp(ks.Protected) ||
 			!s.protection(ks, c.At(), now).IsZero() {
 			ks.Protected = rpc.ToClusterTimestamp(protected)

@@ -62,8 +62,8 @@ func (s *Server) protectConsumers() {
 			if err != nil {
 				next = protectRest
 				if _, refused, _ := hintOf(err); !refused && s.ctx.Err() == nil {
-					s.config.Logger.Warn("protecting what consumers have not read is interrupted; it will be "+
-						"tried again", "error", err)
+					s.config.Logger.Warn("protecting what consumers have not read is interrupted; it will "+
+						"be tried again", "error", err)
 				}
 			}
 			timer.Reset(protectRest)
@@ -174,13 +174,15 @@ func (s *Server) dropConsumer(ctx context.Context, ks storedKeyspace, c consumer
 	ok, err := s.commitEvent(ctx, &clusterpb.Event{Kind: "consumer", Keyspace: ks.Name,
 		Reason:  "it is behind by more than " + c.Keep().String(),
 		Outcome: "history is not kept any more for consumer " + keys.Pretty([]byte(c.Name))},
-		[]*storepb.Compare{store.ModifiedAt(key, c.Revision)}, store.Put(key, encodeConsumer(c.Consumer)))
+		[]*storepb.Compare{store.ModifiedAt(key, c.Revision)},
+		store.Put(key, encodeConsumer(c.Consumer)))
 	if err != nil || !ok {
 		c.TooOld = false
 		return err
 	}
 	s.metrics.consumers.Dropped.Inc()
-	s.config.Logger.Warn("a consumer of changes is too far behind: history is not kept for it any more",
+	s.config.Logger.Warn("a consumer of changes is too far behind: history is not kept for "+
+		"it any more",
 		"keyspace", ks.Name, "consumer", c.Name, "position", c.At(), "keep", c.Keep())
 	return nil
 }

@@ -353,9 +353,9 @@ func (c *core) takeHeld() []func() {
 }
 
 func TestConsumerNames(t *testing.T) {
-	for name, ok := range map[string]bool{"a": true, "search index, eu": true, "größe": true, "": false,
-		strings.Repeat("x", 256): true, strings.Repeat("x", 257): false, "\x00": false, "a\tb": false,
-		"\xff": false, "a/b": true, "\u202e": false} {
+	for name, ok := range map[string]bool{"a": true, "search index, eu": true, "größe": true,
+		"": false, strings.Repeat("x", 256): true, strings.Repeat("x", 257): false,
+		"\x00": false, "a\tb": false, "\xff": false, "a/b": true, "\u202e": false} {
 		if err := keys.ValidateConsumerName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}

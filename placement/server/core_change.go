@@ -73,9 +73,9 @@ func (s *Server) ChangeCore(
 		s.core.poke()
 		return &clusterpb.ChangeCoreResponse{Change: now.Id}, nil
 	case now != nil && !takesBack(g, now, members):
-		return nil, status.Errorf(codes.FailedPrecondition, "the members of the core are being changed "+
-			"already: %s; wait until that is done, as `tidemark core list` shows, or take the newcomer "+
-			"back with `tidemark core remove`", describeGoal(now))
+		return nil, status.Errorf(codes.FailedPrecondition, "the members of the core are being "+
+			"changed already: %s; wait until that is done, as `tidemark core list` shows, or take the "+
+			"newcomer back with `tidemark core remove`", describeGoal(now))
 	}
 	if err := s.mayBegin(ctx, g, members); err != nil {
 		return nil, err
@@ -151,16 +151,16 @@ func (s *Server) hello(ctx context.Context, address string) (*clusterpb.Bootstra
 	h, err := s.config.Hello(ctx, address)
 	switch {
 	case status.Code(err) == codes.Unimplemented || err == nil && s.older(h):
-		return nil, status.Errorf(codes.FailedPrecondition, "the server at %s does not offer itself as a "+
-			"member of the core: start it with --roles core (or core,node), in this version or a later "+
-			"one", address)
+		return nil, status.Errorf(codes.FailedPrecondition, "the server at %s does not offer itself "+
+			"as a member of the core: start it with --roles core (or core,node), in this version or a "+
+			"later one", address)
 	case err != nil:
 		return nil, status.Errorf(codes.FailedPrecondition, "no server answers at %s: %s; start the "+
 			"server first, with the present members as --core, and with --roles core (or core,node)",
 			address, rpc.Reason(err))
 	case h.Address != address:
-		return nil, status.Errorf(codes.FailedPrecondition, "the server at %s says that its address is "+
-			"%s; name it by that, or start it with --advertise %s", address, h.Address, address)
+		return nil, status.Errorf(codes.FailedPrecondition, "the server at %s says that its address "+
+			"is %s; name it by that, or start it with --advertise %s", address, h.Address, address)
 	}
 	return h, nil
 }
@@ -175,8 +175,8 @@ func (s *Server) mayCome(h *clusterpb.BootstrapHello, address string,
 			"member of the core and was removed, and its id never comes back: start the server with an "+
 			"empty directory", address)
 	case h.Accepted != nil && h.Accepted.Cluster != s.config.Cluster:
-		return status.Errorf(codes.FailedPrecondition, "the server at %s belongs to the core of cluster "+
-			"%016x, this is cluster %016x", address, h.Accepted.Cluster, s.config.Cluster)
+		return status.Errorf(codes.FailedPrecondition, "the server at %s belongs to the core of "+
+			"cluster %016x, this is cluster %016x", address, h.Accepted.Cluster, s.config.Cluster)
 	case !h.Offers:
 		return status.Errorf(codes.FailedPrecondition, "the server at %s does not offer itself as a "+
 			"member of this core: it takes part in the forming of a core, or has not found this one "+
@@ -186,7 +186,8 @@ func (s *Server) mayCome(h *clusterpb.BootstrapHello, address string,
 }
 
 // mayBegin says why a change cannot be begun; nil if it can.
-func (s *Server) mayBegin(ctx context.Context, g *serverpb.CoreGoal, members *storepb.Members) error {
+func (s *Server) mayBegin(ctx context.Context, g *serverpb.CoreGoal,
+	members *storepb.Members) error {
 	if g.AddServer == 0 && g.RemoveReplica == 0 {
 		return nil // it only takes back what is recorded
 	}
@@ -204,8 +205,8 @@ func (s *Server) mayBegin(ctx context.Context, g *serverpb.CoreGoal, members *st
 		return refuseCore(clusterpb.CoreRefusal_TOO_MANY_LEARNERS, "the core has a member without a "+
 			"vote already: let it vote, or remove it; the members are %s", listMembers(members))
 	case g.AddServer != 0 && !g.Learner && !votes && n >= maxCore:
-		return status.Errorf(codes.FailedPrecondition, "the core has %d members, and can have no more: "+
-			"replace one", n)
+		return status.Errorf(codes.FailedPrecondition,
+			"the core has %d members, and can have no more: replace one", n)
 	}
 	progress := s.progress(ctx)
 	l, _ := s.store.Leadership()

@@ -247,7 +247,8 @@ func TestClientFollowsTheMembers(t *testing.T) {
 			}
 			c.elect(c.members[2])
 		}
-		if got := fmt.Sprint(learned); got != "[core2:1 core3:1]" && got != "[core1:1 core2:1 core3:1]" {
+		if got := fmt.Sprint(learned); got != "[core2:1 core3:1]" &&
+			got != "[core1:1 core2:1 core3:1]" {
 			t.Fatal(got)
 		}
 	})

@@ -16,7 +16,9 @@ func StoredMembers(founding []*clusterpb.CoreMember) *storepb.Members {
 			Address: x.Address, Role: storepb.MemberRole(x.Role)})
 		m.NextReplica = max(m.NextReplica, x.Replica+1)
 	}
-	slices.SortFunc(m.Members, func(a, b *storepb.Member) int { return int(a.Replica) - int(b.Replica) })
+	slices.SortFunc(m.Members, func(a, b *storepb.Member) int {
+		return int(a.Replica) - int(b.Replica)
+	})
 	return m
 }
 

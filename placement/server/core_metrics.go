@@ -51,7 +51,7 @@ func (m *metrics) measureCore(s *Server) {
 		changing(func(time.Time) float64 { return 1 }))
 	gauge("change_age_seconds", "How long the change of the core's members has been under way.",
 		changing(func(created time.Time) float64 { return max(0, time.Since(created).Seconds()) }))
-	gauge("change_step_age_seconds", "For how long the change of the core's members that is under way "+
-		"has been at its present step, and has waited for the same.",
+	gauge("change_step_age_seconds", "For how long the change of the core's members that is under "+
+		"way has been at its present step, and has waited for the same.",
 		changing(func(time.Time) float64 { return s.core.stepAge().Seconds() }))
 }

@@ -19,9 +19,9 @@ import (
 //
 //	joint                        hand the lead over, if the leader is to go; end it
 //	the newcomer is not there    add it as a learner
-//	it is a learner, to vote     wait until it has the log; then hand the lead over, if the leader is
-//	                             to go and another voter can take it, and let the one come in and
-//	                             the other go out by one joint configuration
+//	it is a learner, to vote     wait until it has the log; then hand the lead over, if the leader
+//	                             is to go and another voter can take it, and let the one come in
+//	                             and the other go out by one joint configuration
 //	the other is a voter         hand the lead over, if it leads, and let it go out
 //	the other is a learner       remove it
 //	as it should be              done

@@ -30,7 +30,8 @@ func (f *fleet) splitLocked(p *fleetPartition, o *clusterpb.Order) {
 	for id := range p.usedIDs {
 		child.usedIDs[id] = true
 	}
-	if f.parts[child.d.Id] != nil || f.merging.consumed[child.d.Id] || !bytes.Equal(child.d.End, p.d.End) ||
+	if f.parts[child.d.Id] != nil || f.merging.consumed[child.d.Id] ||
+		!bytes.Equal(child.d.End, p.d.End) ||
 		!bytes.Equal(child.d.Start, o.Target.End) {
 		f.t.Errorf("partition %d: a split that cannot be: %v", p.d.Id, o)
 		return

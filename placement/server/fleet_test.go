@@ -205,7 +205,8 @@ func (f *fleet) beat(ctx context.Context, n *fleetNode) {
 	f.mu.Lock()
 	f.advanceMergesLocked()
 	n.broken = slices.DeleteFunc(n.broken, func(id uint64) bool {
-		return f.parts[id] == nil || replicaAt(f.parts[id].d, keys.NodeID(n.id)) == nil // it was destroyed
+		// it was destroyed
+		return f.parts[id] == nil || replicaAt(f.parts[id].d, keys.NodeID(n.id)) == nil
 	})
 	h.Stats.Broken = slices.Clone(n.broken)
 	h.Full, n.full = n.full, false
@@ -303,7 +304,8 @@ func (f *fleet) carryOutLocked(node uint64, o *clusterpb.Order) {
 	}
 	for _, r := range o.Target.Replicas {
 		before := replicaOf(p.d, r.Replica)
-		if r.Role == clusterpb.ReplicaRole_INCOMING && before.GetRole() == clusterpb.ReplicaRole_LEARNER &&
+		if r.Role == clusterpb.ReplicaRole_INCOMING &&
+			before.GetRole() == clusterpb.ReplicaRole_LEARNER &&
 			(!f.answersLocked(p, r) || time.Since(p.changed) < f.copying) {
 			return // a newcomer that does not answer, or lacks something, does not come to vote
 		}

@@ -21,11 +21,13 @@ import (
 //   - A new node is told with its id, and is recorded only if that is still so.
 //   - Authentication is enabled after the record was put on, and every node that is not
 //     decommissioned has said, to this leader or the one that records it, that its copy is.
-//   - It is put off after authentication is disabled, in two steps: it becomes a new version that is
-//     ending, and goes off if authentication is seen to be disabled after that, and the record has
-//     not been put on again since. Nobody enables authentication under a version that is ending.
-//   - A mark that the record cannot have come to is one of a core whose end the present one does not
-//     know (guarding_recovered.go). The record gets a later version then, and is on if either is.
+//   - It is put off after authentication is disabled, in two steps: it becomes a new version that
+//     is ending, and goes off if authentication is seen to be disabled after that, and the record
+//     has not been put on again since. Authentication is not enabled under a version that is
+//     ending.
+//   - A mark that the record cannot have come to is one of a core whose end the present one does
+//     not know (guarding_recovered.go). The record gets a later version then, and is on if either
+//     is.
 //
 // INVARIANT: while authentication is enabled, and that was acknowledged, every node that may hold
 // data has a copy that is on. So each of them follows, also after a crash.
@@ -79,7 +81,8 @@ func (s *Server) Guarding(
 			}
 		}
 	default:
-		return nil, status.Errorf(codes.InvalidArgument, "this version does not know how to do %d", r.Do)
+		return nil, status.Errorf(codes.InvalidArgument, "this version does not know how to do %d",
+			r.Do)
 	}
 	if change {
 		ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt([]byte(guardKey), revision)},

@@ -17,8 +17,8 @@ import (
 // A core that goes on from one member may lack the last that the others have done: ids that were
 // given out, that servers have to follow users and roles, and these themselves. So no id is given
 // out again, the record is no older than what servers have on disk, and a coordination store in
-// which authentication is not enabled permits nothing to clients of keyspaces before somebody has
-// enabled or disabled it.
+// which authentication is not enabled permits nothing to clients of keyspaces before an
+// administrator has enabled or disabled it.
 
 const (
 	// recoveredIDs is by how much ids go on, and recoveredNodes those of nodes, which people type.
@@ -26,8 +26,8 @@ const (
 	recoveredNodes = 1_000
 )
 
-// RecoveredRecords are the changes to the core's own store with which it goes on from one member. The
-// store is that of a member that does not run, and has applied all of its log.
+// RecoveredRecords are the changes to the core's own store with which it goes on from one member.
+// The store is that of a member that does not run, and has applied all of its log.
 func RecoveredRecords(core *store.Store) ([]*storepb.Op, error) {
 	v := core.Stale()
 	ids, _, err := loadIDs(v)
@@ -88,8 +88,8 @@ func (s *Server) heardMark(
 	if err != nil {
 		return nil, err
 	}
-	s.config.Logger.Warn("a server knows a later change of whether servers follow users and roles than "+
-		"the core, which must have lost it", "follow", record.On, "version", record.Version)
+	s.config.Logger.Warn("a server knows a later change of whether servers follow users and roles "+
+		"than the core, which must have lost it", "follow", record.On, "version", record.Version)
 	return record, nil
 }
 
@@ -98,8 +98,8 @@ func checkKnows(record *clusterpb.GuardState, report *clusterpb.GuardReport) err
 	if !record.On || report.GetKnows() {
 		return nil
 	}
-	return status.Error(codes.FailedPrecondition, "authentication is enabled, and this server runs a "+
-		"version that knows no users of keyspaces: upgrade it")
+	return status.Error(codes.FailedPrecondition, "authentication is enabled, and this server runs "+
+		"a version that knows no users of keyspaces: upgrade it")
 }
 
 // recoveredAuthorities are those of a coordination store that may have lost that authentication is
@@ -113,7 +113,7 @@ type recoveredAuthorities struct {
 
 func newRecoveredAuthorities(of authorities, core *store.Store) (*recoveredAuthorities, error) {
 	key := make([]byte, authority.KeyBytes)
-	_, _ = rand.Read(key) // never fails; nobody has a token by it
+	_, _ = rand.Read(key) // never fails; no client has a token by it
 	nobody, err := authority.New(&storepb.AuthRecord{Enabled: true, Key: key,
 		Revision: of.Authority().Revision()}, nil, nil)
 	if err != nil {

@@ -75,8 +75,9 @@ func (r *guardReport) lacks(guard *clusterpb.GuardState) (open, behind string) {
 		old := "it runs a version that knows no users of keyspaces: upgrade it"
 		return old, old
 	case !r.Closes:
-		open = "it takes whoever says so for a server (--insecure): start it with TLS that identifies " +
-			"servers (--tls-ca or --tls-peer-ca), or with --secret-file, the same on all servers"
+		open = "it takes whoever says so for a server (--insecure): start it with TLS that " +
+			"identifies servers (--tls-ca or --tls-peer-ca), or with --secret-file, the same on " +
+			"all servers"
 	case r.unproved != nil:
 		open = "it cannot prove that it is a server: " + status.Convert(r.unproved).Message()
 	}

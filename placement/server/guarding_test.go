@@ -26,7 +26,8 @@ func guardingOf(
 	return r
 }
 
-// Nodes and members are in the way until they have said what they have to, to the leader of the day.
+// Nodes and members are in the way until they have said what they have to, to the leader of the
+// day.
 func TestGuarding(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		ctx := t.Context()
@@ -60,7 +61,8 @@ func TestGuarding(t *testing.T) {
 		}{{nil, "upgrade"}, {&clusterpb.GuardReport{Knows: true}, "--insecure"},
 			{&clusterpb.GuardReport{Knows: true, Closes: true}, ""}} {
 			beat(x.report)
-			if got := reason(show().Open); !strings.Contains(got, x.want) || (got == "") != (x.want == "") {
+			if got := reason(show().Open); !strings.Contains(got, x.want) ||
+				(got == "") != (x.want == "") {
 				t.Errorf("%v: %q, want %q", x.report, got, x.want)
 			}
 		}
@@ -185,7 +187,8 @@ func TestGuardingAfterRecovery(t *testing.T) {
 			return h.GetGuard(), err
 		}
 		mark := func(version uint64, on bool) *clusterpb.GuardReport {
-			return &clusterpb.GuardReport{Knows: true, Guard: &clusterpb.GuardState{Version: version, On: on}}
+			return &clusterpb.GuardReport{Knows: true, Guard: &clusterpb.GuardState{Version: version,
+				On: on}}
 		}
 		for _, x := range []struct {
 			report  *clusterpb.GuardReport

@@ -462,7 +462,8 @@ func (c *core) register(client *Client, n int, locality string) (id uint64, stop
 		for ctx.Err() == nil {
 			if _, err := client.Heartbeat(ctx, &clusterpb.HeartbeatRequest{Cluster: testCluster,
 				Node: r.Node, Server: uint64(1000 + n),
-				Stats: &clusterpb.NodeStats{ClockUnixNanos: c.nodeClock(n)}}); err != nil && ctx.Err() == nil {
+				Stats: &clusterpb.NodeStats{ClockUnixNanos: c.nodeClock(n)}}); err != nil &&
+				ctx.Err() == nil {
 				c.t.Errorf("heartbeat of node %d: %v", n, err)
 			}
 			select {
@@ -527,7 +528,8 @@ func partitionsIn(t *testing.T, client *Client, name string) []*clusterpb.Partit
 }
 
 func hash(name string, n, replicas uint32) *clusterpb.CreateKeyspaceRequest {
-	return &clusterpb.CreateKeyspaceRequest{Name: name, HashPartitions: n, ReplicationFactor: replicas}
+	return &clusterpb.CreateKeyspaceRequest{Name: name, HashPartitions: n,
+		ReplicationFactor: replicas}
 }
 
 func create(

@@ -160,7 +160,8 @@ func (s *Server) DropKeyspace(
 
 func validateClosedLag(millis uint64) error {
 	if millis != 0 && (millis < minClosedLag || millis > maxClosedLag) {
-		return status.Errorf(codes.InvalidArgument, "a closed lag of %d ms; it is from %d ms to an hour",
+		return status.Errorf(codes.InvalidArgument,
+			"a closed lag of %d ms; it is from %d ms to an hour",
 			millis, minClosedLag)
 	}
 	return nil
@@ -215,7 +216,8 @@ func (s *Server) validate(r *clusterpb.CreateKeyspaceRequest) error {
 		return refuse("a range keyspace has no number of hash partitions")
 	}
 	if len(r.SplitAt) >= keys.MaxHashPartitions {
-		return refuse("%d split points; at most %d at creation", len(r.SplitAt), keys.MaxHashPartitions-1)
+		return refuse("%d split points; at most %d at creation", len(r.SplitAt),
+			keys.MaxHashPartitions-1)
 	}
 	size := 0
 	for i, key := range r.SplitAt {

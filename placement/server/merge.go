@@ -132,12 +132,12 @@ func (s *Server) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb.Op
 	case !neighbours(left, right):
 		return nil, not("the spans of partitions %d and %d are changing; try again", leftID, rightID)
 	case len(left.Replicas) != len(right.Replicas):
-		return nil, not("partition %d has %d replicas and partition %d has %d; try again when they have "+
-			"the same number", leftID, len(left.Replicas), rightID, len(right.Replicas))
+		return nil, not("partition %d has %d replicas and partition %d has %d; try again when they "+
+			"have the same number", leftID, len(left.Replicas), rightID, len(right.Replicas))
 	case !ks.NoAuto && leftSize+rightSize >= most:
-		return nil, not("partitions %d and %d have %d bytes together, and would be split again at once: "+
-			"the keyspace splits at %d; alter its split size first", leftID, rightID, leftSize+rightSize,
-			most)
+		return nil, not("partitions %d and %d have %d bytes together, and would be split again at "+
+			"once: the keyspace splits at %d; alter its split size first", leftID, rightID,
+			leftSize+rightSize, most)
 	}
 	o := newMerge(left, right)
 	o.Asked, o.Reason = true, "asked for"

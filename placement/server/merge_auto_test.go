@@ -52,7 +52,8 @@ func TestWhatHasShrunkMerges(t *testing.T) {
 		})
 		aligned, merged := 0, 0
 		for _, e := range events(t, f) {
-			if e.Kind == "merge" && e.Outcome == "done" && strings.Contains(e.Reason, "both have been calm") {
+			if e.Kind == "merge" && e.Outcome == "done" &&
+				strings.Contains(e.Reason, "both have been calm") {
 				merged++
 			}
 			if strings.Contains(e.Reason, "it is to be merged with") {
@@ -129,13 +130,16 @@ func TestAProposedMerge(t *testing.T) {
 				t.Errorf("epochs %v", wrong)
 			}
 		}
-		if propose(101, 100, 1, 1, 1, 1) || propose(100, 999, 1, 1, 1, 1) || !propose(100, 101, 1, 1, 1, 1) {
+		if propose(101, 100, 1, 1, 1, 1) || propose(100, 999, 1, 1, 1, 1) ||
+			!propose(100, 101, 1, 1, 1, 1) {
 			t.Error("the neighbours are not looked at")
 		}
 		// One whose replicas have moved away is not begun.
 		f.mu.Lock()
 		d := proto.Clone(f.parts[101].d).(*clusterpb.Partition)
-		i := slices.IndexFunc(d.Replicas, func(r *clusterpb.Replica) bool { return r.Node != f.parts[101].leader })
+		i := slices.IndexFunc(d.Replicas, func(r *clusterpb.Replica) bool {
+			return r.Node != f.parts[101].leader
+		})
 		d.Replicas[i].Role = clusterpb.ReplicaRole_LEARNER
 		d.Membership = 2
 		f.parts[101].d = d

@@ -84,14 +84,20 @@ func TestHostileReportsOfMerges(t *testing.T) {
 		"a part of the right one": func(r *report, _ *partition) { r.Described.End = at("p") },
 		"a part of the next one":  func(r *report, _ *partition) { r.Described.End = at("s") },
 		"the next one too":        func(r *report, _ *partition) { r.Described.End = at("t") },
-		"all of them":             func(r *report, _ *partition) { r.Described.End = keys.PrefixEnd(at("")) },
-		"beyond the keyspace":     func(r *report, _ *partition) { r.Described.End = keys.PrefixEnd(keys.KeyspacePrefix(2)) },
-		"the same again":          func(r *report, _ *partition) { r.Described.End = at("m") },
-		"its start":               func(r *report, _ *partition) { r.Described.Start = at("c") },
-		"another hash number":     func(r *report, _ *partition) { r.Described.Hash = 7 },
-		"another origin":          func(r *report, _ *partition) { r.Described.SplitFrom = 103 },
-		"frozen for itself":       func(r *report, _ *partition) { r.Described.Frozen = &clusterpb.Freeze{Partition: 100} },
-		"other replicas":          func(r *report, _ *partition) { r.Described.Replicas[0].Node = 9 },
+		"all of them": func(r *report, _ *partition) {
+			r.Described.End = keys.PrefixEnd(at(""))
+		},
+		"beyond the keyspace": func(r *report, _ *partition) {
+			r.Described.End = keys.PrefixEnd(keys.KeyspacePrefix(2))
+		},
+		"the same again":      func(r *report, _ *partition) { r.Described.End = at("m") },
+		"its start":           func(r *report, _ *partition) { r.Described.Start = at("c") },
+		"another hash number": func(r *report, _ *partition) { r.Described.Hash = 7 },
+		"another origin":      func(r *report, _ *partition) { r.Described.SplitFrom = 103 },
+		"frozen for itself": func(r *report, _ *partition) {
+			r.Described.Frozen = &clusterpb.Freeze{Partition: 100}
+		},
+		"other replicas": func(r *report, _ *partition) { r.Described.Replicas[0].Node = 9 },
 		"it is there, and has split": func(r *report, right *partition) {
 			r.Described.End = at("p")
 			splitOff(r, right, func(p *partition) { p.Start = at("p") })
@@ -126,7 +132,9 @@ func TestHostileReportsOfMerges(t *testing.T) {
 					time.Sleep(time.Second) // virtual
 					now := s.table()
 					return len(now) == len(before)-1 && s.one(101) == nil &&
-						slices.ContainsFunc(now, func(p *partition) bool { return proto.Equal(p, s.order.Target) })
+						slices.ContainsFunc(now, func(p *partition) bool {
+							return proto.Equal(p, s.order.Target)
+						})
 				})
 				// What is said of it afterwards, for as long as it takes, changes nothing.
 				before = s.table()

@@ -182,7 +182,8 @@ func separate(o *serverpb.Operator, at sides, alive func(uint64) bool) nextStep 
 	switch {
 	case at.left.Membership <= o.CancelledAt:
 		return raise(o, at.left, "keeps the partitions apart")
-	case o.Moves == at.right.Id && at.right.Frozen == nil && at.right.Membership <= o.RightCancelledAt:
+	case o.Moves == at.right.Id && at.right.Frozen == nil &&
+		at.right.Membership <= o.RightCancelledAt:
 		return raise(o, at.right, "keeps the replicas of partition %d where they are", at.right.Id)
 	}
 	return nextStep{done: true, text: "was cancelled"}

@@ -105,7 +105,8 @@ func TestMerge(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(hash("h", 2, 3))
 		_, err := f.client.MergePartition(t.Context(), &clusterpb.MergePartitionRequest{Partition: 100})
-		if err == nil || !strings.Contains(err.Error(), "hash number 0, and partitions of two hash numbers") {
+		if err == nil || !strings.Contains(err.Error(),
+			"hash number 0, and partitions of two hash numbers") {
 			t.Errorf("across hash numbers: %v", err)
 		}
 	})
@@ -230,7 +231,9 @@ func TestAttemptsFail(t *testing.T) {
 		f.merging.freezing = 3 * time.Second
 		f.mu.Unlock()
 		f.merge(100)
-		f.awaitWhole(time.Minute, "they have merged", func() bool { return f.settled() && len(f.where()) == 1 })
+		f.awaitWhole(time.Minute, "they have merged", func() bool {
+			return f.settled() && len(f.where()) == 1
+		})
 	})
 }
 
@@ -344,7 +347,8 @@ func TestTheConsumedIsReportedLate(t *testing.T) {
 			soft := &c.members[0].server.soft
 			soft.mu.Lock()
 			defer soft.mu.Unlock()
-			if id := keys.PartitionID(child); soft.mu.partitions[id] != nil || soft.mu.described[id] != nil ||
+			if id := keys.PartitionID(child); soft.mu.partitions[id] != nil ||
+				soft.mu.described[id] != nil ||
 				len(soft.mu.tabled) > want {
 				t.Error("what was reported of it is not forgotten")
 			}
@@ -476,7 +480,8 @@ func TestWhatIsFrozenForNothingThaws(t *testing.T) {
 func operatorFor(t *testing.T, c *core, partition uint64) *serverpb.Operator {
 	t.Helper()
 	o := &serverpb.Operator{}
-	revision, err := load(c.members[0].server.store.Stale(), operatorKey(keys.PartitionID(partition)), o)
+	revision, err := load(c.members[0].server.store.Stale(), operatorKey(keys.PartitionID(partition)),
+		o)
 	if revision == 0 || err != nil {
 		t.Fatalf("operator of %d: %v", partition, err)
 	}

@@ -23,7 +23,8 @@ type metrics struct {
 func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{registerer: registerer}
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "tidemark_placement_" + name, Help: help})
+		c := prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tidemark_placement_" + name, Help: help})
 		m.collectors = append(m.collectors, c)
 		return c
 	}

@@ -120,7 +120,8 @@ func (c *scheduler) progressOf(id keys.NodeID, want clusterpb.NodeStatus, nodes 
 		return nil, errPlanning()
 	}
 	if n := c.nodes[id]; n != nil && n.Alive && !c.server.soft.complete(id) {
-		return nil, withHint(codes.Unavailable, fmt.Sprintf("node %s has not said yet what it leads", id),
+		return nil, withHint(codes.Unavailable, fmt.Sprintf("node %s has not said yet what it leads",
+			id),
 			"")
 	}
 	for _, n := range nodes {
@@ -185,7 +186,8 @@ func (c *scheduler) comesTo(id keys.NodeID) string {
 		return ""
 	}
 	leader, waits := c.server.soft.progress(keys.PartitionID(first.Partition))
-	text := fmt.Sprintf("operator %d would bring a replica of partition %d, and is not taken back yet",
+	text := fmt.Sprintf("operator %d would bring a replica of partition %d, and is not "+
+		"taken back yet",
 		first.Id, first.Partition)
 	switch {
 	case leader == 0:

@@ -39,7 +39,8 @@ func (s *Server) operate(ctx context.Context) error {
 }
 
 // finish ends an operator, and leaves an event of it.
-func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator, text string) error {
+func (s *Server) finish(ctx context.Context, v *store.View, o *serverpb.Operator,
+	text string) error {
 	id := keys.PartitionID(o.Partition)
 	revision, err := load(v, operatorKey(id), &serverpb.Operator{})
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 //	partition nodes=(1,2,3)                    it has voters on these nodes, the first one leads
 //	operator [add=NODE] [remove=NODE] [lead]   what is to be done
 //	split at=KEY                               the same: the partition is to split
-//	down nodes=(2,3)                           they cannot be handed the lead; without nodes: all can
+//	down nodes=(2,3)                           they cannot be handed the lead; without nodes: all
+//	                                           can
 //	leader node=2                              it leads now, by an election
 //	cancel                                     the operator is taken back
 //	step [n=1]                                 the next step is carried out, and printed with what

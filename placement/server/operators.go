@@ -337,7 +337,8 @@ func plausible(next, now *clusterpb.Partition, recovered *clusterpb.RecoveredPar
 		case before != nil && before.Node == r.Node:
 			kept++
 		case before != nil:
-			return fmt.Errorf("replica %d is on node %d, and was on node %d", r.Replica, r.Node, before.Node)
+			return fmt.Errorf("replica %d is on node %d, and was on node %d",
+				r.Replica, r.Node, before.Node)
 		case r.Replica < first:
 			return fmt.Errorf("replica %d comes, and was removed before", r.Replica)
 		}

@@ -99,8 +99,8 @@ func plannerPartition(d *clusterpb.Partition, seen reported, at surroundings) pl
 	p := planner.Partition{ID: keys.PartitionID(d.Id), Keyspace: keys.KeyspaceID(d.Keyspace),
 		Epoch:  planner.Epoch{Generation: d.Generation, Membership: d.Membership},
 		Leader: seen.leader, Ended: at.ended, Resized: at.resized, Left: at.left, Right: at.right,
-		SplitFrom: keys.PartitionID(d.SplitFrom), Asked: d.BoundaryAsked, Growth: plannerGrowth(d, seen.report),
-		Replicas: make([]planner.Replica, 0, len(d.Replicas))}
+		SplitFrom: keys.PartitionID(d.SplitFrom), Asked: d.BoundaryAsked,
+		Growth: plannerGrowth(d, seen.report), Replicas: make([]planner.Replica, 0, len(d.Replicas))}
 	lead := wanted(d)
 	for _, r := range d.Replicas {
 		one := planner.Replica{Node: keys.NodeID(r.Node), Role: roles[r.Role]}

@@ -172,7 +172,8 @@ func (s *Server) checkRecovery(v *store.View, r *clusterpb.ConfirmRecoveryReques
 		}
 	}
 	for _, p := range r.Partitions {
-		if p.GetPartition() == 0 || p.Node == 0 || p.Replica == 0 || p.Membership <= p.KnownMembership ||
+		if p.GetPartition() == 0 || p.Node == 0 || p.Replica == 0 ||
+			p.Membership <= p.KnownMembership ||
 			lost[p.Node] {
 			return status.Errorf(codes.InvalidArgument, "what the plan says of partition %d cannot be",
 				p.GetPartition())
@@ -190,9 +191,9 @@ func (s *Server) checkRecovery(v *store.View, r *clusterpb.ConfirmRecoveryReques
 			hosts[m.Replica] = m.Host
 		}
 		if members.Quorum(func(id keys.ReplicaID) bool { return !lost[hosts[id]] }) {
-			return status.Errorf(codes.FailedPrecondition, "partition %d has its replicas on %s by now, and a "+
-				"majority of them is not lost: the plan was made without them. Nothing was changed; start "+
-				"those nodes, and make a new plan if one is still needed", p.Partition, nodesOf(d))
+			return status.Errorf(codes.FailedPrecondition, "partition %d has its replicas on %s by now, "+
+				"and a majority of them is not lost: the plan was made without them. Nothing was changed; "+
+				"start those nodes, and make a new plan if one is still needed", p.Partition, nodesOf(d))
 		}
 	}
 	return nil
@@ -218,8 +219,8 @@ func (s *Server) giveUpNode(ctx context.Context, v *store.View, id keys.NodeID, 
 		err = errConflict("node " + id.String())
 	}
 	if err == nil {
-		s.config.Logger.Warn("NODE IS GIVEN UP by a recovery; keep its directory switched off", "node", id,
-			"plan", plan)
+		s.config.Logger.Warn("NODE IS GIVEN UP by a recovery; keep its directory switched off",
+			"node", id, "plan", plan)
 	}
 	return err
 }

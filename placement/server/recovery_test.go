@@ -81,7 +81,8 @@ func TestARecoveryIsConfirmed(t *testing.T) {
 		f.await(time.Minute, "a lost node is refused", func() bool {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return f.nodes[4].refused != nil && strings.Contains(f.nodes[4].refused.Error(), "refused for good")
+			return f.nodes[4].refused != nil &&
+				strings.Contains(f.nodes[4].refused.Error(), "refused for good")
 		})
 	})
 }
@@ -100,7 +101,8 @@ func TestARecoveryThatDoesNotFit(t *testing.T) {
 			}
 		}
 		fails("is alive", &clusterpb.ConfirmRecoveryRequest{Plan: "p", LostNodes: []uint64{5}})
-		fails("there is no node 77", &clusterpb.ConfirmRecoveryRequest{Plan: "p", LostNodes: []uint64{77}})
+		fails("there is no node 77", &clusterpb.ConfirmRecoveryRequest{Plan: "p",
+			LostNodes: []uint64{77}})
 		fails("a recovery has a plan's id", &clusterpb.ConfirmRecoveryRequest{LostNodes: []uint64{5}})
 		// One partition leaves node 5, and the plan has not heard of it.
 		var id uint64
@@ -127,7 +129,8 @@ func TestARecoveryThatDoesNotFit(t *testing.T) {
 		f.kill(5)
 		lost := []uint64{5}
 		time.Sleep(15 * time.Second) // virtual; its lease runs out
-		fails("a majority of them is not lost", &clusterpb.ConfirmRecoveryRequest{Plan: "p", LostNodes: lost,
+		fails("a majority of them is not lost", &clusterpb.ConfirmRecoveryRequest{Plan: "p",
+			LostNodes: lost,
 			Partitions: []*clusterpb.RecoveredPartition{{Partition: id, Keyspace: before.Keyspace,
 				Node: from[0], Replica: 2000, Membership: before.Membership + 1000,
 				KnownMembership: before.Membership}}})

@@ -193,8 +193,8 @@ func (s *Server) addNode(
 	fresh := nodeRecord(id, r)
 	fresh.AliveSinceUnixMs = time.Now().UnixMilli()
 	ok, err := s.commit(ctx,
-		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision), store.Absent(serverKey(r.Server)),
-			store.ModifiedAt([]byte(guardKey), guardRevision)},
+		[]*storepb.Compare{store.ModifiedAt([]byte(idsKey), revision),
+			store.Absent(serverKey(r.Server)), store.ModifiedAt([]byte(guardKey), guardRevision)},
 		store.Put([]byte(idsKey), encode(ids)),
 		store.Put(serverKey(r.Server), encodeID(uint64(id))),
 		store.Put(directoryKey(id), encode(&serverpb.Server{Server: r.Server})),

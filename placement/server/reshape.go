@@ -63,8 +63,8 @@ func (s *Server) followSpans(v *store.View, changed []reshaped, orphans []*clust
 		case time.Since(n.claim.at) >= incompleteFor:
 			s.soft.distrust(n.now)
 		case s.soft.lacks(d, err.Error()):
-			s.config.Logger.Warn("the report of a split or merge is not complete, and the table stays as "+
-				"it is until it is", "partition", keys.PartitionID(d.Id), "error", err)
+			s.config.Logger.Warn("the report of a split or merge is not complete, and the table stays "+
+				"as it is until it is", "partition", keys.PartitionID(d.Id), "error", err)
 		}
 	}
 	return due, nil
@@ -182,8 +182,8 @@ func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.P
 	rest := keys.Span{Start: next.End, End: w.end}
 	for _, p := range offered {
 		if rest.Overlaps(keys.PartitionSpan(p)) && !keys.Consumes(next, p) && !w.consumed(p) {
-			return nil, nil, fmt.Errorf("partition %d, which split off, overlaps others: its span is %s", p.Id,
-				keys.PartitionSpan(p))
+			return nil, nil, fmt.Errorf("partition %d, which split off, overlaps others: its span is %s",
+				p.Id, keys.PartitionSpan(p))
 		} // else it split off before, and is another partition's by now
 	}
 	for id, p := range known {
@@ -217,8 +217,8 @@ func continues(now, next *clusterpb.Partition) error {
 	case next.Hash != now.Hash || next.PrefixLength != now.PrefixLength:
 		return fmt.Errorf("its hash number is %d and was %d", next.Hash, now.Hash)
 	case next.SplitFrom != now.SplitFrom || next.SplitIndex != now.SplitIndex:
-		return fmt.Errorf("it split off from partition %d, and the table has it from %d", next.SplitFrom,
-			now.SplitFrom)
+		return fmt.Errorf("it split off from partition %d, and the table has it from %d",
+			next.SplitFrom, now.SplitFrom)
 	case next.Frozen != nil && next.Frozen.Partition == next.Id:
 		return errors.New("it is frozen for itself")
 	}
@@ -278,7 +278,8 @@ func (j *spanJudge) startingAt(of *clusterpb.Partition, key []byte) (tabled, boo
 		j.starts[keyspace] = all
 	}
 	g, found := all[string(key)]
-	return g, found && g.descriptor.Hash == of.Hash && g.descriptor.PrefixLength == of.PrefixLength, nil
+	return g, found && g.descriptor.Hash == of.Hash &&
+		g.descriptor.PrefixLength == of.PrefixLength, nil
 }
 
 // consumed says why a partition of the table is not gone, given those that have taken its span.
@@ -299,7 +300,8 @@ func (j *spanJudge) consumed(old *clusterpb.Partition, by []*clusterpb.Partition
 	leader, _ := j.server.soft.progress(id)
 	switch {
 	case d == nil || d.Id == old.Id:
-		return fmt.Errorf("partition %d is not in what is reported, and nothing has consumed it", old.Id)
+		return fmt.Errorf("partition %d is not in what is reported, and nothing has consumed it",
+			old.Id)
 	case d.Generation <= newest.Generation:
 		return fmt.Errorf("partition %d has the span of partition %d in generation %d, and that is in "+
 			"generation %d: it was not consumed", d.Id, old.Id, d.Generation, newest.Generation)
@@ -311,8 +313,8 @@ func (j *spanJudge) consumed(old *clusterpb.Partition, by []*clusterpb.Partition
 	}
 	for _, r := range newest.Replicas {
 		if replicaAt(d, keys.NodeID(r.Node)) == nil {
-			return fmt.Errorf("partition %d was not consumed by partition %d: it has a replica on node %d, "+
-				"and the other one has none there", old.Id, d.Id, r.Node)
+			return fmt.Errorf("partition %d was not consumed by partition %d: it has a replica on node "+
+				"%d, and the other one has none there", old.Id, d.Id, r.Node)
 		}
 	}
 	return nil

@@ -68,7 +68,8 @@ func TestSpansAtRandom(t *testing.T) {
 		})
 	}
 	t.Log(done)
-	if done["merge done"] < 2*seeds || done["split done"] < 2*seeds || done["replace replica done"] < 2*seeds {
+	if done["merge done"] < 2*seeds || done["split done"] < 2*seeds ||
+		done["replace replica done"] < 2*seeds {
 		t.Errorf("too little was done: %v", done)
 	}
 }
@@ -108,7 +109,8 @@ func (f *fleet) disturb(r *rand.Rand, c *core) {
 		_, _ = f.client.MoveReplica(ctx, &clusterpb.MoveReplicaRequest{Partition: id, FromNode: from,
 			ToNode: to})
 	case 11:
-		_, _ = f.client.TransferLeader(ctx, &clusterpb.TransferLeaderRequest{Partition: id, ToNode: from})
+		_, _ = f.client.TransferLeader(ctx, &clusterpb.TransferLeaderRequest{Partition: id,
+			ToNode: from})
 	case 12:
 		_, _ = f.client.CancelOperator(ctx, &clusterpb.CancelOperatorRequest{Partition: id})
 	case 13:

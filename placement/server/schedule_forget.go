@@ -77,7 +77,8 @@ func (c *scheduler) missLeaders(now time.Time) {
 		if leader != 0 {
 			continue
 		}
-		if d, _, err := loadPartition(c.server.store.Stale(), c.keyspaceOf[id], id); d != nil && err == nil {
+		if d, _, err := loadPartition(c.server.store.Stale(), c.keyspaceOf[id], id); d != nil &&
+			err == nil {
 			c.server.soft.ask(d)
 		}
 	}

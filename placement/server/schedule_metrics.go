@@ -16,8 +16,8 @@ import (
 func (m *metrics) measureScheduler(s *Server) {
 	m.operators = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidemark_placement_operators_ended_total",
-		Help: "Changes of partitions' replicas and leaders, splits and merges that have ended, by what " +
-			"they did and whether they were done or cancelled.",
+		Help: "Changes of partitions' replicas and leaders, splits and merges that have ended, by " +
+			"what they did and whether they were done or cancelled.",
 	}, []string{"kind", "outcome"})
 	m.operatorTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "tidemark_placement_operator_duration_seconds",
@@ -39,8 +39,8 @@ func (m *metrics) measureScheduler(s *Server) {
 	}
 	m.resizes = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidemark_placement_resizes_begun_total",
-		Help: "Splits and merges of partitions that placement has begun by itself, and moves for them, " +
-			"by why.",
+		Help: "Splits and merges of partitions that placement has begun by itself, and moves for " +
+			"them, by why.",
 	}, []string{"reason"})
 	for _, cause := range resizeCauses {
 		m.resizes.WithLabelValues(label(cause.String()))
@@ -62,7 +62,8 @@ func (m *metrics) measureScheduler(s *Server) {
 		{"partitions_unavailable", "Partitions of which too few voters answer for a quorum.",
 			func(c *planner.Counts) int { return c.NoQuorum }},
 		{"partitions_under_replicated",
-			"Partitions with fewer sound replicas, on nodes that are not lost, than their keyspace wants.",
+			"Partitions with fewer sound replicas, on nodes that are not lost, than their " +
+				"keyspace wants.",
 			func(c *planner.Counts) int { return c.Under }},
 		{"partitions_over_replicated", "Partitions with more replicas than their keyspace wants.",
 			func(c *planner.Counts) int { return c.TooMany }},
@@ -94,8 +95,8 @@ func (m *metrics) measureScheduler(s *Server) {
 			}
 			return oldest.Seconds()
 		})
-	gauge("frozen_oldest_age_seconds", "For how long the partition has been frozen that has been so the "+
-		"longest: its left neighbour is to consume it, and it serves nothing.",
+	gauge("frozen_oldest_age_seconds", "For how long the partition has been frozen that has been so "+
+		"the longest: its left neighbour is to consume it, and it serves nothing.",
 		func(c *scheduler) float64 {
 			var oldest time.Duration
 			for _, f := range c.frozen {

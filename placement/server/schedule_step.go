@@ -316,7 +316,8 @@ func (s *Server) operatorOf(v *store.View, p *planner.Operator) (
 	o := &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, Kind: p.Kind.String(),
 		Bytes: uint64(p.Bytes), CreatedUnixMs: time.Now().UnixMilli()}
 	explain(o, p)
-	conditions := []*storepb.Compare{store.ModifiedAt(partitionKey(p.Keyspace, p.Partition), revision)}
+	conditions := []*storepb.Compare{store.ModifiedAt(partitionKey(p.Keyspace, p.Partition),
+		revision)}
 	if p.Add != 0 {
 		unchanged, status, err := unchangedNode(v, p.Add)
 		if err != nil || status != clusterpb.NodeStatus_NODE_ACTIVE {
@@ -373,7 +374,8 @@ func (s *Server) begin(ctx context.Context, o *serverpb.Operator,
 		ids.Partition++
 	}
 	key := operatorKey(keys.PartitionID(o.Partition))
-	conditions = append(conditions, store.Absent(key), store.Absent(heldKey(keys.PartitionID(o.Partition))),
+	conditions = append(conditions, store.Absent(key),
+		store.Absent(heldKey(keys.PartitionID(o.Partition))),
 		store.ModifiedAt([]byte(idsKey), revision))
 	ops := []*storepb.Op{store.Put(key, encode(o)), store.Put([]byte(idsKey), encode(ids))}
 	if merges(o) {
@@ -413,8 +415,8 @@ func (s *Server) giveUp(ctx context.Context, o *serverpb.Operator, why string) e
 	if err != nil || !ok {
 		return err
 	}
-	s.config.Logger.Warn("operator is cancelled", "operator", o.Id, "partition", o.Partition, "because",
-		why)
+	s.config.Logger.Warn("operator is cancelled", "operator", o.Id, "partition", o.Partition,
+		"because", why)
 	s.soft.begin(now)
 	s.poke()
 	return nil

@@ -132,7 +132,8 @@ func TestDecommission(t *testing.T) {
 			}
 		}
 		_, err := set(3, moving, false)
-		if err == nil || !strings.Contains(err.Error(), "keyspace x wants 3 replicas, 2 nodes would be left") {
+		if err == nil || !strings.Contains(err.Error(),
+			"keyspace x wants 3 replicas, 2 nodes would be left") {
 			t.Errorf("a third one: %v", err)
 		}
 		f.await(10*time.Minute, "both are gone", func() bool {

@@ -63,7 +63,9 @@ func TestRegister(t *testing.T) {
 				t.Errorf("%s: %v, %v", name, r, err)
 			}
 		}
-		second, err := request(func(r *clusterpb.RegisterNodeRequest) { r.Server, r.Address = 12, "b:1" })
+		second, err := request(func(r *clusterpb.RegisterNodeRequest) {
+			r.Server, r.Address = 12, "b:1"
+		})
 		if err != nil || second.Node != 2 {
 			t.Fatalf("second: %v, %v", second, err)
 		}
@@ -165,7 +167,8 @@ func TestNodeAtAnAddressThatIsTakenDespiteElections(t *testing.T) {
 				register(12)
 				list, err := client.ListNodes(t.Context(), &clusterpb.ListNodesRequest{})
 				if err != nil || len(list.Nodes) != 2 || list.Nodes[0].Alive || !list.Nodes[1].Alive {
-					t.Errorf("the leader fell at proposal %d, applied: %v; nodes %v, %v", at, applied, list, err)
+					t.Errorf("the leader fell at proposal %d, applied: %v; nodes %v, %v",
+						at, applied, list, err)
 				}
 				c.mu.Lock()
 				reached = c.proposed >= c.crashAt
@@ -196,7 +199,8 @@ func TestValidation(t *testing.T) {
 		}
 		large := split()
 		for i := range 200 {
-			large.SplitAt = append(large.SplitAt, append(fmt.Appendf(nil, "%08d", i), make([]byte, 8000)...))
+			large.SplitAt = append(large.SplitAt, append(fmt.Appendf(nil, "%08d", i),
+				make([]byte, 8000)...))
 		}
 		before := c.members[0].store.Revision()
 		for name, bad := range map[string]struct {
@@ -409,7 +413,8 @@ func TestNextLeaderContinues(t *testing.T) {
 				}
 				c.await("the keyspace is gone", func() bool { return keyspaceOf(t, client, "x") == nil })
 				v := c.members[0].store.Stale()
-				for _, prefix := range []string{partitionPrefix, keyspacePrefix, namePrefix, creationPrefix} {
+				for _, prefix := range []string{partitionPrefix, keyspacePrefix, namePrefix,
+					creationPrefix} {
 					if n, err := count(v, prefix); err != nil || n != 0 {
 						t.Errorf("%d records left under %s: %v", n, prefix, err)
 					}

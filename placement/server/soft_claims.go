@@ -55,7 +55,9 @@ func (s *soft) reported() []claim {
 	for c := range maps.Values(s.mu.described) {
 		all = append(all, *c)
 	}
-	slices.SortFunc(all, func(a, b claim) int { return cmp.Compare(a.descriptor.Id, b.descriptor.Id) })
+	slices.SortFunc(all, func(a, b claim) int {
+		return cmp.Compare(a.descriptor.Id, b.descriptor.Id)
+	})
 	return all
 }
 

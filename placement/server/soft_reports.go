@@ -53,7 +53,8 @@ func (s *soft) ahead(d *clusterpb.Partition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.mu.partitions[keys.PartitionID(d.Id)]
-	return r != nil && newer(&clusterpb.Partition{Generation: r.Generation, Membership: r.Membership}, d)
+	return r != nil && newer(&clusterpb.Partition{Generation: r.Generation, Membership: r.Membership},
+		d)
 }
 
 // distrust forgets what is reported of a partition, and has the nodes of its replicas report all

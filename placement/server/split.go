@@ -101,8 +101,8 @@ func newSplit(d *clusterpb.Partition, key []byte) (*serverpb.Operator, error) {
 		if bytes.HasPrefix(key, keys.PartitionPrefix(d)) {
 			key, span = keys.UserKey(d, key), keys.PartitionUserSpan(d)
 		}
-		return nil, status.Errorf(codes.InvalidArgument, "partition %d cannot split at %s: its span is "+
-			"%s, and the key has to be inside", d.Id, keys.Pretty(key), span)
+		return nil, status.Errorf(codes.InvalidArgument, "partition %d cannot split at %s: its span "+
+			"is %s, and the key has to be inside", d.Id, keys.Pretty(key), span)
 	}
 	return &serverpb.Operator{Partition: d.Id, Keyspace: d.Keyspace, SplitKey: bytes.Clone(key),
 		Generation: d.Generation, Kind: splitKind, CreatedUnixMs: time.Now().UnixMilli()}, nil

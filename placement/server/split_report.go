@@ -82,7 +82,8 @@ func (j *spanJudge) check(p *clusterpb.Partition, w *window) error {
 	for _, old := range w.old {
 		if keys.PartitionSpan(old).Overlaps(keys.PartitionSpan(p)) &&
 			(p.Generation <= old.Generation || p.SplitFrom == 0) {
-			return wrong("its generation is %d, and that of what split was %d", p.Generation, old.Generation)
+			return wrong("its generation is %d, and that of what split was %d",
+				p.Generation, old.Generation)
 		}
 	}
 	if id < keys.FirstDataPartition || p.Id >= j.ids.Partition || j.taken[id] {
@@ -154,8 +155,8 @@ func descend(from, pieces []*clusterpb.Partition) error {
 			}
 		}
 		if len(rest) == len(left) {
-			return fmt.Errorf("partition %d split off from partition %d, which is another one", rest[0].Id,
-				rest[0].SplitFrom)
+			return fmt.Errorf("partition %d split off from partition %d, which is another one",
+				rest[0].Id, rest[0].SplitFrom)
 		}
 		left = rest
 	}

@@ -112,21 +112,26 @@ func TestHostileReportsOfSplits(t *testing.T) {
 		r.SplitOff = append(r.SplitOff, p)
 	}
 	for name, spoil := range map[string]func(r *report, child *partition){
-		"nothing split off":     func(r *report, _ *partition) { r.SplitOff = nil },
-		"a hole before it":      func(_ *report, c *partition) { c.Start = at("n") },
-		"a hole after it":       func(_ *report, c *partition) { c.End = at("s") },
-		"it overlaps to left":   func(_ *report, c *partition) { c.Start = at("l") },
-		"it overlaps to right":  func(_ *report, c *partition) { c.End = at("u") },
-		"the parent has less":   func(r *report, _ *partition) { r.Described.End = at("k") },
-		"the parent has more":   func(r *report, _ *partition) { r.Described.End = at("u") },
-		"the parent has none":   func(r *report, _ *partition) { r.Described.End = r.Described.Start },
-		"the parent's right":    func(r *report, _ *partition) { r.Described.Start = at("c") },
-		"the whole again":       func(r *report, _ *partition) { r.Described.End = at("t") },
-		"another key":           func(r *report, c *partition) { r.Described.End, c.Start = at("k"), at("k") },
-		"no generation":         func(r *report, c *partition) { r.Described.Generation, r.Generation = 1, 1 },
+		"nothing split off":    func(r *report, _ *partition) { r.SplitOff = nil },
+		"a hole before it":     func(_ *report, c *partition) { c.Start = at("n") },
+		"a hole after it":      func(_ *report, c *partition) { c.End = at("s") },
+		"it overlaps to left":  func(_ *report, c *partition) { c.Start = at("l") },
+		"it overlaps to right": func(_ *report, c *partition) { c.End = at("u") },
+		"the parent has less":  func(r *report, _ *partition) { r.Described.End = at("k") },
+		"the parent has more":  func(r *report, _ *partition) { r.Described.End = at("u") },
+		"the parent has none":  func(r *report, _ *partition) { r.Described.End = r.Described.Start },
+		"the parent's right":   func(r *report, _ *partition) { r.Described.Start = at("c") },
+		"the whole again":      func(r *report, _ *partition) { r.Described.End = at("t") },
+		"another key": func(r *report, c *partition) {
+			r.Described.End, c.Start = at("k"), at("k")
+		},
+		"no generation": func(r *report, c *partition) {
+			r.Described.Generation, r.Generation = 1, 1
+		},
 		"the child's is not up": func(_ *report, c *partition) { c.Generation = 1 },
 		"a generation too high": func(r *report, c *partition) {
-			r.Described.Generation, r.Generation, c.Generation = math.MaxUint64, math.MaxUint64, math.MaxUint64
+			r.Described.Generation, r.Generation, c.Generation = math.MaxUint64, math.MaxUint64,
+				math.MaxUint64
 		},
 		"the child's too high": func(_ *report, c *partition) { c.Generation = math.MaxUint64 },
 		"membership too high":  func(_ *report, c *partition) { c.Membership = math.MaxUint64 },
@@ -141,23 +146,30 @@ func TestHostileReportsOfSplits(t *testing.T) {
 		"no id":                func(_ *report, c *partition) { c.Id = 0 },
 		"a wrong keyspace":     func(_ *report, c *partition) { c.Keyspace = 2 },
 		"wrong keys": func(_ *report, c *partition) {
-			c.Keyspace, c.Start, c.End = 2, append(keys.KeyspacePrefix(2), 'm'), append(keys.KeyspacePrefix(2), 't')
+			c.Keyspace, c.Start, c.End = 2, append(keys.KeyspacePrefix(2), 'm'),
+				append(keys.KeyspacePrefix(2), 't')
 		},
-		"a wrong hash number":    func(_ *report, c *partition) { c.Hash = 7 },
-		"a wrong prefix":         func(_ *report, c *partition) { c.PrefixLength = 6 },
-		"the parent's hash":      func(r *report, _ *partition) { r.Described.Hash = 7 },
-		"the parent's origin":    func(r *report, _ *partition) { r.Described.SplitFrom = 101 },
-		"it split from none":     func(_ *report, c *partition) { c.SplitFrom = 0 },
-		"it split from another":  func(_ *report, c *partition) { c.SplitFrom = 101 },
-		"it split from itself":   func(_ *report, c *partition) { c.SplitFrom = c.Id },
-		"it has no replicas":     func(_ *report, c *partition) { c.Replicas = nil },
-		"it has others":          func(_ *report, c *partition) { c.Replicas[0].Node = 9 },
-		"it has none of those":   func(_ *report, c *partition) { c.Replicas = []*clusterpb.Replica{{Node: 1, Replica: 9}} },
+		"a wrong hash number":   func(_ *report, c *partition) { c.Hash = 7 },
+		"a wrong prefix":        func(_ *report, c *partition) { c.PrefixLength = 6 },
+		"the parent's hash":     func(r *report, _ *partition) { r.Described.Hash = 7 },
+		"the parent's origin":   func(r *report, _ *partition) { r.Described.SplitFrom = 101 },
+		"it split from none":    func(_ *report, c *partition) { c.SplitFrom = 0 },
+		"it split from another": func(_ *report, c *partition) { c.SplitFrom = 101 },
+		"it split from itself":  func(_ *report, c *partition) { c.SplitFrom = c.Id },
+		"it has no replicas":    func(_ *report, c *partition) { c.Replicas = nil },
+		"it has others":         func(_ *report, c *partition) { c.Replicas[0].Node = 9 },
+		"it has none of those": func(_ *report, c *partition) {
+			c.Replicas = []*clusterpb.Replica{{Node: 1, Replica: 9}}
+		},
 		"a role that is not":     func(_ *report, c *partition) { c.Replicas[0].Role = 17 },
 		"a next replica too low": func(_ *report, c *partition) { c.NextReplica = math.MaxUint64 },
 		"twice the same":         func(r *report, _ *partition) { another(r, func(*partition) {}) },
-		"twice the same span":    func(r *report, _ *partition) { another(r, func(p *partition) { p.Id = 104 }) },
-		"one within it":          func(r *report, _ *partition) { another(r, func(p *partition) { p.Id, p.Start = 104, at("p") }) },
+		"twice the same span": func(r *report, _ *partition) {
+			another(r, func(p *partition) { p.Id = 104 })
+		},
+		"one within it": func(r *report, _ *partition) {
+			another(r, func(p *partition) { p.Id, p.Start = 104, at("p") })
+		},
 		"two, and a gap": func(r *report, c *partition) {
 			another(r, func(p *partition) { p.Id, p.Start, p.SplitFrom = 104, at("q"), c.Id })
 			c.End = at("p")

@@ -67,14 +67,17 @@ func TestSplit(t *testing.T) {
 		}
 		f.await(time.Minute, "all have split", func() bool { return f.idle() && f.asTable("x") })
 		table := partitionsIn(t, f.client, "x")
-		if wrong := tiled(table, keys.PrefixSpan(keys.KeyspacePrefix(1))); wrong != "" || len(table) != 6 {
+		if wrong := tiled(table, keys.PrefixSpan(keys.KeyspacePrefix(1))); wrong != "" ||
+			len(table) != 6 {
 			t.Errorf("%d partitions; %s", len(table), wrong)
 		}
 		if n := keyspaceOf(t, f.client, "x").Partitions; n != 6 {
 			t.Errorf("%d partitions are counted", n)
 		}
 		e := events(t, f)
-		if n := slices.IndexFunc(e, func(e *clusterpb.Event) bool { return e.Child == first.Child }); n < 0 ||
+		if n := slices.IndexFunc(e, func(e *clusterpb.Event) bool {
+			return e.Child == first.Child
+		}); n < 0 ||
 			e[n].Kind != "split" || e[n].Outcome != "done" || string(e[n].SplitAt) != "f" {
 			t.Errorf("events: %v", e)
 		}

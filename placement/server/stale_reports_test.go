@@ -153,6 +153,8 @@ func TestNonsenseIsForgotten(t *testing.T) {
 			})
 		}
 		f.kill(on[0])
-		f.await(10*time.Minute, "the replica is replaced", func() bool { return f.sound(3) && f.idle() })
+		f.await(10*time.Minute, "the replica is replaced", func() bool {
+			return f.sound(3) && f.idle()
+		})
 	})
 }

@@ -76,7 +76,8 @@ func TestStreamsWithoutAReaderAreCutOff(t *testing.T) {
 				t.Errorf("the stream that was not read: %v", err)
 			}
 		}
-		for name, p := range map[string]*picture{"one that reads slowly": slow, "one that waits": idle} {
+		for name, p := range map[string]*picture{"one that reads slowly": slow,
+			"one that waits": idle} {
 			p.mu.Lock()
 			if !p.complete || p.updates == 0 {
 				t.Errorf("%s has %d updates, complete %v", name, p.updates, p.complete)

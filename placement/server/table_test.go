@@ -216,7 +216,8 @@ func TestClientFindsTheLeader(t *testing.T) {
 		for _, m := range c.members {
 			c.elect(m)
 			if err := list(client, time.Second); err != nil || client.Leader() != m.address {
-				t.Errorf("with %s as leader: %v; the client believes in %s", m.address, err, client.Leader())
+				t.Errorf("with %s as leader: %v; the client believes in %s",
+					m.address, err, client.Leader())
 			}
 		}
 		// A client that knows only one member follows its hints.
@@ -336,7 +337,8 @@ func TestClusterServiceAnywhere(t *testing.T) {
 			c.await("active", func() bool {
 				return keyspaceOf(t, client, name).Keyspace.State == clusterpb.KeyspaceState_ACTIVE
 			})
-			stream, err := api.ListPartitions(t.Context(), &clusterpb.ListPartitionsRequest{Keyspace: name})
+			stream, err := api.ListPartitions(t.Context(),
+				&clusterpb.ListPartitionsRequest{Keyspace: name})
 			if err != nil {
 				t.Fatal(err)
 			}

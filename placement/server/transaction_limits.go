@@ -31,7 +31,8 @@ func validateTransactionLimits(age, idle uint64) error {
 	}{{"age", age}, {"idle time", idle}} {
 		if l.millis != 0 && (l.millis < least || l.millis > most) {
 			return status.Errorf(codes.InvalidArgument,
-				"a maximum %s of transactions of %d ms; it is from %d to %d ms", l.what, l.millis, least, most)
+				"a maximum %s of transactions of %d ms; it is from %d to %d ms", l.what, l.millis,
+				least, most)
 		}
 	}
 	return nil

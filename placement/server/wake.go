@@ -130,7 +130,7 @@ func (s *Server) wakeNode(id keys.NodeID) {
 	ctx, cancel := context.WithTimeout(s.ctx, wakeTimeout)
 	defer cancel()
 	if err := s.config.Wake(ctx, n.Address, id); err != nil {
-		s.config.Logger.Debug("a node is not told of orders; it asks with its next heartbeat", "node", id,
-			"error", err)
+		s.config.Logger.Debug("a node is not told of orders; it asks with its next heartbeat",
+			"node", id, "error", err)
 	}
 }

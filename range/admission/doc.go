@@ -18,7 +18,8 @@
 //
 //	class             pause, in pieces   longest   paced by
 //	                  idle    busy
-//	Resolution        2       8          50 ms     range/replica: ends of locks of large transactions
+//	Resolution        2       8          50 ms     range/replica: ends of locks of large
+//	                                            transactions
 //	LargeTransaction  none    6          50 ms     txn/committer: requests that take their locks
 //	Collection        3       3          none      range/node: garbage collection of one partition,
 //	                                            the search for the middle of another

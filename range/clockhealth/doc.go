@@ -30,7 +30,8 @@
 //
 // # Which part asks what
 //
-//	range/host        Heard, for each ping; LeaseFloor, for each read by a lease and each lease's end
+//	range/host        Heard, for each ping; LeaseFloor, for each read by a lease and each lease's
+//	                  end
 //	range/host        Believe, with each tick, for a member of the core: nothing but leases
 //	                  depends on its clock, so a jump ends those and is believed
 //	range/node        Look, with each tick: jumps and steps, and the end of a quarantine

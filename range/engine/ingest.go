@@ -59,7 +59,7 @@ func (s *State) ExciseAll(ctx context.Context, paths []string, spans []keys.Span
 	return s.Flush()
 }
 
-// Ingest adds tables, which NewTableWriter made and which must not overlap, in one step: who reads
+// Ingest adds tables, which NewTableWriter made and which must not overlap, in one step: a reader
 // sees what was there before, or what all of them have added and deleted. It takes the files, also
 // on an error. When it returns nil the change is visible and durable.
 //

@@ -90,8 +90,8 @@ func (g *Group) Installed(now Configuration) { g.reconfigured(now) }
 func (g *Group) reconfigured(now Configuration) {
 	now.Changed = true
 	g.configuration.Store(&now)
-	// The lease may become shorter. What counts on it as it stood goes on to: the leader's own promise
-	// lasts as long as those that it was made of.
+	// The lease may become shorter. What counts on it as it stood goes on to: the leader's own
+	// promise lasts as long as those that it was made of.
 	g.promise.keep(g.lease.expiry())
 	g.lease.reconfigure(now, g.config.Self, g.isLeader, g.now)
 	if now.Role(g.config.Self) == 0 {

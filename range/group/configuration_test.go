@@ -111,7 +111,9 @@ func FuzzConfiguration(f *testing.F) {
 	f.Add(seed)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if c, ok := plausibleConfiguration(b); ok && (c.Validate() != nil ||
-			!slices.IsSortedFunc(c.Members, func(a, b Member) int { return int(a.Replica) - int(b.Replica) })) {
+			!slices.IsSortedFunc(c.Members, func(a, b Member) int {
+				return int(a.Replica) - int(b.Replica)
+			})) {
 			t.Errorf("%x was taken for %s", b, &c)
 		}
 	})

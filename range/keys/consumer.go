@@ -60,7 +60,8 @@ func ValidateConsumerSpan(span Span) error {
 	}
 	for _, bound := range [...][]byte{span.Start, span.End} {
 		if len(bound) > MaxConsumerBound {
-			return fmt.Errorf("the span of a consumer begins and ends at keys of at most %d bytes, not at %s",
+			return fmt.Errorf("the span of a consumer begins and ends at keys of at most %d "+
+				"bytes, not at %s",
 				MaxConsumerBound, Pretty(bound))
 		}
 	}

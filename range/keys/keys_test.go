@@ -320,7 +320,8 @@ func TestValidate(t *testing.T) {
 			t.Errorf("key of %d bytes: %v", n, err)
 		}
 	}
-	for n, want := range map[int]error{0: nil, MaxValueSize: nil, MaxValueSize + 1: ErrValueTooLarge} {
+	for n, want := range map[int]error{0: nil, MaxValueSize: nil,
+		MaxValueSize + 1: ErrValueTooLarge} {
 		if err := ValidateValue(make([]byte, n)); !errors.Is(err, want) {
 			t.Errorf("value of %d bytes: %v", n, err)
 		}

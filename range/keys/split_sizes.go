@@ -38,7 +38,8 @@ func ValidateSplitSizes(k *clusterpb.Keyspace) error {
 	case split < MinSplitSize:
 		return fmt.Errorf("a split size of %d bytes; it is at least %d", split, MinSplitSize)
 	case merge > split/2:
-		return fmt.Errorf("a merge size of %d bytes, with a split size of %d; it is at most half of that",
+		return fmt.Errorf("a merge size of %d bytes, with a split size of %d; it is at most "+
+			"half of that",
 			merge, split)
 	}
 	return nil

@@ -129,7 +129,8 @@ func DecodeVersioned(stateKey []byte) (internalKey []byte, ts hlc.Timestamp, err
 	// The one encoding of a timestamp, and a valid one.
 	if (suffix != 0 && suffix != wallSuffix && suffix != logicalSuffix) || ts.Wall < 0 ||
 		(suffix == wallSuffix && ts.Wall == 0) || (suffix == logicalSuffix && ts.Logical == 0) {
-		return nil, hlc.Timestamp{}, fmt.Errorf("data key %s has a malformed timestamp", Pretty(stateKey))
+		return nil, hlc.Timestamp{}, fmt.Errorf("data key %s has a malformed timestamp",
+			Pretty(stateKey))
 	}
 	return stateKey[1:end:end], ts, nil
 }

@@ -52,7 +52,8 @@ func TestExpiredVersionHidesOlder(t *testing.T) {
 	}{{ts(4), "old"}, {ts(5), "new"}, {hlc.Timestamp{Wall: 9, Logical: math.MaxUint32}, "new"},
 		{ts(10), ""}, {ts(11), ""}} {
 		v, found, err := Get(s, key, c.at)
-		if err != nil || !found || string(v.Value) != c.want || (v.Kind == KindValue) != (c.want != "") {
+		if err != nil || !found || string(v.Value) != c.want ||
+			(v.Kind == KindValue) != (c.want != "") {
 			t.Errorf("at %s: %q %v, %v", c.at, v.Value, v.Kind, err)
 		}
 		result, err := Count(s, ScanOptions{At: c.at})

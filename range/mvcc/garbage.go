@@ -80,7 +80,8 @@ type collector struct {
 
 	// prefix is the unversioned data key of the key being looked at.
 	prefix []byte
-	// hidden: a version of this key at or below the threshold was met, so all that follow are garbage.
+	// hidden: a version of this key at or below the threshold was met, so all that follow are
+	// garbage.
 	hidden bool
 	// last is that version, if it is a tombstone or has expired. It goes after all that it hides:
 	// without it they would be back.

@@ -97,7 +97,8 @@ func checkMerge(t *rapid.T, s *engine.State, partitions int) {
 			}
 			source := Source{Reader: s, Span: internal, Prefix: len(prefix)}
 			if n == 1 {
-				source.Uncertain = Limits{Versions: hlc.Timestamp{Wall: 20}, Expiries: hlc.Timestamp{Wall: 15}}
+				source.Uncertain = Limits{Versions: hlc.Timestamp{Wall: 20},
+					Expiries: hlc.Timestamp{Wall: 15}}
 			}
 			if kept != nil {
 				source.Kept = &kept[n]

@@ -324,7 +324,8 @@ func checkScan(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp) {
 		if result.Rows != rows || result.Bytes != bytesSeen {
 			t.Fatalf("scan %+v says %+v, emitted %d rows of %d bytes", page, result, rows, bytesSeen)
 		}
-		if (o.MaxRows > 0 && rows > o.MaxRows) || (o.MaxBytes > 0 && rows > 1 && bytesSeen > o.MaxBytes) {
+		if (o.MaxRows > 0 && rows > o.MaxRows) ||
+			(o.MaxBytes > 0 && rows > 1 && bytesSeen > o.MaxBytes) {
 			t.Fatalf("scan %+v is over its limits: %+v", page, result)
 		}
 		if o.MaxBytes == 0 {
@@ -427,7 +428,8 @@ func checkGarbage(t *rapid.T, s *engine.State, m model, threshold hlc.Timestamp)
 		}
 		for i, v := range versions {
 			if v.Timestamp.LessEq(threshold) {
-				if v.Kind == KindValue && (v.Expires == 0 || threshold.Less(hlc.Timestamp{Wall: v.Expires})) {
+				if v.Kind == KindValue &&
+					(v.Expires == 0 || threshold.Less(hlc.Timestamp{Wall: v.Expires})) {
 					i++
 				}
 				versions = versions[:i]
@@ -462,7 +464,8 @@ func checkNamed(t *rapid.T, m model, result *GarbageResult, threshold hlc.Timest
 		}
 	}
 	if !slices.Equal(expired, result.Expired) {
-		t.Fatalf("at %s the newest values %v have expired, it says %v", threshold, expired, result.Expired)
+		t.Fatalf("at %s the newest values %v have expired, it says %v",
+			threshold, expired, result.Expired)
 	}
 }
 

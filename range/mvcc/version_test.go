@@ -14,7 +14,8 @@ import (
 // FuzzDecodeHeader: decoding never panics, and what decodes encodes to the same bytes.
 func FuzzDecodeHeader(f *testing.F) {
 	for _, h := range []Header{
-		{KindValue, RequestID{}, false, 0}, {KindTombstone, RequestID{Client: 1, Sequence: 127}, true, 0},
+		{KindValue, RequestID{}, false, 0},
+		{KindTombstone, RequestID{Client: 1, Sequence: 127}, true, 0},
 		{KindValue, RequestID{Client: 1 << 63, Sequence: 1<<64 - 1}, false, 0},
 		{KindValue, RequestID{Client: 7, Sequence: 128}, true, 0},
 		{KindValue, RequestID{Client: 7, Sequence: 128}, true, 1},

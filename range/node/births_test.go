@@ -71,7 +71,8 @@ func (s *divider) order(p *clusterpb.Partition) *clusterpb.Order {
 	left.Generation++
 	left.End = keys.InternalKey(p, []byte(inside[chosen]))
 	child := proto.Clone(p).(*clusterpb.Partition)
-	child.Id, child.Generation, child.Start, child.SplitFrom = s.c.next, left.Generation, left.End, p.Id
+	child.Id, child.Generation, child.Start, child.SplitFrom = s.c.next, left.Generation, left.End,
+		p.Id
 	child.SplitIndex = 0
 	s.c.next++
 	s.ordered[at] = &clusterpb.Order{Operator: 1, Target: left, Child: child}
@@ -113,7 +114,9 @@ func (s *divider) partitions() []*clusterpb.Partition {
 			all = append(all, p)
 		}
 	}
-	slices.SortFunc(all, func(a, b *clusterpb.Partition) int { return bytes.Compare(a.Start, b.Start) })
+	slices.SortFunc(all, func(a, b *clusterpb.Partition) int {
+		return bytes.Compare(a.Start, b.Start)
+	})
 	at := keys.KeyspacePrefix(7)
 	for _, p := range all {
 		if !bytes.Equal(p.Start, at) {
@@ -331,7 +334,9 @@ func TestBaseWithoutLog(t *testing.T) {
 		c.await("it splits", time.Minute, func() bool { return len(s.partitions()) == 2 })
 		child := keys.PartitionID(s.partitions()[1].Id)
 		m := c.nodes[2]
-		c.await("its replica is there", time.Minute, func() bool { return m.replicas.get(child) != nil })
+		c.await("its replica is there", time.Minute, func() bool {
+			return m.replicas.get(child) != nil
+		})
 		outside := keys.AppendTimestamp(keys.DataKey(append(keys.KeyspacePrefix(8), 'x')),
 			hlc.Timestamp{Wall: 5})
 		b := m.state.NewBatch()

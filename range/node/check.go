@@ -29,7 +29,8 @@ func (n *Node) CheckState(ctx context.Context) (problems []string, err error) {
 	}
 	strays, _, err := birth.Strays(state)
 	for _, s := range strays {
-		problems = append(problems, fmt.Sprintf("there is something in %s, which is in no replica's span", s))
+		problems = append(problems, fmt.Sprintf("there is something in %s, which is in no "+
+			"replica's span", s))
 	}
 	return problems, err
 }

@@ -20,7 +20,8 @@ func TestSnapshotAcrossMerge(t *testing.T) {
 		split string
 		crash bool
 	}{{"wider", "", false}, {"split in the right one", "k150", false},
-		{"split in the left one", "k050", false}, {"crash", "", true}, {"split and crash", "k150", true}} {
+		{"split in the left one", "k050", false}, {"crash", "", true},
+		{"split and crash", "k150", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newMergeTest(t, 3)

@@ -14,7 +14,8 @@ import (
 
 // coveringDescriptor is a partition of keyspace 1 with the keys from one number to another one,
 // which is 1000 at its end.
-func coveringDescriptor(id uint64, from, to int, generation, splitFrom uint64) *clusterpb.Partition {
+func coveringDescriptor(id uint64, from, to int,
+	generation, splitFrom uint64) *clusterpb.Partition {
 	prefix := keys.KeyspacePrefix(1)
 	d := &clusterpb.Partition{Id: id, Keyspace: 1, PrefixLength: keys.KeyspacePrefixLength,
 		Start: prefix, End: keys.PrefixEnd(prefix), Generation: generation, SplitFrom: splitFrom}

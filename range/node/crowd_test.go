@@ -46,7 +46,8 @@ func TestCampaignsKeepThePaceOfGroupsThatTrickle(t *testing.T) {
 			time.Sleep(campaignPeriod) // virtual
 			now := lookedAt()
 			if now-before > perPeriod || now == before {
-				t.Fatalf("%d were looked at, and a period before %d; the pace is %d", now, before, perPeriod)
+				t.Fatalf("%d were looked at, and a period before %d; the pace is %d",
+					now, before, perPeriod)
 			}
 			before = now
 		}

@@ -184,11 +184,13 @@ func TestLaggingTableIsNoProof(t *testing.T) {
 		{"as it is", []*clusterpb.Partition{span(102, 3, 5, "f", "m"), frozen}, false},
 		{"before its last change", []*clusterpb.Partition{span(102, 3, 4, "f", "m"), frozen}, false},
 		{"before it split off", []*clusterpb.Partition{span(101, 2, 9, "a", "m"), frozen}, false},
-		{"after the attempt was given up", []*clusterpb.Partition{span(102, 3, 6, "f", "m"), frozen}, true},
+		{"after the attempt was given up", []*clusterpb.Partition{span(102, 3, 6, "f", "m"), frozen},
+			true},
 		{"after it has split", []*clusterpb.Partition{span(102, 4, 5, "f", "h"),
 			span(104, 4, 5, "h", "m"), frozen}, true},
 		{"after it was consumed", []*clusterpb.Partition{span(101, 4, 9, "a", "m"), frozen}, true},
-		{"after it has consumed the frozen one", []*clusterpb.Partition{span(102, 4, 5, "f", "z")}, false},
+		{"after it has consumed the frozen one", []*clusterpb.Partition{span(102, 4, 5, "f", "z")},
+			false},
 	} {
 		table := newTable().with(&clusterpb.TableUpdate{Partitions: c.table})
 		table.Complete = true

@@ -446,8 +446,8 @@ func (n *Node) consume(ctx context.Context, h *hosted, o *order) error {
 		Generation: now.GetGeneration(), Membership: now.GetMembership()})
 	if !again && keys.CompareEpochs(neighbour, o.GetConsume()) != 0 {
 		return fmt.Errorf("partition %s is at epoch (%d, %d), and was to be merged at epoch (%d, %d)",
-			right.id, neighbour.GetGeneration(), neighbour.GetMembership(), o.GetConsume().GetGeneration(),
-			o.GetConsume().GetMembership())
+			right.id, neighbour.GetGeneration(), neighbour.GetMembership(),
+			o.GetConsume().GetGeneration(), o.GetConsume().GetMembership())
 	}
 	limited, cancel := context.WithTimeout(ctx, mergeTimeout)
 	defer cancel()

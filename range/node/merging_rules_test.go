@@ -61,7 +61,8 @@ func (s *mergeTest) splitAt(k string) {
 		left.Generation++
 		left.End = keys.InternalKey(p, []byte(k))
 		right := proto.Clone(p).(*clusterpb.Partition)
-		right.Id, right.Generation, right.Start, right.SplitFrom = child, left.Generation, left.End, p.Id
+		right.Id, right.Generation, right.Start, right.SplitFrom = child, left.Generation, left.End,
+			p.Id
 		right.SplitIndex = 0
 		return &clusterpb.Order{Operator: 1, Target: left, Child: right}
 	})
@@ -247,8 +248,8 @@ func TestMergeInherits(t *testing.T) {
 		q = put(target, term, "k150", "after")
 		r := s.c.ask(node, q)[q.Id]
 		version := r.GetPut().GetVersion()
-		if at := (hlc.Timestamp{Wall: int64(version.GetWall()), Logical: version.GetLogical()}); r.Error != nil ||
-			at.LessEq(last) {
+		at := hlc.Timestamp{Wall: int64(version.GetWall()), Logical: version.GetLogical()}
+		if r.Error != nil || at.LessEq(last) {
 			t.Errorf("written at %s what was served at %s: %v", at, last, r.GetError())
 		}
 		recorded, _, err := replica.ReadRecorded(n.state, keys.PartitionID(s.left))
@@ -297,7 +298,8 @@ func (s *mergeTest) lag(away uint64, meanwhile func()) {
 	if first, _, _ := s.hosted(node, s.left).group.Storage().Extent(); first < 200 {
 		s.c.t.Fatalf("the log still begins at %d", first)
 	}
-	if s.hosted(away, s.right) == nil || s.hosted(away, s.left).replica.Descriptor().GetGeneration() != 2 {
+	if s.hosted(away, s.right) == nil ||
+		s.hosted(away, s.left).replica.Descriptor().GetGeneration() != 2 {
 		s.c.t.Fatalf("node %d has come to the merge", away)
 	}
 }
@@ -362,7 +364,8 @@ func TestClosedLeftFirst(t *testing.T) {
 		}
 		leftFirst(gone)
 		for i := 1; i < len(gone); i++ {
-			if a, b := gone[i-1].replica.Descriptor(), gone[i].replica.Descriptor(); !bytes.Equal(a.End, b.Start) {
+			a, b := gone[i-1].replica.Descriptor(), gone[i].replica.Descriptor()
+			if !bytes.Equal(a.End, b.Start) {
 				t.Errorf("what begins at %q is closed after what ends at %q", b.Start, a.End)
 			}
 		}

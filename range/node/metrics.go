@@ -48,9 +48,10 @@ func newMetrics(n *Node, r prometheus.Registerer) *metrics {
 	m.born = counter("replicas_born_total", "Replicas made by splits.")
 	m.removed = counter("replicas_removed_total", "Replicas removed.")
 	m.merged = counter("replicas_merged_total", "Replicas that became a part of others by merges.")
-	m.mergedBySnapshot = counter("replicas_merged_by_snapshot_total", "Replicas that became a part of "+
-		"others by snapshots from after the merges.")
-	m.mergesGivenUp = counter("merges_given_up_total", "Attempts to merge partitions that were given up.")
+	m.mergedBySnapshot = counter("replicas_merged_by_snapshot_total", "Replicas that became a part "+
+		"of others by snapshots from after the merges.")
+	m.mergesGivenUp = counter("merges_given_up_total", "Attempts to merge partitions that "+
+		"were given up.")
 	m.failed = counter("replicas_failed_total", "Replicas that failed while they ran; see the "+
 		"log for why.")
 	m.campaigns = counter("campaigns_total", "Times that a group without a leader was woken.")

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// What a client says of a partition does not matter: needs are of the keyspace that it belongs to, on
-// a node with a replica of it and on one without. What the node does not know is refused.
+// What a client says of a partition does not matter: needs are of the keyspace that it belongs to,
+// on a node with a replica of it and on one without. What the node does not know is refused.
 func TestNeedsAreOfThePartitionsKeyspace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)

@@ -88,9 +88,9 @@ func New(c Config) (*Node, error) {
 	n.metrics = newMetrics(n, c.Registerer)
 	n.shared = &replica.Node{
 		Clock: c.Clock, ClockTrusted: n.clockTrusted,
-		Metrics: replica.NewMetrics(c.Registerer), Logger: n.log, DiskFull: n.diskFull, Limits: c.Limits,
-		LogBehind: func() bool { return n.host.LogBehind() },
-		Pusher:    c.Pusher, Resolver: c.Resolver, Random: c.Random, AfterFunc: c.AfterFunc,
+		Metrics: replica.NewMetrics(c.Registerer), Logger: n.log, DiskFull: n.diskFull,
+		Limits: c.Limits, LogBehind: func() bool { return n.host.LogBehind() },
+		Pusher: c.Pusher, Resolver: c.Resolver, Random: c.Random, AfterFunc: c.AfterFunc,
 		Gone:           c.Gone,
 		Covering:       n.covering,
 		Silent:         func(node keys.NodeID) bool { return n.host.PeerDown(uint64(node)) },

@@ -396,12 +396,13 @@ func TestAWrongClockIsNotBelievedAfterAStart(t *testing.T) {
 				bad.physical.shift(2 * time.Second)
 				other.start()
 				bad.start()
-				for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
+				for began := time.Now(); time.Since(began) < 10*time.Second; {
 					synctest.Wait()
 					if bad.health.fit() {
 						t.Fatalf("it serves %v after its start, with a wrong clock",
 							time.Since(began))
 					}
+					time.Sleep(5 * time.Millisecond)
 				}
 				bad.physical.shift(0)
 				c.awaitServing(bad)

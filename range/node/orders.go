@@ -260,7 +260,8 @@ func (n *Node) obstacle(ctx context.Context, h *hosted, o *order) string {
 		return "the leader does not answer"
 	}
 	if to := keys.ReplicaID(o.GetTransferTo()); to != 0 {
-		if p, known := followers[to]; !known || !p.Active || n.host.PeerDown(h.group.HostOf(to)) || p.Snapshot || p.Match < h.group.Applied() {
+		if p, known := followers[to]; !known || !p.Active || n.host.PeerDown(h.group.HostOf(to)) ||
+			p.Snapshot || p.Match < h.group.Applied() {
 			return fmt.Sprintf("replica %s, which is to lead, does not have everything yet", to)
 		}
 		return ""

@@ -128,7 +128,8 @@ func TestAReplicaMovesToAnotherNode(t *testing.T) {
 // add adds a node that has nothing.
 func (c *cluster) add(id uint64) {
 	like := c.nodes[1]
-	c.nodes[id] = &member{cluster: c, id: id, fs: vfs.NewCrashableMem(), physical: &shifted{}, change: like.change}
+	c.nodes[id] = &member{cluster: c, id: id, fs: vfs.NewCrashableMem(), physical: &shifted{},
+		change: like.change}
 	c.core.update(&clusterpb.TableUpdate{Nodes: []*clusterpb.Node{{Id: id,
 		Address: fmt.Sprintf("node-%d:1", id), Alive: true}}})
 	c.nodes[id].start()

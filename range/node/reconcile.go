@@ -299,8 +299,8 @@ func (r *reconciler) take() (create []*clusterpb.Partition, remove []*hosted,
 func leftFirst(gone []*hosted) {
 	slices.SortFunc(gone, func(a, b *hosted) int {
 		p, q := a.replica.Descriptor(), b.replica.Descriptor()
-		return cmp.Or(cmp.Compare(p.GetKeyspace(), q.GetKeyspace()), cmp.Compare(p.GetHash(), q.GetHash()),
-			bytes.Compare(p.GetStart(), q.GetStart()))
+		return cmp.Or(cmp.Compare(p.GetKeyspace(), q.GetKeyspace()),
+			cmp.Compare(p.GetHash(), q.GetHash()), bytes.Compare(p.GetStart(), q.GetStart()))
 	})
 }
 

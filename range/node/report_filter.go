@@ -30,7 +30,8 @@ func newsworthy(had, r *clusterpb.PartitionReport) bool {
 	case r.Generation != had.Generation || r.Membership != had.Membership ||
 		(r.Described == nil) != (had.Described == nil) || r.WaitsFor != had.WaitsFor:
 		return true
-	case differs(r.SizeBytes, had.SizeBytes, leastBytes), differs(r.LiveKeys, had.LiveKeys, leastKeys),
+	case differs(r.SizeBytes, had.SizeBytes, leastBytes),
+		differs(r.LiveKeys, had.LiveKeys, leastKeys),
 		differs(r.LeaderLoadMicro, had.LeaderLoadMicro, leastLoad),
 		differs(r.FollowerLoadMicro, had.FollowerLoadMicro, leastLoad),
 		differs(r.SustainedLoadMicro, had.SustainedLoadMicro, leastSteady),

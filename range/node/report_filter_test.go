@@ -28,14 +28,20 @@ func TestNewsworthy(t *testing.T) {
 		{"less than a tenth more", func(r *clusterpb.PartitionReport) {
 			r.SizeBytes, r.LiveKeys = 11<<20-1<<16, 10_999
 		}, false},
-		{"more than a tenth more", func(r *clusterpb.PartitionReport) { r.SizeBytes = 11<<20 + 1 }, true},
-		{"more than a tenth less", func(r *clusterpb.PartitionReport) { r.SizeBytes = 9<<20 - 1 }, true},
+		{"more than a tenth more", func(r *clusterpb.PartitionReport) {
+			r.SizeBytes = 11<<20 + 1
+		}, true},
+		{"more than a tenth less", func(r *clusterpb.PartitionReport) {
+			r.SizeBytes = 9<<20 - 1
+		}, true},
 		{"keys", func(r *clusterpb.PartitionReport) { r.LiveKeys = 11_001 }, true},
 		{"fewer keys", func(r *clusterpb.PartitionReport) { r.LiveKeys = 0 }, true},
 		{"load", func(r *clusterpb.PartitionReport) { r.LeaderLoadMicro = 551_000 }, true},
 		{"a little load", func(r *clusterpb.PartitionReport) { r.LeaderLoadMicro = 545_000 }, false},
 		{"no load", func(r *clusterpb.PartitionReport) { r.LeaderLoadMicro = 0 }, true},
-		{"load of followers", func(r *clusterpb.PartitionReport) { r.FollowerLoadMicro = 120_000 }, true},
+		{"load of followers", func(r *clusterpb.PartitionReport) {
+			r.FollowerLoadMicro = 120_000
+		}, true},
 		{"not yet measured", func(r *clusterpb.PartitionReport) { r.MeasuredSeconds = 59 }, false},
 		{"measured", func(r *clusterpb.PartitionReport) { r.MeasuredSeconds = 60 }, true},
 	} {
@@ -121,7 +127,8 @@ func TestReportsConverge(t *testing.T) {
 		sent: map[keys.PartitionID]uint64{}}
 	for i := range all {
 		h := &hosted{id: keys.PartitionID(i + 1)}
-		s.figures[h] = &clusterpb.PartitionReport{Partition: uint64(h.id), Term: 1, SizeBytes: 100 << 20}
+		s.figures[h] = &clusterpb.PartitionReport{Partition: uint64(h.id), Term: 1,
+			SizeBytes: 100 << 20}
 		r.changed(h)
 	}
 	write := func() {

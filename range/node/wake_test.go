@@ -37,8 +37,8 @@ func TestHeartbeatsOfANodeThatIsWoken(t *testing.T) {
 			time.Sleep(time.Millisecond) // virtual
 		}
 		if n := c.core.heartbeats() - before; n < 100 || n > 160 {
-			t.Errorf("%d heartbeats in 3 s in which the node is told of orders all the time; one each %s "+
-				"are due", n, heartbeatPause)
+			t.Errorf("%d heartbeats in 3 s in which the node is told of orders all the time; one each "+
+				"%s are due", n, heartbeatPause)
 		}
 	})
 }

@@ -29,7 +29,9 @@ func TestYoungAnswerWhenTheyLead(t *testing.T) {
 		}
 		c.network.lose(lost)
 		s.begin()
-		c.await("it splits", time.Minute, func() bool { return m.replicas.get(keys.PartitionID(child)) != nil })
+		c.await("it splits", time.Minute, func() bool {
+			return m.replicas.get(keys.PartitionID(child)) != nil
+		})
 		h := m.replicas.get(keys.PartitionID(child))
 		ask := func() <-chan *kvpb.Response {
 			answer := make(chan *kvpb.Response, 1)

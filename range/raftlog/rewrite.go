@@ -32,7 +32,8 @@ func (l *Log) Rewrite(rewrites ...Rewrite) error {
 		case err != nil:
 			return err
 		case !exists || old.Removed || id.Removed || id.Replica < old.Replica:
-			return fmt.Errorf("group %s: the log of replica %s cannot be rewritten as that of replica %s: %w",
+			return fmt.Errorf("group %s: the log of replica %s cannot be rewritten as that of "+
+				"replica %s: %w",
 				id.Group, old.Replica, id.Replica, ErrRemoved)
 		}
 		commit := r.Index

@@ -34,7 +34,8 @@ func TestRewrite(t *testing.T) {
 	f = open(t, fs)
 	defer f.close()
 	ids, err := f.log.Identities()
-	if err != nil || len(ids) != 2 || ids[0].Replica != 1007 || string(ids[0].Descriptor) != "alone" ||
+	if err != nil || len(ids) != 2 || ids[0].Replica != 1007 ||
+		string(ids[0].Descriptor) != "alone" ||
 		len(ids[0].Voters) != 0 || ids[1].Replica != 1 {
 		t.Fatal(ids, err)
 	}
@@ -51,8 +52,10 @@ func TestRewrite(t *testing.T) {
 	}
 	f.log.CloseGroup(g)
 	// All or none.
-	for _, id := range []Identity{identity, {Group: 44, Replica: 1}, {Group: 42, Replica: keys.ReplicaID(1006)}} {
-		err := f.log.Rewrite(Rewrite{Identity: Identity{Group: 43, Replica: 5}, Index: 1, Term: 1, HardTerm: 1},
+	for _, id := range []Identity{identity, {Group: 44, Replica: 1},
+		{Group: 42, Replica: keys.ReplicaID(1006)}} {
+		err := f.log.Rewrite(Rewrite{Identity: Identity{Group: 43, Replica: 5}, Index: 1, Term: 1,
+			HardTerm: 1},
 			Rewrite{Identity: id, Index: 5, Term: 3, HardTerm: 4})
 		if !errors.Is(err, ErrRemoved) {
 			t.Errorf("replica %s of group %s: %v", id.Replica, id.Group, err)

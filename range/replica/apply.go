@@ -250,17 +250,19 @@ func (r *Replica) stage(batch *engine.StateBatch, p *proposal.Entry, change bool
 	}
 	if d.Frozen != nil && p.Kind != proposal.KindDescriptor && (len(p.Batch) > 0 ||
 		p.Kind == proposal.KindThreshold) {
-		return fmt.Errorf("%w: a command of kind %d in a frozen partition", proposal.ErrMalformed, p.Kind)
+		return fmt.Errorf("%w: a command of kind %d in a frozen partition",
+			proposal.ErrMalformed, p.Kind)
 	}
 	if change && p.Kind != proposal.KindDescriptor {
-		return fmt.Errorf("%w: a command of kind %d that changes replicas", proposal.ErrMalformed, p.Kind)
+		return fmt.Errorf("%w: a command of kind %d that changes replicas",
+			proposal.ErrMalformed, p.Kind)
 	}
 	if p.Kind == proposal.KindLoad {
 		return r.stageLoad(batch, d, p, c)
 	}
 	return proposal.WalkBatch(p.Batch, func(deletion bool, key, value []byte) error {
-		if deletion && p.Kind != proposal.KindRemove && p.Kind != proposal.KindTransaction || !deletion &&
-			p.Kind == proposal.KindRemove {
+		if deletion && p.Kind != proposal.KindRemove && p.Kind != proposal.KindTransaction ||
+			!deletion && p.Kind == proposal.KindRemove {
 			return fmt.Errorf("%w: an operation that does not belong to a command of kind %d",
 				proposal.ErrMalformed, p.Kind)
 		}
@@ -322,8 +324,8 @@ func checkReplicatedKey(span keys.Span, key []byte, p *proposal.Entry) error {
 	// another may do.
 	if of, _ := txn.Classify(suffix); of == txn.AnchoredLock ||
 		(of == txn.AnchoredRecord && p.Kind != proposal.KindRemove) {
-		return fmt.Errorf("%w: %s in a command of kind %d", proposal.ErrMalformed, keys.PrettyState(key),
-			p.Kind)
+		return fmt.Errorf("%w: %s in a command of kind %d", proposal.ErrMalformed,
+			keys.PrettyState(key), p.Kind)
 	}
 	return nil
 }

@@ -136,7 +136,8 @@ func (h *hostile) meanwhile() {
 		r.SetCommitWait(h.oneOf(2))
 	case 8:
 		r.SetGCWindow(500 * time.Millisecond)
-		if _, err := r.CollectGarbage(context.Background(), hlc.Timestamp{Wall: h.m.Now()}); err != nil {
+		if _, err := r.CollectGarbage(context.Background(),
+			hlc.Timestamp{Wall: h.m.Now()}); err != nil {
 			h.Log(err)
 		}
 	case 9, 10, 11, 12:
@@ -206,6 +207,7 @@ func (h *hostile) check() {
 	index, sum, err := h.m.replica.Checksum()
 	otherIndex, otherSum, otherErr := h.other.replica.Checksum()
 	if index != otherIndex || sum != otherSum || err != nil || otherErr != nil {
-		h.Errorf("at %d and at %d the replicas differ, or fail: %v, %v", index, otherIndex, err, otherErr)
+		h.Errorf("at %d and at %d the replicas differ, or fail: %v, %v",
+			index, otherIndex, err, otherErr)
 	}
 }

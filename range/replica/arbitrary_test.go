@@ -124,7 +124,8 @@ func (a *arbitrary) scalar(f protoreflect.FieldDescriptor) protoreflect.Value {
 	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
 		return protoreflect.ValueOfUint64([]uint64{0, 1, 100, 1e6, 1 << 63}[a.IntN(5)])
 	case protoreflect.Sint64Kind:
-		return protoreflect.ValueOfInt64([]int64{0, 1, -1, 1e6, math.MaxInt64, math.MinInt64}[a.IntN(6)])
+		return protoreflect.ValueOfInt64([]int64{0, 1, -1, 1e6, math.MaxInt64,
+			math.MinInt64}[a.IntN(6)])
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString("text")
 	}

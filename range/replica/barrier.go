@@ -57,7 +57,8 @@ func (r *Replica) proposeBarrier() {
 	if successor != 0 && !l.lowDue {
 		entry.Closed = r.servedLocked()
 		if entry.HandsOver = r.node.clockTrusted(); entry.HandsOver {
-			entry.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()} // when that was, for the successor
+			// when that was, for the successor
+			entry.Highest = hlc.Timestamp{Wall: r.node.Clock.Physical()}
 		}
 	}
 	// It counts as in flight, so that it is noticed when it does not come back.

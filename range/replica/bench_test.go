@@ -181,8 +181,8 @@ func BenchmarkFollowerApply(b *testing.B) {
 func benchFilled(b testing.TB, keys int) (*Replica, func()) {
 	r, g, done := benchReplica(b)
 	for i := range keys {
-		r.Submit([]Pending{{Client: 1, Request: put(i, uint64(i+1), nil), Reply: func(*kvpb.Response) {},
-			Arrived: time.Now()}})
+		r.Submit([]Pending{{Client: 1, Request: put(i, uint64(i+1), nil),
+			Reply: func(*kvpb.Response) {}, Arrived: time.Now()}})
 		for g.deliver() {
 		}
 	}

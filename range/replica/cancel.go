@@ -22,8 +22,8 @@ func (e *evaluation) disconnected(w *write) bool {
 // disconnectedError is the answer to a request that no client waits for.
 func (r *Replica) disconnectedError(q *kvpb.Request) *kvpb.Response {
 	return newError(q, kvpb.ErrorCode_LOCKED,
-		"partition %s: the request waited for a lock, and its client is not connected any more; it did "+
-			"not run", r.id)
+		"partition %s: the request waited for a lock, and its client is not connected any more; it "+
+			"did not run", r.id)
 }
 
 // wakeAborted has requests of a transaction that was just aborted here wait for locks no longer.

@@ -72,7 +72,9 @@ func (f *heldFeed) ask(idle time.Duration) (after hlc.Timestamp) {
 // taken are the answers to what was asked that have come since the last call.
 func (f *heldFeed) taken() []*kvpb.Response {
 	synctest.Wait()
-	return slices.DeleteFunc(f.answers.take(), func(r *kvpb.Response) bool { return r.GetPut() != nil })
+	return slices.DeleteFunc(f.answers.take(), func(r *kvpb.Response) bool {
+		return r.GetPut() != nil
+	})
 }
 
 // answer is what has come since the last call; nil if nothing has.

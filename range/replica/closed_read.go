@@ -116,8 +116,8 @@ func (r *Replica) closedLocked() hlc.Timestamp {
 // startClosed notes how fresh a read has to be that any replica may answer.
 func (r *Replica) startClosed(rd *read, q *kvpb.ReplicaRead) {
 	wait := min(time.Duration(q.GetWaitMicros())*time.Microsecond, mostClosedWait)
-	rd.closed = &closedReading{atLeast: rpc.FromTimestamp(q.GetAtLeast()), until: r.lockNow().Add(wait),
-		admitted: q.Admission != nil, index: q.Admission.GetIndex()}
+	rd.closed = &closedReading{atLeast: rpc.FromTimestamp(q.GetAtLeast()),
+		until: r.lockNow().Add(wait), admitted: q.Admission != nil, index: q.Admission.GetIndex()}
 	if end := deadline(&rd.pending); !end.IsZero() && end.Before(rd.closed.until) {
 		rd.closed.until = end
 	}

@@ -82,7 +82,8 @@ func (r *Replica) closable() (at hlc.Timestamp, term uint64) {
 // that, or what was promised before; zero if this replica cannot promise anything.
 func (r *Replica) promiseLocked(at hlc.Timestamp, term uint64) hlc.Timestamp {
 	l := &r.mu.leadership
-	if at.IsZero() || !l.IsLeader || l.Term != term || !l.serving || r.lowDueLocked() || l.handingOver ||
+	if at.IsZero() || !l.IsLeader || l.Term != term || !l.serving || r.lowDueLocked() ||
+		l.handingOver ||
 		r.mu.holding != nil || r.Descriptor().GetFrozen() != nil {
 		return hlc.Timestamp{}
 	}

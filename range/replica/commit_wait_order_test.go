@@ -100,7 +100,8 @@ func (s *waitingServer) end(prepared *kvpb.Response) hlc.Timestamp {
 		Command: &kvpb.Request_EndTransaction{
 			EndTransaction: &kvpb.EndTransactionRequest{Transaction: s.transactions["T"], Commit: true,
 				CommitTimestamp: at, CommitWait: true}}}
-	s.m.replica.Submit([]Pending{{Client: 1, Request: q, Reply: s.answers.reply, Arrived: time.Now()}})
+	s.m.replica.Submit([]Pending{{Client: 1, Request: q, Reply: s.answers.reply,
+		Arrived: time.Now()}})
 	s.m.commit(-1)
 	s.m.catchUp(-1)
 	return rpc.FromTimestamp(s.ask().GetEndTransaction().Status.Timestamp)
@@ -113,7 +114,8 @@ func TestLocksAreAcquiredInThePresent(t *testing.T) {
 	s.m.replica.SetCommitWait(true)
 	now := s.m.Now()
 	if at := s.ask("prepare T k=lock values").GetPrepare().Prepared; int64(at.Wall) != now {
-		t.Errorf("prepared at %s, the clock stands at %s", wireStamp(at), stamp(hlc.Timestamp{Wall: now}))
+		t.Errorf("prepared at %s, the clock stands at %s", wireStamp(at),
+			stamp(hlc.Timestamp{Wall: now}))
 	}
 }
 

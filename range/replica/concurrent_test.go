@@ -157,8 +157,8 @@ func TestConcurrentClients(t *testing.T) {
 		if err := node.Prepare(); err != nil {
 			t.Fatal(err)
 		}
-		r, err := New(Config{Partition: testPartition(2), ReplicaID: keys.ReplicaID(i + 1), State: state,
-			Group: g, Node: node})
+		r, err := New(Config{Partition: testPartition(2), ReplicaID: keys.ReplicaID(i + 1),
+			State: state, Group: g, Node: node})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -124,9 +124,9 @@ type Node struct {
 	// applied, and Split is told when it is; leads: that replica leads. Both are called on apply
 	// workers.
 	Bear func(child *clusterpb.Partition, self keys.ReplicaID) (Birth, error)
-	// Right, if not nil, finds the replica here of a partition that is consumed by its left neighbour,
-	// and whose log is committed at least up to an index. It is called on apply workers, before the
-	// merge is applied; an error fails the left neighbour's replica.
+	// Right, if not nil, finds the replica here of a partition that is consumed by its left
+	// neighbour, and whose log is committed at least up to an index. It is called on apply workers,
+	// before the merge is applied; an error fails the left neighbour's replica.
 	Right func(right *clusterpb.Partition, index uint64) (Right, error)
 	// Taken, if not nil, is called when a snapshot of a partition has taken over what the replica of
 	// another one had here, which by is the proof to have been merged. Nothing of that replica but
@@ -165,8 +165,8 @@ type Node struct {
 		read func()
 		// committed runs when a batch can be read from the engine, and nothing else knows it yet.
 		committed func()
-		// lockTime is the time by which waiting for locks, and for what is closed, is measured; no timer
-		// runs then.
+		// lockTime is the time by which waiting for locks, and for what is closed, is measured; no
+		// timer runs then.
 		lockTime func() time.Time
 		// tableBytes, if not 0, is about how large a table of a snapshot gets.
 		tableBytes uint64

@@ -110,8 +110,8 @@ func checkNeighbours(left, right *clusterpb.Partition) error {
 		return fmt.Errorf("partitions %d and %d are of different keyspaces, or hash numbers",
 			left.GetId(), right.GetId())
 	case left.GetId() == right.GetId() || string(left.GetEnd()) != string(right.GetStart()):
-		return fmt.Errorf("partition %d, %s, is not the left neighbour of partition %d, %s", left.GetId(),
-			keys.PartitionSpan(left), right.GetId(), keys.PartitionSpan(right))
+		return fmt.Errorf("partition %d, %s, is not the left neighbour of partition %d, %s",
+			left.GetId(), keys.PartitionSpan(left), right.GetId(), keys.PartitionSpan(right))
 	case len(left.GetReplicas()) != len(right.GetReplicas()):
 		return fmt.Errorf("partitions %d and %d have different numbers of replicas", left.GetId(),
 			right.GetId())
@@ -147,15 +147,15 @@ func checkConsume(now, next, right *clusterpb.Partition) error {
 	}
 	if f := right.GetFrozen(); f.GetPartition() != now.Id || f.GetGeneration() != now.Generation ||
 		f.GetMembership() != now.Membership {
-		return fmt.Errorf("partition %d is frozen for epoch (%d, %d) of partition %d, and this is epoch "+
-			"(%d, %d) of partition %d", right.GetId(), f.GetGeneration(), f.GetMembership(),
+		return fmt.Errorf("partition %d is frozen for epoch (%d, %d) of partition %d, and this is "+
+			"epoch (%d, %d) of partition %d", right.GetId(), f.GetGeneration(), f.GetMembership(),
 			f.GetPartition(), now.Generation, now.Membership, now.Id)
 	}
 	expected := proto.Clone(now).(*clusterpb.Partition)
 	expected.Generation, expected.End = max(now.Generation, right.Generation)+1, right.End
 	if !proto.Equal(expected, next) {
-		return fmt.Errorf("what it is to become is not what it is with partition %d: %s with generation "+
-			"%d, and membership %d", right.GetId(), keys.PartitionSpan(next), next.Generation,
+		return fmt.Errorf("what it is to become is not what it is with partition %d: %s with "+
+			"generation %d, and membership %d", right.GetId(), keys.PartitionSpan(next), next.Generation,
 			next.Membership)
 	}
 	return nil

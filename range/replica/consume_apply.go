@@ -160,8 +160,8 @@ func (r *Replica) bringTo(frozen *clusterpb.Partition, index uint64, from Right)
 	}
 	at, _ := r.Applied()
 	if d := r.Descriptor(); at < index || !proto.Equal(d, frozen) {
-		return fmt.Errorf("it has applied its log up to %d, and epoch (%d, %d); what is to be merged is "+
-			"at %d, and epoch (%d, %d)", at, d.GetGeneration(), d.GetMembership(), index,
+		return fmt.Errorf("it has applied its log up to %d, and epoch (%d, %d); what is to be merged "+
+			"is at %d, and epoch (%d, %d)", at, d.GetGeneration(), d.GetMembership(), index,
 			frozen.Generation, frozen.Membership)
 	}
 	return nil

@@ -26,7 +26,8 @@ func (r *Replica) ChangeDescriptor(ctx context.Context, next *clusterpb.Partitio
 			now := e.Descriptor
 			switch {
 			case next.Id != now.Id || !keys.PartitionSpan(next).Equal(keys.PartitionSpan(now)):
-				return false, fmt.Errorf("the new descriptor is of %s %s, which is another partition or span",
+				return false, fmt.Errorf("the new descriptor is of %s %s, which is another "+
+					"partition or span",
 					keys.PartitionID(next.Id), keys.PartitionSpan(next))
 			case next.Generation < now.Generation || next.Membership < now.Membership ||
 				(next.Generation == now.Generation && next.Membership == now.Membership):

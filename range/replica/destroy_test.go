@@ -56,7 +56,8 @@ func TestDestroyTogether(t *testing.T) {
 		}
 		replicas = append(replicas, r)
 		key := fmt.Appendf(p.Start[:len(p.Start):len(p.Start)], "key %d", i)
-		if err := b.Set(keys.AppendTimestamp(keys.DataKey(key), hlc.Timestamp{Wall: 5}), []byte("value"),
+		if err := b.Set(keys.AppendTimestamp(keys.DataKey(key), hlc.Timestamp{Wall: 5}),
+			[]byte("value"),
 			nil); err != nil {
 			t.Fatal(err)
 		}

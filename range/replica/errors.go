@@ -18,7 +18,8 @@ import (
 var (
 	errNotLeader = errors.New("this replica does not lead the partition, or not yet; the " +
 		"command had no effect")
-	errOutcomeUnknown  = errors.New("leadership was lost; the command may or may not have taken effect")
+	errOutcomeUnknown = errors.New("leadership was lost; the command may or may not have " +
+		"taken effect")
 	errClockUnbelieved = errors.New("the clock of this node has not been confirmed by those of its " +
 		"peers; the command had no effect")
 	errOverloaded = errors.New("the partition's queue is full; the command had no effect")
@@ -50,7 +51,8 @@ func (r *Replica) notLeader(request *kvpb.Request) *kvpb.Response {
 	hint := r.leaderHint()
 	if hint == nil {
 		if lost := r.lostQuorum(); lost != "" {
-			return newError(request, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum: %s", r.id, lost)
+			return newError(request, kvpb.ErrorCode_NO_QUORUM, "partition %s has no quorum: %s",
+				r.id, lost)
 		}
 		return newError(request, kvpb.ErrorCode_NOT_LEADER,
 			"partition %s: no leader of it is known at present; try again", r.id)

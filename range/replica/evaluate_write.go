@@ -145,8 +145,8 @@ func (e *evaluation) checkSession(w *write) *kvpb.Response {
 	}
 	if !r.checkAhead(w.session, e.Clock) {
 		return command.Refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW,
-			"partition %s: the session's timestamp %s is too far ahead of this server's clock; check the "+
-				"time synchronisation of the servers",
+			"partition %s: the session's timestamp %s is too far ahead of this server's clock; check "+
+				"the time synchronisation of the servers",
 			r.id, w.session), w.session, hlc.Timestamp{})
 	}
 	if threshold := *r.threshold.Load(); !w.session.IsZero() && w.session.Less(threshold) {

@@ -20,7 +20,8 @@ func sampleEntries(t testing.TB) [][]byte {
 	submit := func(commands ...*kvpb.Request) {
 		for i, q := range commands {
 			q.Generation, q.Term, q.Sequence = 1, 1, uint64(len(g.kept)+i+1)
-			r.Submit([]Pending{{Client: 1, Request: q, Reply: func(*kvpb.Response) {}, Arrived: time.Now()}})
+			r.Submit([]Pending{{Client: 1, Request: q, Reply: func(*kvpb.Response) {},
+				Arrived: time.Now()}})
 		}
 		r.node.Pool.workers.Wait()
 		r.node.Long.workers.Wait()
@@ -105,8 +106,8 @@ func sampleSnapshot(t testing.TB) (stream []byte, index, term uint64) {
 	r, g, done := benchReplica(t)
 	defer done()
 	for i := range 5 {
-		r.Submit([]Pending{{Client: 1, Request: put(i, uint64(i+1), nil), Reply: func(*kvpb.Response) {},
-			Arrived: time.Now()}})
+		r.Submit([]Pending{{Client: 1, Request: put(i, uint64(i+1), nil),
+			Reply: func(*kvpb.Response) {}, Arrived: time.Now()}})
 		for g.deliver() {
 		}
 	}

@@ -127,7 +127,7 @@ func (r *Replica) sweep(ctx context.Context, result *GCResult) error {
 	r.expiries.begin()
 	for more, resume := true, []byte(nil); more; {
 		var found mvcc.GarbageResult
-		err := r.command(ctx, proposal.KindRemove, func(e *evaluation, p *proposal.Entry) (bool, error) {
+		remove := func(e *evaluation, p *proposal.Entry) (bool, error) {
 			span := keys.PartitionSpan(e.Descriptor)
 			if resume != nil {
 				span.Start = resume
@@ -151,7 +151,8 @@ func (r *Replica) sweep(ctx context.Context, result *GCResult) error {
 			e.proposal.sole = len(garbage.Expired) > 0
 			r.node.Metrics.expired.Add(float64(len(garbage.Expired)))
 			return true, nil
-		})
+		}
+		err := r.command(ctx, proposal.KindRemove, remove)
 		if errors.Is(err, errNothingToDo) {
 			continue
 		}

@@ -77,7 +77,8 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 			continue
 		}
 		// In a hash keyspace the anchor may lie in another partition: then there is none here.
-		record, err := command.StoredRecord(r.state, txn.RecordKey(keys.InternalKey(d, of.Anchor), of.ID))
+		record, err := command.StoredRecord(r.state, txn.RecordKey(keys.InternalKey(d, of.Anchor),
+			of.ID))
 		if err != nil {
 			return r.readError(q, err)
 		}
@@ -92,7 +93,8 @@ func (r *Replica) inspectTransactions(q *kvpb.Request) *kvpb.Response {
 		}
 	}
 	m.Transactions = shown
-	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_InspectTransactions{InspectTransactions: m}}
+	return &kvpb.Response{Id: q.Id,
+		Result: &kvpb.Response_InspectTransactions{InspectTransactions: m}}
 }
 
 // requestedAbort is a transaction without locks here that was aborted on request; nil if none is

@@ -99,7 +99,9 @@ func TestResolutionsKeepUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t,
-				func(t *testing.T) { resolutionsKeepUp(t, x.locks, x.size, x.every, x.transactions, x.most) })
+				func(t *testing.T) {
+					resolutionsKeepUp(t, x.locks, x.size, x.every, x.transactions, x.most)
+				})
 		})
 	}
 }
@@ -110,7 +112,9 @@ func resolutionsKeepUp(t *testing.T, locks, size, every, transactions, most int)
 	l := newManyLocks(t, 0)
 	defer l.c.close()
 	l.c.physical.Advance(time.Second)
-	l.m.node.hooks.lockTime, l.m.node.hooks.evaluate = nil, func() { time.Sleep(3 * time.Millisecond) }
+	l.m.node.hooks.lockTime, l.m.node.hooks.evaluate = nil, func() {
+		time.Sleep(3 * time.Millisecond)
+	}
 	others := []*kvpb.Request{{Command: &kvpb.Request_Get{
 		Get: &kvpb.GetRequest{Key: []byte("other")}}}}
 	began := &kvpb.Timestamp{Wall: uint64(epoch)}
@@ -149,7 +153,8 @@ func resolutionsKeepUp(t *testing.T, locks, size, every, transactions, most int)
 				if x.left--; x.left == 0 {
 					l.send(&kvpb.Request{Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{
 						Background: true, Resolutions: []*kvpb.Resolution{{
-							Transaction: x.id, Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
+							Transaction: x.id,
+							Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
 								Timestamp: a.GetPrepare().Prepared}}}}}})
 				}
 			}
@@ -211,7 +216,8 @@ func TestEndsOfLargeLocksShareNoEntry(t *testing.T) {
 						Id: l.id, Partition: 100, Generation: 1, Term: l.c.term, Sequence: l.id,
 						Command: &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Background: background,
 							Resolutions: []*kvpb.Resolution{{
-								Transaction: id(i), Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
+								Transaction: id(i),
+								Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
 									Timestamp: rpc.ToTimestamp(hlc.Timestamp{
 										Wall: epoch + int64(1500*time.Millisecond)})}}}}}}})
 			}

@@ -403,7 +403,8 @@ func TestLeaseOlderThanTheWrite(t *testing.T) {
 		t.Fatalf("answered before its entry was applied: %v", between)
 	}
 	after := append(i.step(), i.step()...)
-	if len(after) != 2 || after[1].GetCompareAndSwap() == nil || after[1].GetCompareAndSwap().Swapped {
+	if len(after) != 2 || after[1].GetCompareAndSwap() == nil ||
+		after[1].GetCompareAndSwap().Swapped {
 		t.Fatalf("afterwards: %v", after)
 	}
 }
@@ -485,7 +486,8 @@ func TestRetryAtALaterLeader(t *testing.T) {
 	first := submit(old, put)
 	if len(first) != 1 || first[0].GetError().GetCode() != kvpb.ErrorCode_NOT_LEADER {
 		got := submit(next, "get k")
-		t.Errorf("the first attempt was told %v; a read of the key that begins after that %v", first, got)
+		t.Errorf("the first attempt was told %v; a read of the key that begins after that %v",
+			first, got)
 	}
 	next.catchUp(-1)
 	s.c.settle()

@@ -62,7 +62,8 @@ func (c *changes) transaction(d *clusterpb.Partition, p *proposal.Entry, deletio
 	case of == txn.AnchoredLock:
 		l, err := txn.DecodeLock(value)
 		if err == nil && p.Highest.Less(l.Prepared) {
-			err = fmt.Errorf("prepared at %s, above the entry's highest timestamp %s", l.Prepared, p.Highest)
+			err = fmt.Errorf("prepared at %s, above the entry's highest timestamp %s",
+				l.Prepared, p.Highest)
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %s: %w", proposal.ErrMalformed, keys.PrettyState(key), err)

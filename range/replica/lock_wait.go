@@ -185,8 +185,8 @@ func (e *evaluation) answerNothingDone(w *write, response *kvpb.Response, sequen
 // evaluated. It has no effect.
 func (r *Replica) retriedError(q *kvpb.Request) *kvpb.Response {
 	response := newError(q, kvpb.ErrorCode_NOT_LEADER,
-		"partition %s: the request waited for a lock, and was sent again meanwhile; this attempt of it "+
-			"did not run", r.id)
+		"partition %s: the request waited for a lock, and was sent again meanwhile; this attempt of "+
+			"it did not run", r.id)
 	response.Error.Leader = r.leaderHint()
 	return response
 }

@@ -32,7 +32,9 @@ func (w *lockWork) run(r *Replica) {
 		r.resolveDecided(x)
 	}
 	for _, p := range w.Pushes {
-		r.node.Pusher.Push(p.Request, func(s *kvpb.TransactionStatus, err error) { r.pushed(p, s, err) })
+		r.node.Pusher.Push(p.Request, func(s *kvpb.TransactionStatus, err error) {
+			r.pushed(p, s, err)
+		})
 	}
 	*w = lockWork{}
 }

@@ -16,10 +16,14 @@ import (
 // configuration is made of it, so the two cannot differ.
 
 // Configuration implements group.Configured.
-func (r *Replica) Configuration() group.Configuration { return group.ConfigurationOf(r.Descriptor()) }
+func (r *Replica) Configuration() group.Configuration {
+	return group.ConfigurationOf(r.Descriptor())
+}
 
 // Configuration implements group.Configured: it is of the same engine snapshot as the data.
-func (s *snapshot) Configuration() group.Configuration { return group.ConfigurationOf(s.descriptor) }
+func (s *snapshot) Configuration() group.Configuration {
+	return group.ConfigurationOf(s.descriptor)
+}
 
 // Configuration implements group.Configured.
 func (s *staged) Configuration() group.Configuration { return group.ConfigurationOf(s.descriptor) }

@@ -34,7 +34,8 @@ func change(d *clusterpb.Partition, roles map[uint64]clusterpb.ReplicaRole) *clu
 	}
 	for id, role := range roles {
 		if !hasReplica(d, id) {
-			next.Replicas = append(next.Replicas, &clusterpb.Replica{Node: 10 + id, Replica: id, Role: role})
+			next.Replicas = append(next.Replicas, &clusterpb.Replica{Node: 10 + id, Replica: id,
+				Role: role})
 		}
 	}
 	return next
@@ -75,7 +76,8 @@ func TestReplicasOfAPartitionChange(t *testing.T) {
 		}
 	}
 	before := leader.Configuration()
-	refused("is no incoming voter yet", step(map[uint64]clusterpb.ReplicaRole{4: clusterpb.ReplicaRole_VOTER}))
+	refused("is no incoming voter yet",
+		step(map[uint64]clusterpb.ReplicaRole{4: clusterpb.ReplicaRole_VOTER}))
 	refused("leaves by a joint configuration", step(map[uint64]clusterpb.ReplicaRole{3: -1}))
 	refused("has to hand over before", step(map[uint64]clusterpb.ReplicaRole{
 		1: clusterpb.ReplicaRole_OUTGOING}))
@@ -124,7 +126,8 @@ func TestReplicasOfAPartitionChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("is joint", step(map[uint64]clusterpb.ReplicaRole{5: clusterpb.ReplicaRole_LEARNER}))
-	if err := step(map[uint64]clusterpb.ReplicaRole{4: clusterpb.ReplicaRole_VOTER, 3: -1}); err != nil {
+	if err := step(map[uint64]clusterpb.ReplicaRole{4: clusterpb.ReplicaRole_VOTER,
+		3: -1}); err != nil {
 		t.Fatal(err)
 	}
 	refused("replica r3 was removed before", step(map[uint64]clusterpb.ReplicaRole{

@@ -217,8 +217,8 @@ func (m *mergedScan) page() (_ *kvpb.Response, held bool) {
 			command.ReleaseRows(rows)
 			if !m.node.merges.hold(m, result.CommitWaitUntil) {
 				return newError(m.pending.Request, kvpb.ErrorCode_OVERLOADED,
-					"too many reads of this server wait for commits that are not to be seen yet; try again more "+
-						"slowly"), false
+					"too many reads of this server wait for commits that are not to be seen yet; try again "+
+						"more slowly"), false
 			}
 			return nil, true
 		}

@@ -93,19 +93,20 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		prometheus.ExponentialBuckets(1e-6, 4, 12))
 	m.applyEntries = counter("applied_entries_total", "Raft entries applied.")
 	reads := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tidemark_replica_reads_total", Help: "Reads served, by what proved that they are right: a lease, a read index, that their " +
-			"timestamp is closed, so that any replica serves them, or that a leader has admitted them.",
+		Name: "tidemark_replica_reads_total", Help: "Reads served, by what proved that they are " +
+			"right: a lease, a read index, that their timestamp is closed, so that any replica serves " +
+			"them, or that a leader has admitted them.",
 	}, []string{"path"})
 	collectors = append(collectors, reads)
 	m.readsLease = reads.WithLabelValues("lease")
 	m.readsClosed = reads.WithLabelValues("closed")
 	m.readsAdmitted = reads.WithLabelValues("admission")
 	m.admissions = counter("reads_admitted_total",
-		"Reads that a leader admitted for another replica to read: it proved its leadership and chose their "+
-			"timestamps, and read nothing.")
+		"Reads that a leader admitted for another replica to read: it proved its leadership and chose "+
+			"their timestamps, and read nothing.")
 	m.readsNotClosed = counter("reads_not_closed_total",
-		"Reads that a replica left to the leader: their timestamp was not closed, a lock was in the way, or "+
-			"it had not applied what they were admitted at.")
+		"Reads that a replica left to the leader: their timestamp was not closed, a lock was in the "+
+			"way, or it had not applied what they were admitted at.")
 	m.changes = counter("changes_total", "Versions that answers to change feeds brought.")
 	m.changesLag = histogram("changes_lag_seconds",
 		"How far behind the clock what was resolved for a change feed was, for each answer.",
@@ -212,17 +213,19 @@ func (m *transactionMetrics) init(collectors *[]prometheus.Collector) {
 	m.conflicts = counter("conflicts_total",
 		"Transactions that have to run again because what they read has changed.")
 	resolved := vector("locks_resolved_total", "outcome",
-		"Locks ended, by what became of them; late ones were acquired after their transaction was over.")
+		"Locks ended, by what became of them; late ones were acquired after their "+
+			"transaction was over.")
 	m.locksCommitted = resolved.WithLabelValues("committed")
 	m.locksAborted = resolved.WithLabelValues("aborted")
 	m.locksLate = resolved.WithLabelValues("late")
 	m.readsHeld = counter("reads_held_total",
 		"Reads that saw a commit with commit wait before every clock had passed it, and waited.")
 	m.recordsCollected = counter("records_collected_total",
-		"Records of transactions that nobody can need any more, and were removed.")
+		"Records of transactions that nothing can need any more, and were removed.")
 	m.recordsUnsettled = counter("records_kept_total",
-		"Records of committed transactions not collected yet because a partition they wrote to did not "+
-			"answer.")
+		"Records of committed transactions not collected yet because a partition they wrote to did "+
+			"not answer.")
 	m.commitWaits = histogram("commit_wait_seconds",
-		"For how long commits, and reads that saw them, waited for every clock to pass their timestamps.")
+		"For how long commits, and reads that saw them, waited for every clock to pass their "+
+			"timestamps.")
 }

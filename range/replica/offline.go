@@ -34,7 +34,8 @@ func ReadRecorded(state engine.Reader, id keys.PartitionID) (Recorded, bool, err
 		return Recorded{}, false, err
 	}
 	d, err := readDescriptor(state, id)
-	return Recorded{Descriptor: d, Index: a.index, Term: a.term, Stats: a.stats, Closed: a.closed}, err == nil, err
+	return Recorded{Descriptor: d, Index: a.index, Term: a.term, Stats: a.stats,
+		Closed: a.closed}, err == nil, err
 }
 
 // ReplaceDescriptors writes descriptors over those that the state has, all or none. No replica of

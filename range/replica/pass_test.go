@@ -42,7 +42,8 @@ func TestProposedInPass(t *testing.T) {
 			answers := 0
 			var served [][]Pending
 			for i, client := range test.clients {
-				q := put(i, uint64(i+1), &kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())})
+				q := put(i, uint64(i+1),
+					&kvpb.Timestamp{Wall: uint64(time.Now().Add(-time.Second).UnixNano())})
 				pending := []Pending{{Client: client, Request: q, Arrived: time.Now(),
 					Reply: func(*kvpb.Response) { answers++ }}}
 				if queued, ok := r.Take(pending); !queued || !ok {

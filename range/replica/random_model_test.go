@@ -158,7 +158,9 @@ func (h *history) finish() {
 	}
 	// The state is the model's, from the threshold on, and what is counted is what there is.
 	r := h.leader.replica
-	counted, err := countVersions(r.state, keys.PartitionSpan(r.Descriptor()), func() error { return nil })
+	counted, err := countVersions(r.state, keys.PartitionSpan(r.Descriptor()), func() error {
+		return nil
+	})
 	if err != nil || counted != r.Stats() {
 		h.t.Fatalf("it holds %+v and says %+v, %v", counted, r.Stats(), err)
 	}
@@ -167,12 +169,14 @@ func (h *history) finish() {
 			if v.ts.Less(h.threshold) {
 				continue
 			}
-			got, found, err := mvcc.Get(r.state, keys.InternalKey(r.Descriptor(), []byte(string(key))), v.ts)
+			got, found, err := mvcc.Get(r.state, keys.InternalKey(r.Descriptor(), []byte(string(key))),
+				v.ts)
 			// A tombstone exactly at the threshold may be gone, and what has expired below it.
 			expired := v.expires != 0 && v.expires <= h.threshold.Wall
 			if err != nil || (found && (got.Timestamp != v.ts || string(got.Value) != v.value)) ||
 				(!found && !v.tombstone && !expired) {
-				h.t.Fatalf("key %c at %s: %+v, %v, %v; the model has %+v", key, stamp(v.ts), got, found, err, v)
+				h.t.Fatalf("key %c at %s: %+v, %v, %v; the model has %+v", key, stamp(v.ts), got, found,
+					err, v)
 			}
 		}
 	}
@@ -229,7 +233,8 @@ func (h *history) checkOperation(o *operation) {
 				}
 			}
 			if s.Found {
-				h.t.Fatalf("%v was answered %s; the log does not have that", o.request, describe(o.response))
+				h.t.Fatalf("%v was answered %s; the log does not have that",
+					o.request, describe(o.response))
 			}
 			return
 		}
@@ -283,8 +288,8 @@ func (h *history) checkReading(r reading) {
 		v, found := h.at(key, at)
 		if found != g.Found || (found && (v.value != string(g.Value) || v.expires != int64(g.Expires) ||
 			v.ts != rpc.FromTimestamp(g.Version))) {
-			h.t.Fatalf("%v was answered %s; at %s key %s is now %+v (%t)", r.request, describe(r.response),
-				stamp(at), key, v, found)
+			h.t.Fatalf("%v was answered %s; at %s key %s is now %+v (%t)",
+				r.request, describe(r.response), stamp(at), key, v, found)
 		}
 	}
 	switch x := r.response.Result.(type) {
@@ -307,7 +312,8 @@ func (h *history) checkReading(r reading) {
 		for _, key := range historyKeys {
 			v, found := h.at(string(key), at)
 			if found && bytes.Compare([]byte(string(key)), q.Start) >= 0 {
-				want = append(want, fmt.Sprintf("%c=%s(%s%s)", key, v.value, stamp(v.ts), expiry(v.expires)))
+				want = append(want, fmt.Sprintf("%c=%s(%s%s)", key, v.value, stamp(v.ts),
+					expiry(v.expires)))
 			}
 		}
 		if q.Reverse {

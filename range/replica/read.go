@@ -152,8 +152,8 @@ func (r *Replica) checkRead(rd *read) *kvpb.Response {
 	}
 	if !r.checkAhead(rd.session, rd.chosen) {
 		return command.Refusing(newError(q, kvpb.ErrorCode_CLOCK_SKEW,
-			"partition %s: the session's timestamp %s is too far ahead of this server's clock; check the "+
-				"time synchronisation of the servers",
+			"partition %s: the session's timestamp %s is too far ahead of this server's clock; check "+
+				"the time synchronisation of the servers",
 			r.id, rd.session), rd.session, hlc.Timestamp{})
 	}
 	if !rd.at.IsZero() {
@@ -544,7 +544,8 @@ func (r *Replica) failedRead(rd *read, err error) *kvpb.Response {
 			what = "that a value expired at %s may have been seen"
 		}
 		return command.Refusing(newError(rd.pending.Request, kvpb.ErrorCode_UNCERTAIN,
-			"partition %s: "+what+" before the read at %s began; read again at that timestamp", r.id, u.Timestamp, rd.timestamp),
+			"partition %s: "+what+" before the read at %s began; read again at that timestamp", r.id,
+			u.Timestamp, rd.timestamp),
 			rd.timestamp, u.Timestamp)
 	}
 	return r.readError(rd.pending.Request, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Who reads while a snapshot is installed finds what was there or what comes, and not neither: by
+// A read while a snapshot is installed finds what was there or what comes, and not neither: by
 // requests, and by all else that reads the state.
 func TestReadDuringInstall(t *testing.T) {
 	s := newSplitTest(t, 2)

@@ -82,7 +82,8 @@ type Replica struct {
 		// beside is what is closed beside the log, and closedReads are the reads that wait for
 		// timestamps to be closed here (closed_read.go).
 		beside beside
-		// sleepsIn tells what is closed while the group sleeps under another replica; nil: nothing does.
+		// sleepsIn tells what is closed while the group sleeps under another replica; nil: nothing
+		// does.
 		sleepsIn group.Source
 		// asleep is this group's place in a set of groups that sleep, if it leads; nil: it is in none.
 		asleep      group.Place
@@ -211,7 +212,8 @@ func (r *Replica) observe(ts hlc.Timestamp) {
 		return
 	}
 	if err := r.node.Clock.Update(ts); err != nil {
-		r.node.Logger.Debug("the state is ahead of this server's clock", "partition", r.id, "error", err)
+		r.node.Logger.Debug("the state is ahead of this server's clock", "partition", r.id,
+			"error", err)
 	}
 }
 

@@ -97,7 +97,7 @@ type resolution struct {
 	// resolved and bytes are what is in the entry, which has room for so many bytes.
 	resolved, bytes, room int
 	// some: only the locks within are ended, and what is said of their transactions counts for these
-	// alone. Whoever says it may write there, and perhaps not elsewhere.
+	// alone. The client that says it may write there, and perhaps not elsewhere.
 	some   bool
 	within keys.Span
 	// yields: what intent resolution is ending is left to it.
@@ -112,8 +112,8 @@ type resolution struct {
 
 // transaction ends the locks of one transaction, as far as there is room.
 //
-// INVARIANT: locks end only by what was decided at the anchor that they name. Who may write that key
-// may decide so; a record of the same id at another key says nothing of them.
+// INVARIANT: locks end only by what was decided at the anchor that they name. A client that may
+// write that key may decide so; a record of the same id at another key says nothing of them.
 func (b *resolution) transaction(of *kvpb.Resolution) error {
 	e, r := b.e, b.e.r
 	status := of.Status

@@ -11,7 +11,8 @@ import (
 )
 
 // TestResolveOfAnotherAnchor: a decision ends no lock of a transaction that has the same id and
-// names another anchor, and nothing is learnt from it; that of a program which names no anchor does.
+// names another anchor, and nothing is learnt from it; that of a program which names no anchor
+// does.
 func TestResolveOfAnotherAnchor(t *testing.T) {
 	for name, x := range map[string]struct {
 		keyspace uint32
@@ -47,7 +48,8 @@ func resolveOfAnotherAnchor(t *testing.T, keyspace uint32, anchor string, ended 
 					State:     kvpb.TransactionState_COMMITTED,
 					Timestamp: rpc.ToTimestamp(hlc.Timestamp{Wall: epoch + int64(commit)})}}}}}})
 		answers := l.answers()
-		if len(answers) != 1 || answers[0].Error != nil || answers[0].GetResolve().Resolved > 0 != ended {
+		if len(answers) != 1 || answers[0].Error != nil ||
+			answers[0].GetResolve().Resolved > 0 != ended {
 			t.Fatalf("%v", answers)
 		}
 		if ended {

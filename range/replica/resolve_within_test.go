@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// TestResolveWithin: a resolve within a span ends the locks there, over as many requests as it takes,
-// and no other; what it says of the transaction counts nowhere else.
+// TestResolveWithin: a resolve within a span ends the locks there, over as many requests as it
+// takes, and no other; what it says of the transaction counts nowhere else.
 func TestResolveWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, first, end = 6000, 1000, 4000

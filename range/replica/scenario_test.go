@@ -269,7 +269,9 @@ func (s *scenario) run(d *datadriven.TestData) string {
 	case "descriptor":
 		next := testPartition(len(s.c.members))
 		next.Generation = uint64(option(s.t, d, "generation", 2))
-		s.auto(&out, func(ctx context.Context, r *Replica) error { return r.ChangeDescriptor(ctx, next) })
+		s.auto(&out, func(ctx context.Context, r *Replica) error {
+			return r.ChangeDescriptor(ctx, next)
+		})
 	case "gc":
 		defer func(n int) { gcChunk.Versions = n }(gcChunk.Versions)
 		gcChunk.Versions = option(s.t, d, "chunk", gcChunk.Versions)
@@ -359,7 +361,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 			if i == 0 {
 				first = [2]uint64{index, sum}
 			} else if first != [2]uint64{index, sum} {
-				fmt.Fprintf(&out, "replica %s differs: index %d, replica r1 has %d\n", m.id, index, first[0])
+				fmt.Fprintf(&out, "replica %s differs: index %d, replica r1 has %d\n",
+					m.id, index, first[0])
 			}
 		}
 		if out.Len() == 0 {
@@ -432,9 +435,10 @@ func (s *scenario) parseRequest(line string) Pending {
 	options := map[string]string{}
 	for _, word := range strings.Fields(line) {
 		name, value, found := strings.Cut(word, "=")
-		if found && strings.Contains(" client seq term generation session timeout arrived at until max "+
-			"value version size txn observed to above pusher seen commit participants keys spans least "+
-			"read-at under idle locked fresh wait ttl by admit admission index unsure ", " "+name+" ") {
+		if found && strings.Contains(" client seq term generation session timeout arrived at until "+
+			"max value version size txn observed to above pusher seen commit participants keys spans "+
+			"least read-at under idle locked fresh wait ttl by admit admission index unsure ",
+			" "+name+" ") {
 			options[name] = value
 		} else {
 			words = append(words, word)

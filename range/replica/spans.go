@@ -175,8 +175,8 @@ func (t *spanTable) claim(d *clusterpb.Partition) (*spanClaim, error) {
 	defer t.mu.Unlock()
 	id, span := keys.PartitionID(d.GetId()), keys.PartitionSpan(d)
 	if other := t.overlappingLocked(id, span, d); other != 0 {
-		return nil, fmt.Errorf("its span %s overlaps partition %s here, which has yet to split, to merge "+
-			"or to go", span, other)
+		return nil, fmt.Errorf("its span %s overlaps partition %s here, which has yet to split, to "+
+			"merge or to go", span, other)
 	}
 	if t.claimed == nil {
 		t.claimed = make(map[*spanClaim]struct{})

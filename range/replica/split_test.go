@@ -22,7 +22,8 @@ import (
 )
 
 // splitAt is how a descriptor splits at a user key, into itself and another partition.
-func splitAt(now *clusterpb.Partition, key string, child uint64) (left, right *clusterpb.Partition) {
+func splitAt(now *clusterpb.Partition, key string,
+	child uint64) (left, right *clusterpb.Partition) {
 	left, right = proto.Clone(now).(*clusterpb.Partition), proto.Clone(now).(*clusterpb.Partition)
 	at := keys.InternalKey(now, []byte(key))
 	left.Generation++
@@ -112,7 +113,8 @@ func TestSplit(t *testing.T) {
 	leader := s.members[0].replica
 	left, right := splitAt(leader.Descriptor(), "m", 200)
 	var told []*clusterpb.Partition
-	s.members[0].node.Split = func(child *clusterpb.Partition, self keys.ReplicaID, how Birth, leads bool) {
+	s.members[0].node.Split = func(child *clusterpb.Partition, self keys.ReplicaID, how Birth,
+		leads bool) {
 		if self != 1 || how != Born || !leads {
 			t.Errorf("the child of replica %s is told of as %d, leads: %v", self, how, leads)
 		}
@@ -129,7 +131,8 @@ func TestSplit(t *testing.T) {
 		m.catchUp(-1)
 		parent := recount(t, m.state, 100)
 		child := recount(t, m.state, 200)
-		if !proto.Equal(parent.Descriptor, left) || !proto.Equal(parent.Descriptor, m.replica.Descriptor()) {
+		if !proto.Equal(parent.Descriptor, left) ||
+			!proto.Equal(parent.Descriptor, m.replica.Descriptor()) {
 			t.Errorf("the parent is %v", parent.Descriptor)
 		}
 		want := proto.Clone(right).(*clusterpb.Partition)
@@ -189,7 +192,9 @@ func TestTally(t *testing.T) {
 	if err := tally.count(context.Background(), s.members[0].node.counting); err != nil {
 		t.Fatal(err)
 	}
-	is, err := countVersions(s.members[0].state, keys.PartitionSpan(right), func() error { return nil })
+	is, err := countVersions(s.members[0].state, keys.PartitionSpan(right), func() error {
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +256,8 @@ func TestChildInheritsWhatWasServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	written := s.must(s.askOf(child, 2, putOf("x", "after"))).GetPut().GetVersion()
-	if at := (hlc.Timestamp{Wall: int64(written.GetWall()), Logical: written.GetLogical()}); at.LessEq(ahead) {
+	at := hlc.Timestamp{Wall: int64(written.GetWall()), Logical: written.GetLogical()}
+	if at.LessEq(ahead) {
 		t.Errorf("the child writes at %s what the parent has served at %s", at, ahead)
 	}
 	recount(t, m.state, 200)
@@ -268,7 +274,8 @@ func TestNoSplitByAClockThatIsNotBelieved(t *testing.T) {
 	m.commit(-1)
 	m.catchUp(-1)
 	left, right := splitAt(m.replica.Descriptor(), "m", 200)
-	if err := m.replica.Split(context.Background(), left, right); !errors.Is(err, errClockUnbelieved) {
+	err := m.replica.Split(context.Background(), left, right)
+	if !errors.Is(err, errClockUnbelieved) {
 		t.Fatal("it splits:", err)
 	}
 	m.node.ClockTrusted = nil
@@ -336,8 +343,8 @@ func TestSnapshotNarrowerThanBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	recount(t, follower.state, 100)
-	if n, err := countVersions(follower.state, keys.PartitionSpan(right), func() error { return nil }); err != nil ||
-		n.Versions != 0 {
+	n, err := countVersions(follower.state, keys.PartitionSpan(right), func() error { return nil })
+	if err != nil || n.Versions != 0 {
 		t.Errorf("%d versions are in no partition's span: %v", n.Versions, err)
 	}
 	_, a, _ := leader.replica.Checksum()
@@ -406,10 +413,12 @@ func TestSnapshotOverAnotherReplica(t *testing.T) {
 		t.Fatal("taken, although the parent's replica has the keys")
 	}
 	// When that applies the split, it makes no replica of the child: a newer one is here.
-	follower.node.Bear = func(*clusterpb.Partition, keys.ReplicaID) (Birth, error) { return Elsewhere, nil }
+	follower.node.Bear = func(*clusterpb.Partition, keys.ReplicaID) (Birth, error) {
+		return Elsewhere, nil
+	}
 	follower.catchUp(-1)
-	if n, err := countVersions(follower.state, keys.PartitionSpan(right), func() error { return nil }); err != nil ||
-		n.Versions != 0 {
+	n, err := countVersions(follower.state, keys.PartitionSpan(right), func() error { return nil })
+	if err != nil || n.Versions != 0 {
 		t.Errorf("%d versions are left of what went elsewhere: %v", n.Versions, err)
 	}
 	staged, err := newcomer.StageSnapshot(context.Background(), snap.Index(), snap.Term(), &sent)
@@ -431,19 +440,27 @@ func TestSplitsThatDoNotFit(t *testing.T) {
 	s.must(s.ask(putOf("x", "first")))
 	index, _ := r.Applied()
 	for name, change := range map[string]func(left, right *clusterpb.Partition){
-		"a gap":                func(l, _ *clusterpb.Partition) { l.End = append(slices.Clone(l.End[:4]), 'k') },
-		"an overlap":           func(l, _ *clusterpb.Partition) { l.End = append(slices.Clone(l.End[:4]), 'o') },
-		"beyond the end":       func(_, c *clusterpb.Partition) { c.End = append(slices.Clone(c.End[:4]), '~') },
-		"generation":           func(l, _ *clusterpb.Partition) { l.Generation = 3 },
-		"child's generation":   func(_, c *clusterpb.Partition) { c.Generation = 1 },
-		"membership":           func(l, _ *clusterpb.Partition) { l.Membership = 2 },
-		"another keyspace":     func(_, c *clusterpb.Partition) { c.Keyspace = 8 },
-		"no parent":            func(_, c *clusterpb.Partition) { c.SplitFrom = 0 },
-		"another parent":       func(_, c *clusterpb.Partition) { c.SplitFrom = 99 },
-		"its own id":           func(_, c *clusterpb.Partition) { c.Id = 100 },
-		"another replica":      func(_, c *clusterpb.Partition) { c.Replicas[0].Replica = 9 },
-		"fewer replicas":       func(_, c *clusterpb.Partition) { c.Replicas = c.Replicas[:2] },
-		"replica that is none": func(l, _ *clusterpb.Partition) { l.Replicas[2].Role = clusterpb.ReplicaRole_LEARNER },
+		"a gap": func(l, _ *clusterpb.Partition) {
+			l.End = append(slices.Clone(l.End[:4]), 'k')
+		},
+		"an overlap": func(l, _ *clusterpb.Partition) {
+			l.End = append(slices.Clone(l.End[:4]), 'o')
+		},
+		"beyond the end": func(_, c *clusterpb.Partition) {
+			c.End = append(slices.Clone(c.End[:4]), '~')
+		},
+		"generation":         func(l, _ *clusterpb.Partition) { l.Generation = 3 },
+		"child's generation": func(_, c *clusterpb.Partition) { c.Generation = 1 },
+		"membership":         func(l, _ *clusterpb.Partition) { l.Membership = 2 },
+		"another keyspace":   func(_, c *clusterpb.Partition) { c.Keyspace = 8 },
+		"no parent":          func(_, c *clusterpb.Partition) { c.SplitFrom = 0 },
+		"another parent":     func(_, c *clusterpb.Partition) { c.SplitFrom = 99 },
+		"its own id":         func(_, c *clusterpb.Partition) { c.Id = 100 },
+		"another replica":    func(_, c *clusterpb.Partition) { c.Replicas[0].Replica = 9 },
+		"fewer replicas":     func(_, c *clusterpb.Partition) { c.Replicas = c.Replicas[:2] },
+		"replica that is none": func(l, _ *clusterpb.Partition) {
+			l.Replicas[2].Role = clusterpb.ReplicaRole_LEARNER
+		},
 	} {
 		left, right := splitAt(r.Descriptor(), "m", 200)
 		change(left, right)
@@ -505,7 +522,8 @@ func TestLocksGoWithTheirKeys(t *testing.T) {
 	}
 	for _, m := range s.members {
 		m.catchUp(-1)
-		child, err := New(Config{Partition: right, ReplicaID: m.id, State: m.state, Group: m, Node: m.node})
+		child, err := New(Config{Partition: right, ReplicaID: m.id, State: m.state, Group: m,
+			Node: m.node})
 		if err != nil {
 			t.Fatal(err)
 		}

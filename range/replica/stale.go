@@ -17,8 +17,8 @@ func (r *Replica) staleEpoch(request *kvpb.Request,
 		"partition %s: the request was routed by generation %d, it is at %d", r.id,
 		request.GetGeneration(), descriptor.GetGeneration())
 	if id := keys.PartitionID(descriptor.GetId()); id != r.id {
-		response.Error.Message = fmt.Sprintf("partition %s: it was merged, and is a part of partition %s "+
-			"now", r.id, id)
+		response.Error.Message = fmt.Sprintf("partition %s: it was merged, and is a part of partition "+
+			"%s now", r.id, id)
 	}
 	r.describe(request, descriptor, response.Error)
 	return response

@@ -113,8 +113,8 @@ func (h *transactionHistory) checkTransaction(x *simulated) {
 	case there != 0 && there != len(x.writes):
 		h.t.Fatalf("transaction %s wrote %d of %d keys", value, there, len(x.writes))
 	case x.told == kvpb.TransactionState_COMMITTED && (there == 0 || at != x.acknowledged):
-		h.t.Fatalf("transaction %s was told that it had committed at %s; it has %d versions at %s", value,
-			stamp(x.acknowledged), there, stamp(at))
+		h.t.Fatalf("transaction %s was told that it had committed at %s; it has %d versions at %s",
+			value, stamp(x.acknowledged), there, stamp(at))
 	case x.told == kvpb.TransactionState_ABORTED && there != 0:
 		h.t.Fatalf("transaction %s was told that it had not committed; it has %d versions at %s", value,
 			there, stamp(at))
@@ -145,8 +145,8 @@ func (h *transactionHistory) checkStats() {
 	for key, versions := range h.versions {
 		for _, v := range versions {
 			want.Versions++
-			want.Bytes += uint64(keys.VersionedKeySize(keys.InternalKey(r.Descriptor(), []byte(key)), v.ts) +
-				len(v.value))
+			internal := keys.InternalKey(r.Descriptor(), []byte(key))
+			want.Bytes += uint64(keys.VersionedKeySize(internal, v.ts) + len(v.value))
 		}
 	}
 	if got := r.Stats(); got != want {

@@ -86,8 +86,10 @@ func (m *member) Resolve(_ context.Context, all []txn.Committed) []bool {
 	settled := make([]bool, len(all))
 	for i, c := range all {
 		name := shortID(c.ID.Bytes())
-		if own := m.replica.Descriptor().GetKeyspace(); uint32(c.Keyspace) != own || len(c.Anchor) == 0 {
-			m.cluster.t.Errorf("%s is resolved for the anchor %q of keyspace %d", name, c.Anchor, c.Keyspace)
+		if own := m.replica.Descriptor().GetKeyspace(); uint32(c.Keyspace) != own ||
+			len(c.Anchor) == 0 {
+			m.cluster.t.Errorf("%s is resolved for the anchor %q of keyspace %d",
+				name, c.Anchor, c.Keyspace)
 		}
 		var in []string
 		for _, p := range c.Participants {
@@ -175,7 +177,9 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 		if d.HasArg("anchor") {
 			d.ScanArgs(s.t, "anchor", &anchor)
 		}
-		ts := func(ms int) *kvpb.Timestamp { return &kvpb.Timestamp{Wall: uint64(epoch + int64(ms)*1e6)} }
+		ts := func(ms int) *kvpb.Timestamp {
+			return &kvpb.Timestamp{Wall: uint64(epoch + int64(ms)*1e6)}
+		}
 		if s.transactions == nil {
 			s.transactions = map[string]*kvpb.Transaction{}
 		}
@@ -314,7 +318,8 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 	status := &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED,
 		Reason: kvpb.AbortReason_ROLLED_BACK}
 	if options["commit"] != "" {
-		status = &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED, Timestamp: at("commit")}
+		status = &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
+			Timestamp: at("commit")}
 	}
 	reads := &kvpb.ReadSet{At: at("at")}
 	if options["read-at"] != "" {
@@ -401,8 +406,8 @@ func (s *scenario) parseTransactional(q *kvpb.Request, words []string, options m
 		q.Command = &kvpb.Request_Resolve{Resolve: &kvpb.ResolveRequest{Resolutions: []*kvpb.Resolution{
 			{Transaction: x.Id, Status: status}}}}
 	case "refresh":
-		q.Command = &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: x.Id, Begun: x.Begun,
-			Reads: reads, To: at("to"),
+		q.Command = &kvpb.Request_Refresh{Refresh: &kvpb.RefreshRequest{Transaction: x.Id,
+			Begun: x.Begun, Reads: reads, To: at("to"),
 			Yield: slices.Contains(words, "yield")}}
 	default:
 		return false

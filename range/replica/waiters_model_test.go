@@ -73,8 +73,8 @@ type waitingPair struct {
 }
 
 func newWaitingWorld(t *testing.T, seed uint64) *waitingWorld {
-	w := &waitingWorld{t: t, random: rand.New(rand.NewPCG(seed, 5)), records: map[txn.ID]*txn.Record{},
-		counts: map[string]int{}}
+	w := &waitingWorld{t: t, random: rand.New(rand.NewPCG(seed, 5)),
+		records: map[txn.ID]*txn.Record{}, counts: map[string]int{}}
 	w.c = newTestCluster(t, 1, Limits{MaxLockWaiters: 40})
 	w.c.now = func() int64 { return time.Now().UnixNano() }
 	w.m = w.c.members[0]
@@ -364,7 +364,8 @@ func (w *waitingWorld) single(ctx context.Context, client uint64) {
 		q := &kvpb.Request{TimeoutMicros: w.timeout(),
 			Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: w.key(), Value: []byte("plain")}}}
 		if w.chance(50) {
-			q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: w.key(), Context: &kvpb.ReadContext{}}}
+			q.Command = &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: w.key(),
+				Context: &kvpb.ReadContext{}}}
 		}
 		if response := w.do(client, q, nil); response.Error != nil {
 			w.t.Errorf("%s", describe(response))

@@ -50,7 +50,8 @@ func (s *Sender) authenticate(ctx context.Context) (string, error) {
 			said = append(said, address+": "+rpc.Reason(err))
 		}
 	}
-	return "", status.Errorf(codes.Unavailable, "no member of the core could authenticate user %q: %s",
+	return "", status.Errorf(codes.Unavailable,
+		"no member of the core could authenticate user %q: %s",
 		user.Name, strings.Join(said, "; "))
 }
 

@@ -42,7 +42,8 @@ var (
 		Jitter: 0.5}
 	// waited: the request waited at the node, for a lock or in a queue, for as long as it was
 	// given, and did not run.
-	waitedBackoff = Backoff{Name: "waited", Base: 20 * time.Millisecond, Cap: time.Second, Jitter: 0.5}
+	waitedBackoff = Backoff{Name: "waited", Base: 20 * time.Millisecond, Cap: time.Second,
+		Jitter: 0.5}
 	// quorum: the leader has lost its quorum. Another leader may already exist, so the wait stays
 	// moderate.
 	quorumBackoff = Backoff{Name: "no-quorum", Base: 50 * time.Millisecond,

@@ -26,7 +26,8 @@ func TestClockEstimateFollowsTheSampledClock(t *testing.T) {
 	if at, ok := p.newest.Load().earliest(start.Add(1000 * ms)); !ok || at != clock(997*ms) {
 		t.Error(at)
 	}
-	// As time goes on, the sender's estimate has both as its ends, and none of them below the session.
+	// As time goes on, the sender's estimate has both as its ends, and none of them below the
+	// session.
 	s := &Sender{}
 	s.clock.newest.Store(&clockSample{now: clock(2 * ms), since: time.Now().Add(-1000 * ms),
 		received: time.Now().Add(-995 * ms)})
@@ -74,7 +75,8 @@ func TestClockEstimateOfAWrongClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var p clockEstimate
 			p.observe(clock(0), start, start.Add(ms), x.bound)
-			p.observe(clock(-1000*ms), start.Add(1000*ms), start.Add(1001*ms), x.bound) // two seconds slow
+			// two seconds slow
+			p.observe(clock(-1000*ms), start.Add(1000*ms), start.Add(1001*ms), x.bound)
 			p.observe(clock(3000*ms), start.Add(3000*ms), start.Add(3001*ms), x.bound)
 			if at, _, _ := p.newest.Load().estimate(start.Add(3000 * ms)); at != clock(x.expected) {
 				t.Errorf("it is %v", time.Duration(at.Wall)-time.Hour)

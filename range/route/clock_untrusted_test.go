@@ -19,7 +19,8 @@ func TestUntrustedClockIsNoSample(t *testing.T) {
 			now = &kvpb.Timestamp{Wall: 9e17}
 		}
 		w := awaited{tick: new(atomic.Int32), from: time.Now(), sampled: true}
-		if _, err := l.received(w, &kvpb.Response{Now: now, ClockUntrusted: untrusted}, nil); err != nil {
+		if _, err := l.received(w, &kvpb.Response{Now: now, ClockUntrusted: untrusted},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.Session().Wall; got != int64(now.Wall) {

@@ -51,8 +51,8 @@ type Call struct {
 
 // Identity is by which nodes know the attempts of a write. The first call that has it fills it in.
 // A later one learns what became of the write, which takes effect now if it has not; failing that
-// its outcome is unknown. Where the write cannot be sent again, Executed asks what became of it. The
-// zero Identity is new.
+// its outcome is unknown. Where the write cannot be sent again, Executed asks what became of it.
+// The zero Identity is new.
 type Identity struct {
 	sequence uint64
 	session  *kvpb.Timestamp
@@ -139,8 +139,8 @@ type attempt struct {
 
 	// maybe: an earlier attempt of the write may have been executed.
 	maybe bool
-	// token is the number of the token that was the latest as the last attempt was made; reidentified:
-	// a new one was got because of the call.
+	// token is the number of the token that was the latest as the last attempt was made;
+	// reidentified: a new one was got because of the call.
 	token        uint64
 	reidentified bool
 	// renewed: the session was too old, and was replaced.

@@ -350,7 +350,8 @@ func (s *Sender) readTable(f *followed, stream tableStream,
 			f.complete.Store(nil)
 		}
 		if !complete && time.Since(begun) > wholeTableTimeout {
-			return false, fmt.Errorf("it has sent parts of a table for %s, and not all", wholeTableTimeout)
+			return false, fmt.Errorf("it has sent parts of a table for %s, and not all",
+				wholeTableTimeout)
 		}
 		if !complete {
 			overdue.Reset(tableTimeout)

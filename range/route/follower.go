@@ -119,8 +119,8 @@ func (w *followerCall) answer(ctx context.Context, f *Follower) (Answer, error) 
 		if err != nil || answer.Admission == nil { // a server that admits nothing has read
 			return answer, err
 		}
-		*admitted = Admitted{By: Leader{Node: answer.Node, Term: answer.Term}, admission: answer.Admission,
-			partition: answer.Partition}
+		*admitted = Admitted{By: Leader{Node: answer.Node, Term: answer.Term},
+			admission: answer.Admission, partition: answer.Partition}
 		if !answer.ClockUntrusted {
 			admitted.Now = answer.Now
 		}

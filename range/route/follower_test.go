@@ -290,7 +290,8 @@ func TestFollowerWithoutALeader(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := s.sender.DoFollower(ctx, s.call(), &route.Follower{})
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 2*time.Second {
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+			took != 2*time.Second {
 			t.Fatal(err, took)
 		}
 		if s.sender.NearOutcomes("failed") != 1 {

@@ -18,7 +18,7 @@ import (
 //
 // A token says it, and ends after some minutes. The sender gets one before its first stream, and
 // another one every tokenAge, which it shows on the streams that are open; besides when a server
-// has refused a request because it knows no user by what was shown. Whoever needs one meanwhile
+// has refused a request because it knows no user by what was shown. A call that needs one meanwhile
 // waits for the same call. Where no token can be had, requests go without, and the servers judge:
 // while authentication is not enabled they ask for none, whether the core answers or not.
 
@@ -75,7 +75,7 @@ func (s *Sender) awaitToken(ctx context.Context) (text string, number uint64, er
 	return text, number, nil
 }
 
-// AwaitIdentity waits, for a moment, until it is known who the client is. Its error is that there
+// AwaitIdentity waits, for a moment, until the client's identity is known. Its error is that there
 // will be no token: the password is wrong. That no server answers is none.
 func (s *Sender) AwaitIdentity(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tokenPatience)
@@ -87,8 +87,8 @@ func (s *Sender) AwaitIdentity(ctx context.Context) error {
 	return &Error{Code: kvpb.ErrorCode_UNAUTHENTICATED, Message: rpc.Reason(err)}
 }
 
-// tokenForStream is the token for a stream that is opened. It waits until the first call for one has
-// ended; the stream goes without if there is none.
+// tokenForStream is the token for a stream that is opened. It waits until the first call for one
+// has ended; the stream goes without if there is none.
 func (s *Sender) tokenForStream(ctx context.Context) string {
 	text, number := s.identity.known()
 	if number > 0 {
@@ -106,8 +106,8 @@ func (s *Sender) tokenForStream(ctx context.Context) string {
 	return text
 }
 
-// renewToken waits for a token that is newer than the one of a number. A refusal stands for a while:
-// each login with a wrong password costs the core as much as one with the right one.
+// renewToken waits for a token that is newer than the one of a number. A refusal stands for a
+// while: each login with a wrong password costs the core as much as one with the right one.
 func (s *Sender) renewToken(ctx context.Context, than uint64) error {
 	i := &s.identity
 	i.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A login that was refused is not tried again back to back, and one that nobody answered is.
+// A login that was refused is not tried again back to back, and one that was not answered is.
 func TestRefusedLoginIsNotRepeatedAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		code codes.Code

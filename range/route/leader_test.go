@@ -31,8 +31,8 @@ func TestHintsNeverGoBack(t *testing.T) {
 	c.learn(b, 6, nil, now)
 	expect("higher term", b, 6)
 
-	// A dropped hint is not brought back by hearsay at once, but by the node itself, and by others
-	// a while later.
+	// A dropped hint is not brought back by another node at once, but by the node itself, and by
+	// others a while later.
 	c.drop(c.leader.Load(), now)
 	expect("dropped", nil, 6)
 	c.learn(b, 6, a, now.Add(denial/2))

@@ -73,7 +73,8 @@ func sameTime(a, b *kvpb.Timestamp) bool {
 func sameContext(a, b *kvpb.ReadContext) bool {
 	return a == b || (a != nil && b != nil && sameTime(a.UncertainUntil, b.UncertainUntil) &&
 		sameTime(a.Observed, b.Observed) &&
-		a.Movable == b.Movable && bytes.Equal(a.Transaction, b.Transaction) && sameTime(a.Begun, b.Begun))
+		a.Movable == b.Movable && bytes.Equal(a.Transaction, b.Transaction) &&
+		sameTime(a.Begun, b.Begun))
 }
 
 // takeShared takes in what came of a shared request, for each of its calls.

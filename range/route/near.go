@@ -19,8 +19,8 @@ import (
 // Request.replica_read. If that does not lead to an answer either, all of it begins again, after
 // the wait that the leader's refusal asks for.
 //
-// INVARIANT: what is asked of a replica is at least Near.AtLeast, and what a replica answers with is
-// compared with that here: an answer that is older is an error.
+// INVARIANT: what is asked of a replica is at least Near.AtLeast, and what a replica answers with
+// is compared with that here: an answer that is older is an error.
 
 // Freshness is what a read wants of a replica that does not lead; it is the kind of the read in the
 // metrics.
@@ -80,8 +80,8 @@ const (
 // errTooOld: a replica did what it should not.
 var errTooOld = errors.New("the node read at an earlier timestamp than it was asked to")
 
-// DoNear is Do for a Get, BatchGet, Scan, Count or Changes that any replica may answer. The timestamp at
-// which it was read is ReadAt.
+// DoNear is Do for a Get, BatchGet, Scan, Count or Changes that any replica may answer. The
+// timestamp at which it was read is ReadAt.
 func (s *Sender) DoNear(ctx context.Context, call *Call, near *Near) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, &Error{Cause: err, Message: "the request was not sent"}
@@ -133,7 +133,8 @@ func (w *nearCall) outcome(err error) nearOutcome {
 	return nearOther
 }
 
-// replicas asks the replicas of the partition, the nearest first. over says that the call has ended.
+// replicas asks the replicas of the partition, the nearest first. over says that the call has
+// ended.
 func (w *nearCall) replicas(ctx context.Context) (answer Answer, err error, over bool) {
 	s := w.sender
 	w.tried = w.few[:0]

@@ -72,7 +72,8 @@ func (n *nearby) fault(faults map[keys.NodeID]fakeserver.Fault) {
 }
 
 // get reads a key, and returns the nodes that were asked and that were asked as leaders.
-func (n *nearby) get(near route.Near) (answer route.Answer, asked, leading []keys.NodeID, err error) {
+func (n *nearby) get(near route.Near) (answer route.Answer, asked, leading []keys.NodeID,
+	err error) {
 	n.asked, n.leading = nil, nil
 	ctx, cancel := context.WithTimeout(n.Context(), 20*time.Second)
 	defer cancel()
@@ -215,7 +216,8 @@ func TestReadsThatAllRefuseGoToTheLeader(t *testing.T) {
 			t.Error("it is not counted")
 		}
 		// They are left alone, and it goes to the leader at once.
-		if _, asked, leading, err := n.get(route.Near{}); err != nil || asked != nil || !equal(leading, 1) {
+		if _, asked, leading, err := n.get(route.Near{}); err != nil || asked != nil ||
+			!equal(leading, 1) {
 			t.Fatal(asked, leading, err)
 		}
 	})
@@ -375,8 +377,8 @@ func TestSeenIsNotTheTime(t *testing.T) {
 		get := func() *kvpb.Request {
 			return &kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("apple")}}}
 		}
-		put := do(&kvpb.Request{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("apple")}}},
-			true).GetPut().Version
+		put := do(&kvpb.Request{Command: &kvpb.Request_Put{
+			Put: &kvpb.PutRequest{Key: []byte("apple")}}}, true).GetPut().Version
 		if n.sender.Seen() != rpc.FromTimestamp(put) {
 			t.Fatal(n.sender.Seen())
 		}

@@ -72,8 +72,8 @@ func equallyFar(count int) (nodes []*node, all []*Partition) {
 		nodes = append(nodes, &node{id: keys.NodeID(i + 1)})
 	}
 	for i := range count {
-		all = append(all, &Partition{ID: keys.PartitionID(100 + i), hint: newLeaderHint(), voters: []*node{
-			nodes[i%3], nodes[(i+1)%3], nodes[(i+2)%3]}})
+		all = append(all, &Partition{ID: keys.PartitionID(100 + i), hint: newLeaderHint(),
+			voters: []*node{nodes[i%3], nodes[(i+1)%3], nodes[(i+2)%3]}})
 	}
 	return nodes, all
 }

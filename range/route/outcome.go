@@ -25,7 +25,8 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 	executable := a.call.Write && l.term != 0
 	var broken *rpc.ErrStreamBroken
 	if errors.Is(err, rpc.ErrMessageTooLarge) {
-		a.note(kvpb.ErrorCode_INVALID_ARGUMENT, "the request is too large: "+err.Error(), p.ID, l.node.id)
+		a.note(kvpb.ErrorCode_INVALID_ARGUMENT,
+			"the request is too large: "+err.Error(), p.ID, l.node.id)
 		return Answer{}, a.ended(nil), nil
 	}
 	if !errors.As(err, &broken) {
@@ -334,7 +335,8 @@ func (a *attempt) ended(cause error) *Error {
 		// Whatever was said last, this is why.
 		e.Code, e.Why, e.Partition, e.Node = kvpb.ErrorCode_NO_QUORUM,
 			kvpb.ErrorCause_CAUSE_UNSPECIFIED, a.at.ID, 0
-		e.Message = fmt.Sprintf("partition %s has no quorum: %s", a.at.ID, howMany(all, len(a.at.voters)))
+		e.Message = fmt.Sprintf("partition %s has no quorum: %s", a.at.ID,
+			howMany(all, len(a.at.voters)))
 		if len(lost.silent) > 0 {
 			e.Message += "; no answer from " + strings.Join(lost.silent, ", ")
 		}

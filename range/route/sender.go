@@ -44,9 +44,10 @@ type Config struct {
 	Token func(context.Context) (string, error)
 	// User, if set, stands in the place of Token: members of the core exchange its password.
 	User *User
-	// Server says that the sender is a server's, as its connections show: its requests are not judged.
+	// Server says that the sender is a server's, as its connections show: its requests are not
+	// judged.
 	Server bool
-	// Secret is the cluster's, proved to whom is called without TLS; empty: none.
+	// Secret is the cluster's, proved to servers that are called without TLS; empty: none.
 	Secret transport.Secret
 	// Registry receives the metrics; nil keeps none.
 	Registry metric.Registry

@@ -129,7 +129,8 @@ func TestManyHashNumbersAreComplete(t *testing.T) {
 			Descriptor: &clusterpb.Partition{Id: uint64(h + 1), Hash: h, Start: start,
 				End: keys.PrefixEnd(start), PrefixLength: keys.HashPrefixLength}})
 	}
-	info := &clusterpb.Keyspace{Id: 1, Partitioning: clusterpb.Partitioning_HASH, HashPartitions: numbers}
+	info := &clusterpb.Keyspace{Id: 1, Partitioning: clusterpb.Partitioning_HASH,
+		HashPartitions: numbers}
 	if !keyspaceOf(info, all).Complete() {
 		t.Fatal("it is not complete")
 	}

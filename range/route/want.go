@@ -97,7 +97,8 @@ var errNoFollow = errors.New("the server sends whole tables only")
 func (s *Sender) follow(stream clusterpb.Cluster_FollowTableClient) (*followStream, error) {
 	f := &followStream{Cluster_FollowTableClient: stream}
 	asked := make(map[keys.KeyspaceID]struct{})
-	if err := stream.Send(&clusterpb.FollowTableRequest{Keyspaces: s.wants.missing(asked)}); err != nil {
+	first := &clusterpb.FollowTableRequest{Keyspaces: s.wants.missing(asked)}
+	if err := stream.Send(first); err != nil {
 		return nil, err
 	}
 	f.asking.Go(func() {

@@ -113,11 +113,13 @@ func one(ctx context.Context, c *Committer, s *fake, all []Key, random *rand.Ran
 	case 1:
 		return &attempt{id: a.id, err: errors.New("left alone")}
 	default:
-		limited, cancel := context.WithTimeout(ctx, time.Duration(20+random.IntN(3000))*time.Millisecond)
+		limited, cancel := context.WithTimeout(ctx,
+			time.Duration(20+random.IntN(3000))*time.Millisecond)
 		defer cancel()
 		a.at, a.err = x.Commit(limited, writes, reads, random.IntN(2) == 0)
 		for tries := random.IntN(3); tries > 0 && errors.Is(a.err, ErrOutcomeUnknown); tries-- {
-			bounded, enough := context.WithTimeout(ctx, time.Duration(20+random.IntN(3000))*time.Millisecond)
+			bounded, enough := context.WithTimeout(ctx,
+				time.Duration(20+random.IntN(3000))*time.Millisecond)
 			a.at, a.err = x.Outcome(bounded)
 			enough()
 		}
@@ -152,7 +154,8 @@ func check(t *testing.T, s *fake, attempts []*attempt) {
 		case a.err == nil:
 			outcomes["committed"]++
 			if len(there) != len(a.writes) {
-				t.Errorf("transaction %x is committed and has %d of %d writes", a.id, len(there), len(a.writes))
+				t.Errorf("transaction %x is committed and has %d of %d writes",
+					a.id, len(there), len(a.writes))
 			}
 		case unknown:
 			outcomes["unknown"]++

@@ -285,7 +285,8 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 	for {
 		// INVARIANT: everything read is unchanged up to the commit timestamp before the commit is
 		// asked for.
-		if !d.reads.empty() && (d.reads.At.Less(at) || (len(d.reads.Leaderships) > 0 && d.pushed == 0)) {
+		if !d.reads.empty() &&
+			(d.reads.At.Less(at) || (len(d.reads.Leaderships) > 0 && d.pushed == 0)) {
 			like := &kvpb.RefreshRequest{Transaction: t.id[:], Begun: rpc.ToTimestamp(t.begun),
 				Yield: d.pushed >= yieldAfter}
 			if err := t.c.refreshLike(ctx, like, d.reads, at); err != nil {

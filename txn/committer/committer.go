@@ -49,8 +49,8 @@ type Committer struct {
 	// slots bounds the background work.
 	slots chan struct{}
 
-	// narrow: locks are ended within the spans of the transaction's keys only, since the client's user
-	// may not write to all of a keyspace.
+	// narrow: locks are ended within the spans of the transaction's keys only, since the client's
+	// user may not write to all of a keyspace.
 	narrow atomic.Bool
 
 	mu struct {

@@ -81,7 +81,8 @@ func TestOnePartitionIsOneRequest(t *testing.T) {
 		x := begin(t, ctx, c)
 		at, err := x.Commit(ctx, []Write{put(k2("a0"), "1"), put(k2("a1"), "2")},
 			Reads{At: s.now(), Keys: []Key{k2("a0")},
-				Spans: []Span{{2, AllPartitions, keys.Span{Start: []byte("a0"), End: []byte("a2")}}}}, false)
+				Spans: []Span{{2, AllPartitions, keys.Span{Start: []byte("a0"), End: []byte("a2")}}}},
+			false)
 		if err != nil || at.IsZero() {
 			t.Fatal(at, err)
 		}
@@ -147,7 +148,8 @@ func TestWhatServersDoNotCompareIsRefreshed(t *testing.T) {
 				reads := Reads{At: s.now(), Keys: []Key{k1("x"), k2("a9")}}
 				if changed {
 					s.mu.Lock()
-					s.write("2/a9", fakeserver.Version{At: s.now().Next(), Value: "other", Transaction: "other"})
+					s.write("2/a9", fakeserver.Version{At: s.now().Next(), Value: "other",
+						Transaction: "other"})
 					s.mu.Unlock()
 				}
 				_, err := x.Commit(ctx, []Write{put(k1("x"), "1"), put(k2("a9"), "1")}, reads, false)
@@ -356,7 +358,8 @@ func TestACommitNamesEveryParticipant(t *testing.T) {
 		}
 		x := begin(t, ctx, c)
 		if _, err := x.Commit(ctx,
-			[]Write{put(k1("x"), "1"), put(k2("a1"), "1"), put(k2("a3"), "1")}, Reads{}, false); err != nil {
+			[]Write{put(k1("x"), "1"), put(k2("a1"), "1"), put(k2("a3"), "1")}, Reads{},
+			false); err != nil {
 			t.Fatal(err)
 		}
 		if hidden != 2 || len(s.participants) != 3 {

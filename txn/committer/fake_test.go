@@ -351,7 +351,8 @@ func (f *fake) tryExecute(place Place, sequence uint64,
 	case f.ended:
 		return nil, &route.Error{Cause: route.ErrClosed}, false
 	case f.refused[sequence]:
-		return nil, &route.Error{Code: kvpb.ErrorCode_DEADLINE_EXCEEDED, Message: "refused before"}, false
+		return nil, &route.Error{Code: kvpb.ErrorCode_DEADLINE_EXCEEDED,
+			Message: "refused before"}, false
 	}
 	defer func() { f.refused[sequence] = err != nil }()
 	if err := f.before(q.Command); err != nil {

@@ -65,9 +65,9 @@ func (t *Transaction) heldNothing() {
 	}
 }
 
-// hold asks the partitions; some says that at least one of them was free to hold a span, or may hold
-// it. The first one is asked alone: of several transactions that want the
-// same spans one gets through, and the others wait there, where they hold nothing that it wants.
+// hold asks the partitions; some says that at least one of them was free to hold a span, or may
+// hold it. The first one is asked alone: of several transactions that want the same spans one gets
+// through, and the others wait there, where they hold nothing that it wants.
 func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
 	spans []Span) (since hlc.Timestamp, whole, some bool, err error) {
 	chunks, err := t.c.readChunks(ctx, nil, spans)

@@ -51,13 +51,15 @@ func TestLargeTransactionsGoSlowly(t *testing.T) {
 		if _, err := begin(t, ctx, c).Commit(ctx, writes[:len(writes)-1], Reads{}, false); err != nil {
 			t.Fatal(err)
 		}
-		if n := s.locksLeft(c); n != 0 || s.mostBytes > hasteParallel*fewBytes || s.mostBytes < fewBytes {
+		if n := s.locksLeft(c); n != 0 || s.mostBytes > hasteParallel*fewBytes ||
+			s.mostBytes < fewBytes {
 			t.Errorf("%d locks; up to %d bytes of a large transaction were on their way", n, s.mostBytes)
 		}
 		if s.mostResolves != fewParallel {
 			t.Errorf("up to %d partitions were asked at a time to resolve locks", s.mostResolves)
 		}
-		if _, err := begin(t, ctx, c).Commit(ctx, writes[len(writes)-500:], Reads{}, false); err != nil {
+		if _, err := begin(t, ctx, c).Commit(ctx, writes[len(writes)-500:], Reads{},
+			false); err != nil {
 			t.Fatal(err)
 		}
 		if n := s.locksLeft(c); n != 0 || s.mostBytes > 5<<20+100 {

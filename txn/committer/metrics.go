@@ -35,12 +35,14 @@ func newMetrics(r metric.Registry) (*metrics, error) {
 		pushed: metric.NewCounter("tidemark_client_transaction_pushed_total",
 			"Times that a transaction was pushed by a reader while it was about to be committed.", nil),
 		refreshes: metric.NewVec("tidemark_client_transaction_refreshes_total",
-			"Times that the reads of a transaction were moved to a later timestamp, by outcome.", "outcome"),
+			"Times that the reads of a transaction were moved to a later timestamp, by outcome.",
+			"outcome"),
 		holds: metric.NewVec("tidemark_client_transaction_holds_total",
 			"Attempts that asked to hold the spans that attempts before had failed over, by outcome; "+
 				"refused ones went on without.", "outcome"),
 		rested: metric.NewCounter("tidemark_client_transaction_rest_seconds_total",
-			"How long large transactions have rested between their requests, to make way for others.", nil),
+			"How long large transactions have rested between their requests, to make way for others.",
+			nil),
 		left: metric.NewCounter("tidemark_client_transaction_ends_left_total",
 			"Transactions whose locks were left for others to remove, because too many were "+
 				"being removed.", nil),

@@ -13,7 +13,8 @@ const resolveRounds = 3
 
 // resolve ends the locks of a decided transaction, of keys and of the spans held in some places,
 // one request for each partition. What fails is left to the requests that meet it.
-func (c *Committer) resolve(ctx context.Context, of *kvpb.Transaction, status *kvpb.TransactionStatus,
+func (c *Committer) resolve(ctx context.Context, of *kvpb.Transaction,
+	status *kvpb.TransactionStatus,
 	all []Key, spans []*held) {
 	places, _ := c.placesOf(ctx, all)
 	var in heldPlaces

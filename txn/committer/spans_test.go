@@ -152,8 +152,8 @@ func TestLongKeysAreNamedByWiderSpans(t *testing.T) {
 	var places []written
 	for i := range 3000 {
 		first := append([]byte(fmt.Sprintf("%05d", i)), make([]byte, 4000)...)
-		places = append(places, written{Place{Keyspace: 2, Partition: keys.PartitionID(i), Generation: 1,
-			Hash: AllPartitions}, first, append(first[:len(first):len(first)], 1)})
+		places = append(places, written{Place{Keyspace: 2, Partition: keys.PartitionID(i),
+			Generation: 1, Hash: AllPartitions}, first, append(first[:len(first):len(first)], 1)})
 	}
 	spans := participantsOf(places)
 	if len(spans) >= len(places) || !txn.ParticipantsFit(spans) {

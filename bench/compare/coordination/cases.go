@@ -157,7 +157,8 @@ func closedLoop(ctx context.Context, s *settings, x *subject, clients int,
 	own = ownCPU() - own
 	after, resident, err := x.used()
 	n := float64(all.TotalCount())
-	return figure{perSecond: n / elapsed.Seconds(), clientCPUSeconds: own.Seconds(), p50: time.Duration(all.ValueAtQuantile(50)),
+	return figure{perSecond: n / elapsed.Seconds(), clientCPUSeconds: own.Seconds(),
+		p50: time.Duration(all.ValueAtQuantile(50)),
 		p99: time.Duration(all.ValueAtQuantile(99)), cpuSeconds: after - before,
 		perCPUSecond: n / (after - before), residentMiB: float64(resident) / (1 << 20)}, err
 }

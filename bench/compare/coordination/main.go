@@ -52,7 +52,8 @@ func run(ctx context.Context) error {
 	flag.StringVar(&s.profiles, "profiles", "",
 		"a directory for processor profiles of Tidemark's servers, one for each case")
 	flag.BoolVar(&s.ceiling, "ceiling", false,
-		"also measure puts and gets of a gRPC server that does nothing: the most that the client reaches")
+		"also measure puts and gets of a gRPC server that does nothing: the most that the "+
+			"client reaches")
 	flag.StringVar(&nothing, "serve-nothing", "",
 		"be that server, at this address, until interrupted; the program starts it by itself")
 	flag.StringVar(&cases, "cases", "put1,put64,put256,get1,get64,get256,watch,leases,memory",

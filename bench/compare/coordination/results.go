@@ -26,7 +26,8 @@ func (r *results) add(name, subject string, f figure) {
 // table is Markdown, with medians over the repetitions.
 func (r *results) table() string {
 	var b strings.Builder
-	b.WriteString("| case | subject | per second | p50 | p99 | CPU s | per CPU s | client CPU s | MiB |\n")
+	b.WriteString("| case | subject | per second | p50 | p99 | CPU s | per CPU s | " +
+		"client CPU s | MiB |\n")
 	b.WriteString("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, name := range r.cases {
 		for _, subject := range []string{"etcd", "tidemark", ceilingName} {

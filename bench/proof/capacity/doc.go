@@ -3,7 +3,8 @@
 // what does not work at all.
 //
 //	capacity -case file -n 10000000 -value 900 -to big.db     # a snapshot of etcd to import
-//	tidemark start --dir D --listen 127.0.0.1:7400 --core 127.0.0.1:7400 --max-concurrent-streams 20000 &
+//	tidemark start --dir D --listen 127.0.0.1:7400 --core 127.0.0.1:7400 \
+//	    --max-concurrent-streams 20000 &
 //	tidemark coord import big.db
 //	capacity -case keys -n 10000000       # gets, puts and ranges of what was imported
 //	capacity -case leases -n 100000       # granted, kept alive, and all run out at once

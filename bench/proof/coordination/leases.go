@@ -241,7 +241,7 @@ func (l *Leases) Check(ctx context.Context, run *driver.Run, _ *driver.Client) e
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("the keys of leases that nobody renews are left, such as %s of %d",
+			return fmt.Errorf("the keys of leases that no client renews are left, such as %s of %d",
 				r.Kvs[0].Key, len(r.Kvs))
 		}
 		if !pause(ctx, 300*time.Millisecond) {

@@ -159,7 +159,9 @@ func (e *environment) moveMany(client *kv.Client, keyspace string, n int) {
 	moved := 0
 	for _, p := range all[:min(n, len(all))] {
 		for _, node := range nodes {
-			if !slices.ContainsFunc(p.Replicas, func(r kv.ReplicaInfo) bool { return r.Node == node.ID }) {
+			if !slices.ContainsFunc(p.Replicas, func(r kv.ReplicaInfo) bool {
+				return r.Node == node.ID
+			}) {
 				err := client.MoveReplica(e.ctx, p.ID, p.Replicas[len(p.Replicas)-1].Node, node.ID)
 				if !errors.Is(err, kv.ErrInvalidArgument) { // the planner was faster
 					e.must(err, "move a replica of partition %d", p.ID)

@@ -81,8 +81,8 @@ func (f *feedFollower) change(c kv.Change) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if before := f.newest[key]; c.Timestamp.LessEq(before) || c.Timestamp.LessEq(f.mu.progress) {
-		f.wrongLocked("%s of %s was told after %s, and after a progress of %s", key, c.Timestamp, before,
-			f.mu.progress)
+		f.wrongLocked("%s of %s was told after %s, and after a progress of %s",
+			key, c.Timestamp, before, f.mu.progress)
 	}
 	f.newest[key] = c.Timestamp
 	f.waiting = append(f.waiting, c)
@@ -159,8 +159,8 @@ func (f *feedFollower) same(ctx context.Context) error {
 		}
 		key, value := string(pair.Key), string(pair.Value)
 		if got, has := f.values[key]; !has || got != value {
-			return fmt.Errorf("as of %s a scan finds %s = %q, and the changes make %q (%v)", at, key, value,
-				got, has)
+			return fmt.Errorf("as of %s a scan finds %s = %q, and the changes make %q (%v)",
+				at, key, value, got, has)
 		}
 		found[key] = value
 	}
@@ -189,7 +189,8 @@ func (f *feedFollower) judge(e *environment) {
 	if len(wrong) > 0 {
 		says = "the feed is WRONG"
 	}
-	e.result("%d writes acknowledged, %d with an unknown outcome, %d changes told (with what came again), %d keys as of %s: %s",
+	e.result("%d writes acknowledged, %d with an unknown outcome, %d changes told (with what came "+
+		"again), %d keys as of %s: %s",
 		acked, unknown, f.told(), len(f.values), f.at(), says)
 	if acked == 0 {
 		e.Error("nothing was written")

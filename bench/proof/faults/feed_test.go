@@ -116,8 +116,8 @@ func TestFeedLag(t *testing.T) {
 	stop()
 	finish()
 	e.result("%.0f of %.0f writes a second, %d together, into %d partitions for %v by %d clients; "+
-		"servers: %.2f processors", carried, *feedRate, *feedBatch, feedPartitions, took.Round(time.Second),
-		*feedClients, used.Seconds()/took.Seconds())
+		"servers: %.2f processors", carried, *feedRate, *feedBatch, feedPartitions,
+		took.Round(time.Second), *feedClients, used.Seconds()/took.Seconds())
 	e.result("%s; progress was at most %v behind", lagText(lags), behind.Round(time.Millisecond))
 	f.judge(e)
 	if carried < 0.95**feedRate {
@@ -200,8 +200,8 @@ func TestFeedPause(t *testing.T) {
 		rate: *feedPauseRate, keys: e.feedKeys(ks, 5_000, 1)}
 	stop := writers.start(e.ctx)
 	defer stop()
-	others := &feedWriters{keyspace: unheld, ledger: newFeedLedger(), writers: 2, batch: 1, deletes: 4,
-		rate: 50, keys: e.feedKeys(unheld, 100, 1)}
+	others := &feedWriters{keyspace: unheld, ledger: newFeedLedger(), writers: 2, batch: 1,
+		deletes: 4, rate: 50, keys: e.feedKeys(unheld, 100, 1)}
 	stopOthers := others.start(e.ctx)
 	defer stopOthers()
 	e.pass(feedWarm)
@@ -210,9 +210,9 @@ func TestFeedPause(t *testing.T) {
 	e.pass(*feedPause)
 	waiting := ledger.count() - stands
 	came, took := goOn(kv.TimestampOf(time.Now()))
-	e.result("the consumer stood still for %v, and history is kept for %v; %d writes were acknowledged "+
-		"meanwhile; %d changes came within %v until it had caught up; %.0f old versions of both keyspaces "+
-		"were collected meanwhile", *feedPause, feedWindow, waiting, came,
+	e.result("the consumer stood still for %v, and history is kept for %v; %d writes were "+
+		"acknowledged meanwhile; %d changes came within %v until it had caught up; %.0f old versions "+
+		"of both keyspaces were collected meanwhile", *feedPause, feedWindow, waiting, came,
 		took.Round(time.Millisecond), e.collected()-collected)
 	if came < waiting {
 		e.Errorf("%d changes came, and %d writes were acknowledged", came, waiting)
@@ -226,8 +226,8 @@ func TestFeedPause(t *testing.T) {
 	f.judge(e)
 	for _, err := range unheld.Changes(e.ctx, kv.Since(position)) {
 		if !errors.Is(err, kv.ErrTimestampTooOld) {
-			e.Errorf("a feed of the keyspace without a consumer, since %s, should be too old: %v", position,
-				err)
+			e.Errorf("a feed of the keyspace without a consumer, since %s, should be too old: %v",
+				position, err)
 		}
 		break
 	}

@@ -129,7 +129,10 @@ type fleet struct {
 	reads, writes *hdrhistogram.Histogram
 }
 
-func (f *fleet) report(format string, arguments ...any) { f.Helper(); f.result(format, arguments...) }
+func (f *fleet) report(format string, arguments ...any) {
+	f.Helper()
+	f.result(format, arguments...)
+}
 
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3)
@@ -306,7 +309,8 @@ func (f *fleet) measureUntil(what string, over func() bool) worst {
 		return time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
 	}
 	l := worst{p99(f.reads), p99(f.writes)}
-	f.report("%s: %.0f operations a second for %v, p99 of reads %v and of writes %v (longest %v and %v)",
+	f.report("%s: %.0f operations a second for %v, p99 of reads %v and of writes %v "+
+		"(longest %v and %v)",
 		what, float64(f.done.Load()-done)/time.Since(began).Seconds(),
 		time.Since(began).Round(time.Second), l.read, l.write,
 		time.Duration(f.reads.Max())*time.Microsecond, time.Duration(f.writes.Max())*time.Microsecond)

@@ -16,7 +16,8 @@ import (
 
 var (
 	growRecords = flag.Int("faults.grow-records", 5_000_000, "how many records TestGrow writes")
-	growSize    = flag.Uint64("faults.grow-split-size", 64<<20, "the split size of TestGrow's keyspace")
+	growSize    = flag.Uint64("faults.grow-split-size", 64<<20,
+		"the split size of TestGrow's keyspace")
 )
 
 const (
@@ -57,8 +58,10 @@ func TestGrow(t *testing.T) {
 		began          = time.Now()
 		note           = func(err error) { failed.Add(1); lastErr.Store(&err) }
 		order          = rand.New(rand.NewPCG(1, 25)).Uint64() | 1
-		keyOf          = func(i int64) []byte { return fmt.Appendf(nil, "r%016x", uint64(i+1)*0x9e3779b97f4a7c15*order) }
-		batches        = int64(*growRecords / growBatch)
+		keyOf          = func(i int64) []byte {
+			return fmt.Appendf(nil, "r%016x", uint64(i+1)*0x9e3779b97f4a7c15*order)
+		}
+		batches = int64(*growRecords / growBatch)
 	)
 	for range growClients {
 		running.Go(func() {
@@ -172,9 +175,9 @@ func TestGrow(t *testing.T) {
 	p99 := func(h *hdrhistogram.Histogram) time.Duration {
 		return time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
 	}
-	e.result("%d records in %v, %d partitions of %d to %d MiB; puts between splits: %d, p99 %v, longest "+
-		"%v; while something split: %d, p99 %v, longest %v: %.1f times; within a second of a split: %d, "+
-		"p99 %v: %.1f times", *growRecords,
+	e.result("%d records in %v, %d partitions of %d to %d MiB; puts between splits: %d, p99 %v, "+
+		"longest %v; while something split: %d, p99 %v, longest %v: %.1f times; within a second of a "+
+		"split: %d, p99 %v: %.1f times", *growRecords,
 		took.Round(time.Second), partitions, least>>20, most>>20, between.TotalCount(), p99(between),
 		time.Duration(between.Max())*time.Microsecond, during.TotalCount(), p99(during),
 		time.Duration(during.Max())*time.Microsecond, float64(p99(during))/float64(p99(between)),
@@ -235,7 +238,8 @@ func (e *environment) shrink(client *kv.Client, rows *kv.Keyspace, before int) {
 		e.must(err, "list the partitions")
 		partitions = len(all)
 		if time.Now().After(next) {
-			e.Logf("%d partitions %v after all was deleted", partitions, time.Since(began).Round(time.Second))
+			e.Logf("%d partitions %v after all was deleted", partitions,
+				time.Since(began).Round(time.Second))
 			next = time.Now().Add(time.Minute)
 		}
 	}

@@ -95,7 +95,8 @@ func TestIdleClosed(t *testing.T) {
 		"after a restart; %.2f %% before", 100*beyond, 100*on.processors, 100*off.processors,
 		100*created.processors)
 	if most > idleMemory {
-		e.Errorf("the processes have %d MiB, and should have at most %d", most>>20, int64(idleMemory)>>20)
+		e.Errorf("the processes have %d MiB, and should have at most %d",
+			most>>20, int64(idleMemory)>>20)
 	}
 	if beyond > idleBeyond {
 		e.Errorf("closing timestamps costs %.2f %% of a processor, and should cost at most %.0f %%",
@@ -149,8 +150,8 @@ func (e *environment) allSleep(closing bool) (took time.Duration) {
 			}
 		}
 		if ctx.Err() == nil {
-			seen = fmt.Sprintf("%.0f of %d replicas, %.0f awake, closed for %.0f of %d groups: %v", sums[0],
-				3**idlePartitions, sums[1], sums[2], *idlePartitions, failed)
+			seen = fmt.Sprintf("%.0f of %d replicas, %.0f awake, closed for %.0f of %d groups: %v",
+				sums[0], 3**idlePartitions, sums[1], sums[2], *idlePartitions, failed)
 		}
 		switch {
 		case failed != nil || sums[0] != float64(3**idlePartitions) || sums[1] > 0 ||
@@ -290,7 +291,8 @@ func (e *environment) withoutClosing() (program string) {
 	const lag = "func (r *Replica) lag() time.Duration {\n"
 	before, after, found := strings.Cut(string(text), lag)
 	if !found {
-		e.Fatalf("%s has no %q any more: this test has to know where closing is switched off", changed, lag)
+		e.Fatalf("%s has no %q any more: this test has to know where closing is switched off",
+			changed, lag)
 	}
 	copied := filepath.Join(e.dir, "closing.go")
 	e.must(os.WriteFile(copied, []byte(before+lag+"\treturn -1\n"+after), 0o644), "write a copy")

@@ -77,7 +77,8 @@ func TestKillsWhileSplitting(t *testing.T) {
 		}
 		e.pass(upTo(1200 * time.Millisecond))
 		if (i+1)%25 == 0 {
-			e.Logf("%d kills after %v, all ready again after %v at most; %d splits and merges, %d rows written", i+1,
+			e.Logf("%d kills after %v, all ready again after %v at most; %d splits and merges, %d "+
+				"rows written", i+1,
 				time.Since(began).Round(time.Second), back.Round(time.Millisecond), s.done.Load(),
 				rows.written.Load())
 			back = 0
@@ -116,8 +117,8 @@ func TestKillsWhileSplitting(t *testing.T) {
 		e.Errorf("what the clients were told cannot be:\n%v", wrong)
 	}
 	if s.done.Load() < int64(*splitKills) {
-		e.Errorf("%d splits and merges are too few for %d kills: nearly none can have been cut through", s.done.Load(),
-			*splitKills)
+		e.Errorf("%d splits and merges are too few for %d kills: nearly none can have been cut through",
+			s.done.Load(), *splitKills)
 	}
 }
 
@@ -172,7 +173,8 @@ func (w *rowWriters) stop() (acknowledged, unknown map[string]string) {
 
 // allRows sees that a keyspace has all rows that were acknowledged, and no other ones but those of
 // which that is not known.
-func allRows(ctx context.Context, rows *kv.Keyspace, acknowledged, unknown map[string]string) error {
+func allRows(ctx context.Context, rows *kv.Keyspace,
+	acknowledged, unknown map[string]string) error {
 	var wrong collected
 	found := 0
 	for pair, err := range rows.Scan(ctx) {
@@ -184,7 +186,8 @@ func allRows(ctx context.Context, rows *kv.Keyspace, acknowledged, unknown map[s
 		if ok {
 			found++
 		} else if want, ok = unknown[key]; !ok {
-			wrong.add(fmt.Errorf("%s holds %v, and no such write was acknowledged", key, abbreviate(value)))
+			wrong.add(fmt.Errorf("%s holds %v, and no such write was acknowledged",
+				key, abbreviate(value)))
 			continue
 		}
 		if value != history.Value(want) {

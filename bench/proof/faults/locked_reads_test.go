@@ -18,7 +18,8 @@ import (
 )
 
 var (
-	lockedFor   = flag.Duration("faults.locked", time.Minute, "for how long TestReadsUnderLocks measures")
+	lockedFor = flag.Duration("faults.locked", time.Minute,
+		"for how long TestReadsUnderLocks measures")
 	lockedTxns  = flag.Int("faults.locked-txns", 500, "how many transactions a second it runs")
 	lockedReads = flag.Int("faults.locked-reads", 1000, "how many reads a second")
 	lockedKeys  = flag.Int("faults.locked-keys", 4, "how many keys are contended")
@@ -160,14 +161,15 @@ func TestReadsUnderLocks(t *testing.T) {
 		}
 		first, all = first+r.first, all+r.first+r.others
 		longest, sent = max(longest, r.whole.Max()), max(sent, r.redirected.Max())
-		e.result("reads (%s): %.0f, of which the first replica answered %.3f %%; p50 %d µs, p99 %d µs, "+
-			"longest %d µs; %d met a lock and went on, longest %d µs", name, r.first+r.others,
+		e.result("reads (%s): %.0f, of which the first replica answered %.3f %%; p50 %d µs, p99 "+
+			"%d µs, longest %d µs; %d met a lock and went on, longest %d µs", name, r.first+r.others,
 			100*r.first/(r.first+r.others), r.whole.ValueAtQuantile(50), r.whole.ValueAtQuantile(99),
 			r.whole.Max(), r.redirected.TotalCount(), r.redirected.Max())
 	}
 	seconds := took.Seconds()
-	e.result("%.0f transactions a second, of which %.2f %% on %d contended keys (%.0f of those ran again; "+
-		"restarts of all: %v); servers counted waits for locks: %.0f of writes, %.0f of reads; redirects: %v",
+	e.result("%.0f transactions a second, of which %.2f %% on %d contended keys (%.0f of those ran "+
+		"again; restarts of all: %v); servers counted waits for locks: %.0f of writes, %.0f of "+
+		"reads; redirects: %v",
 		did["transactions"]/seconds, 100*did["contended"]/did["transactions"], *lockedKeys,
 		did["restarted"], again, waited["write"], waited["read"], reasons)
 	// A read that waited for a lock is among those that are counted by the servers, or was sent on.
@@ -178,9 +180,9 @@ func TestReadsUnderLocks(t *testing.T) {
 	case waited["read"] == 0:
 		bound = time.Duration(sent) * time.Microsecond
 	}
-	e.result("%.0f reads, %.3f %% were answered by the replica that was asked first (wanted: %.1f); none "+
-		"waited longer than %v for a lock (allowed: %v)", all, 100*first/all, 100**lockedFirst, bound,
-		*lockedWait)
+	e.result("%.0f reads, %.3f %% were answered by the replica that was asked first (wanted: %.1f); "+
+		"none waited longer than %v for a lock (allowed: %v)", all, 100*first/all, 100**lockedFirst,
+		bound, *lockedWait)
 	if n := load.failed.Load(); n > 0 {
 		e.Errorf("%d operations failed, the last with %v", n, *load.lastError.Load())
 	}
@@ -295,7 +297,8 @@ func (e *environment) readLocked(ctx context.Context, ks *kv.Keyspace, c counts,
 	nearest, locked := outcomes.With("nearest"), redirects.With("locked")
 	kinds := []readKind{{"nearest", []kvtarget.ReadOption{kv.Nearest()}},
 		{"bounded", []kvtarget.ReadOption{kv.MaxStaleness(*lockedBound)}}}
-	targets := []kvtarget.Target{kvtarget.New(ks, kinds[0].options...), kvtarget.New(ks, kinds[1].options...)}
+	targets := []kvtarget.Target{kvtarget.New(ks, kinds[0].options...),
+		kvtarget.New(ks, kinds[1].options...)}
 	i := 0
 	e.paced(ctx, lockedReaders, *lockedReads, func() {
 		i++

@@ -16,10 +16,13 @@ import (
 )
 
 var (
-	nearClients    = flag.Int("faults.near-clients", 64, "how many clients TestNearReads has")
-	nearTurn       = flag.Duration("faults.near-turn", 8*time.Second, "how long a turn of TestNearReads is")
-	nearTurns      = flag.Int("faults.near-turns", 3, "how many turns TestNearReads gives each kind of read")
-	nearRecords    = flag.Uint64("faults.near-records", 50_000, "how many records TestNearReads reads")
+	nearClients = flag.Int("faults.near-clients", 64, "how many clients TestNearReads has")
+	nearTurn    = flag.Duration("faults.near-turn", 8*time.Second,
+		"how long a turn of TestNearReads is")
+	nearTurns = flag.Int("faults.near-turns", 3,
+		"how many turns TestNearReads gives each kind of read")
+	nearRecords = flag.Uint64("faults.near-records", 50_000,
+		"how many records TestNearReads reads")
 	nearPartitions = flag.Uint("faults.near-partitions", 24, "in how many partitions they lie")
 	nearCost       = flag.Float64("faults.near-cost", 0.8,
 		"what nearest reads may cost the servers, compared with leader reads")
@@ -44,7 +47,8 @@ type readKind struct {
 
 // readKinds are compared, in turns.
 func readKinds() []readKind {
-	return []readKind{{name: "leader"}, {name: "nearest", options: []kvtarget.ReadOption{kv.Nearest()}}}
+	return []readKind{{name: "leader"},
+		{name: "nearest", options: []kvtarget.ReadOption{kv.Nearest()}}}
 }
 
 // readTurns is what the turns of one kind have shown together.
@@ -86,9 +90,10 @@ func (r *readTurns) String() string {
 		shares = append(shares, fmt.Sprintf("%.1f", 100*share))
 		closed += r.reads[i].closed
 	}
-	return fmt.Sprintf("%.0f operations, %.0f a second, p50 %v, p99 %v, longest %v; processor time of "+
-		"the servers %.1f µs an operation (%.2f processors); the servers answered %s %% of them, %.1f %% "+
-		"at closed timestamps, without a lease; outcomes %v; %.0f failed", r.operations, r.operations/r.seconds,
+	return fmt.Sprintf("%.0f operations, %.0f a second, p50 %v, p99 %v, longest %v; processor time "+
+		"of the servers %.1f µs an operation (%.2f processors); the servers answered %s %% of them, "+
+		"%.1f %% at closed timestamps, without a lease; outcomes %v; %.0f failed", r.operations,
+		r.operations/r.seconds,
 		median(r.p50), median(r.p99), time.Duration(slices.Max(r.longest))*time.Microsecond,
 		r.perOperation(), r.processor/r.seconds, strings.Join(shares, ", "), 100*closed/r.operations,
 		r.outcomes, r.errors)
@@ -138,7 +143,8 @@ func (e *environment) loadClosed(ks *kv.Keyspace) {
 }
 
 // readInTurns measures the kinds in turns. Before them each kind has a turn that does not count.
-func (e *environment) readInTurns(ks *kv.Keyspace, counted counts, clients int) map[string]*readTurns {
+func (e *environment) readInTurns(ks *kv.Keyspace, counted counts,
+	clients int) map[string]*readTurns {
 	e.Helper()
 	all := make(map[string]*readTurns)
 	for turn := range *nearTurns + 1 {
@@ -216,15 +222,16 @@ func TestNearReads(t *testing.T) {
 	for _, share := range all["nearest"].shares() {
 		even = max(even, share/fair-1, 1-share/fair)
 	}
-	e.result("nearest reads cost the servers %.2f times the processor time of leader reads (allowed: "+
-		"%.2f); shares are at most %.1f %% from even (allowed: %.0f)", cost, *nearCost, 100*even,
-		100**nearEven)
+	e.result("nearest reads cost the servers %.2f times the processor time of leader reads "+
+		"(allowed: %.2f); shares are at most %.1f %% from even (allowed: %.0f)", cost, *nearCost,
+		100*even, 100**nearEven)
 	if *nearTurn < nearLeast {
 		e.Logf("turns of %v are too short to judge", *nearTurn)
 		return
 	}
 	if cost > *nearCost {
-		e.Errorf("nearest reads cost %.2f times what leader reads cost, allowed are %.2f", cost, *nearCost)
+		e.Errorf("nearest reads cost %.2f times what leader reads cost, allowed are %.2f",
+			cost, *nearCost)
 	}
 	if even > *nearEven {
 		e.Errorf("a server has %.0f %% more or less than its share, allowed are %.0f", 100*even,
@@ -302,20 +309,21 @@ func TestNearReadsInZones(t *testing.T) {
 	}
 	near, leader := median(all["nearest"].p50), median(all["leader"].p50)
 	ratio := float64(near) / float64(leader)
-	e.result("%d clients in zone a, %v from zone to zone and back: the median of nearest reads is %v, of "+
-		"leader reads %v: %.2f times as much (allowed: %.2f); zone a answered %.1f %% of the nearest reads",
+	e.result("%d clients in zone a, %v from zone to zone and back: the median of nearest reads is "+
+		"%v, of leader reads %v: %.2f times as much (allowed: %.2f); zone a answered %.1f %% of the "+
+		"nearest reads",
 		*zoneClients, 2**zoneWay, near, leader, ratio, *zoneMedian, 100*all["nearest"].shares()[0])
 	if share := all["nearest"].shares()[0]; share < 0.99 {
 		e.Errorf("zone a has answered %.1f %% of the nearest reads", 100*share)
 	}
 	// A machine that is busy delays the proxies: then leader reads look slower than they are.
 	if longest := 3 * *zoneWay; apart-within > longest {
-		e.Errorf("the way to another zone and back takes %v longer than within the zone, and not at most "+
-			"%v: the medians cannot be compared", apart-within, longest)
+		e.Errorf("the way to another zone and back takes %v longer than within the zone, and not at "+
+			"most %v: the medians cannot be compared", apart-within, longest)
 	}
 	if *nearTurn >= nearLeast && ratio > *zoneMedian {
-		e.Errorf("the median of nearest reads is %.2f times that of leader reads, allowed are %.2f", ratio,
-			*zoneMedian)
+		e.Errorf("the median of nearest reads is %.2f times that of leader reads, allowed are %.2f",
+			ratio, *zoneMedian)
 	}
 }
 

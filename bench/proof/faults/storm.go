@@ -227,7 +227,8 @@ func (p *proof) judge(ctx context.Context) error {
 
 // everyKeyOnce sees that the partitions of a keyspace cover it once, and that each has as many keys
 // as it says. Nothing may write to it.
-func everyKeyOnce(ctx context.Context, client *kv.Client, keyspace string) (partitions int, err error) {
+func everyKeyOnce(ctx context.Context, client *kv.Client,
+	keyspace string) (partitions int, err error) {
 	all, err := client.Partitions(ctx, keyspace)
 	if err != nil {
 		return 0, err
@@ -241,8 +242,8 @@ func everyKeyOnce(ctx context.Context, client *kv.Client, keyspace string) (part
 					p.Hash)
 			}
 		} else if len(end) == 0 || !bytes.Equal(p.Start, end) {
-			return 0, fmt.Errorf("partition %d begins at %q, and the one before ends at %q", p.ID, p.Start,
-				end)
+			return 0, fmt.Errorf("partition %d begins at %q, and the one before ends at %q",
+				p.ID, p.Start, end)
 		}
 		hash, end = p.Hash, p.End
 	}

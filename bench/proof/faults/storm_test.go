@@ -63,9 +63,9 @@ func TestSplitStorm(t *testing.T) {
 				return err
 			})
 	}
-	e.result("%d splits and merges in %v, %.1f a second; %s; %d partitions at the end; %d transactions, "+
-		"%d attempts more", s.done.Load(), *stormFor, float64(s.done.Load())/stormFor.Seconds(),
-		s.report(), partitions, done, retries)
+	e.result("%d splits and merges in %v, %.1f a second; %s; %d partitions at the end; %d "+
+		"transactions, %d attempts more", s.done.Load(), *stormFor,
+		float64(s.done.Load())/stormFor.Seconds(), s.report(), partitions, done, retries)
 	for _, row := range p.Rows() {
 		e.Logf("%+v", row)
 	}

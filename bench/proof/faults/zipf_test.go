@@ -117,8 +117,8 @@ func (r zipfResult) String() string {
 	for _, share := range r.shares {
 		parts = append(parts, fmt.Sprintf("%.0f", 100*share))
 	}
-	return fmt.Sprintf("%.0f operations a second, p99 %v, of which the nodes have %s %%", r.throughput,
-		r.p99.Round(100*time.Microsecond), strings.Join(parts, ", "))
+	return fmt.Sprintf("%.0f operations a second, p99 %v, of which the nodes have %s %%",
+		r.throughput, r.p99.Round(100*time.Microsecond), strings.Join(parts, ", "))
 }
 
 // zipf measures.
@@ -188,5 +188,6 @@ func (e *environment) loads(client *kv.Client, keyspace string) (heaviest float6
 			parts = append(parts, fmt.Sprintf("%.2f on node %d%s", p.Minute.Load, p.Leader, note))
 		}
 	}
-	return heaviest, fmt.Sprintf("%d partitions, their loads: %s", len(all), strings.Join(parts, ", "))
+	return heaviest, fmt.Sprintf("%d partitions, their loads: %s",
+		len(all), strings.Join(parts, ", "))
 }

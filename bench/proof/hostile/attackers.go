@@ -148,7 +148,8 @@ func reportOf(dir string, p *process.Process) (abuse.Report, error) {
 		return abuse.Report{}, fmt.Errorf("the attackers go on: %s", p.LogTail(4000))
 	}
 	if code := p.ExitCode(); code != 0 {
-		return abuse.Report{}, fmt.Errorf("the attackers ended with exit code %d: %s", code, p.LogTail(4000))
+		return abuse.Report{}, fmt.Errorf("the attackers ended with exit code %d: %s",
+			code, p.LogTail(4000))
 	}
 	b, err := os.ReadFile(filepath.Join(dir, reportFile))
 	if err != nil {

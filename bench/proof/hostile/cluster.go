@@ -85,7 +85,8 @@ func (c *cluster) open(ctx context.Context, config *tls.Config) (*kv.Client, err
 func (c *cluster) check(memory int64) error {
 	for _, p := range c.processes {
 		if !p.Running() {
-			return fmt.Errorf("%s has ended with exit code %d: %s", p.Name(), p.ExitCode(), p.LogTail(4000))
+			return fmt.Errorf("%s has ended with exit code %d: %s", p.Name(), p.ExitCode(),
+				p.LogTail(4000))
 		}
 		if has := resident(p); has > memory {
 			return fmt.Errorf("%s has %d MiB of memory, more than %d MiB", p.Name(), has>>20, memory>>20)

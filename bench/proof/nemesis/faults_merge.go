@@ -114,8 +114,8 @@ func (w *world) harry(f *fault, random *rand.Rand) {
 			return 0, err
 		}
 		hold := between(random, 500*ms, 6*time.Second)
-		begin := []func(*world, *rand.Rand, time.Duration) (*fault, error){nil, nil, stopServer, isolate,
-			cutBothWays, pauseNode, stopDisk}
+		begin := []func(*world, *rand.Rand, time.Duration) (*fault, error){nil, nil, stopServer,
+			isolate, cutBothWays, pauseNode, stopDisk}
 		if have(w.disks)&needFreeze == 0 {
 			begin = begin[:len(begin)-1]
 		}

@@ -65,7 +65,8 @@ func (w *world) migration(what string, spared int, random *rand.Rand,
 	if err != nil {
 		return nil, err
 	}
-	return &fault{what: what, effect: effect{moving: true}, next: between(random, 500*ms, 4*time.Second),
+	return &fault{what: what, effect: effect{moving: true},
+		next: between(random, 500*ms, 4*time.Second),
 		again: func() (time.Duration, error) {
 			server := anyServer(random)
 			if server == spared {

@@ -74,7 +74,8 @@ func (w *World) places(ctx context.Context, client *kv.Client) (problems []strin
 				continue
 			}
 			if !here[t.ID] {
-				problems = append(problems, fmt.Sprintf("server %d has no replica of partition %d", i, t.ID))
+				problems = append(problems, fmt.Sprintf("server %d has no replica of partition %d",
+					i, t.ID))
 			}
 			delete(here, t.ID)
 		}

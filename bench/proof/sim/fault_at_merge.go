@@ -33,8 +33,8 @@ type atMerge struct {
 
 var atMerges = register("at-merge", 0, 30*time.Second, func(d *Dice) atMerge {
 	f := atMerge{Moment: []string{"freeze", "merge", "merge", "commit", "commit"}[d.IntN(5)],
-		Skip: d.Of(0, 0, 0, 1, 3), Victim: []string{"leader", "leader", "follower", "follower", "follower",
-			"all", "core"}[d.IntN(7)],
+		Skip: d.Of(0, 0, 0, 1, 3), Victim: []string{"leader", "leader", "follower", "follower",
+			"follower", "all", "core"}[d.IntN(7)],
 		How: []string{"crash", "crash", "crash", "crash", "cut", "cut", "stop", "slow", "lose", "lose",
 			"lose", "lose", "transfer", "transfer", "move", "split", "merge"}[d.IntN(17)],
 		Unsynced: d.Of(0, 50, 100)}

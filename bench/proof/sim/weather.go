@@ -12,14 +12,14 @@ var settles = map[string]calm.Kind{
 	"between": calm.Links, "clients-away": calm.Links, "cut": calm.Links, "isolation": calm.Links,
 	"leader-apart": calm.Links, "members": calm.Links, "merge": calm.Links,
 	"split":    calm.Links,
-	"messages": calm.Links, "move": calm.Links, "parting": calm.Links, "reset": calm.Links, "slow-disk": calm.Links,
-	"slow-link": calm.Links,
-	"transfer":  calm.Links, "transfer-coordination": calm.Links,
+	"messages": calm.Links, "move": calm.Links, "parting": calm.Links, "reset": calm.Links,
+	"slow-disk": calm.Links, "slow-link": calm.Links,
+	"transfer": calm.Links, "transfer-coordination": calm.Links,
 	"reset-coordination": calm.Links,
 
 	// A disk that fails ends its server, which is started again.
-	"at-merge": calm.Restarts, "crash": calm.Restarts, "disk-error": calm.Restarts, "locked-crash": calm.Restarts,
-	"power-cut": calm.Restarts, "stop": calm.Restarts,
+	"at-merge": calm.Restarts, "crash": calm.Restarts, "disk-error": calm.Restarts,
+	"locked-crash": calm.Restarts, "power-cut": calm.Restarts, "stop": calm.Restarts,
 	"voter-crash": calm.Restarts,
 
 	"wipe": calm.Replacements,

@@ -184,13 +184,15 @@ func (r *Replicas) check(run *driver.Run, key, name string, version kv.Timestamp
 	}
 	if within > 0 {
 		if least := r.least(key, began.Add(-within), kv.Timestamp{}); version.Less(least) {
-			run.Violation("%s: %s, %s: it is of %s, and %s had been acknowledged %s before the read began",
+			run.Violation("%s: %s, %s: it is of %s, and %s had been acknowledged %s before "+
+				"the read began",
 				r.Keyspace, key, name, version, least, within)
 		}
 	}
 	if info.Age >= 0 {
 		if least := r.least(key, now.Add(-info.Age), kv.Timestamp{}); version.Less(least) {
-			run.Violation("%s: %s, %s: it is of %s and %s old, it says, and %s was acknowledged before that",
+			run.Violation("%s: %s, %s: it is of %s and %s old, it says, and %s was acknowledged "+
+				"before that",
 				r.Keyspace, key, name, version, info.Age, least)
 		}
 	}
@@ -277,8 +279,8 @@ func (r *Replicas) again(ctx context.Context, run *driver.Run, ks *kv.Keyspace,
 		}
 	}
 	if saw != m.saw {
-		run.Violation("%s: %q as of %s was %s, and is %s when it is read again", r.Keyspace, m.key, m.at,
-			m.saw, saw)
+		run.Violation("%s: %q as of %s was %s, and is %s when it is read again",
+			r.Keyspace, m.key, m.at, m.saw, saw)
 	}
 	return nil
 }

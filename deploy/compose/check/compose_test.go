@@ -1,4 +1,3 @@
-// Package check sees that the Compose file is one, and that what it names is there.
 package check
 
 import (
@@ -17,7 +16,8 @@ import (
 
 func load(t *testing.T) *types.Project {
 	t.Helper()
-	options, err := cli.NewProjectOptions([]string{"../compose.yaml"}, cli.WithProfiles([]string{"*"}))
+	options, err := cli.NewProjectOptions([]string{"../compose.yaml"},
+		cli.WithProfiles([]string{"*"}))
 	if err != nil {
 		t.Fatal(err)
 	}

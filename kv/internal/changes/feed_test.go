@@ -173,7 +173,9 @@ func (s *fakeStore) happen(d time.Duration) {
 // below what was told as progress before; and the progress comes to what is closed.
 func TestFeed(t *testing.T) {
 	for seed := range uint64(60) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { runFeed(t, seed) }) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runFeed(t, seed) })
+		})
 	}
 }
 

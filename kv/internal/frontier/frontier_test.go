@@ -101,7 +101,8 @@ func answer(t *rapid.T, f *Frontier, known model, key *rapid.Generator[string],
 			tell(k, resolved)
 		}
 	}
-	if rest := f.At(end); rest != nil && p.Span.Contains(end) && rapid.Bool().Draw(t, "within a key") {
+	if rest := f.At(end); rest != nil && p.Span.Contains(end) &&
+		rapid.Bool().Draw(t, "within a key") {
 		version := timestamp.Draw(t, "version")
 		f.AdvanceKey(end, version)
 		tell(string(end), version)

@@ -52,20 +52,20 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	m := &Metrics{}
 	m.consumers = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tidemark_core_consumers",
-		Help: "Consumers of changes, by whether history is kept for them or they are too old for that; 0 " +
-			"unless this member leads the core."}, []string{"state"})
+		Help: "Consumers of changes, by whether history is kept for them or they are too old for " +
+			"that; 0 unless this member leads the core."}, []string{"state"})
 	m.lag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tidemark_core_consumer_lag_seconds",
 		Help: "How far the consumer of changes is behind that is so the farthest, for the hundred " +
 			"keyspaces of which one has used most of its keep."}, []string{"keyspace"})
 	m.used = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tidemark_core_consumer_keep_used_ratio",
-		Help: "Which part of the time for which history is kept for it a consumer of changes is behind, " +
-			"at most; for the same keyspaces."}, []string{"keyspace"})
+		Help: "Which part of the time for which history is kept for it a consumer of changes is " +
+			"behind, at most; for the same keyspaces."}, []string{"keyspace"})
 	m.Dropped = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tidemark_core_consumers_dropped_total",
-		Help: "Consumers of changes that fell behind by more than their keep: history is not kept for " +
-			"them any more."})
+		Help: "Consumers of changes that fell behind by more than their keep: history is not kept " +
+			"for them any more."})
 	m.Show(nil)
 	return m
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Move changes a consumer as it is asked for, beside so many others of its keyspace. Its position may
-// be ahead of the latest time that now has by so much. An error is a status for the client that says
-// why not; then its position has not changed.
+// Move changes a consumer as it is asked for, beside so many others of its keyspace. Its position
+// may be ahead of the latest time that now has by so much. An error is a status for the client that
+// says why not; then its position has not changed.
 func (c Record) Move(
 	r *clusterpb.SetConsumerRequest, others int, now Times, ahead time.Duration,
 ) error {
@@ -34,8 +34,8 @@ func (c Record) Move(
 		return refuse(codes.InvalidArgument, "its position %s is in the future: the core's clock "+
 			"shows %s", to, hlc.FromTime(now.Latest()))
 	case r.Span != nil && !fresh && !r.Reset_ && !Span(c.Span).Equal(Span(r.Span)):
-		return refuse(codes.FailedPrecondition, "it is of %s, and not of %s; use another name, or delete "+
-			"it or reset it, and read everything anew", keys.DescribeSpan(Span(c.Span)),
+		return refuse(codes.FailedPrecondition, "it is of %s, and not of %s; use another name, or "+
+			"delete it or reset it, and read everything anew", keys.DescribeSpan(Span(c.Span)),
 			keys.DescribeSpan(Span(r.Span)))
 	case c.TooOld && !r.Reset_:
 		return refuse(codes.OutOfRange, "it fell behind by more than its keep, %s, at %s, and history "+

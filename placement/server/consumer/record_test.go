@@ -105,14 +105,18 @@ func TestProtection(t *testing.T) {
 		now                 Times
 	}{
 		"within half of the window": {none, at(11 * time.Minute), none, time.Hour, proven},
-		"beyond it":                 {none, at(31 * time.Minute), at(31 * time.Minute), time.Hour, proven},
-		"in a short window":         {none, at(0), at(0), time.Second, proven},
-		"no consumer any more":      {at(time.Hour), none, none, time.Second, proven},
-		"it follows":                {at(2 * time.Hour), at(time.Hour), at(time.Hour), time.Hour, proven},
-		"unproven, higher":          {at(2 * time.Hour), at(time.Hour), at(2 * time.Hour), time.Hour, unproven},
-		"unproven, lower":           {at(time.Hour), at(2 * time.Hour), at(2 * time.Hour), time.Hour, unproven},
-		"unproven, without":         {at(time.Hour), none, at(time.Hour), time.Hour, unproven},
-		"unproven, the first":       {none, at(time.Hour), at(time.Hour), time.Hour, unproven},
+		"beyond it": {none, at(31 * time.Minute), at(31 * time.Minute), time.Hour,
+			proven},
+		"in a short window":    {none, at(0), at(0), time.Second, proven},
+		"no consumer any more": {at(time.Hour), none, none, time.Second, proven},
+		"it follows": {at(2 * time.Hour), at(time.Hour), at(time.Hour), time.Hour,
+			proven},
+		"unproven, higher": {at(2 * time.Hour), at(time.Hour), at(2 * time.Hour), time.Hour,
+			unproven},
+		"unproven, lower": {at(time.Hour), at(2 * time.Hour), at(2 * time.Hour), time.Hour,
+			unproven},
+		"unproven, without":   {at(time.Hour), none, at(time.Hour), time.Hour, unproven},
+		"unproven, the first": {none, at(time.Hour), at(time.Hour), time.Hour, unproven},
 	} {
 		if got := Protection(x.known, x.lowest, x.window, x.now); got != x.want {
 			t.Errorf("%s: %s is protected, want %s", name, got, x.want)

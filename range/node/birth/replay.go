@@ -132,7 +132,8 @@ func (d *Directory) entries(id raftlog.Identity, r *replica.Replica, after, last
 func (d *Directory) Right(right *clusterpb.Partition) (replica.Right, error) {
 	id, found := d.at[keys.PartitionID(right.GetId())]
 	if !found || id.Removed {
-		return nil, fmt.Errorf("%w: partition %d is not here any more", replica.ErrNoBase, right.GetId())
+		return nil, fmt.Errorf("%w: partition %d is not here any more",
+			replica.ErrNoBase, right.GetId())
 	}
 	lacks, err := d.lacks(id)
 	if err == nil && lacks {
@@ -170,7 +171,8 @@ func (r *idleRight) Consumed(*clusterpb.Partition) {
 
 // Orphans are the replicas whose base is in the state and which have no log: a crash came before
 // that was made. node is this node; identities are all that there are, tombstones too.
-func (d *Directory) Orphans(node uint64, identities []raftlog.Identity) ([]raftlog.Identity, error) {
+func (d *Directory) Orphans(node uint64, identities []raftlog.Identity) (
+	[]raftlog.Identity, error) {
 	known := make(map[keys.PartitionID]bool, len(identities))
 	for _, id := range identities {
 		known[id.Group] = true

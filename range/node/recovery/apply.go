@@ -93,7 +93,9 @@ func (d *Directory) works(log *raftlog.Log, identities []raftlog.Identity, p *Pl
 		w := work{Recovery: &p.Recovered[i], identity: at[p.Recovered[i].Partition]}
 		if w.Node == uint64(d.Node) {
 			w.goesOn, w.old, w.digest = true, w.OldReplica, w.Recovery.Digest
-		} else if o := slices.IndexFunc(w.Others, func(o Other) bool { return o.Node == uint64(d.Node) }); o >= 0 {
+		} else if o := slices.IndexFunc(w.Others, func(o Other) bool {
+			return o.Node == uint64(d.Node)
+		}); o >= 0 {
 			w.old, w.digest = w.Others[o].Replica, w.Others[o].Digest
 		} else {
 			continue
@@ -124,7 +126,8 @@ func (d *Directory) compare(log *raftlog.Log, w *work, started bool) (done bool,
 	case !found && now == 0 && !w.goesOn && started:
 		return true, nil
 	case now != w.old:
-		return false, fmt.Errorf("its replica here is %d, and was %d when the plan was made", now, w.old)
+		return false, fmt.Errorf("its replica here is %d, and was %d when the plan was made",
+			now, w.old)
 	case replaced && !started:
 		return false, fmt.Errorf("its membership is %d, and another recovery has raised it",
 			recorded.Descriptor.GetMembership())
@@ -137,8 +140,8 @@ func (d *Directory) compare(log *raftlog.Log, w *work, started bool) (done bool,
 		if started && replaced && !w.goesOn {
 			return true, nil // its log was rewritten
 		}
-		return false, fmt.Errorf("its replica here has changed since the plan was made: the server has " +
-			"run; make the plan anew")
+		return false, fmt.Errorf("its replica here has changed since the plan was made: the server " +
+			"has run; make the plan anew")
 	}
 	return false, nil
 }

@@ -91,8 +91,8 @@ func Make(surveys []*Survey, lost []uint64, id, created string) (*Plan, error) {
 		p.consider(x)
 	}
 	if len(p.Recovered)+len(p.Gone) == 0 {
-		return nil, fmt.Errorf("%w: without nodes %v each of the %d partitions still has a majority of "+
-			"its replicas", ErrNothing, lost, p.Healthy)
+		return nil, fmt.Errorf("%w: without nodes %v each of the %d partitions still has a majority "+
+			"of its replicas", ErrNothing, lost, p.Healthy)
 	}
 	p.Checksum = p.sum()
 	return p, nil
@@ -206,7 +206,9 @@ func gather(surveys []*Survey) []*found {
 	for _, f := range all {
 		sorted = append(sorted, f)
 	}
-	slices.SortFunc(sorted, func(a, b *found) int { return cmp.Compare(a.latest.Partition, b.latest.Partition) })
+	slices.SortFunc(sorted, func(a, b *found) int {
+		return cmp.Compare(a.latest.Partition, b.latest.Partition)
+	})
 	return sorted
 }
 
@@ -218,10 +220,11 @@ func (p *Plan) consider(f *found) {
 	for _, r := range f.replicas {
 		switch {
 		case r.Broken != "":
-			notes = append(notes, fmt.Sprintf("the replica on node %d is of no use: %s", r.node, r.Broken))
+			notes = append(notes, fmt.Sprintf("the replica on node %d is of no use: %s",
+				r.node, r.Broken))
 		case c.Role(keys.ReplicaID(r.Replica.Replica)) == 0:
-			notes = append(notes, fmt.Sprintf("the replica on node %d was taken out before, and does not "+
-				"count", r.node))
+			notes = append(notes, fmt.Sprintf("the replica on node %d was taken out before, and does "+
+				"not count", r.node))
 		default:
 			usable = append(usable, r)
 		}
@@ -240,21 +243,22 @@ func (p *Plan) consider(f *found) {
 	}
 	slices.SortFunc(usable, func(a, b candidate) int {
 		return cmp.Or(-cmp.Compare(a.LastTerm, b.LastTerm), -cmp.Compare(a.LastIndex, b.LastIndex),
-			cmp.Compare(c.Role(keys.ReplicaID(a.Replica.Replica)), c.Role(keys.ReplicaID(b.Replica.Replica))),
+			cmp.Compare(c.Role(keys.ReplicaID(a.Replica.Replica)),
+				c.Role(keys.ReplicaID(b.Replica.Replica))),
 			cmp.Compare(a.node, b.node))
 	})
 	best := usable[0]
 	r := Recovery{Partition: f.latest.Partition, Keyspace: f.latest.Keyspace, Span: f.latest.Span,
 		Node: best.node, OldReplica: best.Replica.Replica, Replica: f.next + MembershipStep,
-		Membership: f.membership + MembershipStep, Known: f.membership, Before: f.latest.Members, Digest: best.Digest,
-		LastIndex: best.LastIndex, LastTerm: best.LastTerm, Committed: best.Committed,
-		LiveKeys: best.LiveKeys, Notes: notes,
+		Membership: f.membership + MembershipStep, Known: f.membership, Before: f.latest.Members,
+		Digest: best.Digest, LastIndex: best.LastIndex, LastTerm: best.LastTerm,
+		Committed: best.Committed, LiveKeys: best.LiveKeys, Notes: notes,
 		// What was acknowledged is with a majority. If the lost ones are none, one of it is here.
 		MayLack: f.listed || c.Quorum(func(id keys.ReplicaID) bool { return !here(id) }),
 	}
 	if f.listed {
-		r.Notes = append(r.Notes, "the core had listed a later change of its replicas than any survivor "+
-			"has applied")
+		r.Notes = append(r.Notes,
+			"the core had listed a later change of its replicas than any survivor has applied")
 	}
 	for _, o := range usable[1:] {
 		r.Others = append(r.Others, Other{Node: o.node, Replica: o.Replica.Replica, Digest: o.Digest,
@@ -281,7 +285,8 @@ func (p *Plan) Check() error {
 	case p.Format != Format:
 		return fmt.Errorf("the plan has format %d, this program knows %d", p.Format, Format)
 	case p.ID == "" || p.Checksum != p.sum():
-		return errors.New("the plan's checksum is wrong: it was changed, or is not complete; make it anew")
+		return errors.New("the plan's checksum is wrong: it was changed, or is not complete; " +
+			"make it anew")
 	}
 	return nil
 }
@@ -299,20 +304,21 @@ func (p *Plan) Lacking() (n int) {
 // Warning says in words what the plan costs, for people.
 func (p *Plan) Warning() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Nodes %v are given up for good. Keep their machines and directories switched off: "+
-		"if two of them meet, they can go on as the former majority, and only the core keeps them out.\n",
+	fmt.Fprintf(&b, "Nodes %v are given up for good. Keep their machines and directories switched "+
+		"off: if two of them meet, they can go on as the former majority, and only the core keeps "+
+		"them out.\n",
 		p.Lost)
 	if n := p.Lacking(); n > 0 {
-		fmt.Fprintf(&b, "%d of %d partitions may lack writes that were acknowledged shortly before the "+
-			"nodes were lost, and may have some whose clients were told nothing. How many cannot be known. "+
-			"A transaction over several of them may be there in part.\n", n, len(p.Recovered))
+		fmt.Fprintf(&b, "%d of %d partitions may lack writes that were acknowledged shortly before "+
+			"the nodes were lost, and may have some whose clients were told nothing. How many cannot be "+
+			"known. A transaction over several of them may be there in part.\n", n, len(p.Recovered))
 	} else if len(p.Recovered) > 0 {
-		b.WriteString("No acknowledged write is missing, as far as the survivors know of all changes of " +
-			"replicas.\n")
+		b.WriteString("No acknowledged write is missing, as far as the survivors know of all changes " +
+			"of replicas.\n")
 	}
 	if len(p.Gone) > 0 {
-		fmt.Fprintf(&b, "%d partitions have no replica left. They are not recovered: what they held has "+
-			"to come from a dump.\n", len(p.Gone))
+		fmt.Fprintf(&b, "%d partitions have no replica left. They are not recovered: what they held "+
+			"has to come from a dump.\n", len(p.Gone))
 	}
 	return b.String()
 }

@@ -73,12 +73,16 @@ func TestPlansOfOnePartition(t *testing.T) {
 		"the later term, not the longer log": {surveys: []*Survey{survey(1, described(1, four), 5, 90),
 			survey(2, described(1, four), 6, 50)}, lost: []uint64{3, 4}, on: 2},
 		"a learner has more": {surveys: []*Survey{
-			survey(1, described(2, members([]uint64{1, 2, 3, 4}, map[uint64]group.Role{4: group.Learner})), 5, 50),
-			survey(4, described(2, members([]uint64{1, 2, 3, 4}, map[uint64]group.Role{4: group.Learner})), 5, 60)},
+			survey(1, described(2, members([]uint64{1, 2, 3, 4},
+				map[uint64]group.Role{4: group.Learner})), 5, 50),
+			survey(4, described(2, members([]uint64{1, 2, 3, 4},
+				map[uint64]group.Role{4: group.Learner})), 5, 60)},
 			lost: []uint64{2, 3}, on: 4, mayLack: true},
 		"a voter before a learner that has the same": {surveys: []*Survey{
-			survey(1, described(2, members([]uint64{1, 2, 3, 4}, map[uint64]group.Role{1: group.Learner})), 5, 50),
-			survey(4, described(2, members([]uint64{1, 2, 3, 4}, map[uint64]group.Role{1: group.Learner})), 5, 50)},
+			survey(1, described(2, members([]uint64{1, 2, 3, 4},
+				map[uint64]group.Role{1: group.Learner})), 5, 50),
+			survey(4, described(2, members([]uint64{1, 2, 3, 4},
+				map[uint64]group.Role{1: group.Learner})), 5, 50)},
 			lost: []uint64{2, 3}, on: 4, mayLack: true},
 		// A majority of the old voters lives, and none of the new ones.
 		"joint": {surveys: []*Survey{
@@ -93,7 +97,8 @@ func TestPlansOfOnePartition(t *testing.T) {
 		"the only survivor is damaged": {surveys: []*Survey{broken}, lost: []uint64{2, 3}, gone: true},
 		"the survivors lag behind a change": {surveys: []*Survey{listed}, lost: []uint64{2, 3}, on: 1,
 			mayLack: true, least: 1004, note: "the core had listed a later change"},
-		"the survivor was taken out": {surveys: []*Survey{moved}, lost: []uint64{2, 3, 4, 5, 6}, gone: true},
+		"the survivor was taken out": {surveys: []*Survey{moved}, lost: []uint64{2, 3, 4, 5, 6},
+			gone: true},
 		"the latest replicas live": {surveys: []*Survey{moved,
 			survey(4, described(4, members([]uint64{4, 5, 6}, nil)), 7, 70),
 			survey(5, described(4, members([]uint64{4, 5, 6}, nil)), 7, 70)}, lost: []uint64{2, 3, 6}},
@@ -203,7 +208,8 @@ func TestNothingCommittedIsLeftBehind(t *testing.T) {
 				}
 			}
 		}
-		if !p.Recovered[0].MayLack && (len(chosen) < committed || !slices.Equal(chosen[:committed], truth[:committed])) {
+		if !p.Recovered[0].MayLack &&
+			(len(chosen) < committed || !slices.Equal(chosen[:committed], truth[:committed])) {
 			t.Fatalf("%v was committed up to %d, and %v goes on", truth, committed, chosen)
 		}
 	})

@@ -88,7 +88,8 @@ type Directory struct {
 
 // partitionOf makes a Partition of a descriptor.
 func partitionOf(d *clusterpb.Partition) Partition {
-	p := Partition{Partition: d.GetId(), Keyspace: d.GetKeyspace(), Span: keys.PartitionSpan(d).String(),
+	p := Partition{Partition: d.GetId(), Keyspace: d.GetKeyspace(),
+		Span:       keys.PartitionSpan(d).String(),
 		Generation: d.GetGeneration(), Membership: d.GetMembership(), NextReplica: d.GetNextReplica()}
 	c := group.ConfigurationOf(d)
 	for _, m := range c.Members {

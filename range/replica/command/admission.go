@@ -18,8 +18,8 @@ func (c *Command) CheckAdmission(q *kvpb.Request, asked *Reading) *Problem {
 	case q.GetAdmit() && q.GetReplicaRead() != nil:
 		return Invalid("a read is admitted by a leader, or answered by any replica, and not both")
 	case len(asked.Context.GetTransaction()) > 0 || asked.Context.GetLeadership() != nil:
-		return Invalid("a read that is admitted is of no transaction, and under no leadership; its context " +
-			"names one")
+		return Invalid("a read that is admitted is of no transaction, and under no leadership; its " +
+			"context names one")
 	case by == nil:
 		return nil
 	}

@@ -28,7 +28,8 @@ const (
 )
 
 const (
-	// WriteOverhead is about what a version takes in an entry besides the key and value of the client.
+	// WriteOverhead is about what a version takes in an entry besides the key and value of the
+	// client.
 	WriteOverhead = 64
 	// LockOverhead is about what a lock takes in an entry besides key, value and anchor.
 	LockOverhead = 128

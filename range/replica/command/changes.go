@@ -57,7 +57,8 @@ func checkChanges(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *Proble
 		Idle: min(time.Duration(min(c.GetIdleMicros(), uint64(maxIdle.Microseconds())))*
 			time.Microsecond, maxIdle)}
 	if !r.At.IsZero() && r.At.Less(r.Changes.After) {
-		return r, Invalid("changes up to %s are asked for, which is before %s, after which they are to begin",
+		return r, Invalid("changes up to %s are asked for, which is before %s, after which they "+
+			"are to begin",
 			r.At, r.Changes.After)
 	}
 	return r, checkSpan(d, c.GetStart(), c.GetEnd())

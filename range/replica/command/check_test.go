@@ -36,7 +36,8 @@ func TestCheck(t *testing.T) {
 		{"a swap without expectation", &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{
 			CompareAndSwap: &kvpb.CompareAndSwapRequest{Key: key}}}, "needs an expectation"},
 		{"a span upside down", &kvpb.Request{Command: &kvpb.Request_DeleteRange{
-			DeleteRange: &kvpb.DeleteRangeRequest{Start: []byte("b"), End: []byte("a")}}}, "above its end"},
+			DeleteRange: &kvpb.DeleteRangeRequest{Start: []byte("b"), End: []byte("a")}}},
+			"above its end"},
 		{"a span elsewhere", &kvpb.Request{Command: &kvpb.Request_DeleteRange{
 			DeleteRange: &kvpb.DeleteRangeRequest{Start: []byte("x")}}}, "outside partition p3"},
 		{"a prepare of no transaction", &kvpb.Request{

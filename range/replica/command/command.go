@@ -39,8 +39,8 @@ type Command struct {
 	Transactional bool
 	// Late: it is evaluated although its caller does not wait any longer.
 	Late bool
-	// BelowPending: a read of the latest value of one key that does not wait for pending writes, which
-	// are not acknowledged.
+	// BelowPending: a read of the latest value of one key that does not wait for pending writes,
+	// which are not acknowledged.
 	BelowPending bool
 	// Admissible: a read that a leader can admit for another replica (Request.admit).
 	Admissible bool

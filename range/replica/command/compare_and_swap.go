@@ -85,7 +85,8 @@ func compareAndSwap(e *Evaluation, q *kvpb.Request) error {
 			m.Current, m.CurrentVersion = bytes.Clone(p.Value), rpc.ToTimestamp(p.Timestamp)
 			m.CurrentExpires = uint64(p.Expires)
 		}
-		e.NothingDone(&kvpb.Response{Id: q.Id, Result: &kvpb.Response_CompareAndSwap{CompareAndSwap: m}},
+		e.NothingDone(&kvpb.Response{Id: q.Id,
+			Result: &kvpb.Response_CompareAndSwap{CompareAndSwap: m}},
 			p.Sequence)
 		return nil
 	}

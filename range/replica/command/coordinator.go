@@ -30,8 +30,8 @@ type Coordination interface {
 	// Believe brings the clock up to a timestamp that the request names. It returns false if no
 	// clock of the cluster can have given it.
 	Believe(hlc.Timestamp) bool
-	// Future says that a transaction's start is further ahead than any clock of the cluster can be. It
-	// leaves the clock alone: nothing has to be above a start.
+	// Future says that a transaction's start is further ahead than any clock of the cluster can be.
+	// It leaves the clock alone: nothing has to be above a start.
 	Future(start hlc.Timestamp) bool
 	// Present is what the rules are told of time, and of the limits of the partition's keyspace.
 	Present() txn.Present
@@ -143,7 +143,8 @@ func fromTheFuture(partition keys.PartitionID, q *kvpb.Request, ts hlc.Timestamp
 
 // Refusing adds to an error which timestamp it refuses, and at which bound; that may be zero.
 func Refusing(response *kvpb.Response, refused, bound hlc.Timestamp) *kvpb.Response {
-	response.Error.Refused, response.Error.Timestamp = rpc.ToTimestamp(refused), rpc.ToTimestamp(bound)
+	response.Error.Refused = rpc.ToTimestamp(refused)
+	response.Error.Timestamp = rpc.ToTimestamp(bound)
 	return response
 }
 

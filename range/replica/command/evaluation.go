@@ -111,8 +111,8 @@ type Result struct {
 	// Hold is what the answer has to wait for until it is past on every clock (commit wait); zero if
 	// for nothing.
 	Hold hlc.Timestamp
-	// Until is the first expiry of what the outcome rests on, which was live: the outcome is that of a
-	// write below it. 0: of any.
+	// Until is the first expiry of what the outcome rests on, which was live: the outcome is that of
+	// a write below it. 0: of any.
 	Until int64
 	// Ops are written at one timestamp. They are used again.
 	Ops []WriteOp

@@ -65,7 +65,9 @@ func (p *partition) Recent([]byte, hlc.Timestamp) (v mvcc.Version, expires, ok b
 }
 
 // Above implements Pending.
-func (p *partition) Above(key []byte, ts hlc.Timestamp) hlc.Timestamp { return hlc.Max(ts, p.above) }
+func (p *partition) Above(key []byte, ts hlc.Timestamp) hlc.Timestamp {
+	return hlc.Max(ts, p.above)
+}
 
 // evaluate evaluates a request of client 1.
 func (p *partition) evaluate(sequence uint64, q *kvpb.Request) *Evaluation {

@@ -38,7 +38,8 @@ func TestLive(t *testing.T) {
 			{"evaluated for a later moment", 9, 0, 0, 11, false},
 		} {
 			e := p.evaluation(9, &alone{})
-			e.Clock, e.Session, e.AtLeast, p.above = at(c.clock), at(c.session), at(c.atLeast), at(c.above)
+			e.Clock, e.Session = at(c.clock), at(c.session)
+			e.AtLeast, p.above = at(c.atLeast), at(c.above)
 			prior, err := e.Prior([]byte("k"))
 			if err != nil || !prior.HasValue() {
 				t.Fatal(err)
@@ -67,8 +68,8 @@ func TestTTLOfWrites(t *testing.T) {
 		},
 		"compare-and-swap": func(ttl int64) *kvpb.Request {
 			return &kvpb.Request{Command: &kvpb.Request_CompareAndSwap{
-				CompareAndSwap: &kvpb.CompareAndSwapRequest{Key: []byte("a"), NewValue: []byte("v"), Ttl: ttl,
-					Expected: &kvpb.CompareAndSwapRequest_Absent{Absent: true}}}}
+				CompareAndSwap: &kvpb.CompareAndSwapRequest{Key: []byte("a"), NewValue: []byte("v"),
+					Ttl: ttl, Expected: &kvpb.CompareAndSwapRequest_Absent{Absent: true}}}}
 		},
 		"increment": func(ttl int64) *kvpb.Request {
 			q := incrementOf("a", 1)
@@ -111,12 +112,14 @@ func TestTTLIsChecked(t *testing.T) {
 		{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("bad"), Value: value, Ttl: -2}}},
 		{Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{Key: []byte("bad"), Value: value,
 			Ttl: int64(keys.MaxTTL) + 1}}},
-		{Command: &kvpb.Request_Increment{Increment: &kvpb.IncrementRequest{Key: []byte("bad"), Ttl: 1}}},
+		{Command: &kvpb.Request_Increment{Increment: &kvpb.IncrementRequest{Key: []byte("bad"),
+			Ttl: 1}}},
 		{Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
 			Key: []byte("bad"), Delete: true, Ttl: int64(time.Hour),
 			Expected: &kvpb.CompareAndSwapRequest_Value{Value: value}}}},
 		{Command: &kvpb.Request_WriteBatch{WriteBatch: &kvpb.WriteBatchRequest{
-			Operations: []*kvpb.WriteOperation{{Key: []byte("bad"), Delete: true, Ttl: int64(time.Hour)}}}}},
+			Operations: []*kvpb.WriteOperation{{Key: []byte("bad"), Delete: true,
+				Ttl: int64(time.Hour)}}}}},
 		{Command: &kvpb.Request_Load{Load: &kvpb.LoadRequest{First: []byte("bad"), Last: []byte("e"),
 			Ttl: 1}}},
 	} {

@@ -25,7 +25,8 @@ var Get = register((*kvpb.Request_Get)(nil), Command{
 	Foreground: always,
 	CheckRead: func(d *clusterpb.Partition, q *kvpb.Request) (Reading, *Problem) {
 		c := q.GetGet()
-		return Reading{At: rpc.FromTimestamp(c.GetAt()), Context: c.GetContext()}, checkKey(d, c.GetKey())
+		return Reading{At: rpc.FromTimestamp(c.GetAt()), Context: c.GetContext()},
+			checkKey(d, c.GetKey())
 	},
 	Read: get,
 })

@@ -63,7 +63,9 @@ func TestPrepareAmongLocks(t *testing.T) {
 		return &kvpb.Mutation{Key: []byte(key), Kind: kvpb.Mutation_PUT, Read: read}
 	}
 	unlock := &kvpb.Mutation{Key: []byte("k"), Kind: kvpb.Mutation_UNLOCK}
-	all := func(m ...*kvpb.Mutation) *kvpb.PrepareRequest { return &kvpb.PrepareRequest{Mutations: m} }
+	all := func(m ...*kvpb.Mutation) *kvpb.PrepareRequest {
+		return &kvpb.PrepareRequest{Mutations: m}
+	}
 	hold := func(start, end string) *kvpb.PrepareRequest {
 		return &kvpb.PrepareRequest{Volatile: true, ReturnValues: true,
 			HoldSpans: []*kvpb.KeySpan{{Start: []byte(start), End: []byte(end)}}}
@@ -158,8 +160,8 @@ func TestPrepareAmongLocks(t *testing.T) {
 		}
 		if e.Outcome != c.outcome || l.waits != c.waits || e.Response.GetError().GetCode() != c.code ||
 			prepared != want || e.Response.GetPrepare().GetHeld() != c.held {
-			t.Errorf("%s: came to %d, waits at %q, prepared at %s, answered %v", c.name, e.Outcome, l.waits,
-				prepared, e.Response)
+			t.Errorf("%s: came to %d, waits at %q, prepared at %s, answered %v",
+				c.name, e.Outcome, l.waits, prepared, e.Response)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -38,153 +37,6 @@ var Prepare = register((*kvpb.Request_Prepare)(nil), Command{
 	CheckWrite:   checkPrepare,
 	Evaluate:     evaluatePrepare,
 })
-
-// prepareFootprint is what is written, and what is read in the same step.
-func prepareFootprint(q *kvpb.Request) (f Footprint) {
-	c := q.GetPrepare()
-	reads := c.GetOnePhase().GetReads()
-	f.Many = make([][]byte, 0, len(c.Mutations)+len(reads.GetKeys()))
-	for _, m := range c.Mutations {
-		f.Many = append(f.Many, m.GetKey())
-	}
-	f.Many = append(f.Many, reads.GetKeys()...)
-	f.Spans = append(append(f.Spans, reads.GetSpans()...), c.GetHoldSpans()...)
-	return f
-}
-
-func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Problem) {
-	c := q.GetPrepare()
-	of, err := txn.ParseInfo(c.GetTransaction())
-	if err != nil {
-		return w, Invalid("prepare: %v", err)
-	}
-	w.Transaction = &Transaction{Info: of}
-	if p := checkVolatile(c); p != nil {
-		return w, p
-	}
-	if p := checkHoldSpans(d, c); p != nil {
-		return w, p
-	}
-	for _, s := range c.GetHoldSpans() {
-		w.Size += len(s.Start) + len(s.End) + LockOverhead
-	}
-	if p := checkReadMutations(c); p != nil {
-		return w, p
-	}
-	if n := len(c.GetMutations()); n > MaxBatchOperations {
-		return w, Invalid("a prepare has at most %d mutations, this one has %d", MaxBatchOperations, n)
-	}
-	seen := make(map[string]struct{}, len(c.GetMutations()))
-	for _, m := range c.GetMutations() {
-		if p := checkMutation(d, m, c); p != nil {
-			return w, p
-		}
-		if _, twice := seen[text(m.GetKey())]; twice {
-			return w, Invalid("key %s appears twice in a prepare", keys.Pretty(m.GetKey()))
-		}
-		seen[text(m.GetKey())] = struct{}{}
-		w.Size += len(m.GetKey()) + len(m.GetValue()) + len(of.Anchor) + LockOverhead
-	}
-	if c.GetOnePhase() != nil {
-		size, p := checkReadSet(d, c.GetOnePhase().GetReads())
-		if p == nil {
-			p = checkAnchor(d, of)
-		}
-		if p != nil {
-			return w, p
-		}
-		w.Size += size
-	}
-	if w.Size > MaxBatchBytes {
-		return w, Invalid("a prepare has at most %d bytes, this one has %d", MaxBatchBytes, w.Size)
-	}
-	return w, nil
-}
-
-func checkMutation(d *clusterpb.Partition, m *kvpb.Mutation, c *kvpb.PrepareRequest) *Problem {
-	if p := checkKeyValue(d, m.GetKey(), m.GetValue()); p != nil {
-		return p
-	}
-	if p := checkTTL(m.GetKey(), m.GetTtl(), m.GetKind() != kvpb.Mutation_PUT); p != nil {
-		return p
-	}
-	switch m.GetKind() {
-	case kvpb.Mutation_PUT:
-	case kvpb.Mutation_DELETE, kvpb.Mutation_LOCK, kvpb.Mutation_UNLOCK:
-		if len(m.GetValue()) > 0 {
-			return Invalid("key %s: a %s has no value", keys.Pretty(m.GetKey()), m.GetKind())
-		}
-	default:
-		return Invalid("key %s: unknown kind of mutation %d", keys.Pretty(m.GetKey()), m.GetKind())
-	}
-	if c.GetReturnValues() && m.GetKind() != kvpb.Mutation_LOCK {
-		return Invalid("key %s: values are returned with LOCK mutations only", keys.Pretty(m.GetKey()))
-	}
-	return nil
-}
-
-// checkVolatile says what is wrong with a Prepare of volatile locks by itself.
-func checkVolatile(c *kvpb.PrepareRequest) *Problem {
-	if c.GetVolatile() && (!c.GetReturnValues() || c.GetOnePhase() != nil) {
-		return Invalid("volatile locks are acquired by reads: with values, and not in one phase")
-	}
-	return nil
-}
-
-// checkHoldSpans says what is wrong with the spans that a Prepare is to hold by itself.
-func checkHoldSpans(d *clusterpb.Partition, c *kvpb.PrepareRequest) *Problem {
-	switch n := len(c.GetHoldSpans()); {
-	case n == 0:
-		return nil
-	case n > MaxHoldSpans:
-		return Invalid("a prepare holds at most %d spans, this one is to hold %d", MaxHoldSpans, n)
-	case !c.GetVolatile() || len(c.GetMutations()) > 0:
-		return Invalid("spans are held by volatile locks, without mutations in the same prepare")
-	}
-	for _, s := range c.GetHoldSpans() {
-		if p := checkSpan(d, s.GetStart(), s.GetEnd()); p != nil {
-			return p
-		}
-		if span := (keys.Span{Start: s.GetStart(), End: s.GetEnd()}); span.Empty() {
-			return Invalid("the span %s that is to be held is empty", span)
-		}
-	}
-	return nil
-}
-
-// checkReadMutations says what is wrong with what a Prepare says about reads by itself.
-func checkReadMutations(c *kvpb.PrepareRequest) *Problem {
-	at, l := rpc.FromTimestamp(c.GetReadAt()), c.GetLeadership()
-	if l != nil && (at.IsZero() || l.Term == 0) {
-		return Invalid("a prepare names a leadership without a term, or does not say when its " +
-			"keys were read")
-	}
-	if !at.IsZero() && (c.GetOnePhase() != nil || c.GetReturnValues()) {
-		return Invalid("a prepare that compares its keys with what was read has two phases, and " +
-			"returns no values")
-	}
-	for _, m := range c.GetMutations() {
-		switch {
-		case !m.GetRead():
-		case m.Kind != kvpb.Mutation_PUT && m.Kind != kvpb.Mutation_DELETE:
-			return Invalid("key %s: only a PUT or a DELETE says that its key was read, not a %s",
-				keys.Pretty(m.Key), m.Kind)
-		case at.IsZero():
-			return Invalid("key %s: it is not said when it was read", keys.Pretty(m.Key))
-		}
-	}
-	return nil
-}
-
-// checkAnchor says whether this partition can coordinate a transaction. (In a hash keyspace it
-// takes the hash for granted.)
-func checkAnchor(d *clusterpb.Partition, of txn.Info) *Problem {
-	if own := keys.KeyspaceID(d.GetKeyspace()); of.Keyspace != own {
-		return Invalid("transaction %s is anchored in keyspace %s, partition %s is of keyspace %s",
-			of.ID, of.Keyspace, keys.PartitionID(d.GetId()), own)
-	}
-	return checkKey(d, of.Anchor)
-}
 
 // evaluatePrepare acquires a transaction's locks, all of them or none.
 //
@@ -459,60 +311,6 @@ func AbortedBy(of txn.Info, record *txn.Record) *kvpb.Error {
 	return d.Refused.Proto()
 }
 
-// A Prepare says which of its keys the transaction has read, and when. They are compared as it is
-// evaluated. If one was written since, the transaction has to run again, and hears so before it has
-// a lock that others would wait for. The same if another transaction has locked one: when that lock
-// is gone, the key will have been written, so it would wait for nothing. What is the same stays so
-// for as long as the lock stands, and needs no refresh.
-//
-// An attempt of the request that comes late may acquire locks after another one was answered with a
-// conflict. They are those of a transaction that is aborted.
-
-// readInVain says that a key that a transaction has read is about to be written by another one. An
-// earlier attempt of the same transaction writes nothing any more.
-func readInVain(m *kvpb.Mutation, l *concurrency.Lock, of txn.ID) bool {
-	other := l.Transaction
-	return m.Read && other.Known.State != kvpb.TransactionState_ABORTED &&
-		!of.SameTransaction(other.ID)
-}
-
-// LockedSinceRead is the answer to a write that another transaction's lock makes vain.
-func LockedSinceRead(partition keys.PartitionID, q *kvpb.Request, key []byte,
-	other txn.ID) *kvpb.Response {
-	response := Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
-		"partition %s: key %s was read, and transaction %s has locked it since and is about to write "+
-			"it; run the transaction again", partition, keys.Pretty(key), other)
-	response.Error.Conflict = &kvpb.Conflict{Key: key, Transaction: other.Bytes()}
-	return response
-}
-
-// readsGood says whether what is to be compared by itself, before any key, is good; otherwise it
-// has answered.
-func (p *preparation) readsGood() bool {
-	e, at := p.e, rpc.FromTimestamp(p.c.GetReadAt())
-	if at.IsZero() {
-		return true
-	}
-	if l := p.c.GetLeadership(); l != nil && !e.Coordination.IsLeadership(l) {
-		e.Answer(e.leaderChanged(p.q, firstRead(p.c)), 0)
-		return false
-	}
-	if refusal := e.readsTooOld(p.q, at); refusal != nil {
-		e.Refuse(refusal)
-		return false
-	}
-	return true
-}
-
-func firstRead(c *kvpb.PrepareRequest) *kvpb.ReadSet {
-	for _, m := range c.GetMutations() {
-		if m.Read {
-			return &kvpb.ReadSet{Keys: [][]byte{m.Key}}
-		}
-	}
-	return nil
-}
-
 // writesVersion says that a mutation is a write, and so of a transaction that commits.
 func writesVersion(m *kvpb.Mutation) bool {
 	return m.Kind == kvpb.Mutation_PUT || m.Kind == kvpb.Mutation_DELETE
@@ -578,29 +376,4 @@ func (e *Evaluation) preparedValues(mutations []*kvpb.Mutation, ts hlc.Timestamp
 		ts = hlc.Max(ts, prior.Timestamp.Next())
 	}
 	return values, ts, nil, nil
-}
-
-// Conflict says that what a transaction read has changed, and counts it.
-func (e *Evaluation) Conflict(q *kvpb.Request, key []byte, at hlc.Timestamp) *kvpb.Response {
-	e.Coordination.Count(Conflict)
-	return Changed(e.Descriptor, q, key, at)
-}
-
-// readsTooOld refuses reads of a moment from which not everything is kept any more: a tombstone may
-// have been collected with all that it hid.
-func (e *Evaluation) readsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
-	threshold := e.Coordination.Threshold()
-	if !at.Less(threshold) {
-		return nil
-	}
-	return Refusing(Refuse(q, kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
-		"partition %s: what was read at %s cannot be validated any more, versions are kept since %s",
-		e.ID(), at, threshold), at, threshold)
-}
-
-// leaderChanged says that what was read under volatile locks may never have been there, and counts
-// it.
-func (e *Evaluation) leaderChanged(q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Response {
-	e.Coordination.Count(Conflict)
-	return LeaderChanged(e.Descriptor, q, reads)
 }

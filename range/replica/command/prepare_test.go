@@ -229,7 +229,8 @@ func TestCommittedVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It lives from the commit on, and not from when it was locked.
-	if string(op.Value) != "2" || op.Tombstone || !op.WasLive || request != wrote || op.Expires != 43 {
+	if string(op.Value) != "2" || op.Tombstone || !op.WasLive || request != wrote ||
+		op.Expires != 43 {
 		t.Errorf("%+v by %v", op, request)
 	}
 	if err := closer.Close(); err != nil {

@@ -54,7 +54,8 @@ func push(e *Evaluation, q *kvpb.Request) error {
 	present.Limits = present.Limits.Stricter(e.Coordination.Limits(push.Locked))
 	d := txn.DecidePush(record, push, present)
 	e.Decide(q, record, sequence, d, func(s *kvpb.TransactionStatus) *kvpb.Response {
-		return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Push{Push: &kvpb.PushResponse{Status: s}}}
+		return &kvpb.Response{Id: q.Id,
+			Result: &kvpb.Response_Push{Push: &kvpb.PushResponse{Status: s}}}
 	})
 	return nil
 }

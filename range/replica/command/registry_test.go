@@ -37,8 +37,8 @@ func TestEveryRequestHasACommand(t *testing.T) {
 			}
 		case InQueue:
 			if c.CheckWrite == nil || c.Evaluate == nil || c.Footprint == nil && !c.Transactional {
-				t.Errorf("%s: a write needs CheckWrite and Evaluate, and a Footprint if it does not look at "+
-					"locks itself", c.Name)
+				t.Errorf("%s: a write needs CheckWrite and Evaluate, and a Footprint if it does not look "+
+					"at locks itself", c.Name)
 			}
 		}
 		if got := c.LatestNamed(q); got != 0 {

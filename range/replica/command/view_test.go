@@ -58,7 +58,8 @@ func newState(t *testing.T) (*engine.State, *clusterpb.Partition) {
 		if v.kind == mvcc.KindTombstone {
 			value = nil
 		}
-		if err := mvcc.Write(batch, keys.InternalKey(d, []byte(v.key)), at(v.at), h, value); err != nil {
+		if err := mvcc.Write(batch, keys.InternalKey(d, []byte(v.key)), at(v.at), h,
+			value); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,7 +104,8 @@ func TestReadsOfAView(t *testing.T) {
 	if s := r.GetScan(); !s.More || string(s.Resume) == "" || len(s.Rows) == 0 {
 		t.Errorf("a page of one row: %v", s)
 	}
-	count := &kvpb.Request{Command: &kvpb.Request_Count{Count: &kvpb.CountRequest{Start: []byte("b")}}}
+	count := &kvpb.Request{Command: &kvpb.Request_Count{
+		Count: &kvpb.CountRequest{Start: []byte("b")}}}
 	if r, seen := read(count, at(9)); r.GetCount().Count != 1 || seen != at(5) {
 		t.Errorf("from b on: %v, seen %s", r, seen)
 	}

@@ -42,7 +42,9 @@ func TestManagerBesideModel(t *testing.T) {
 			},
 			"write": func(t *rapid.T) {
 				w.t = t
-				w.submit(&worldWrite{kind: Plain, key: w.key(), span: rapid.IntRange(0, 5).Draw(t, "span") == 0,
+				w.submit(&worldWrite{
+					kind: Plain, key: w.key(),
+					span:        rapid.IntRange(0, 5).Draw(t, "span") == 0,
 					conditional: rapid.Bool().Draw(t, "conditional")})
 			},
 			"write again": func(t *rapid.T) { w.t = t; w.sendAgain() },
@@ -347,11 +349,13 @@ func (w *world) checkPush(p Push) {
 		gone := q.kind == Acquire && q.request().Client == 2
 		waits = waits || !gone && q.of.ID == push.Pusher
 		if !gone && txn.Older(q.of.Begun, q.of.ID, push.PusherBegun, push.Pusher) {
-			w.t.Fatalf("%s is to be aborted for %s, and %s is older", push.Pushee.ID, push.Pusher, q.of.ID)
+			w.t.Fatalf("%s is to be aborted for %s, and %s is older", push.Pushee.ID, push.Pusher,
+				q.of.ID)
 		}
 	}
 	if !waits {
-		w.t.Fatalf("%s is to be aborted for %s, which does not wait for it", push.Pushee.ID, push.Pusher)
+		w.t.Fatalf("%s is to be aborted for %s, which does not wait for it",
+			push.Pushee.ID, push.Pusher)
 	}
 }
 

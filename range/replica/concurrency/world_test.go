@@ -119,7 +119,8 @@ func (w *world) begin() {
 	begun := hlc.Timestamp{Wall: w.now.UnixNano() - rapid.Int64Range(0, 5).Draw(w.t,
 		"age")*int64(time.Second)}
 	w.transactions = append(w.transactions, &worldTransaction{Info: txn.Info{
-		ID: id, Begun: begun, Started: hlc.Max(begun, w.timestamp()), Keyspace: 7, Anchor: []byte("a")}})
+		ID: id, Begun: begun, Started: hlc.Max(begun, w.timestamp()), Keyspace: 7,
+		Anchor: []byte("a")}})
 }
 
 func (w *world) transaction(id txn.ID) *worldTransaction {

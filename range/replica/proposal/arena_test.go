@@ -13,7 +13,8 @@ func TestArenaCopiesStay(t *testing.T) {
 		var a Arena
 		var copies, want [][]byte
 		for range rapid.IntRange(1, 50).Draw(t, "copies") {
-			n := rapid.OneOf(rapid.IntRange(0, 64), rapid.IntRange(0, 3*firstArenaBlock)).Draw(t, "length")
+			lengths := rapid.OneOf(rapid.IntRange(0, 64), rapid.IntRange(0, 3*firstArenaBlock))
+			n := lengths.Draw(t, "length")
 			original := bytes.Repeat([]byte{byte(len(copies))}, n)
 			want = append(want, bytes.Clone(original))
 			copies = append(copies, a.Copy(original))

@@ -148,7 +148,8 @@ func Decode(data []byte) (Entry, error) {
 		return e, fmt.Errorf("%w: %d bytes", ErrMalformed, len(data))
 	}
 	if data[0] != entryVersion && data[0] != entryVersion1 {
-		return e, fmt.Errorf("%w: version %d, this server understands %d; was it written by a newer one?",
+		return e, fmt.Errorf("%w: version %d, this server understands %d; was it written by "+
+			"a newer one?",
 			ErrMalformed, data[0], entryVersion)
 	}
 	e.Kind, e.HandsOver = Kind(data[1]&^kindFlags), data[1]&handsOver != 0

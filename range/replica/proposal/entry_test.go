@@ -112,7 +112,8 @@ func TestEncodingDoesNotChange(t *testing.T) {
 		case err != nil:
 			t.Fatal(err)
 		case got.HandsOver != handsOver || got.Closed != e.Closed:
-			t.Errorf("kind %d of version 1: it hands over: %t, closes %s", kind, got.HandsOver, got.Closed)
+			t.Errorf("kind %d of version 1: it hands over: %t, closes %s",
+				kind, got.HandsOver, got.Closed)
 		}
 	}
 }

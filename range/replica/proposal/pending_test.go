@@ -43,7 +43,8 @@ func TestPendingAgainstList(t *testing.T) {
 					w := &Write{
 						Key: key.Draw(t, "key"), Sequence: sequence,
 						Timestamp: hlc.Timestamp{Wall: clock},
-						Request:   mvcc.RequestID{Client: 1, Sequence: rapid.Uint64Range(1, 5).Draw(t, "request")},
+						Request: mvcc.RequestID{Client: 1,
+							Sequence: rapid.Uint64Range(1, 5).Draw(t, "request")},
 						Tombstone: rapid.Bool().Draw(t, "tombstone"),
 					}
 					p.Add(w)

@@ -245,7 +245,8 @@ func forgedServers(ctx context.Context, s *stranger) error {
 		case 0:
 			what = "registered as a node"
 			_, err = core.RegisterNode(call, &clusterpb.RegisterNodeRequest{Cluster: s.Cluster,
-				Server: s.random.Uint64() | 1, Address: fmt.Sprintf("127.0.0.1:%d", 1+s.random.IntN(65535))})
+				Server:  s.random.Uint64() | 1,
+				Address: fmt.Sprintf("127.0.0.1:%d", 1+s.random.IntN(65535))})
 		case 1:
 			what = "sent a heartbeat"
 			_, err = core.Heartbeat(call, &clusterpb.HeartbeatRequest{Cluster: s.Cluster,
@@ -264,9 +265,10 @@ func forgedServers(ctx context.Context, s *stranger) error {
 			_, err = founding.Accept(call, &clusterpb.Founding{})
 		case 5:
 			what = "sent a snapshot"
-			stream, streamErr := peerpb.NewPeerClient(conn).Snapshot(metadata.AppendToOutgoingContext(call,
-				"tidemark-realm", "data", "tidemark-cluster", fmt.Sprintf("%x", s.Cluster),
-				"tidemark-from", "1", "tidemark-to", "2"))
+			stream, streamErr := peerpb.NewPeerClient(conn).Snapshot(
+				metadata.AppendToOutgoingContext(call,
+					"tidemark-realm", "data", "tidemark-cluster", fmt.Sprintf("%x", s.Cluster),
+					"tidemark-from", "1", "tidemark-to", "2"))
 			if err = streamErr; err == nil {
 				_, err = stream.CloseAndRecv()
 			}

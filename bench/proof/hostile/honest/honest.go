@@ -1,5 +1,3 @@
-// Package honest is the load of honest clients beside hostile ones: it measures how long they wait,
-// and knows what was acknowledged to them.
 package honest
 
 import (

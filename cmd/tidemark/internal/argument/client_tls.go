@@ -37,7 +37,8 @@ func (c *ClientTLS) Register(cmd *cobra.Command) {
 	flags.StringVar(&c.cert, "tls-cert", "",
 		"PEM file of this client's certificate, if the servers ask for one; turns TLS on (default "+
 			TLSCertEnv+")")
-	flags.StringVar(&c.key, "tls-key", "", "PEM file of the key of --tls-cert (default "+TLSKeyEnv+")")
+	flags.StringVar(&c.key, "tls-key", "",
+		"PEM file of the key of --tls-cert (default "+TLSKeyEnv+")")
 	before := cmd.PreRun
 	cmd.PreRun = func(cmd *cobra.Command, args []string) {
 		c.flags = cmd

@@ -1,4 +1,3 @@
-// Package exit is how the program ends: the exit codes, and an error as it is read aloud.
 package exit
 
 import (

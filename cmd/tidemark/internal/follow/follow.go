@@ -1,10 +1,3 @@
-// Package follow appends what a change feed brings to a file, and keeps beside it how far that is,
-// so that a process that comes after goes on where this one was, whatever way this one ended.
-//
-// The position is a file of its own, NAME.position: the feed's timestamp, and how long the file was
-// then. It is replaced, in one step, after the file was synced. What a process has written after
-// the last position is cut off by the next one, which gets it again from the feed: so each line is
-// in the file once.
 package follow
 
 import (
@@ -57,7 +50,8 @@ func Open(path, keyspace, of string) (f *File, at Position, ok bool, err error) 
 		return nil, at, false, err
 	}
 	if !held {
-		return nil, at, false, fmt.Errorf("another process follows into %s; end it, or give another file",
+		return nil, at, false, fmt.Errorf("another process follows into %s; end it, or give "+
+			"another file",
 			path)
 	}
 	if at, ok, err = read(path + ".position"); err != nil {
@@ -92,8 +86,8 @@ func (f *File) begin(at Position, ok bool) error {
 		return fmt.Errorf("%s holds something, and %s.position, which says how far that is, is not "+
 			"there; give another file", f.path, f.path)
 	case info.Size() < at.Bytes:
-		return fmt.Errorf("%s has %d bytes, and had %d when %s.position was written: something was lost "+
-			"or cut off; give another file", f.path, info.Size(), at.Bytes, f.path)
+		return fmt.Errorf("%s has %d bytes, and had %d when %s.position was written: something was "+
+			"lost or cut off; give another file", f.path, info.Size(), at.Bytes, f.path)
 	}
 	if ok {
 		f.last = at

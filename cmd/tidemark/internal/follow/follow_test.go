@@ -62,7 +62,8 @@ func TestRefuses(t *testing.T) {
 	path := filepath.Join(dir, "changes")
 	refused := func(words, keyspace, of string) {
 		t.Helper()
-		if _, _, _, err := Open(path, keyspace, of); err == nil || !strings.Contains(err.Error(), words) {
+		if _, _, _, err := Open(path, keyspace, of); err == nil ||
+			!strings.Contains(err.Error(), words) {
 			t.Errorf("%v, want %q in it", err, words)
 		}
 	}

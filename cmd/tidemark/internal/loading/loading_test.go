@@ -136,7 +136,8 @@ func TestLoadIsLikeWritingInOrder(t *testing.T) {
 
 func some(n int) (all []records.Record) {
 	for i := range n {
-		all = append(all, records.Record{Key: fmt.Appendf(nil, "%c%d", 'a'+i%26, i), Value: []byte("v")})
+		all = append(all, records.Record{Key: fmt.Appendf(nil, "%c%d", 'a'+i%26, i),
+			Value: []byte("v")})
 	}
 	return all
 }

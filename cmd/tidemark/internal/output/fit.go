@@ -99,7 +99,8 @@ func (f *fitted) shorten(by int) bool {
 	widest := -1
 	for i, w := range f.widths {
 		if !f.columns[i].Number && !f.columns[i].Whole &&
-			w > max(shortest, text.StringWidth(f.columns[i].Name)) && (widest < 0 || w > f.widths[widest]) {
+			w > max(shortest, text.StringWidth(f.columns[i].Name)) &&
+			(widest < 0 || w > f.widths[widest]) {
 			widest = i
 		}
 	}

@@ -26,5 +26,6 @@ func ParseFormat(name string) (Format, error) {
 			return Format(name), nil
 		}
 	}
-	return "", fmt.Errorf("unknown output format %q: use one of %s", name, strings.Join(Formats, ", "))
+	return "", fmt.Errorf("unknown output format %q: use one of %s",
+		name, strings.Join(Formats, ", "))
 }

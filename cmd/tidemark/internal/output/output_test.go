@@ -66,7 +66,8 @@ func TestRows(t *testing.T) {
 		Table: "KEY       VALUE\na         1\nlong key\nb\\x00     x\\ty\\xff\n",
 		TSV:   "a\t1\nlong key\t\nb\\x00\tx\\ty\\xff\n",
 		JSON: "{\"key\":\"a\",\"value\":\"1\"}\n" +
-			"{\"key\":\"long key\",\"value\":\"\"}\n{\"key\":\"b\\u0000\",\"value_base64\":\"eAl5/w==\"}\n",
+			"{\"key\":\"long key\",\"value\":\"\"}\n" +
+			"{\"key\":\"b\\u0000\",\"value_base64\":\"eAl5/w==\"}\n",
 		Raw: "a\t1\nlong key\t\nb\x00\tx\ty\xff\n",
 	}
 	wantKeys := map[Format]string{

@@ -60,7 +60,8 @@ func (r *Rows) Write(key, value []byte, expires time.Time) error {
 	r.line = r.line[:0]
 	switch r.format {
 	case JSON:
-		r.line = records.AppendJSONObject(r.line, records.Record{Key: key, Value: value, Expires: expires},
+		r.line = records.AppendJSONObject(r.line, records.Record{Key: key, Value: value,
+			Expires: expires},
 			r.keysOnly)
 	case TSV:
 		r.line = records.AppendEscaped(r.line, key)

@@ -1,6 +1,3 @@
-// Package progress shows how far long work has come, on stderr: a bar when that is a terminal,
-// otherwise a line now and then, so that a log file stays short. It starts no goroutine: the work
-// calls Set as it goes.
 package progress
 
 import (
@@ -89,9 +86,11 @@ func (p *Progress) Set(done uint64) {
 func (p *Progress) printLine(done uint64, rate float64) {
 	of := ""
 	if p.options.Total > 0 {
-		of = fmt.Sprintf(" of %d (%.0f %%)", p.options.Total, 100*float64(done)/float64(p.options.Total))
+		of = fmt.Sprintf(" of %d (%.0f %%)", p.options.Total,
+			100*float64(done)/float64(p.options.Total))
 	}
-	fmt.Fprintf(p.options.Out, "%s: %d%s %s, %.0f/s\n", p.options.What, done, of, p.options.Unit, rate)
+	fmt.Fprintf(p.options.Out, "%s: %d%s %s, %.0f/s\n", p.options.What, done, of, p.options.Unit,
+		rate)
 }
 
 // Stop takes the bar away, so that the next words begin on a clean line.

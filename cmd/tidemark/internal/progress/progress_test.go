@@ -43,7 +43,8 @@ func TestLinesWhereThereIsNoTerminal(t *testing.T) {
 func TestBarLeavesACleanLine(t *testing.T) {
 	for _, total := range []uint64{0, 500} {
 		var out bytes.Buffer
-		p := Start(Options{Out: &out, Terminal: true, What: "load fruit", Unit: "records", Total: total})
+		p := Start(Options{Out: &out, Terminal: true, What: "load fruit", Unit: "records",
+			Total: total})
 		for done := range uint64(500) {
 			p.Set(done)
 		}

@@ -45,7 +45,8 @@ func TestReadingLines(t *testing.T) {
 		[]string{"a", "", "b"}) || last.Number != 3 {
 		t.Errorf("%q, %+v", texts, last)
 	}
-	long := io.MultiReader(strings.NewReader("a\n"), strings.NewReader(strings.Repeat("x", maxLine+1)))
+	long := io.MultiReader(strings.NewReader("a\n"),
+		strings.NewReader(strings.Repeat("x", maxLine+1)))
 	if texts, last := read(long); len(texts) != 1 || last.Number != 2 || last.Err == nil ||
 		!strings.Contains(last.Err.Error(), "longer than") {
 		t.Errorf("%q, %+v", texts, last)

@@ -25,7 +25,8 @@ type jsonRecord struct {
 
 func (r *Reader) parseJSON(line []byte) error {
 	if !utf8.Valid(line) {
-		return errors.New("the line is not valid UTF-8; put binary data into key_base64 or value_base64")
+		return errors.New("the line is not valid UTF-8; put binary data into key_base64 or " +
+			"value_base64")
 	}
 	if err := checkSurrogates(line); err != nil {
 		return err

@@ -100,7 +100,8 @@ func TestLinesOfAllLengths(t *testing.T) {
 				file = "k\t" + strings.Repeat("v", size)
 			}
 			got := readAll(t, NewReader(strings.NewReader(file), TSV, limits))
-			if len(got[0].Value) != size || (end != "" && (len(got) != 2 || string(got[1].Value) != "v2")) {
+			if len(got[0].Value) != size ||
+				(end != "" && (len(got) != 2 || string(got[1].Value) != "v2")) {
 				t.Errorf("value of %d bytes, end %q: read %d records, the first value has %d", size,
 					end, len(got), len(got[0].Value))
 			}
@@ -150,7 +151,8 @@ func TestErrorsNameTheLine(t *testing.T) {
 	}
 	good := map[Format]string{TSV: "k\tv\n", JSONL: `{"key":"k","value":"v"}` + "\n"}
 	for _, c := range cases {
-		reader := NewReader(strings.NewReader(good[c.format]+c.line+"\n"+good[c.format]), c.format, small)
+		reader := NewReader(strings.NewReader(good[c.format]+c.line+"\n"+good[c.format]), c.format,
+			small)
 		if _, err := reader.Next(); err != nil {
 			t.Fatal(err)
 		}
@@ -211,8 +213,10 @@ func FuzzReader(f *testing.F) {
 				t.Fatal(err)
 			}
 			back, err := NewReader(&again, format, Limits{}).Next()
-			if err != nil || !bytes.Equal(back.Key, record.Key) || !bytes.Equal(back.Value, record.Value) {
-				t.Fatalf("%q=%q came back as %q=%q, %v", record.Key, record.Value, back.Key, back.Value, err)
+			if err != nil || !bytes.Equal(back.Key, record.Key) ||
+				!bytes.Equal(back.Value, record.Value) {
+				t.Fatalf("%q=%q came back as %q=%q, %v", record.Key, record.Value, back.Key, back.Value,
+					err)
 			}
 		}
 	})

@@ -159,16 +159,17 @@ func TestSpansBesideModel(t *testing.T) {
 						t.Fatalf("%q is held by %d, the model says %d", p, got, m.at(p))
 					}
 				}
-				if table.Empty() != (len(m.held) == 0 && len(m.locked) == 0) || table.Len() != len(m.locked) ||
+				if table.Empty() != (len(m.held) == 0 && len(m.locked) == 0) ||
+					table.Len() != len(m.locked) ||
 					table.Waiters() != len(m.waiters) {
-					t.Fatalf("empty %t, %d keys, %d wait; the model has %v, %v, %v", table.Empty(), table.Len(),
-						table.Waiters(), m.held, m.locked, m.waiters)
+					t.Fatalf("empty %t, %d keys, %d wait; the model has %v, %v, %v",
+						table.Empty(), table.Len(), table.Waiters(), m.held, m.locked, m.waiters)
 				}
 				spans := 0
 				table.EachTransaction(func(x *Transaction[int]) bool { spans += x.Spans(); return true })
 				if spans != table.Spans() || table.Spans() == 0 != (len(m.held) == 0) {
-					t.Fatalf("%d spans of transactions, %d in the table, the model has %v", spans, table.Spans(),
-						m.held)
+					t.Fatalf("%d spans of transactions, %d in the table, the model has %v",
+						spans, table.Spans(), m.held)
 				}
 			},
 		})

@@ -75,7 +75,9 @@ func (t *Table[W]) wake(l *Lock[W], happened Until) []W {
 		delete(t.awaited, of)
 		return taken
 	}
-	return t.take(l.Transaction, func(w *waiter[W]) bool { return w.lock == l && w.until <= happened })
+	return t.take(l.Transaction, func(w *waiter[W]) bool {
+		return w.lock == l && w.until <= happened
+	})
 }
 
 // take takes out those of a transaction's waiters of which gone says so, and keeps the order.

@@ -1,0 +1,2 @@
+// Package prompt reads lines: of a script, and of a person, whose earlier lines it keeps.
+package prompt

@@ -1,0 +1,3 @@
+// Package check tests that the Compose file is valid, and that the files it names exist. It has
+// tests only.
+package check

@@ -1,0 +1,2 @@
+// Package prom shows metrics of package metric to Prometheus.
+package prom
