@@ -71,6 +71,8 @@ func (c prefixClient) user() string {
 	return string(user)
 }
 
+func (c prefixClient) Standing() (free bool, err error) { return false, c.May(nil) }
+
 func (c prefixClient) May(needs []access.Need) error {
 	g := c.guard
 	g.mu.Lock()

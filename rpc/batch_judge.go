@@ -35,8 +35,10 @@ var errTokenTooLong = status.Error(codes.InvalidArgument,
 // INVARIANT: a request that was refused reaches neither Handle nor Take. One that was permitted is
 // judged again when it is answered, or waits for at most judgedFor before it is carried out.
 type judge struct {
-	guard   access.Guard
-	needs   func(*kvpb.Request, []access.Need) ([]access.Need, bool, *kvpb.Error)
+	guard access.Guard
+	// judged and needs are those of the configuration.
+	judged  func(*kvpb.Request) (judged, lasting bool, refusal *kvpb.Error)
+	needs   func(*kvpb.Request, []access.Need) ([]access.Need, *kvpb.Error)
 	refused map[access.Reason]*metric.Counter
 	// who is whose the stream is at present.
 	who atomic.Pointer[identified]
@@ -58,7 +60,7 @@ type identified struct {
 }
 
 func newJudge(c *BatchServerConfig, m *batchMetrics, from origin, token string) *judge {
-	j := &judge{guard: c.Guard, needs: c.Needs, refused: m.refused}
+	j := &judge{guard: c.Guard, judged: c.Judged, needs: c.Needs, refused: m.refused}
 	shown := access.Shown{Token: strings.Clone(token), Address: from.address}
 	if c.CertificateUsers {
 		shown.CertificateName = from.certificateName
@@ -82,11 +84,18 @@ func (j *judge) show(token string) error {
 	return nil
 }
 
-// may asks the guard; nil if the client has all that is needed.
-func (j *judge) may(needs []access.Need) *kvpb.Error {
+// client is whose the stream is.
+func (j *judge) client() access.Client {
 	who := j.who.Load()
 	who.once.Do(func() { who.client = j.guard.Client(who.shown) })
-	err := who.client.May(needs)
+	return who.client
+}
+
+// may asks the guard; nil if the client has all that is needed.
+func (j *judge) may(needs []access.Need) *kvpb.Error { return j.toError(j.client().May(needs)) }
+
+// toError is an error of the guard as the client is told it; nil if it is nil.
+func (j *judge) toError(err error) *kvpb.Error {
 	if err == nil {
 		return nil
 	}
@@ -111,27 +120,49 @@ func (j *judge) refusal(q *kvpb.Request) *kvpb.Response {
 	if !j.guard.Enabled() {
 		return nil
 	}
-	needs, lasting, refusal := j.needs(q, j.room[:0])
-	if refusal == nil && len(needs) > 0 {
-		refusal = j.may(needs)
-	}
-	switch {
-	case refusal != nil:
-	case lasting:
-		j.keep(q.Id, needs)
-	case len(needs) > 0:
-		if most := uint64(judgedFor.Microseconds()); q.TimeoutMicros == 0 || q.TimeoutMicros > most {
-			q.TimeoutMicros = most
-		}
-	}
-	clear(needs) // they alias the request
-	if cap(needs) <= maxKeptNeeds {
-		j.room = needs[:0]
+	judged, lasting, refusal := j.judged(q)
+	if judged && refusal == nil {
+		refusal = j.judge(q, lasting)
 	}
 	if refusal != nil {
 		return &kvpb.Response{Id: q.Id, Error: refusal}
 	}
 	return nil
+}
+
+// judge says why the client may not make a request; nil if it may. Whoever may do nothing, or
+// everything, costs no needs.
+func (j *judge) judge(q *kvpb.Request, lasting bool) (refusal *kvpb.Error) {
+	free, err := j.client().Standing()
+	if err != nil {
+		return j.toError(err)
+	}
+	if !free || lasting {
+		needs, refusal := j.needs(q, j.room[:0])
+		defer j.keepRoom(needs)
+		if refusal == nil && !free {
+			refusal = j.may(needs)
+		}
+		if refusal != nil {
+			return refusal
+		}
+		if lasting {
+			j.keep(q.Id, needs)
+		}
+	}
+	if most := uint64(judgedFor.Microseconds()); !lasting &&
+		(q.TimeoutMicros == 0 || q.TimeoutMicros > most) {
+		q.TimeoutMicros = most
+	}
+	return nil
+}
+
+// keepRoom keeps the room of needs, which alias a request, for the next.
+func (j *judge) keepRoom(needs []access.Need) {
+	clear(needs)
+	if cap(needs) <= maxKeptNeeds {
+		j.room = needs[:0]
+	}
 }
 
 // keep has the request judged again when it is answered.

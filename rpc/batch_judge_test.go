@@ -24,9 +24,11 @@ import (
 type fakeGuard struct {
 	off     atomic.Bool
 	unknown atomic.Bool
-	mu      sync.Mutex
-	prefix  map[string]string // by token; guarded by mu
-	asked   atomic.Int64
+	// free: clients may do everything, although the guard is enabled.
+	free   atomic.Bool
+	mu     sync.Mutex
+	prefix map[string]string // by token; guarded by mu
+	asked  atomic.Int64
 }
 
 func (g *fakeGuard) Enabled() bool { return !g.off.Load() }
@@ -57,6 +59,13 @@ type fakeClient struct {
 
 func (c *fakeClient) Name() string { return c.name }
 
+func (c *fakeClient) Standing() (free bool, err error) {
+	if c.guard.free.Load() {
+		return true, nil
+	}
+	return false, c.May(nil)
+}
+
 func (c *fakeClient) May(needs []access.Need) error {
 	c.guard.asked.Add(1)
 	if c.guard.unknown.Load() {
@@ -77,22 +86,39 @@ func (c *fakeClient) May(needs []access.Need) error {
 	return nil
 }
 
+// fakeJudged says that gets, puts, and changes are judged.
+func fakeJudged(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Error) {
+	switch q.Command.(type) {
+	case *kvpb.Request_Get, *kvpb.Request_Put, *kvpb.Request_MultiGet:
+		return true, false, nil
+	case *kvpb.Request_Changes:
+		return true, true, nil
+	}
+	return false, false, nil
+}
+
 // fakeNeeds are those of gets, puts, and changes.
-func fakeNeeds(q *kvpb.Request, needs []access.Need) ([]access.Need, bool, *kvpb.Error) {
+func fakeNeeds(q *kvpb.Request, needs []access.Need) ([]access.Need, *kvpb.Error) {
 	switch c := q.Command.(type) {
 	case *kvpb.Request_Get:
 		if q.Partition == 666 {
-			return needs, false, &kvpb.Error{Code: kvpb.ErrorCode_PARTITION_NOT_FOUND}
+			return needs, &kvpb.Error{Code: kvpb.ErrorCode_PARTITION_NOT_FOUND}
 		}
-		return append(needs, access.Need{Keyspace: 1, Start: c.Get.Key, Right: access.Read}), false, nil
+		return append(needs, access.Need{Keyspace: 1, Start: c.Get.Key, Right: access.Read}), nil
 	case *kvpb.Request_Put:
-		return append(needs, access.Need{Keyspace: 1, Start: c.Put.Key,
-			Right: access.Write}), false, nil
+		return append(needs, access.Need{Keyspace: 1, Start: c.Put.Key, Right: access.Write}), nil
+	case *kvpb.Request_MultiGet:
+		for _, p := range c.MultiGet.Partitions {
+			for _, key := range p.Keys {
+				needs = append(needs, access.Need{Keyspace: 1, Start: key, Right: access.Read})
+			}
+		}
+		return needs, nil
 	case *kvpb.Request_Changes:
 		return append(needs, access.Need{Keyspace: 1, Start: c.Changes.Start, End: []byte{},
-			Right: access.Read}), true, nil
+			Right: access.Read}), nil
 	}
-	return needs, false, nil
+	return needs, nil
 }
 
 func codeOf(t *testing.T, b *BatchConn, r *kvpb.Request) kvpb.ErrorCode {
@@ -112,7 +138,8 @@ func TestRequestsAreJudged(t *testing.T) {
 		guard.permit("ann", "a/")
 		var handled atomic.Int64
 		addr, _ := n.serve(t, "s:1", func(s *Server) {
-			s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Needs: fakeNeeds,
+			s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+				Needs: fakeNeeds,
 				Handle: func(c uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 					handled.Add(int64(len(batch)))
 					echoAll(c, batch, reply)
@@ -174,7 +201,8 @@ func TestOneMessageIsJudgedRequestByRequest(t *testing.T) {
 	var guard fakeGuard
 	guard.permit("ann", "a/")
 	addr, _ := n.serve(t, "s:1", func(s *Server) {
-		s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Needs: fakeNeeds,
+		s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+			Needs:  fakeNeeds,
 			Handle: echoAll}))
 	})
 	b := batchConn(t, n.dialer(t, "c"), addr, func(c *BatchConfig) {
@@ -210,7 +238,8 @@ func TestHeldRequestIsJudgedAgain(t *testing.T) {
 	guard.permit("ann", "a/")
 	held := make(chan func(), 8)
 	addr, _ := n.serve(t, "s:1", func(s *Server) {
-		s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Needs: fakeNeeds,
+		s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+			Needs: fakeNeeds,
 			Handle: func(_ uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 				for _, q := range batch {
 					held <- func() {
@@ -258,7 +287,8 @@ func TestHeldRequestIsJudgedAgain(t *testing.T) {
 func TestHeldRequestOfBeforeUsers(t *testing.T) {
 	var guard fakeGuard
 	guard.off.Store(true)
-	j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+	j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+		Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
 		"")
 	q := &kvpb.Request{Id: 1, Command: &kvpb.Request_Changes{Changes: &kvpb.ChangesRequest{}}}
 	changes := &kvpb.Response{Id: 1, Result: &kvpb.Response_Changes{
@@ -280,7 +310,8 @@ func TestHeldRequestOfBeforeUsers(t *testing.T) {
 func TestJudgedRequestsDoNotWaitForLong(t *testing.T) {
 	var guard fakeGuard
 	guard.permit("ann", "a/")
-	j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+	j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+		Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
 		"ann")
 	changes := &kvpb.Request{Command: &kvpb.Request_Changes{
 		Changes: &kvpb.ChangesRequest{Start: []byte("a/")}}}
@@ -309,7 +340,8 @@ func TestCertificateUsers(t *testing.T) {
 	for _, users := range []bool{true, false} {
 		var guard fakeGuard
 		guard.permit("ann", "a/")
-		j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds, CertificateUsers: users},
+		j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+			Needs: fakeNeeds, CertificateUsers: users},
 			newBatchMetrics(nil), origin{certificateName: "ann"}, "")
 		if may := j.refusal(get("a/1")) == nil; may != users {
 			t.Errorf("users by certificates: %v; it may: %v", users, may)
@@ -326,7 +358,8 @@ func TestServersAreNotJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewServer(ServerConfig{Peers: &PeerPolicy{Secret: secret}})
-	s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Needs: fakeNeeds,
+	s.ServeClients(NewBatchServer(BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+		Needs:  fakeNeeds,
 		Handle: echoAll}))
 	done := make(chan struct{})
 	go func() {
@@ -358,7 +391,8 @@ func TestServersAreNotJudged(t *testing.T) {
 func TestJudgingAllocatesNothing(t *testing.T) {
 	var guard fakeGuard
 	guard.permit("ann", "a/")
-	j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
+	j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+		Needs: fakeNeeds}, newBatchMetrics(nil), origin{},
 		"ann")
 	q := get("a/1")
 	if n := testing.AllocsPerRun(100, func() {
@@ -367,6 +401,47 @@ func TestJudgingAllocatesNothing(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// Who may do nothing, and who may do everything, has the server look at no key: needs take memory
+// for each, and a request may have many.
+func TestStandingComesBeforeNeeds(t *testing.T) {
+	keys := make([][]byte, 10_000)
+	for i := range keys {
+		keys[i] = []byte("a/1")
+	}
+	q := &kvpb.Request{Command: &kvpb.Request_MultiGet{MultiGet: &kvpb.MultiGetRequest{
+		Partitions: []*kvpb.PartitionKeys{{Partition: 1, Keys: keys}}}}}
+	for _, c := range []struct {
+		what, token   string
+		free, unknown bool
+		asked         int
+		want          kvpb.ErrorCode
+	}{
+		{"a stranger", "", false, false, 0, kvpb.ErrorCode_UNAUTHENTICATED},
+		{"a token that is none", "bob", false, false, 0, kvpb.ErrorCode_UNAUTHENTICATED},
+		{"nothing was heard", "ann", false, true, 0, kvpb.ErrorCode_ACCESS_UNKNOWN},
+		{"users are off", "", true, false, 0, kvpb.ErrorCode_UNKNOWN_ERROR},
+		{"a user", "ann", false, false, 1, kvpb.ErrorCode_UNKNOWN_ERROR},
+	} {
+		var guard fakeGuard
+		guard.permit("ann", "a/")
+		guard.free.Store(c.free)
+		guard.unknown.Store(c.unknown)
+		asked := 0
+		j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+			Needs: func(q *kvpb.Request, needs []access.Need) ([]access.Need, *kvpb.Error) {
+				asked++
+				return fakeNeeds(q, needs)
+			}}, newBatchMetrics(nil), origin{}, c.token)
+		if got := j.refusal(q).GetError().GetCode(); got != c.want || asked != c.asked {
+			t.Errorf("%s: %v, and needs were asked for %d times, want %v, %d", c.what, got, asked, c.want,
+				c.asked)
+		}
+		if n := testing.AllocsPerRun(10, func() { j.refusal(q) }); c.asked == 0 && n > 10 {
+			t.Errorf("%s: %v allocations", c.what, n)
+		}
 	}
 }
 
@@ -380,8 +455,8 @@ func BenchmarkJudge(b *testing.B) {
 			var guard fakeGuard
 			guard.off.Store(off)
 			guard.permit("ann", "a/")
-			j := newJudge(&BatchServerConfig{Guard: &guard, Needs: fakeNeeds}, newBatchMetrics(nil),
-				origin{}, "ann")
+			j := newJudge(&BatchServerConfig{Guard: &guard, Judged: fakeJudged, Needs: fakeNeeds},
+				newBatchMetrics(nil), origin{}, "ann")
 			q := get("a/1")
 			b.ReportAllocs()
 			for b.Loop() {
@@ -411,7 +486,8 @@ func FuzzHello(f *testing.F) {
 			return
 		}
 		var guard fakeGuard
-		s := NewBatchServer(BatchServerConfig{Guard: &guard, Needs: fakeNeeds, Handle: echoAll})
+		s := NewBatchServer(BatchServerConfig{Guard: &guard, Judged: fakeJudged,
+			Needs: fakeNeeds, Handle: echoAll})
 		if s.checkHello(first.Hello) != nil {
 			return
 		}

@@ -60,11 +60,15 @@ type BatchServerConfig struct {
 	// token comes. It is for servers that know who signs clients' certificates: else those that
 	// verify are other servers'.
 	CertificateUsers bool
-	// Needs appends what rights a request needs to needs, which alias the request. lasting says that
-	// its answer may come late and tell of what is new by then, so that it is judged once more. A
+	// Judged says whether a request needs any right at all. Its cost does not depend on the size of
+	// the request. lasting says that the answer may come late and tell of what is new by then, so
+	// that it is judged once more. A refusal is the answer instead. It is required with Guard, and
+	// safe for concurrent use.
+	Judged func(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Error)
+	// Needs appends what rights a request needs to needs, which alias the request. It is asked of one
+	// that is judged, and only if that depends on what it needs: needs take memory for each key. A
 	// refusal is the answer instead. It is required with Guard, and safe for concurrent use.
-	Needs func(q *kvpb.Request, needs []access.Need) (_ []access.Need, lasting bool,
-		refusal *kvpb.Error)
+	Needs func(q *kvpb.Request, needs []access.Need) (_ []access.Need, refusal *kvpb.Error)
 	// Took, if set, is told of one in 64 requests how long it took: from when it was received until
 	// its response was handed to the stream. It must not block.
 	Took func(kind RequestKind, took time.Duration)
@@ -92,8 +96,8 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 	if (c.Handle == nil) == (c.Take == nil) {
 		panic("rpc: BatchServerConfig needs Handle or Take")
 	}
-	if c.Guard != nil && c.Needs == nil {
-		panic("rpc: BatchServerConfig with Guard needs Needs")
+	if c.Guard != nil && (c.Judged == nil || c.Needs == nil) {
+		panic("rpc: BatchServerConfig with Guard needs Judged and Needs")
 	}
 	if c.MaxInFlight <= 0 {
 		c.MaxInFlight = 8192

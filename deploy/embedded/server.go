@@ -232,10 +232,10 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.take,
 		Registry: prom.Registry(s.config.Registry)})
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
-		Take: s.services.take, Guard: s.userGuard(), Needs: s.services.needs,
-		CertificateUsers: tlsConfig != nil && s.config.TLSCA != "", Cluster: s.cluster.Load,
-		Logger: s.config.Logger, Registry: prom.Registry(s.config.Registry),
-		Took: requestTimes(s.config.Registry),
+		Take: s.services.take, Guard: s.userGuard(), Judged: s.services.judged,
+		Needs: s.services.needs, Cluster: s.cluster.Load,
+		CertificateUsers: tlsConfig != nil && s.config.TLSCA != "", Logger: s.config.Logger,
+		Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
 	})
 	s.rpc.ServeClients(s.clients)
 	clusterpb.RegisterCoreServer(s.rpc, &s.services.core)

@@ -41,13 +41,18 @@ func (s *services) wake(r *clusterpb.WakeRequest) {
 	}
 }
 
-// needs finds out what rights the client of a request needs.
-func (s *services) needs(q *kvpb.Request, needs []access.Need) ([]access.Need, bool, *kvpb.Error) {
+// judged finds out whether a request needs any right.
+func (s *services) judged(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Error) {
 	if n := s.node.Load(); n != nil {
-		return n.Needs(q, needs)
+		return n.Judged(q)
 	}
 	// It is refused, also if the node is there by the time it is taken.
-	return needs, false, &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: s.noNode()}
+	return false, false, &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: s.noNode()}
+}
+
+// needs finds out what rights the client of a request needs that is judged.
+func (s *services) needs(q *kvpb.Request, needs []access.Need) ([]access.Need, *kvpb.Error) {
+	return s.node.Load().Needs(q, needs) // which is there once it was
 }
 
 // noNode says why there is no node.

@@ -100,12 +100,11 @@ func (g *guard) serveStream(d grpc.StreamDesc, service any, stream grpc.ServerSt
 
 // admit checks what a call says in its metadata, and whether it demands a leader.
 func (g *guard) admit(ctx context.Context) (needsLeader bool, err error) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	version := md.Get(rpctypes.MetadataClientAPIVersionKey)
+	version := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataClientAPIVersionKey)
 	if len(version) > 0 && !utf8.ValidString(version[0]) {
 		return false, rpctypes.ErrGRPCInvalidClientAPIVersion
 	}
-	demand := md.Get(rpctypes.MetadataRequireLeaderKey)
+	demand := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataRequireLeaderKey)
 	if len(demand) == 0 || demand[0] != rpctypes.MetadataHasLeader {
 		return false, nil
 	}

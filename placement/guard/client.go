@@ -71,41 +71,69 @@ func (c *client) Name() string {
 // shortName is a name as far as errors and logs show it.
 func shortName(name string) string { return name[:min(len(name), 256)] }
 
+// Standing implements access.Client. It does not allocate unless it refuses.
+func (c *client) Standing() (free bool, err error) {
+	rights, refused := c.rights()
+	switch {
+	case refused != nil:
+		return false, c.refuse(refused, nil)
+	case rights == nil || rights.Root():
+		return true, nil
+	case rights.NoKeyspace():
+		return false, c.refuse(&access.Error{Reason: access.Denied, Text: fmt.Sprintf(
+			"user %q has no right to the data of any keyspace", c.Name())}, nil)
+	}
+	return false, nil
+}
+
 // May implements access.Client. What permits does not allocate.
 func (c *client) May(needs []access.Need) error {
+	rights, refused := c.rights()
+	switch {
+	case refused != nil:
+		return c.refuse(refused, nil)
+	case rights == nil:
+		return nil
+	}
+	for i := range needs {
+		if n := &needs[i]; !permits(rights, n) {
+			return c.refuse(c.denied(n), n)
+		}
+	}
+	return nil
+}
+
+// rights are the client's at present; nil: all, without regard to who it is. refused is why it has
+// none.
+func (c *client) rights() (_ *authority.Rights, refused *access.Error) {
 	g := c.guard
 	t := g.tables.Load()
 	if t.free {
-		return nil
+		return nil, nil
 	}
 	until := g.until.Load()
 	if t = g.tables.Load(); t.free { // as new as until, or newer
-		return nil
+		return nil, nil
 	}
 	now := g.config.Monotonic()
 	if now > until || t.state == nil {
-		return c.refuse(&access.Error{Reason: access.Unknown, Text: "this server has not heard from " +
-			"the core what users may do for too long, and so cannot say whether this is permitted"}, nil)
+		return nil, &access.Error{Reason: access.Unknown, Text: "this server has not heard from " +
+			"the core what users may do for too long, and so cannot say whether this is permitted"}
 	}
 	if !t.state.Enabled() {
-		return nil
+		return nil, nil
 	}
 	k := c.known.Load()
 	if k == nil || k.of != t.version {
 		k = c.identify(t)
 	}
 	if k.refused != nil {
-		return c.refuse(k.refused, nil)
+		return nil, k.refused
 	}
 	if c.shown.Token != "" && now > c.expires {
-		return c.refuse(errExpired, nil)
+		return nil, errExpired
 	}
-	for i := range needs {
-		if n := &needs[i]; !permits(k.rights, n) {
-			return c.refuse(c.denied(n), n)
-		}
-	}
-	return nil
+	return k.rights, nil
 }
 
 var errExpired = &access.Error{Reason: access.Unauthenticated, Text: "the token has ended: it " +

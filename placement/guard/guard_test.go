@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +85,44 @@ func TestJudging(t *testing.T) {
 		synctest.Wait()
 		wants(t, s.Client(access.Shown{Token: old}), access.Unauthenticated)
 		wants(t, u, access.Unauthenticated)
+	})
+}
+
+// Before it is known what a request needs, it is known who may do nothing, and who everything.
+func TestStanding(t *testing.T) {
+	in(t, func(t *testing.T, c *core) {
+		c.users()
+		c.change(addUser("idle"))
+		s := begin(t, c, Mark{1, true})
+		defer s.stop()
+		synctest.Wait()
+		for _, x := range []struct {
+			shown access.Shown
+			free  bool
+			want  access.Reason
+		}{
+			{access.Shown{}, false, access.Unauthenticated},
+			{access.Shown{Token: "nonsense"}, false, access.Unauthenticated},
+			{access.Shown{CertificateName: "idle"}, false, access.Denied},
+			{access.Shown{CertificateName: "u"}, false, 0},
+			{access.Shown{Token: c.token("root")}, true, 0},
+		} {
+			free, err := s.Client(x.shown).Standing()
+			var refused *access.Error
+			if errors.As(err, &refused); free != x.free || (err != nil) != (x.want != 0) ||
+				err != nil && refused.Reason != x.want {
+				t.Errorf("%+v: %t, %v", x.shown, free, err)
+			}
+		}
+		u := s.Client(access.Shown{CertificateName: "u"})
+		if n := testing.AllocsPerRun(50, func() { _, _ = u.Standing() }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+		c.change(disable())
+		synctest.Wait()
+		if free, err := s.Client(access.Shown{}).Standing(); !free || err != nil {
+			t.Errorf("authentication is not enabled: %t, %v", free, err)
+		}
 	})
 }
 

@@ -256,13 +256,17 @@ func in(t *testing.T, f func(t *testing.T, c *core)) {
 
 var read = []access.Need{{Keyspace: 7, Start: []byte("a1"), Right: access.Read}}
 
-// wants checks what a client hears; 0: it may.
+// wants checks what a client hears; 0: it may. What is said before needs are known fits that.
 func wants(t testing.TB, c access.Client, want access.Reason, needs ...access.Need) {
 	t.Helper()
 	if len(needs) == 0 {
 		needs = read
 	}
+	free, standing := c.Standing()
 	err := c.May(needs)
+	if (free || standing != nil) && (free != (err == nil) || free == (standing != nil)) {
+		t.Errorf("whatever it needs, it hears %t, %v; then %v", free, standing, err)
+	}
 	var refused *access.Error
 	switch {
 	case want == 0 && err != nil:

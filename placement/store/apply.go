@@ -16,6 +16,8 @@ import (
 type machine struct {
 	index, term uint64
 	sessions    map[uint64]*session
+	// meta is the store's own record. It is replaced, and never changed.
+	meta *storepb.MetaRecord
 }
 
 // application is one call of Apply: what it has done so far, none of it visible yet.
@@ -42,9 +44,11 @@ type application struct {
 	// unheard: no caller gets the answer of the command at hand, and it is not kept. So it need not
 	// be made.
 	unheard bool
-	events  []watch.Revision
-	answers []answer
-	leases  []lease.Change
+	// watchesPrevious: a watch wants what keys were before.
+	watchesPrevious bool
+	events          []watch.Revision
+	answers         []answer
+	leases          []lease.Change
 	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases: all
 	// leases went with it.
 	replaced, forgetLeases bool
@@ -67,11 +71,13 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	if len(entries) == 0 {
 		return nil
 	}
+	s.beginFilling()
 	batch := s.config.State.NewIndexedBatch()
 	defer batch.Close()
 	defer func() {
 		if err != nil {
 			s.blocks.Reset(s.Revision())
+			s.newest.Reset()
 		}
 	}()
 	a, err := s.newApplication(batch)
@@ -108,7 +114,7 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	if err := s.config.State.Commit(batch); err != nil {
 		return fmt.Errorf("commit entries up to %d of the log of %s: %w", last.Index, s.config.Name, err)
 	}
-	s.machine.index, s.machine.term = last.Index, last.Term
+	s.machine.index, s.machine.term, s.machine.meta = last.Index, last.Term, a.meta
 	if a.members != nil {
 		s.members.replace(a.members)
 	}
@@ -145,12 +151,16 @@ func (s *Store) publish(a *application, term uint64) {
 
 // newApplication begins to apply entries, which write to the batch. The caller closes it.
 func (s *Store) newApplication(batch *engine.StateBatch) (*application, error) {
-	a := &application{store: s, batch: batch, index: s.machine.index, attached: map[int64]int{}}
+	a := &application{store: s, batch: batch, index: s.machine.index, attached: map[int64]int{},
+		watchesPrevious: s.hub.WantsPrevious()}
+	m := s.machine.meta
+	a.meta = &storepb.MetaRecord{Revision: m.Revision, Compacted: m.Compacted, Import: m.Import,
+		CompactionRest: m.CompactionRest}
 	var err error
-	if a.reader, err = newReader(s.layout, batch); err != nil {
+	if a.reader, err = newReaderWith(s.layout, batch, a.meta); err != nil {
 		return nil, err
 	}
-	a.meta = a.reader.meta
+	a.reader.newest = s.newest
 	return a, nil
 }
 

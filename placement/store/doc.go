@@ -41,6 +41,14 @@
 // that write nothing are read from one state of a member, without the log (ReadTxn). How many keys
 // a range has is known without going through all of them (package keycount).
 //
+// # The newest versions
+//
+// A write needs the version before its own. Apply remembers those of the keys that were used last,
+// and which keys exist, so that it seldom reads the database for that (newest.go, package newest).
+// Members may remember different ones: what is remembered is what a read would find. While no watch
+// of a member asks for what keys were before, that is not read either; a watch that asks later for
+// events of that time gets them from the database.
+//
 // # Bounds
 //
 // What one command may touch and answer is bounded when it is proposed (weigh.go); Apply refuses

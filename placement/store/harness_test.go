@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
+	"github.com/tidemarkdb/tidemark/placement/store/newest"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -79,6 +80,11 @@ func (m *member) open(change func(*Config)) {
 		m.core.t.Fatal(err)
 	}
 	config := Config{State: m.state, Group: m, Random: rand.Reader}
+	if m.id%2 == 1 {
+		// What the members remember differs, and what they do must not.
+		config.newest = &newest.Limits{GenerationBytes: 1000, VersionBytes: 500, MinKeys: 4, MaxKeys: 64,
+			Misses: 2}
+	}
 	if testing.Verbose() {
 		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

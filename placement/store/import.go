@@ -66,6 +66,7 @@ func validateImport(m *storepb.Import) error {
 
 // importStep applies a step.
 func (a *application) importStep(m *storepb.Import, result *storepb.Result) error {
+	a.store.newest.Reset() // versions are written beside it, and removed
 	if m.GetAbandon() {
 		return a.abandonImport(m, result)
 	}

@@ -40,6 +40,10 @@ func (a *application) grant(g *storepb.LeaseGrant, result *storepb.Result) error
 // revoke ends a lease and deletes its keys, all at one revision.
 func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) error {
 	w := &writer{application: a, revision: a.meta.Revision + 1}
+	need := withoutValue
+	if a.watchesPrevious {
+		need = wholePair
+	}
 	var exists bool
 	err := a.read(func(r *reader) (err error) {
 		if _, exists, err = r.get(r.lease(l.GetId())); err != nil || !exists {
@@ -50,14 +54,14 @@ func (a *application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 			return err
 		}
 		for _, key := range keys {
-			kv, err := r.at(key, r.meta.Revision)
+			kv, err := r.newestAt(key, r.meta.Revision, need)
 			if err != nil {
 				return err
 			}
 			if kv == nil || kv.Lease != l.Id {
 				return fmt.Errorf("key %q is attached to lease %d, and does not have it", key, l.Id)
 			}
-			if err := w.delete(kv); err != nil {
+			if err := w.delete(kv, need); err != nil {
 				return err
 			}
 		}

@@ -1,91 +1,152 @@
 package store
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"sync"
 	"time"
 )
 
-// errAnswers says that the leader has not answered what it was asked.
-var errAnswers = errors.New("the leader has answered for another number of leases")
+var (
+	// errAnswers says that the leader has not answered what it was asked.
+	errAnswers = errors.New("the leader has answered for another number of leases")
+	// errRenewalsWait says that too much waits for the leader.
+	errRenewalsWait = errors.New(
+		"too many renewals of leases wait for the leader, which does not answer as fast as they come")
+)
 
-// maxRenewed is how many leases one question to the leader is about.
-const maxRenewed = 4096
+const (
+	// maxRenewed is how many leases one question to the leader is about, unless one call renews more.
+	maxRenewed = 4096
+	// maxRenewalsWaiting bounds the leases whose renewal waits at a member. A call without leases
+	// counts as one.
+	maxRenewalsWaiting = 16 * maxRenewed
+)
 
 // leaseRenewals asks the leader for all renewals that come at a member meanwhile, one question at a
-// time. Callers wait, so what waits here is bounded by what they ask for.
+// time. A call that has ended by its context is in no question after that.
 //
 // INVARIANT: the question in which a lease is renewed is asked after the renewal began.
 type leaseRenewals struct {
 	mu struct {
 		sync.Mutex
-		// next are the questions that are to be asked. asking: one is under way.
-		next   []*renewals
-		asking bool
+		// waiting are the calls that are in no question yet, as *renewal, the oldest first, and weight
+		// is what they count together. asking: a question is under way.
+		waiting list.List
+		weight  int
+		asking  bool
 	}
 }
 
-// renewals are one question.
-type renewals struct {
+// renewal is one call. at is its place among those that wait; nil: it is in a question, and what
+// follows is set by that, before answered is closed.
+type renewal struct {
 	leases   []int64
+	at       *list.Element
 	answered chan struct{}
 	terms    []time.Duration
 	err      error
 }
 
+func (r *renewal) weight() int { return max(len(r.leases), 1) }
+
 // ask has leases renewed by the leader, and returns their terms, 0 for one that does not exist.
-func (x *leaseRenewals) ask(ctx context.Context, s *Store, leases []int64) ([]time.Duration, error) {
-	x.mu.Lock()
-	if n := len(x.mu.next); n == 0 || len(x.mu.next[n-1].leases)+len(leases) > maxRenewed {
-		x.mu.next = append(x.mu.next, &renewals{answered: make(chan struct{})})
+// errRenewalsWait says that nothing was asked, for want of room.
+func (x *leaseRenewals) ask(
+	ctx context.Context, s *Store, leases []int64,
+) ([]time.Duration, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	q := x.mu.next[len(x.mu.next)-1]
-	at := len(q.leases)
-	q.leases = append(q.leases, leases...)
-	if !x.mu.asking {
-		if !s.start(func() { x.run(s) }) {
-			x.mu.next = nil
-			x.mu.Unlock()
-			return nil, ErrClosed
-		}
-		x.mu.asking = true
+	r := &renewal{leases: leases, answered: make(chan struct{})}
+	if err := x.enqueue(s, r); err != nil {
+		return nil, err
 	}
-	x.mu.Unlock()
 	select {
-	case <-q.answered:
+	case <-r.answered:
+		return r.terms, r.err
 	case <-ctx.Done():
+		x.abandon(r)
 		return nil, ctx.Err()
 	}
-	if q.err != nil {
-		return nil, q.err
+}
+
+// enqueue has a call wait for the next question, and sees to it that one is asked.
+func (x *leaseRenewals) enqueue(s *Store, r *renewal) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.mu.weight > 0 && x.mu.weight+r.weight() > maxRenewalsWaiting {
+		return errRenewalsWait
 	}
-	return q.terms[at : at+len(leases)], nil
+	if !x.mu.asking && !s.start(func() { x.run(s) }) {
+		return ErrClosed
+	}
+	x.mu.asking = true
+	r.at = x.mu.waiting.PushBack(r)
+	x.mu.weight += r.weight()
+	return nil
+}
+
+// abandon takes a call back that is in no question yet.
+func (x *leaseRenewals) abandon(r *renewal) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if r.at != nil {
+		x.removeLocked(r)
+	}
+}
+
+func (x *leaseRenewals) removeLocked(r *renewal) {
+	x.mu.waiting.Remove(r.at)
+	x.mu.weight -= r.weight()
+	r.at = nil
+}
+
+// next takes the calls of the next question, and their leases. Without any, asking is over.
+func (x *leaseRenewals) next() (calls []*renewal, leases []int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for e := x.mu.waiting.Front(); e != nil; e = x.mu.waiting.Front() {
+		r := e.Value.(*renewal)
+		if len(calls) > 0 && len(leases)+len(r.leases) > maxRenewed {
+			break
+		}
+		x.removeLocked(r)
+		calls, leases = append(calls, r), append(leases, r.leases...)
+	}
+	x.mu.asking = len(calls) > 0
+	return calls, leases
 }
 
 // run asks until no renewal waits.
 func (x *leaseRenewals) run(s *Store) {
 	for {
-		x.mu.Lock()
-		if len(x.mu.next) == 0 {
-			x.mu.asking = false
-			x.mu.Unlock()
+		calls, leases := x.next()
+		if len(calls) == 0 {
 			return
 		}
-		q := x.mu.next[0]
-		x.mu.next = x.mu.next[1:]
-		x.mu.Unlock()
-		l, _ := s.Leadership()
-		ctx, cancel := context.WithTimeout(s.ctx, indexTimeout)
-		if l.Leader == 0 || l.IsLeader {
-			q.err = &NotLeaderError{Leader: l.Leader, Term: l.Term}
-		} else {
-			q.terms, q.err = s.config.Peers.RenewAll(ctx, l.Leader, q.leases)
+		terms, err := s.askRenewals(leases)
+		for _, r := range calls {
+			if r.err = err; err == nil {
+				r.terms, terms = terms[:len(r.leases):len(r.leases)], terms[len(r.leases):]
+			}
+			close(r.answered)
 		}
-		cancel()
-		if q.err == nil && len(q.terms) != len(q.leases) {
-			q.err = errAnswers
-		}
-		close(q.answered)
 	}
+}
+
+// askRenewals asks the leader once. Without an error there is a term for each lease.
+func (s *Store) askRenewals(leases []int64) ([]time.Duration, error) {
+	l, _ := s.Leadership()
+	if l.Leader == 0 || l.IsLeader {
+		return nil, &NotLeaderError{Leader: l.Leader, Term: l.Term}
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, indexTimeout)
+	defer cancel()
+	terms, err := s.config.Peers.RenewAll(ctx, l.Leader, leases)
+	if err == nil && len(terms) != len(leases) {
+		err = errAnswers
+	}
+	return terms, err
 }

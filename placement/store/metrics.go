@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidemarkdb/tidemark/placement/store/newest"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -56,6 +57,9 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 			Name: "tidemark_placement_store_overloaded_total",
 			Help: "Commands that were refused because too much waited already.",
 		}, func() float64 { return float64(s.room.refusals.Load()) }),
+		newestReads(s, "memory", func(c newest.Counts) uint64 { return c.Versions }),
+		newestReads(s, "filter", func(c newest.Counts) uint64 { return c.Filter }),
+		newestReads(s, "database", func(c newest.Counts) uint64 { return c.Unknown }),
 		gauge("watchers", "Watchers on this member.", func() float64 {
 			return float64(s.hub.Counts().Watches)
 		}),
@@ -84,6 +88,16 @@ func newMetrics(s *Store, registerer prometheus.Registerer) (*metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+// newestReads counts the reads of Apply that were answered from there.
+func newestReads(s *Store, from string, count func(newest.Counts) uint64) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "tidemark_placement_store_newest_reads_total",
+		Help: "Newest versions that commands needed when they were applied, by where they came from: " +
+			"memory, the filter of keys that exist (which says that there is none), or the database.",
+		ConstLabels: prometheus.Labels{"from": from},
+	}, func() float64 { return float64(count(s.newest.Counts())) })
 }
 
 func (m *metrics) close() {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tidemarkdb/tidemark/placement/store/keycount"
+	"github.com/tidemarkdb/tidemark/placement/store/newest"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -32,16 +33,17 @@ type reader struct {
 	counts *rangeCounts
 	// blocks, if set, counts keys at the newest revisions without going through them.
 	blocks *keycount.Blocks
+	// newest, if set, remembers the newest versions: the reader is that of Apply.
+	newest *newest.Cache
 	// passed is how many keys walks have come to.
 	passed uint64
 }
 
 func newReader(l *layout, s source) (*reader, error) {
-	it, err := s.NewIter(&pebble.IterOptions{LowerBound: l.span.Start, UpperBound: l.span.End})
+	r, err := newReaderWith(l, s, &storepb.MetaRecord{Revision: initialRevision})
 	if err != nil {
-		return nil, fmt.Errorf("read the core's store: %w", err)
+		return nil, err
 	}
-	r := &reader{layout: l, it: it, meta: &storepb.MetaRecord{Revision: initialRevision}}
 	value, ok, err := r.get(l.meta)
 	if err == nil && ok {
 		r.meta = &storepb.MetaRecord{}
@@ -54,9 +56,18 @@ func newReader(l *layout, s source) (*reader, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, it.Close())
+		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
+}
+
+// newReaderWith is newReader for a caller that knows the meta record.
+func newReaderWith(l *layout, s source, meta *storepb.MetaRecord) (*reader, error) {
+	it, err := s.NewIter(&pebble.IterOptions{LowerBound: l.span.Start, UpperBound: l.span.End})
+	if err != nil {
+		return nil, fmt.Errorf("read the core's store: %w", err)
+	}
+	return &reader{layout: l, it: it, meta: meta}, nil
 }
 
 func (r *reader) close() error { return r.it.Close() }
@@ -103,6 +114,21 @@ func (r *reader) at(key []byte, revision uint64) (*storepb.KeyValue, error) {
 		return nil, err
 	}
 	return kv, nil
+}
+
+// atParts is at for what is needed of the pair.
+func (r *reader) atParts(key []byte, revision uint64, need part) (*storepb.KeyValue, error) {
+	if need == wholePair {
+		return r.at(key, revision)
+	}
+	if !r.it.SeekGE(r.layout.version(key, revision)) {
+		return nil, r.it.Error()
+	}
+	found, at, err := decodeVersionKey(r.it.Key())
+	if err != nil || !bytes.Equal(found, key) {
+		return nil, nil // as in version
+	}
+	return r.decodeParts(found, at, need)
 }
 
 // version is like at, but tells a deletion from nothing: a key-value with version 0.

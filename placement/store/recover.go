@@ -29,7 +29,10 @@ func (s *Store) Recover(next *storepb.Members, ops ...*storepb.Op) error {
 	}
 	defer a.close()
 	a.meta.Revision += recoveredRevisions
-	defer func() { s.blocks.Reset(s.Revision()) }()
+	defer func() {
+		s.blocks.Reset(s.Revision())
+		s.newest.Reset()
+	}()
 	result := &storepb.Result{}
 	if err := a.txn(&storepb.Txn{Success: ops}, result); err != nil {
 		return err
@@ -59,7 +62,7 @@ func (s *Store) Recover(next *storepb.Members, ops ...*storepb.Op) error {
 	if err := s.config.State.Commit(batch); err != nil {
 		return err
 	}
-	s.machine.index, s.machine.term = index, term
+	s.machine.index, s.machine.term, s.machine.meta = index, term, a.meta
 	s.members.replace(next)
 	s.revision.Store(a.meta.Revision)
 	s.compacted.Store(a.meta.Compacted)

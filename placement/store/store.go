@@ -17,6 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/keycount"
 	"github.com/tidemarkdb/tidemark/placement/store/lease"
+	"github.com/tidemarkdb/tidemark/placement/store/newest"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -87,6 +88,8 @@ type Config struct {
 	MaxWatchers int
 	// watch is for tests; nil: watch.DefaultLimits.
 	watch *watch.Limits
+	// newest is for tests; nil: newest.DefaultLimits.
+	newest *newest.Limits
 
 	// Monotonic counts leases down. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
@@ -173,6 +176,9 @@ type Store struct {
 	counts   rangeCounts
 	// blocks counts keys. Apply follows it before it commits, so that no reader is ahead of it.
 	blocks *keycount.Blocks
+	// newest is what Apply remembers of the newest versions; filling are its filters to be filled.
+	newest  *newest.Cache
+	filling chan *newest.Filling
 	// noting is held while it is decided what leases have left, and proposed.
 	noting  sync.Mutex
 	running sync.WaitGroup
@@ -221,6 +227,8 @@ func New(config Config) (*Store, error) {
 		grouped: make(chan struct{}, 1),
 		room:    newRoom(int64(config.MaxPending), config.MaxPendingBytes),
 		large:   newLargeAnswers(),
+		newest:  newest.New(config.newest),
+		filling: make(chan *newest.Filling, 1),
 	}
 	s.blocks = keycount.New(nil)
 	s.mu.group = config.Group
@@ -238,6 +246,7 @@ func New(config Config) (*Store, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.running.Go(s.keep)
 	s.running.Go(s.compactor)
+	s.running.Go(s.fillNewest)
 	if config.GroupCommands {
 		s.running.Go(s.proposer)
 	}
@@ -280,7 +289,9 @@ func (s *Store) load() error {
 		s.setAuthority(state)
 		s.alarms.Store(&alarms)
 		s.members.replace(members)
+		s.machine.meta = r.meta
 		s.blocks.Reset(r.meta.Revision)
+		s.newest.Reset()
 		s.lessor.Replace(leases, attached)
 		s.importing.Store(importing(r.meta))
 		s.revision.Store(r.meta.Revision)

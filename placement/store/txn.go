@@ -68,7 +68,11 @@ func branch(t *storepb.Txn, holds bool) []*storepb.Op {
 // are 0, and no comparison with its value holds.
 func compare(r *reader, c *storepb.Compare, format byte) (bool, error) {
 	if len(c.RangeEnd) == 0 {
-		kv, err := r.at(c.Key, r.meta.Revision)
+		need := withoutValue
+		if c.Target == storepb.Compare_VALUE {
+			need = wholePair
+		}
+		kv, err := r.newestAt(c.Key, r.meta.Revision, need)
 		if err != nil {
 			return false, err
 		}
@@ -146,7 +150,7 @@ func check(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool, result *stor
 				}
 			}
 			if p.IgnoreLease || p.IgnoreValue {
-				kv, err := r.at(p.Key, r.meta.Revision)
+				kv, err := r.newestAt(p.Key, r.meta.Revision, withoutValue)
 				if err != nil {
 					return err
 				}
@@ -247,8 +251,12 @@ func (w *writer) find(q *storepb.Range) (result *storepb.RangeResult, err error)
 
 func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 	var previous *storepb.KeyValue
+	need := withoutValue
+	if p.Previous || p.IgnoreValue || w.watchesPrevious {
+		need = wholePair
+	}
 	err := w.read(func(r *reader) (err error) {
-		previous, err = r.at(p.Key, w.revision)
+		previous, err = r.newestAt(p.Key, w.revision, need)
 		return err
 	})
 	if err != nil {
@@ -278,7 +286,7 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 			return nil, err
 		}
 	}
-	return previous, w.write(p.Key, record, previous)
+	return previous, w.write(p.Key, record, previous, need)
 }
 
 // deleteRange deletes keys while it reads: the iterator goes by the batch as it was, so that it
@@ -287,8 +295,9 @@ func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult
 	result := &storepb.DeleteRangeResult{}
 	err := w.read(func(r *reader) error {
 		need := func() part {
-			if w.tooMany && (!d.Previous || w.unheard) {
-				return withoutValue // no caller is to be told what it was
+			told := d.Previous && !w.unheard
+			if !told && (w.tooMany || !w.watchesPrevious) {
+				return withoutValue // no caller and no watch is to be told what it was
 			}
 			return wholePair
 		}
@@ -298,19 +307,20 @@ func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult
 			if d.Previous && !w.unheard {
 				result.Previous = append(result.Previous, kv)
 			}
-			return true, w.delete(kv)
+			return true, w.delete(kv, need())
 		})
 	})
 	return result, err
 }
 
-func (w *writer) delete(kv *storepb.KeyValue) error {
+// delete deletes a key that was read as far as it was needed.
+func (w *writer) delete(kv *storepb.KeyValue, need part) error {
 	if kv.Lease != 0 {
 		if err := w.detach(kv); err != nil {
 			return err
 		}
 	}
-	return w.write(kv.Key, &storepb.VersionRecord{Tombstone: true}, kv)
+	return w.write(kv.Key, &storepb.VersionRecord{Tombstone: true}, kv, need)
 }
 
 // detach takes a key from its lease.
@@ -320,9 +330,9 @@ func (w *writer) detach(kv *storepb.KeyValue) error {
 }
 
 // write adds a version and its event. It copies nothing that it keeps: commands and key-values are
-// never changed.
+// never changed. had is how much of the version before was read.
 func (w *writer) write(
-	key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue,
+	key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue, had part,
 ) error {
 	if err := w.set(w.store.layout.version(key, w.revision), record); err != nil {
 		return err
@@ -333,14 +343,17 @@ func (w *writer) write(
 	if record.Tombstone || previous == nil {
 		w.store.blocks.Changed(w.revision, key, !record.Tombstone)
 	}
+	kv := &storepb.KeyValue{Key: key, ModRevision: w.revision, CreateRevision: record.CreateRevision,
+		Version: record.Version, Value: record.Value, Lease: record.Lease}
+	w.store.newest.Wrote(kv, w.watchesPrevious)
 	w.written++
 	if w.tooMany {
 		return nil
 	}
-	event := watch.Event{Previous: previous, KV: &storepb.KeyValue{
-		Key: key, ModRevision: w.revision, CreateRevision: record.CreateRevision, Version: record.Version,
-		Value: record.Value, Lease: record.Lease,
-	}}
+	event := watch.Event{Previous: previous, KV: kv}
+	if previous != nil && had != wholePair {
+		event.Previous, event.Untold = nil, true
+	}
 	w.events = append(w.events, event)
 	if w.bytes += event.Size(); len(w.events) > watch.MaxRecentEvents ||
 		w.bytes > watch.MaxRecentBytes {

@@ -9,36 +9,42 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Needs appends what rights the client of a request needs; it is rpc.BatchServerConfig.Needs. What
-// a partition's keyspace is, the node says, and not the client.
+// Judged says whether a request needs any right; it is rpc.BatchServerConfig.Judged.
 //
-// INVARIANT: a request of whose needs it says nothing does nothing, and one that names a partition
-// of which the node does not know the keyspace is refused: by the time it is served it might know
-// the partition. A partition never changes its keyspace, and no id is used twice.
-func (n *Node) Needs(q *kvpb.Request, needs []access.Need) (_ []access.Need, lasting bool,
-	refusal *kvpb.Error) {
+// INVARIANT: a request that needs none does nothing, and tells nothing of data.
+func (n *Node) Judged(q *kvpb.Request) (judged, lasting bool, refusal *kvpb.Error) {
 	c := command.Of(q)
 	switch {
 	case c.Way == command.NotKnown:
-		return needs, false, nil // it is refused
+		return false, false, nil // it is refused
 	case c.Way == command.InQueue && q.Term == 0:
 		// No leader has that term, so it is refused, with the leader: clients find it that way
 		// (route.probe), also if they may only read.
-		return needs, false, nil
+		return false, false, nil
 	}
-	at := command.Place{Finder: n}
+	return !c.Open, c.Lasting, nil
+}
+
+// Needs appends what rights the client of a request needs that is judged; it is
+// rpc.BatchServerConfig.Needs. What a partition's keyspace is, the node says, and not the client.
+//
+// INVARIANT: a request that names a partition of which the node does not know the keyspace is
+// refused: by the time it is served it might know the partition. A partition never changes its
+// keyspace, and no id is used twice.
+func (n *Node) Needs(q *kvpb.Request, needs []access.Need) (_ []access.Need, refusal *kvpb.Error) {
+	c, at := command.Of(q), command.Place{Finder: n}
 	if c.Way != command.ByNode {
 		if at.Keyspace = n.KeyspaceOf(q.Partition); at.Keyspace == 0 {
-			return needs, false, n.withoutKeyspace(q.Partition)
+			return needs, n.withoutKeyspace(q.Partition)
 		}
 	}
 	before := len(needs)
 	needs = c.Needs(at, q, needs)
 	if c.Way == command.ByNode && slices.ContainsFunc(needs[before:],
 		func(x access.Need) bool { return x.Keyspace == 0 }) {
-		return needs, false, n.withoutKeyspace(0)
+		return needs, n.withoutKeyspace(0)
 	}
-	return needs, c.Lasting, nil
+	return needs, nil
 }
 
 // KeyspaceOf implements command.Finder.

@@ -25,8 +25,11 @@ func TestNeedsAreOfThePartitionsKeyspace(t *testing.T) {
 		}
 		for id, n := range c.nodes {
 			for _, p := range partitions {
-				needs, lasting, refusal := n.Needs(get(p.Id), nil)
-				if refusal != nil || lasting || len(needs) != 1 || needs[0].Keyspace != keyspace ||
+				needs, refusal := n.Needs(get(p.Id), nil)
+				if judged, lasting, _ := n.Judged(get(p.Id)); !judged || lasting {
+					t.Errorf("node %d, partition %d: %t, %t", id, p.Id, judged, lasting)
+				}
+				if refusal != nil || len(needs) != 1 || needs[0].Keyspace != keyspace ||
 					needs[0].Right != access.Read || !bytes.Equal(needs[0].Start, []byte("k")) {
 					t.Errorf("node %d, partition %d: %+v, %v", id, p.Id, needs, refusal)
 				}
@@ -37,23 +40,30 @@ func TestNeedsAreOfThePartitionsKeyspace(t *testing.T) {
 						{Partition: 1 << 40, Keys: [][]byte{{2}}}}}}},
 				{Command: &kvpb.Request_MergeScan{MergeScan: &kvpb.MergeScanRequest{
 					Partitions: []*kvpb.PartitionRoute{{Partition: 1 << 40}}}}}} {
-				if _, _, refusal := n.Needs(q, nil); refusal == nil {
+				if _, refusal := n.Needs(q, nil); refusal == nil {
 					t.Errorf("node %d: a partition that does not exist has needs: %v", id, q)
 				}
 			}
 			// As clients look for leaders.
 			swap := &kvpb.Request{Partition: partitions[0].Id, Command: &kvpb.Request_CompareAndSwap{
 				CompareAndSwap: &kvpb.CompareAndSwapRequest{Key: []byte("k")}}}
-			if needs, _, refusal := n.Needs(swap, nil); len(needs) != 0 || refusal != nil {
-				t.Errorf("a write of no term needs %v, %v", needs, refusal)
+			if judged, _, refusal := n.Judged(swap); judged || refusal != nil {
+				t.Errorf("a write of no term is judged: %t, %v", judged, refusal)
 			}
 			swap.Term = 1
-			if needs, _, _ := n.Needs(swap, nil); len(needs) != 2 {
+			if judged, _, _ := n.Judged(swap); !judged {
+				t.Error("a write of a term is not judged")
+			}
+			if needs, _ := n.Needs(swap, nil); len(needs) != 2 {
 				t.Errorf("a write of a term needs %v", needs)
+			}
+			now := &kvpb.Request{Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}}
+			if judged, _, _ := n.Judged(now); judged {
+				t.Error("who asks for the time is judged")
 			}
 			changes := &kvpb.Request{Partition: partitions[0].Id, Command: &kvpb.Request_Changes{
 				Changes: &kvpb.ChangesRequest{}}}
-			if _, lasting, _ := n.Needs(changes, nil); !lasting {
+			if _, lasting, _ := n.Judged(changes); !lasting {
 				t.Error("a feed is judged once")
 			}
 			q, room := get(partitions[0].Id), make([]access.Need, 0, 4)

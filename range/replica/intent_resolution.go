@@ -6,16 +6,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // The locks of a transaction whose outcome is known here are released entry by entry, at the pace
 // that the concurrency manager says.
 
 // resolveDecided has the locks of a transaction released whose outcome is known here.
-func (r *Replica) resolveDecided(id txn.ID) {
+func (r *Replica) resolveDecided(of *concurrency.Transaction) {
 	r.mu.Lock()
-	x := r.mu.locks.StartResolution(id)
+	x := r.mu.locks.StartResolution(of)
 	r.mu.Unlock()
 	if x != nil {
 		r.resolveNext(x)
@@ -35,8 +34,9 @@ func (r *Replica) resolveNext(x *concurrency.Resolution) {
 			if status == nil {
 				return false, errNothingToDo
 			}
-			id := x.Transaction()
-			known := &kvpb.Resolution{Transaction: id[:], Status: status}
+			of := x.Transaction()
+			known := &kvpb.Resolution{Transaction: of.ID.Bytes(), Keyspace: uint32(of.Keyspace),
+				Anchor: of.Anchor, Status: status}
 			e.cancelAborted(known)
 			if err := b.transaction(known); err != nil {
 				e.over = true

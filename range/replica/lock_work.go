@@ -28,8 +28,8 @@ func (w *lockWork) run(r *Replica) {
 		p := writeOf(l)
 		r.reply(p.pending, p.command, r.lockedError(p.pending.Request, l.History.Conflict))
 	}
-	for _, id := range w.Resolve {
-		r.resolveDecided(id)
+	for _, x := range w.Resolve {
+		r.resolveDecided(x)
 	}
 	for _, p := range w.Pushes {
 		r.node.Pusher.Push(p.Request, func(s *kvpb.TransactionStatus, err error) {

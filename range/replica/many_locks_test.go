@@ -8,8 +8,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // manyLocks is a cluster of one, on which a transaction has locked many keys; what is proposed is
@@ -47,6 +49,15 @@ func newManyLocks(t *testing.T, n int) *manyLocks {
 		}
 	}
 	return l
+}
+
+// transactionLocked is the transaction, as the lock table has it. Replica.mu is held.
+func (l *manyLocks) transactionLocked() *concurrency.Transaction {
+	of, err := txn.ParseInfo(l.of)
+	if err != nil {
+		panic(err)
+	}
+	return l.m.replica.mu.locks.Transaction(&of)
 }
 
 func (l *manyLocks) submit(q *kvpb.Request) {

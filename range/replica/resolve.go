@@ -42,7 +42,6 @@ func (e *evaluation) resolve(w *write) error {
 		b.within, b.some = keys.Span{Start: e.Within.Start, End: e.Within.End}, true
 	}
 	for _, x := range e.Resolutions {
-		id := txn.ID(x.Transaction)
 		if err := b.transaction(x); err != nil {
 			return e.wrote(w, true, err, nil)
 		}
@@ -60,7 +59,7 @@ func (e *evaluation) resolve(w *write) error {
 		if !e.Background {
 			break
 		}
-		e.work.Resolve, b.more = append(e.work.Resolve, id), nil
+		e.work.Resolve, b.more = append(e.work.Resolve, b.more.Transaction), nil
 	}
 	w.x.resolved += uint64(b.resolved)
 	w.x.last = max(w.x.last, b.last)
@@ -117,7 +116,7 @@ type resolution struct {
 // write that key may decide so; a record of the same id at another key says nothing of them.
 func (b *resolution) transaction(of *kvpb.Resolution) error {
 	e, r := b.e, b.e.r
-	id, status := txn.ID(of.Transaction), of.Status
+	status := of.Status
 	commit := rpc.FromTimestamp(status.GetTimestamp())
 	committed := status.GetState() == kvpb.TransactionState_COMMITTED
 	r.mu.Lock()
@@ -126,15 +125,15 @@ func (b *resolution) transaction(of *kvpb.Resolution) error {
 		e.over = true
 		return nil
 	}
-	x := r.mu.locks.Transaction(id)
-	if x == nil || !decides(of, &x.Info) {
+	x := decided(&r.mu.locks, of)
+	if x == nil {
 		r.mu.Unlock()
 		return nil
 	}
 	if !b.some {
 		r.mu.locks.Learn(x, status, 0)
 	}
-	if b.yields && r.mu.locks.Resolving(id) {
+	if b.yields && r.mu.locks.Resolving(x) {
 		x.Each(func(l *lock) bool {
 			if !l.InFlight() {
 				b.more = l
@@ -208,6 +207,21 @@ func (b *resolution) transaction(of *kvpb.Resolution) error {
 func decides(x *kvpb.Resolution, of *txn.Info) bool {
 	return x.GetKeyspace() == 0 ||
 		keys.KeyspaceID(x.GetKeyspace()) == of.Keyspace && bytes.Equal(x.GetAnchor(), of.Anchor)
+}
+
+// decided is the transaction with locks here that a resolution is of; nil if there is none. One that
+// names no anchor is of none if there are several with its id.
+func decided(locks *concurrency.Manager, of *kvpb.Resolution) (found *concurrency.Transaction) {
+	several := false
+	locks.EachNamed(txn.ID(of.Transaction), func(x *concurrency.Transaction) {
+		if decides(of, &x.Info) {
+			several, found = found != nil, x
+		}
+	})
+	if several {
+		return nil
+	}
+	return found
 }
 
 // end stages the end of one lock.

@@ -8,7 +8,6 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // TestResolveOfAnotherAnchor: a decision ends no lock of a transaction that has the same id and
@@ -62,7 +61,7 @@ func resolveOfAnotherAnchor(t *testing.T, keyspace uint32, anchor string, ended 
 	}
 	l.m.replica.mu.Lock()
 	defer l.m.replica.mu.Unlock()
-	x := l.m.replica.mu.locks.Transaction(txn.ID(l.of.Id))
+	x := l.transactionLocked()
 	if x == nil || x.Locks() != 1000 || x.Known.State != kvpb.TransactionState_PENDING {
 		t.Errorf("left: %+v", x)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // TestResolveWithin: a resolve within a span ends the locks there, over as many requests as it
@@ -58,7 +57,7 @@ func TestResolveWithin(t *testing.T) {
 				locked++
 			}
 		}
-		x := l.m.replica.mu.locks.Transaction(txn.ID(l.of.Id))
+		x := l.transactionLocked()
 		left, state := x.Locks(), x.Known.State
 		l.m.replica.mu.Unlock()
 		if locked != 2 || left != n-(end-first) || state != kvpb.TransactionState_PENDING {

@@ -100,9 +100,13 @@ func (x *simulated) span() *kvpb.KeySpan {
 // holdsNow says that the present leader has held the transaction's span ever since it was told so.
 func (h *transactionHistory) holdsNow(x *simulated) bool {
 	r := h.leader.replica
+	info, err := txn.ParseInfo(x.info)
+	if err != nil {
+		panic(err)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	of := r.mu.locks.Transaction(txn.ID(x.info.Id))
+	of := r.mu.locks.Transaction(&info)
 	if x.heldIn == nil || !r.isLeadershipLocked(x.heldIn) || of == nil || of.Spans() == 0 {
 		return false
 	}

@@ -46,6 +46,10 @@ type Guard interface {
 
 // Client is whose a connection is. Its methods are safe for concurrent use and do not block.
 type Client interface {
+	// Standing says what holds whatever a request needs, and costs as little as if it needed nothing:
+	// free, that the client may do everything, for the moment; an error of this package, that it may
+	// do nothing. Otherwise May decides.
+	Standing() (free bool, err error)
 	// May returns nil if the client has all that is needed, which it has while authentication is not
 	// enabled, and else an error of this package. The needs are only read, and not kept.
 	May(needs []Need) error

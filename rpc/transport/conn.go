@@ -30,9 +30,10 @@ type Conn struct {
 	proved bool
 	reader *bufio.Reader
 
-	// plain holds the frame that is being sent, unsent what is still to be written of it, or of its
-	// TLS records. They are the sender's.
-	plain  []byte
+	// frame holds the frame that is being sent, sealed its TLS records, unsent what is still to be
+	// written. They are the sender's.
+	frame  []byte
+	sealed []byte
 	unsent []byte
 
 	watch watch
@@ -50,7 +51,8 @@ func newConn(s *socket, tlsConn *tls.Conn, sealed *seal) *Conn {
 	} else {
 		c.tls = tlsConn
 		sealed.begin(tlsConn)
-		c.reader = bufio.NewReaderSize(tlsConn, bufferBytes)
+		// TLS has a buffer of its own.
+		c.reader = bufio.NewReaderSize(tlsConn, sealedBufferBytes)
 	}
 	return c
 }
@@ -212,7 +214,11 @@ func (c *Conn) TrySend(parts ...[]byte) (done bool, err error) {
 	if err != nil {
 		_ = c.Close()
 	}
-	return len(c.unsent) == 0, err
+	if len(c.unsent) > 0 {
+		return false, err
+	}
+	c.written()
+	return true, err
 }
 
 // SendKeepalive writes a keepalive, after what is left of a message.
@@ -228,38 +234,52 @@ func (c *Conn) sendControl(kind byte, content []byte) error {
 	if err := c.finish(); err != nil {
 		return err
 	}
-	c.plain = appendControl(c.plain[:0], kind, content)
-	if err := c.encrypt(); err != nil {
-		return err
+	c.frame = appendControl(c.frame[:0], kind, content)
+	c.unsent = c.frame
+	if c.seal != nil {
+		sealed, err := c.seal.records(c.frame)
+		if err := c.encrypted(sealed, err); err != nil {
+			return err
+		}
 	}
 	return c.finish()
 }
 
-// take makes a frame of the parts.
+// take makes a frame of the parts, and of that what is to be written.
 func (c *Conn) take(parts [][]byte) error {
 	size := 0
 	for _, part := range parts {
 		size += len(part)
 	}
-	if cap(c.plain) > bufferBytes && size <= bufferBytes {
-		c.plain = nil
+	if c.seal != nil {
+		return c.encrypted(c.seal.frame(parts, size))
 	}
-	c.plain = binary.LittleEndian.AppendUint32(c.plain[:0], uint32(size))
+	c.frame = withRoom(c.frame[:0], headerBytes+size)
+	c.frame = binary.LittleEndian.AppendUint32(c.frame, uint32(size))
 	for _, part := range parts {
-		c.plain = append(c.plain, part...)
+		c.frame = append(c.frame, part...)
 	}
-	return c.encrypt()
+	c.unsent = c.frame
+	return nil
 }
 
-// encrypt makes of the frame what is to be written.
-func (c *Conn) encrypt() (err error) {
-	if c.unsent = c.plain; c.seal != nil {
-		c.unsent, err = c.seal.records(c.plain)
-	}
+// encrypted takes over the records of a frame.
+func (c *Conn) encrypted(records []byte, err error) error {
+	c.sealed, c.unsent = records, records
 	if err != nil {
 		_ = c.Close()
 	}
 	return err
+}
+
+// written gives back what is not needed any more when nothing is unsent.
+func (c *Conn) written() {
+	c.unsent = nil
+	c.frame = release(c.frame)
+	if c.sealed != nil {
+		c.seal.release(c.sealed)
+		c.sealed = nil
+	}
 }
 
 // finish writes what is unsent.
@@ -268,7 +288,7 @@ func (c *Conn) finish() error {
 		return nil
 	}
 	_, err := c.socket.Write(c.unsent)
-	c.unsent = nil
+	c.written()
 	if err != nil {
 		// The other side may have half a message, so this is the end of it. The receiver hears of it.
 		_ = c.Close()

@@ -19,6 +19,9 @@ const (
 	maxControlBytes = 64 << 10
 	headerBytes     = 4
 	bufferBytes     = 64 << 10
+	// sealedBufferBytes is what is read ahead of a TLS connection, whose records are decrypted in a
+	// buffer of their own: what does not fit goes straight to the message that it is of.
+	sealedBufferBytes = 512
 )
 
 // A control frame begins with what it is. Refused and ended are followed by a code (one byte) and

@@ -2,14 +2,21 @@ package transport
 
 import (
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"net"
 	"sync"
 )
 
-// maxUnasked bounds the bytes that TLS wants to send by itself (its answers to key updates) between
-// two messages.
-const maxUnasked = 64 << 10
+const (
+	// maxUnasked bounds the bytes that TLS wants to send by itself (its answers to key updates) between
+	// two messages.
+	maxUnasked = 64 << 10
+	// recordBytes is how many plain bytes a record holds at most, recordOverhead what it has beside
+	// them: header, type and tag (RFC 8446, section 5.2).
+	recordBytes    = 16 << 10
+	recordOverhead = 5 + 1 + 16
+)
 
 var errUnasked = errors.New("too many key updates")
 
@@ -19,13 +26,13 @@ var errUnasked = errors.New("too many key updates")
 type seal struct {
 	net.Conn
 	tls *tls.Conn
+	// plain are the plain bytes of the next record, spare is an empty buffer. They are the sender's.
+	plain, spare []byte
 
 	mu sync.Mutex
 	// sealing: the handshake is done. asked: the sender is in records.
 	sealing, asked bool
 	kept           []byte
-	// written are the records that records gave last; when it is called again they were written.
-	written []byte
 }
 
 // begin ends the handshake.
@@ -35,23 +42,61 @@ func (s *seal) begin(conn *tls.Conn) {
 	s.tls, s.sealing = conn, true
 }
 
-// records encrypts a frame. The result is valid until the next call. What TLS has wanted to send by
-// itself comes first.
+// frame encrypts a frame with a message that consists of parts, so many bytes together. The result
+// is for the caller to release. What TLS has wanted to send by itself comes first.
+//
+// A record's bytes are gathered just before it is made of them: they are in the processor's nearest
+// cache then, which those of all records of a large message would not be.
+func (s *seal) frame(parts [][]byte, size int) ([]byte, error) {
+	s.begun(headerBytes + size)
+	s.plain = binary.LittleEndian.AppendUint32(s.plain[:0], uint32(size))
+	for _, part := range parts {
+		for len(s.plain)+len(part) > recordBytes {
+			n := recordBytes - len(s.plain)
+			s.plain = append(s.plain, part[:n]...)
+			part = part[n:]
+			if _, err := s.tls.Write(s.plain); err != nil {
+				return s.ended(err)
+			}
+			s.plain = s.plain[:0]
+		}
+		s.plain = append(s.plain, part...)
+	}
+	_, err := s.tls.Write(s.plain)
+	return s.ended(err)
+}
+
+// records encrypts a frame that is in one piece, as frame does.
 func (s *seal) records(plain []byte) ([]byte, error) {
-	s.mu.Lock()
-	s.asked = true
-	s.mu.Unlock()
+	s.begun(len(plain))
 	_, err := s.tls.Write(plain)
+	return s.ended(err)
+}
+
+// begun makes room for the records of so many bytes.
+func (s *seal) begun(size int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = true
+	if s.kept == nil {
+		// TLS may write by itself while the records before are on their way: not into their bytes.
+		s.kept, s.spare = s.spare, nil
+	}
+	s.kept = withRoom(s.kept, size+(size/recordBytes+1)*recordOverhead)
+}
+
+// ended gives the records that were made since begun.
+func (s *seal) ended(err error) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = false
-	// TLS may write by itself while the records are on their way: not into these bytes.
-	s.kept, s.written = s.written[:0], s.kept
-	if cap(s.kept) > bufferBytes {
-		s.kept = nil
-	}
-	return s.written, err
+	records := s.kept
+	s.kept = nil
+	return records, err
 }
+
+// release takes back records that were written, or never will be.
+func (s *seal) release(records []byte) { s.spare = release(records) }
 
 // Write implements net.Conn, for TLS, which calls it by one goroutine at a time.
 func (s *seal) Write(b []byte) (int, error) {

@@ -155,6 +155,12 @@ func (s *State) RightsOf(name string) *Rights {
 	return &Rights{root: u.has(Root), access: s.accessOf(u)}
 }
 
+// Root says that the user has all rights to all keyspaces.
+func (r *Rights) Root() bool { return r.root }
+
+// NoKeyspace says that the user has no right to any keyspace.
+func (r *Rights) NoKeyspace() bool { return !r.root && len(r.access.keyspaces) == 0 }
+
 // May says whether the user has all of some rights for all keys from start on and below end; nil:
 // without an end. It does not allocate.
 func (r *Rights) May(rights uint32, keyspace uint64, start, end []byte) bool {

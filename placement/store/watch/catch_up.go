@@ -79,7 +79,7 @@ func (h *Hub) muster() (streams []*Stream, from Position, previous bool) {
 	default:
 		h.mu.from = *first
 	}
-	return streams, h.mu.from, h.mu.previous > 0
+	return streams, h.mu.from, h.WantsPrevious()
 }
 
 // pass distributes a stretch, and then moves those of the pass on to its end.
@@ -126,7 +126,8 @@ func (h *Hub) extendLocked(next Position) (reached Position, near bool) {
 	if next.Number > 0 || live.Number > 0 {
 		return next, false
 	}
-	recent, ok := h.ring.since(next.Revision, live.Revision, h.limits.StretchEvents)
+	recent, ok := h.ring.since(next.Revision, live.Revision, h.WantsPrevious(),
+		h.limits.StretchEvents)
 	if !ok {
 		return next, false
 	}

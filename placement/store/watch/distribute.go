@@ -7,7 +7,7 @@ func (h *Hub) distribute() { h.run(h.published, h.distributeSome) }
 
 func (h *Hub) distributeSome() (more bool, err error) {
 	h.mu.Lock()
-	live, previous := h.mu.live, h.mu.previous > 0
+	live, previous := h.mu.live, h.WantsPrevious()
 	h.mu.Unlock()
 	st, compacted, err := h.read(live, previous)
 	switch {
@@ -22,7 +22,7 @@ func (h *Hub) distributeSome() (more bool, err error) {
 	h.mu.offered = 0
 	at := Position{Number: st.first}
 	for i, one := range st.revisions {
-		if !st.previous && h.mu.previous > 0 {
+		if !st.previous && h.WantsPrevious() {
 			// A watch that has come meanwhile wants more than was read.
 			return true, nil
 		}

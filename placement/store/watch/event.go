@@ -9,6 +9,9 @@ type Event struct {
 	KV *storepb.KeyValue
 	// Previous is the key as it was before; nil if it did not exist, or if that has been compacted.
 	Previous *storepb.KeyValue
+	// Untold: the key did exist before, and Previous is nil because that was not read. Only what is
+	// published can be so: a watch that wants it gets the event from the history.
+	Untold bool
 }
 
 // Deleted says whether the change is a deletion.

@@ -17,7 +17,7 @@ type History interface {
 // read returns the stretch of the history from a position on, of the ring if that has it. compacted
 // is as that of History.Changes.
 func (h *Hub) read(from Position, previous bool) (st stretch, compacted uint64, err error) {
-	st, head, ok := h.ring.read(from)
+	st, head, ok := h.ring.read(from, previous)
 	if ok {
 		return st, 0, nil
 	}

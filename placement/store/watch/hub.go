@@ -2,6 +2,7 @@ package watch
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/tidemarkdb/tidemark/placement/store/spans"
 )
@@ -40,6 +41,8 @@ type Hub struct {
 	published, behind, closing chan struct{}
 	closed                     sync.Once
 	running                    sync.WaitGroup
+	// previous counts the watches that want what keys were before. It changes while mu is held.
+	previous atomic.Int64
 	// replacing is held while the state is replaced: a watch of what happens next waits for that, since
 	// what is next is not known. It is taken before mu.
 	replacing sync.RWMutex
@@ -52,9 +55,8 @@ type Hub struct {
 		// cut are live watches that have a part of the revision of live.
 		cut     []*watch
 		streams map[*Stream]struct{}
-		// open counts watches, lagging those that lag, and previous those that want what keys were
-		// before.
-		open, lagging, previous int
+		// open counts watches, and lagging those that lag.
+		open, lagging int
 		// hungry are streams that have room, and watches that lag. pass counts the passes over the
 		// history, and from is where the one that runs began.
 		hungry []*Stream
@@ -110,6 +112,10 @@ func poke(c chan struct{}) {
 	default:
 	}
 }
+
+// WantsPrevious says whether a watch wants what keys were before. If not, events that are published
+// need not say it. It waits for nothing.
+func (h *Hub) WantsPrevious() bool { return h.previous.Load() > 0 }
 
 // Publish adds the events of revisions, in order, and says what the newest revision is now. It
 // waits for no watch. One goroutine calls Publish and Reset. The hub keeps the events.

@@ -91,6 +91,16 @@ type modelStream struct {
 	next    int64
 }
 
+// untold are the events as they are published when it was not read what their keys were before.
+func untold(events []Event) []Event {
+	events = slices.Clone(events)
+	for i := range events {
+		e := &events[i]
+		e.Untold, e.Previous = e.Previous != nil, nil
+	}
+	return events
+}
+
 var keyNames = []string{"a", "aa", "ab", "b", "c", "ca"}
 
 func (s *modelStream) add(t *rapid.T) {
@@ -253,6 +263,9 @@ func TestStreams(t *testing.T) {
 						one.TooMany = len(one.Events) > smallLimits.RecentEvents
 						if one.TooMany {
 							one.Events = nil
+						}
+						if rapid.Bool().Draw(t, "untold") {
+							one.Events = untold(one.Events)
 						}
 						added = append(added, one)
 					}

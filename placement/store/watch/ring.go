@@ -26,8 +26,9 @@ type ring struct {
 	mu     struct {
 		sync.Mutex
 		// head is the newest revision; recent has all events from revision floor on, one element
-		// for each revision.
+		// for each revision. Those from revision told on say what their keys were before.
 		head, floor   uint64
+		told          uint64
 		recent        []Revision
 		events, bytes int
 	}
@@ -48,6 +49,9 @@ func (r *ring) publish(added []Revision, head uint64) {
 		r.mu.events += len(one.Events)
 		for _, e := range one.Events {
 			r.mu.bytes += e.Size()
+			if e.Untold {
+				r.mu.told = one.Number + 1
+			}
 		}
 	}
 	for len(r.mu.recent) > 0 &&
@@ -67,7 +71,7 @@ func (r *ring) publish(added []Revision, head uint64) {
 func (r *ring) reset(head uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.head, r.mu.floor = head, head+1
+	r.mu.head, r.mu.floor, r.mu.told = head, head+1, 0
 	r.mu.recent, r.mu.events, r.mu.bytes = nil, 0, 0
 }
 
@@ -77,18 +81,20 @@ func (r *ring) head() uint64 {
 	return r.mu.head
 }
 
-// read returns the stretch from a position on. Not ok: it is not in memory, but in the database.
-func (r *ring) read(from Position) (st stretch, head uint64, ok bool) {
+// read returns the stretch from a position on; previous: with what the keys were before. Not ok: it
+// is not in memory, but in the database.
+func (r *ring) read(from Position, previous bool) (st stretch, head uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	head = r.mu.head
 	if from.Revision > head {
 		return stretch{next: from}, head, true
 	}
-	if from.Revision < r.mu.floor {
+	told := from.Revision >= r.mu.told
+	if from.Revision < r.mu.floor || previous && !told {
 		return stretch{}, head, false
 	}
-	st.first, st.piece, st.next, st.previous = from.Number, from.Number > 0, from, true
+	st.first, st.piece, st.next, st.previous = from.Number, from.Number > 0, from, told
 	events, bytes := 0, 0
 	for _, one := range r.mu.recent[from.Revision-r.mu.floor:] {
 		if events >= r.limits.StretchEvents || bytes >= r.limits.StretchBytes ||
@@ -108,12 +114,12 @@ func (r *ring) read(from Position) (st stretch, head uint64, ok bool) {
 	return st, head, true
 }
 
-// since returns the whole revisions from one on and below another, if they are in memory and have
-// no more than so many events.
-func (r *ring) since(from, below uint64, most int) (recent []Revision, ok bool) {
+// since returns the whole revisions from one on and below another, if they are in memory, if that
+// is wanted with what the keys were before, and have no more than so many events.
+func (r *ring) since(from, below uint64, previous bool, most int) (recent []Revision, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if from < r.mu.floor || below > r.mu.head+1 {
+	if from < r.mu.floor || below > r.mu.head+1 || previous && from < r.mu.told {
 		return nil, false
 	}
 	recent = r.mu.recent[from-r.mu.floor : below-r.mu.floor]

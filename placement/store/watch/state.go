@@ -110,7 +110,7 @@ func (h *Hub) joinLocked(w *watch) bool {
 		if live.Number > 0 {
 			return false
 		}
-		recent, ok := h.ring.since(w.next.Revision, live.Revision, h.limits.JoinEvents)
+		recent, ok := h.ring.since(w.next.Revision, live.Revision, w.previous, h.limits.JoinEvents)
 		if !ok {
 			return false
 		}
@@ -153,7 +153,7 @@ func (h *Hub) leaveLocked(w *watch) {
 	}
 	w.entry = nil
 	if w.previous {
-		h.mu.previous--
+		h.previous.Add(-1)
 	}
 }
 

@@ -135,7 +135,7 @@ func (s *Stream) Add(id int64, o Options) (revision uint64, err error) {
 	s.watches[id] = w
 	h.mu.open++
 	if w.previous {
-		h.mu.previous++
+		h.previous.Add(1)
 	}
 	s.latest = max(s.latest, from)
 	h.lagLocked(w, Position{Revision: from})

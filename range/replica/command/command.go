@@ -53,6 +53,9 @@ type Command struct {
 
 	// Body says whether the request has a command with contents: a client may send one without.
 	Body func(*kvpb.Request) bool
+	// Open: whatever the request says, it needs no right: it tells nothing about data, and changes
+	// nothing.
+	Open bool
 	// Needs appends what rights the client needs for the request, which was not looked at before:
 	// whatever it reads, writes, locks or tells of. They alias the request. No command is without it.
 	Needs func(at Place, q *kvpb.Request, needs []access.Need) []access.Need

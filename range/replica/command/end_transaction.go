@@ -46,7 +46,7 @@ func endTransaction(e *Evaluation, q *kvpb.Request) error {
 	present := e.Coordination.Present()
 	if end.Requested {
 		e.Coordination.Locks(func(locks *concurrency.Manager, held bool) {
-			present.Locked = held && locks.Holds(of.ID)
+			present.Locked = held && locks.Holds(&of)
 		})
 	}
 	d := txn.DecideEnd(record, end, present)

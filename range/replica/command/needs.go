@@ -29,7 +29,7 @@ type Finder interface {
 // noEnd is the end of a span that reaches to the end of the keyspace.
 var noEnd = []byte{}
 
-// noNeeds are those of a command that tells nothing about data and changes nothing.
+// noNeeds are those of a command that is open.
 func noNeeds(_ Place, _ *kvpb.Request, needs []access.Need) []access.Need { return needs }
 
 func needKey(needs []access.Need, keyspace uint64, right access.Right,

@@ -37,6 +37,9 @@ func TestEveryCommandSaysWhatItNeeds(t *testing.T) {
 		m.Set(cases.Get(i), protoreflect.ValueOfMessage(body))
 		c := Of(q)
 		needs := c.Needs(place, q, nil)
+		if c.Open != (len(needs) == 0) {
+			t.Errorf("%s is open: %t, and needs %+v", c.Name, c.Open, needs)
+		}
 		if c.Footprint == nil {
 			continue
 		}

@@ -31,5 +31,6 @@ var Now = register((*kvpb.Request_Now)(nil), Command{
 	Name:  "now",
 	Way:   ByNode,
 	Body:  always,
+	Open:  true,
 	Needs: noNeeds,
 })

@@ -171,7 +171,7 @@ func (e *Evaluation) onePhaseFreeAmong(locks *concurrency.Manager, q *kvpb.Reque
 		e.Wait(l, text(key), concurrency.UntilGone)
 		return false
 	}
-	if x := locks.Transaction(id); x != nil {
+	if x := locks.Transaction(&o.Of); x != nil {
 		x.EachSpan(func(l *concurrency.Lock) { o.Held = append(o.Held, l) }) // they end with it
 		if x.Locks() != len(o.Held) {
 			e.Refuse(Invalid("transaction %s has locks in partition %s that the request does not mention",

@@ -72,11 +72,12 @@ func evaluatePrepare(e *Evaluation, q *kvpb.Request) error {
 }
 
 // refusedAnchor refuses a request of a transaction whose id another one has here, with another
-// anchor. What is in the way of others is asked about by id, and at one anchor.
+// anchor: whose a lock is, others are told by id. (Only a merge brings two such together.)
 func (e *Evaluation) refusedAnchor(q *kvpb.Request, of *txn.Info) (refused bool) {
 	e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
-		x := locks.Transaction(of.ID)
-		refused = x != nil && !x.SameAnchor(of)
+		locks.EachNamed(of.ID, func(x *concurrency.Transaction) {
+			refused = refused || !x.SameAnchor(of)
+		})
 	})
 	if refused {
 		e.Refuse(Invalid("partition %s: transaction %s has locks here, and names another anchor; this "+
@@ -253,7 +254,7 @@ func (p *preparation) response(at hlc.Timestamp, values []*kvpb.GetResponse) *kv
 // wanted says whether something waits for the transaction's locks here that should not.
 func (p *preparation) wanted() (wanted bool) {
 	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
-		x := locks.Transaction(p.of.ID)
+		x := locks.Transaction(&p.of)
 		wanted = x != nil && locks.Hurried(x)
 	})
 	return wanted

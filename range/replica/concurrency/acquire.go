@@ -99,8 +99,12 @@ func (m *Manager) Empty() bool { return m.table.Empty() }
 // Len is the number of locked keys.
 func (m *Manager) Len() int { return m.table.Len() }
 
-// Transaction is the transaction with an id; nil if it has no lock here.
-func (m *Manager) Transaction(id txn.ID) *Transaction { return m.table.Transaction(id) }
+// Transaction is the transaction with an id and an anchor; nil if it has no lock here.
+func (m *Manager) Transaction(of *txn.Info) *Transaction { return m.table.Transaction(of) }
+
+// EachNamed calls visit for the transactions with an id that have locks here: there may be several,
+// with different anchors. visit must not change anything.
+func (m *Manager) EachNamed(id txn.ID, visit func(*Transaction)) { m.table.EachNamed(id, visit) }
 
 // Each calls visit for the locks of keys in [start, end), in their order, until it returns false.
 // An empty end is none.

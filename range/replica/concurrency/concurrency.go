@@ -88,12 +88,12 @@ type Manager struct {
 	// reads are the reads that wait.
 	reads map[*readWait]struct{}
 	// queues are the transactions that anything waits for, or did until a moment ago.
-	queues map[txn.ID]*waitQueue
+	queues map[*Transaction]*waitQueue
 	// pushes numbers the pushes that were sent.
 	pushes uint64
 	// resolutions are of the transactions whose locks are being released because their outcome is
 	// known.
-	resolutions map[txn.ID]*Resolution
+	resolutions map[*Transaction]*Resolution
 	// coordinated is about transactions of which this partition is the coordinator; nil: nothing is
 	// remembered.
 	coordinated *coordinated
@@ -156,7 +156,7 @@ type Work struct {
 	// Pushes are to be sent, and their answers brought back (Answered).
 	Pushes []Push
 	// Resolve are transactions whose outcome is known: StartResolution is to be called.
-	Resolve []txn.ID
+	Resolve []*Transaction
 }
 
 // GiveUp takes out all that waits, in the order in which it came, and forgets all that is in flight
@@ -172,8 +172,8 @@ func (m *Manager) GiveUp() (writes []*Waiter, reads []*Read) {
 		reads = append(reads, l.read)
 	}
 	m.disarm()
-	for id, x := range m.resolutions {
-		m.endResolution(id, x)
+	for _, x := range m.resolutions {
+		m.endResolution(x)
 	}
 	m.writes.bytes = 0
 	m.reads, m.queues, m.resolutions = nil, nil, nil

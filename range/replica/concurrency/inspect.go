@@ -28,8 +28,8 @@ func (m *Manager) Intents() (n int) {
 }
 
 // Holds says that a transaction has a lock here that is not about to go.
-func (m *Manager) Holds(id txn.ID) (holds bool) {
-	if x := m.table.Transaction(id); x != nil {
+func (m *Manager) Holds(of *txn.Info) (holds bool) {
+	if x := m.table.Transaction(of); x != nil {
 		x.Each(func(l *Lock) bool {
 			holds = !l.Releasing()
 			return !holds
@@ -63,7 +63,7 @@ func (m *Manager) Describe(x *Transaction, now time.Time, physical int64) *kvpb.
 			Transaction: w.Transaction.Bytes(), Key: []byte(key), WaitedMicros: waited(w.since),
 			Write: true})
 	})
-	if q := m.queues[x.ID]; q != nil {
+	if q := m.queues[x]; q != nil {
 		for _, l := range slices.Concat(q.reads, q.asked) {
 			if !l.over {
 				live.Waiters = append(live.Waiters, &kvpb.Waiter{Transaction: l.read.Transaction.Bytes(),

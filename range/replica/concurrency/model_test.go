@@ -176,13 +176,13 @@ func (w *world) submitRead() {
 // endSome ends a transaction of which nothing is in flight or under way.
 func (w *world) endSome() {
 	x := w.live()
-	if w.m.Transaction(x.ID) == nil && rapid.IntRange(0, 9).Draw(w.t, "unused") > 0 {
+	if w.m.Transaction(&x.Info) == nil && rapid.IntRange(0, 9).Draw(w.t, "unused") > 0 {
 		w.t.Skip("it has locked nothing")
 	}
 	commit := rapid.Bool().Draw(w.t, "commit")
 	if commit {
 		at := w.timestamp()
-		if of := w.m.Transaction(x.ID); of != nil {
+		if of := w.m.Transaction(&x.Info); of != nil {
 			of.Each(func(l *Lock) bool {
 				commit = commit && !l.InFlight()
 				at = hlc.Max(at, l.Newest().Prepared)
@@ -263,7 +263,7 @@ func (w *world) check() {
 // asked.
 func (w *world) checkQueues() {
 	left := map[*readWait]int{}
-	for id, q := range w.m.queues {
+	for x, q := range w.m.queues {
 		for _, l := range slices.Concat(q.reads, q.asked) {
 			if !l.over {
 				left[l]++
@@ -279,11 +279,11 @@ func (w *world) checkQueues() {
 		}
 		for _, p := range []*push{&q.timestamp, &q.abort} {
 			if n := open(p); n > 1 || p.inFlight != (n == 1) {
-				w.t.Fatalf("%d pushes of %s are on their way, in flight: %t", n, id, p.inFlight)
+				w.t.Fatalf("%d pushes of %s are on their way, in flight: %t", n, x.ID, p.inFlight)
 			}
 		}
 		if len(q.asked) > 0 && !q.timestamp.inFlight {
-			w.t.Fatalf("reads wait for the answer to a push of %s that was not sent", id)
+			w.t.Fatalf("reads wait for the answer to a push of %s that was not sent", x.ID)
 		}
 	}
 	waits := 0

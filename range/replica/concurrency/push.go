@@ -133,7 +133,7 @@ func (m *Manager) send(q *waitQueue, p *push, request *kvpb.PushRequest, pusher 
 func (m *Manager) Answered(p Push, s *kvpb.TransactionStatus, err error, now time.Time,
 	work *Work) {
 	q := p.queue
-	if m.queues[q.of.ID] != q {
+	if m.queues[q.of] != q {
 		return
 	}
 	p.push.inFlight = false
@@ -160,7 +160,7 @@ func (m *Manager) Answered(p Push, s *kvpb.TransactionStatus, err error, now tim
 		}
 	}
 	if q.of.Known.State != kvpb.TransactionState_PENDING && q.idle() {
-		work.Resolve = append(work.Resolve, q.of.ID)
+		work.Resolve = append(work.Resolve, q.of)
 	}
 	m.Reevaluate(now, work)
 }

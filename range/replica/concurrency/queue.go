@@ -6,7 +6,6 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // waitQueue is what waits for one transaction, besides the writes, which are in the lock table; and
@@ -23,13 +22,13 @@ type waitQueue struct {
 
 // queue is the wait queue of a transaction; there is one from here on.
 func (m *Manager) queue(x *Transaction, now time.Time) *waitQueue {
-	q := m.queues[x.ID]
+	q := m.queues[x]
 	if q == nil {
 		if m.queues == nil {
-			m.queues = make(map[txn.ID]*waitQueue)
+			m.queues = make(map[*Transaction]*waitQueue)
 		}
 		q = &waitQueue{of: x, since: now}
-		m.queues[x.ID] = q
+		m.queues[x] = q
 	}
 	return q
 }
@@ -80,20 +79,20 @@ func (q *waitQueue) oldestWaiter(counts func(*Waiter) bool) (oldest *Waiter, wan
 // its deadline expires, what has to be asked is asked, and what was decided is resolved.
 func (m *Manager) Reevaluate(now time.Time, work *Work) {
 	m.expire(now, work)
-	for id, q := range m.queues {
-		if m.table.Transaction(id) != q.of {
+	for x, q := range m.queues {
+		if !m.table.HasTransaction(x) {
 			m.wake(q, &q.asked, work)
 			m.wake(q, &q.reads, work)
-			delete(m.queues, id)
+			delete(m.queues, x)
 		} else if q.idle() && !now.Before(q.timestamp.due) {
-			delete(m.queues, id) // not before: a read that looks again does not ask at once
+			delete(m.queues, x) // not before: a read that looks again does not ask at once
 		}
 	}
 	m.table.EachAwaited(func(x *Transaction) { m.queue(x, now) })
 	next := m.nextDeadline()
-	for id, q := range m.queues {
-		if q.of.Known.State != kvpb.TransactionState_PENDING {
-			work.Resolve = append(work.Resolve, id)
+	for x, q := range m.queues {
+		if x.Known.State != kvpb.TransactionState_PENDING {
+			work.Resolve = append(work.Resolve, x)
 			next = earliest(next, now.Add(pushInterval))
 			continue
 		}

@@ -88,7 +88,7 @@ type Blockers struct {
 	m     *Manager
 	read  *Read
 	// seen are the transactions of Locks.
-	seen map[txn.ID]struct{}
+	seen map[*Transaction]struct{}
 	// more: there are more than a read waits for at once.
 	more bool
 }
@@ -117,7 +117,7 @@ func (b *Blockers) look(l *Lock) bool {
 	if b.read.passes(l) {
 		return true
 	}
-	if _, known := b.seen[l.Transaction.ID]; known {
+	if _, known := b.seen[l.Transaction]; known {
 		return true
 	}
 	if len(b.Locks) == b.m.config.MaxBlockers {
@@ -125,9 +125,9 @@ func (b *Blockers) look(l *Lock) bool {
 		return false
 	}
 	if b.seen == nil {
-		b.seen = make(map[txn.ID]struct{})
+		b.seen = make(map[*Transaction]struct{})
 	}
-	b.seen[l.Transaction.ID] = struct{}{}
+	b.seen[l.Transaction] = struct{}{}
 	b.Locks = append(b.Locks, l)
 	return true
 }

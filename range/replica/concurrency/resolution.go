@@ -6,7 +6,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Resolution releases the locks of a transaction whose outcome is known, entry by entry. A
@@ -21,7 +20,7 @@ import (
 // What pauses releases fewer locks than could be acquired in the meantime. So only few transactions
 // do so at a time on a node, and none where there are many locks already: they must not pile up.
 type Resolution struct {
-	id txn.ID
+	of *Transaction
 	// urgent: something has waited for it.
 	urgent bool
 	// paced: its transaction is one of those that pause on this node.
@@ -53,23 +52,22 @@ const (
 )
 
 // Transaction is whose locks it releases.
-func (x *Resolution) Transaction() txn.ID { return x.id }
+func (x *Resolution) Transaction() *Transaction { return x.of }
 
 // StartResolution has the locks of a transaction released whose outcome is known: it returns the
 // resolution whose next entry is due; nil: there is nothing to do, or it is being done.
-func (m *Manager) StartResolution(id txn.ID) *Resolution {
-	of := m.table.Transaction(id)
-	if of == nil || of.Known.State == kvpb.TransactionState_PENDING {
+func (m *Manager) StartResolution(of *Transaction) *Resolution {
+	if !m.table.HasTransaction(of) || of.Known.State == kvpb.TransactionState_PENDING {
 		return nil
 	}
-	x := m.resolutions[id]
+	x := m.resolutions[of]
 	switch {
 	case x == nil:
 		if m.resolutions == nil {
-			m.resolutions = make(map[txn.ID]*Resolution)
+			m.resolutions = make(map[*Transaction]*Resolution)
 		}
-		x = &Resolution{id: id, paced: large(of) && m.config.Paced.Join(id)}
-		m.resolutions[id] = x
+		x = &Resolution{of: of, paced: large(of) && m.config.Paced.Join(of.ID)}
+		m.resolutions[of] = x
 		return x
 	case !x.pauses || !m.urgent(x, of):
 		return nil
@@ -80,14 +78,14 @@ func (m *Manager) StartResolution(id txn.ID) *Resolution {
 }
 
 // Resolving says that a resolution of a transaction's locks is under way.
-func (m *Manager) Resolving(id txn.ID) bool { return m.resolutions[id] != nil }
+func (m *Manager) Resolving(of *Transaction) bool { return m.resolutions[of] != nil }
 
 // NextEntry is what the next entry of a resolution does: the outcome, nil if it is over, and how
 // many bytes of locks it releases (LockBytes).
 func (m *Manager) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.TransactionStatus,
 	bytes int) {
-	of := m.table.Transaction(x.id)
-	if m.resolutions[x.id] != x || of == nil || of.Known.State == kvpb.TransactionState_PENDING {
+	of := x.of
+	if m.resolutions[of] != x || !m.table.HasTransaction(of) || of.Known.State == kvpb.TransactionState_PENDING {
 		return nil, 0
 	}
 	k := &of.Known
@@ -102,13 +100,13 @@ func (m *Manager) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.Transac
 // there will be none. more: there are locks left for which there is to be another one. It returns
 // true if that is due now; otherwise the resolution is over, or the owner is called after a pause.
 func (m *Manager) EntryDone(x *Resolution, more bool, asked, now time.Time) (due bool) {
-	if m.resolutions[x.id] != x {
+	of := x.of
+	if m.resolutions[of] != x {
 		return false
 	}
-	of := m.table.Transaction(x.id)
-	if !more || of == nil {
-		delete(m.resolutions, x.id)
-		m.endResolution(x.id, x)
+	if !more || !m.table.HasTransaction(of) {
+		delete(m.resolutions, of)
+		m.endResolution(x)
 		return false
 	}
 	_, by := m.pacing(x, of, now)
@@ -123,19 +121,19 @@ func (m *Manager) EntryDone(x *Resolution, more bool, asked, now time.Time) (due
 
 // EndPause says that the pause of a resolution is over. It returns true if its next entry is due.
 func (m *Manager) EndPause(x *Resolution) (due bool) {
-	due = m.resolutions[x.id] == x && x.pauses
+	due = m.resolutions[x.of] == x && x.pauses
 	x.pauses = x.pauses && !due
 	return due
 }
 
 // endResolution lets go of what a resolution holds that is not among the resolutions any more.
-func (m *Manager) endResolution(id txn.ID, x *Resolution) {
+func (m *Manager) endResolution(x *Resolution) {
 	if x.timer != nil {
 		x.timer.Stop()
 	}
 	if x.paced {
 		x.paced = false
-		m.config.Paced.Leave(id)
+		m.config.Paced.Leave(x.of.ID)
 	}
 }
 
@@ -183,7 +181,7 @@ func large(of *Transaction) bool {
 
 // Hurried says whether anything waits for a transaction's locks for which there is to be no pause.
 func (m *Manager) Hurried(of *Transaction) (hurried bool) {
-	if q := m.queues[of.ID]; q != nil && len(q.reads)+len(q.asked) > 0 {
+	if q := m.queues[of]; q != nil && len(q.reads)+len(q.asked) > 0 {
 		return true
 	}
 	of.EachWaiter(func(_ string, w *Waiter) { hurried = hurried || w.hurries() })

@@ -50,9 +50,14 @@ func newResolving(transactions, locks int) (*Manager, *calledOwner) {
 	committed := &kvpb.TransactionStatus{State: kvpb.TransactionState_COMMITTED,
 		Timestamp: rpc.ToTimestamp(hlc.Timestamp{Wall: 5})}
 	for i := range transactions {
-		m.Learn(m.Transaction(txn.ID{byte(i + 1)}), committed, 0)
+		m.Learn(numbered(m, i+1), committed, 0)
 	}
 	return m, o
+}
+
+// numbered is one of the transactions.
+func numbered(m *Manager, i int) *Transaction {
+	return m.Transaction(&txn.Info{ID: txn.ID{byte(i)}})
 }
 
 // TestResolutionsMakeWay: how much an entry of a resolution releases, and for how long it pauses
@@ -93,8 +98,8 @@ func TestResolutionsMakeWay(t *testing.T) {
 					l := m.Get("k0.000001")
 					m.Wait(x.waiter, l, l.Key, UntilGone, time.Now())
 				}
-				r := m.StartResolution(txn.ID{1})
-				if r == nil || m.StartResolution(txn.ID{1}) != nil {
+				r := m.StartResolution(numbered(m, 1))
+				if r == nil || m.StartResolution(numbered(m, 1)) != nil {
 					t.Fatal("one resolution begins, and no other")
 				}
 				asked := time.Now()
@@ -113,7 +118,7 @@ func TestResolutionsMakeWay(t *testing.T) {
 				if x.times > 0 && (o.called != 1 || o.at.Sub(applied) != pause) {
 					t.Errorf("paused for %s, want %s", o.at.Sub(applied), pause)
 				}
-				if m.EntryDone(r, false, asked, applied) || m.Resolving(txn.ID{1}) ||
+				if m.EntryDone(r, false, asked, applied) || m.Resolving(r.Transaction()) ||
 					m.config.Paced.Len() > 0 {
 					t.Error("it is not over")
 				}
@@ -126,14 +131,14 @@ func TestResolutionsMakeWay(t *testing.T) {
 func TestAWriteEndsThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, o := newResolving(1, LargeLocks)
-		r := m.StartResolution(txn.ID{1})
+		r := m.StartResolution(numbered(m, 1))
 		now := time.Now()
-		if m.EntryDone(r, true, now.Add(-time.Second), now) || m.StartResolution(txn.ID{1}) != nil {
+		if m.EntryDone(r, true, now.Add(-time.Second), now) || m.StartResolution(numbered(m, 1)) != nil {
 			t.Fatal("it does not pause")
 		}
 		l := m.Get("k0.000001")
 		m.Wait(&Waiter{History: &History{}}, l, l.Key, UntilGone, now)
-		if m.StartResolution(txn.ID{1}) != r {
+		if m.StartResolution(numbered(m, 1)) != r {
 			t.Error("it pauses, although a write waits")
 		}
 		time.Sleep(time.Second)
@@ -151,7 +156,7 @@ func TestFewTransactionsPause(t *testing.T) {
 		now := time.Now()
 		pause := 0
 		for i := range maxPaced + 1 {
-			r := m.StartResolution(txn.ID{byte(i + 1)})
+			r := m.StartResolution(numbered(m, i+1))
 			if !m.EntryDone(r, true, now.Add(-time.Millisecond), now) {
 				pause++
 			}

@@ -26,8 +26,8 @@ func (m *Manager) Sweep(physical int64, now time.Time, work *Work) {
 	m.table.EachTransaction(func(x *Transaction) bool {
 		switch {
 		case x.Known.State != kvpb.TransactionState_PENDING:
-			work.Resolve = append(work.Resolve, x.ID)
-		case physical-x.Acquired > int64(sweepAfter) && m.queues[x.ID] == nil:
+			work.Resolve = append(work.Resolve, x)
+		case physical-x.Acquired > int64(sweepAfter) && m.queues[x] == nil:
 			q := m.queue(x, now)
 			m.send(q, &q.abort, &kvpb.PushRequest{Kind: kvpb.PushRequest_STATUS}, age{}, work)
 		default:

@@ -238,7 +238,7 @@ func (w *world) acquire(q *worldWrite) {
 	prepared := hlc.Max(w.timestamp(), w.cached.Next())
 	state := State{Kind: kvpb.Mutation_PUT, Prepared: prepared, Acquired: w.now.UnixNano()}
 	if q.kind == Commit {
-		if x := w.m.Transaction(q.of.ID); x != nil {
+		if x := w.m.Transaction(&q.of.Info); x != nil {
 			w.finish(q, "it has locks")
 			return
 		}
@@ -289,14 +289,14 @@ func (w *world) release(q *worldWrite) {
 		w.finish(q, "not decided")
 		return
 	}
-	x := w.m.Transaction(q.of.ID)
+	x := w.m.Transaction(&q.of.Info)
 	if x == nil {
 		w.finish(q, "resolved")
 		return
 	}
 	w.m.Learn(x, q.of.record.Status(), 0)
 	_, inFlight := w.releaseSome(x, nil)
-	switch x = w.m.Transaction(q.of.ID); {
+	switch x = w.m.Transaction(&q.of.Info); {
 	case x == nil:
 		w.finish(q, "resolved")
 	case inFlight != nil:
@@ -430,11 +430,11 @@ func (w *world) nextEntry(x *Resolution) {
 	n := 0
 	if outcome != nil {
 		for _, p := range w.m.Cancel(func(p *Waiter) bool {
-			return p.Transaction == x.Transaction() && outcome.State == kvpb.TransactionState_ABORTED
+			return p.Transaction == x.Transaction().ID && outcome.State == kvpb.TransactionState_ABORTED
 		}) {
 			w.left(p, "cancelled")
 		}
-		if of := w.m.Transaction(x.Transaction()); of != nil {
+		if of := w.m.Transaction(&x.Transaction().Info); of != nil {
 			n, _ = w.releaseSome(of, x)
 		}
 	}
@@ -469,8 +469,8 @@ func (w *world) do(work *Work) {
 		w.checkPush(p)
 		w.pushes = append(w.pushes, p)
 	}
-	for _, id := range work.Resolve {
-		if x := w.m.StartResolution(id); x != nil {
+	for _, of := range work.Resolve {
+		if x := w.m.StartResolution(of); x != nil {
 			w.nextEntry(x)
 		}
 	}

@@ -45,10 +45,18 @@ func (m *model) release(key string, happened Until) (released []int) {
 	return released
 }
 
+// info is of the transactions 1 to 3, of which the first and the last have one id, and two anchors.
 func info(of byte) txn.Info {
-	return txn.Info{ID: txn.ID{of}, Begun: hlc.Timestamp{Wall: int64(of)},
+	i := txn.Info{ID: txn.ID{of}, Begun: hlc.Timestamp{Wall: int64(of)},
 		Started: hlc.Timestamp{Wall: int64(of)}, Keyspace: 7, Anchor: []byte("a")}
+	if of == 3 {
+		i.ID, i.Anchor = txn.ID{1}, []byte("b")
+	}
+	return i
 }
+
+// number is which transaction it is.
+func number(x *Transaction[int]) byte { return byte(x.Begun.Wall) }
 
 // TestTableBesideModel: whatever is acquired, applied, released, given up and waited for, the table
 // says what a map and a list say.
@@ -193,7 +201,7 @@ func (m *model) compare(t *rapid.T, table *Table[int]) {
 	table.Ascend("", "", func(l *Lock[int]) bool {
 		got = append(got, l.Key)
 		want := m.locks[l.Key]
-		if describe(l.Transaction.ID[0], l.Applied, l.Proposed, l.Sequence) != describe(want.of,
+		if describe(number(l.Transaction), l.Applied, l.Proposed, l.Sequence) != describe(want.of,
 			want.applied, want.proposed, want.sequence) {
 			t.Fatalf("key %s: %+v, the model has %+v", l.Key, l, want)
 		}
@@ -217,7 +225,8 @@ func (m *model) compare(t *rapid.T, table *Table[int]) {
 	}
 	transactions := 0
 	for x := range byte(4) {
-		of := table.Transaction(txn.ID{x})
+		named := info(x)
+		of := table.Transaction(&named)
 		var own, waiting []string
 		for _, k := range order {
 			if m.locks[k].of == x {
@@ -255,7 +264,7 @@ func (m *model) compare(t *rapid.T, table *Table[int]) {
 	blocking := 0
 	table.EachAwaited(func(x *Transaction[int]) {
 		if blocking++; x.Waiting() == 0 {
-			t.Fatalf("nothing waits for transaction %d", x.ID[0])
+			t.Fatalf("nothing waits for transaction %d", number(x))
 		}
 	})
 	with := map[byte]bool{}

@@ -92,7 +92,7 @@ func (t *Table[W]) AcquireSpan(start, end string, of txn.Info, s State) {
 		t.spanBytes += len(l.Key) + len(l.End)
 		t.volatile[l] = struct{}{}
 	}
-	if x := t.byID[of.ID]; x != nil {
+	if x := t.Transaction(&of); x != nil {
 		x.Acquired = max(x.Acquired, s.Acquired)
 	}
 }

@@ -74,7 +74,7 @@ func TestSpansBesideModel(t *testing.T) {
 				}
 				others := false
 				table.SpansIn(start, end, func(l *Lock[int]) bool {
-					others = others || l.Transaction.ID[0] != x
+					others = others || number(l.Transaction) != x
 					return true
 				})
 				if others == free {
@@ -125,7 +125,8 @@ func TestSpansBesideModel(t *testing.T) {
 				want := release(func(of byte) bool { return of == x })
 				m.held = slices.DeleteFunc(m.held, func(i interval) bool { return i.of == x })
 				var own []*Lock[int]
-				if of := table.Transaction(info(x).ID); of != nil {
+				named := info(x)
+				if of := table.Transaction(&named); of != nil {
 					of.EachSpan(func(l *Lock[int]) { own = append(own, l) })
 				}
 				var got []int
@@ -152,7 +153,7 @@ func TestSpansBesideModel(t *testing.T) {
 				for _, p := range probes {
 					got := byte(0)
 					if l := table.SpanAt(p); l != nil {
-						got = l.Transaction.ID[0]
+						got = number(l.Transaction)
 					}
 					if got != m.at(p) {
 						t.Fatalf("%q is held by %d, the model says %d", p, got, m.at(p))

@@ -12,7 +12,9 @@ import (
 // for concurrent use.
 type Table[W any] struct {
 	byKey *btreemap.BTreeMap[string, *Lock[W]]
-	byID  map[txn.ID]*Transaction[W]
+	// byID are the transactions, by their ids: the first with an id, which leads to the others.
+	byID         map[txn.ID]*Transaction[W]
+	transactions int
 	// changing are the locks of which a change is in flight, volatile those that are nowhere else.
 	changing, volatile map[*Lock[W]]struct{}
 	// spans are the span locks, and spanBytes how many bytes their bounds have (span.go).
@@ -74,7 +76,7 @@ func (t *Table[W]) MarkReleased(l *Lock[W], sequence uint64) {
 // Apply puts a state that is in the engine into the table, in place of what was there, and returns
 // what waited for that.
 func (t *Table[W]) Apply(key string, of txn.Info, s State) (woken []W) {
-	if l := t.Get(key); l != nil && l.Transaction.ID != of.ID {
+	if l := t.Get(key); l != nil && !l.Transaction.Same(&of) {
 		woken = t.Release(key)
 	}
 	l := t.lock(key, of)
@@ -166,11 +168,7 @@ func (t *Table[W]) make() {
 
 // add makes a lock one of a transaction's.
 func (t *Table[W]) add(l *Lock[W], of txn.Info) *Lock[W] {
-	x := t.byID[of.ID]
-	if x == nil {
-		x = &Transaction[W]{Info: of}
-		t.byID[of.ID] = x
-	}
+	x := t.enter(&of)
 	l.Transaction, l.index = x, len(x.locks)
 	x.locks = append(x.locks, l)
 	if l.Span {
@@ -202,7 +200,7 @@ func (t *Table[W]) drop(l *Lock[W]) {
 	of.locks[last] = nil
 	of.locks = of.locks[:last]
 	if last == 0 {
-		delete(t.byID, of.ID)
+		t.leave(of)
 	}
 	if t.byKey.Len() == 0 && len(t.spans) == 0 {
 		// Trees and maps do not shrink.

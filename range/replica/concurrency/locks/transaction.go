@@ -17,6 +17,9 @@ type Transaction[W any] struct {
 	// leader's physical clock.
 	Acquired int64
 
+	// namesake is the next one with the same id, and another anchor (Table.byID).
+	namesake *Transaction[W]
+
 	locks   []*Lock[W]
 	waiters []waiter[W]
 	// spans counts those of its locks that are of spans.
@@ -70,18 +73,68 @@ func (x *Transaction[W]) EachWaiter(visit func(key string, w W)) {
 	}
 }
 
-// Transaction is the transaction with an id; nil if it has no lock here.
-func (t *Table[W]) Transaction(id txn.ID) *Transaction[W] { return t.byID[id] }
+// Transaction is the transaction with an id and an anchor; nil if it has no lock here.
+func (t *Table[W]) Transaction(of *txn.Info) *Transaction[W] {
+	x := t.byID[of.ID]
+	for x != nil && !x.SameAnchor(of) {
+		x = x.namesake
+	}
+	return x
+}
+
+// EachNamed calls visit for the transactions with an id, of which there is one, or several with
+// different anchors. visit must not change the table.
+func (t *Table[W]) EachNamed(id txn.ID, visit func(*Transaction[W])) {
+	for x := t.byID[id]; x != nil; x = x.namesake {
+		visit(x)
+	}
+}
+
+// HasTransaction says whether a transaction is in the table: it has locks, and the table is the one
+// that it was found in.
+func (t *Table[W]) HasTransaction(x *Transaction[W]) bool { return t.Transaction(&x.Info) == x }
 
 // Transactions is their number.
-func (t *Table[W]) Transactions() int { return len(t.byID) }
+func (t *Table[W]) Transactions() int { return t.transactions }
 
 // EachTransaction calls visit for the transactions that have locks here, in no certain order, until
 // it returns false. visit must not change the table.
 func (t *Table[W]) EachTransaction(visit func(*Transaction[W]) bool) {
 	for _, x := range t.byID {
-		if !visit(x) {
-			return
+		for ; x != nil; x = x.namesake {
+			if !visit(x) {
+				return
+			}
 		}
 	}
+}
+
+// enter is the transaction with an id and an anchor, which is in the table from here on.
+func (t *Table[W]) enter(of *txn.Info) *Transaction[W] {
+	x := t.Transaction(of)
+	if x == nil {
+		x = &Transaction[W]{Info: *of, namesake: t.byID[of.ID]}
+		t.byID[of.ID] = x
+		t.transactions++
+	}
+	return x
+}
+
+// leave takes out a transaction that has no lock any more.
+func (t *Table[W]) leave(x *Transaction[W]) {
+	t.transactions--
+	first := t.byID[x.ID]
+	switch {
+	case first != x:
+		before := first
+		for before.namesake != x {
+			before = before.namesake
+		}
+		before.namesake = x.namesake
+	case x.namesake != nil:
+		t.byID[x.ID] = x.namesake
+	default:
+		delete(t.byID, x.ID)
+	}
+	x.namesake = nil
 }
