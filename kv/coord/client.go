@@ -181,8 +181,8 @@ func newClient(etcd *clientv3.Client, cfg config) *Client {
 		clock: cfg.clock, id: hex.EncodeToString(id[:])}
 }
 
-// unreachable takes note that a server is silent with which a call is given up, which the end of the
-// call itself does not say.
+// unreachable takes note that a server is silent with which a call is given up, which the end of
+// the call itself does not say.
 func (c *Client) unreachable() {
 	if c.members != nil {
 		c.members.look()
