@@ -19,8 +19,9 @@ import (
 //
 //   - Its version counts its changes. A server takes a newer version, and never an older one.
 //   - A node that registers says whether it knows of the record. It is told of it with its id, and
-//     is recorded only if the record is still that. While it is on, a node that does not know of it
-//     is refused, as it is with heartbeats; if it was recorded before, it is in the way of enabling.
+//     is recorded only if the record is still that. While it is on, a node that does not know of
+//     it is refused, as it is with heartbeats; one that was recorded before is in the way of
+//     enabling.
 //   - Authentication is enabled after the record was put on, and every node that is not
 //     decommissioned has said, to this leader or the one that records it, that its copy is.
 //   - It is put off after authentication is disabled, in two steps: it becomes a new version that is

@@ -182,8 +182,8 @@ func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Nod
 	}
 }
 
-// addNode records a new node, on condition that it is told whether it has to follow users and roles,
-// and was let in, by what is so at that moment (guarding.go).
+// addNode records a new node, on condition that it is told whether it has to follow users and
+// roles, and was let in, by what is so at that moment (guarding.go).
 func (s *Server) addNode(
 	ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest, guardRevision uint64,
 ) (keys.NodeID, error) {
@@ -216,7 +216,8 @@ func (s *Server) addNode(
 	return id, nil
 }
 
-// updateNode writes what changed about a node that is known, if anything did, on the same condition.
+// updateNode writes what changed about a node that is known, if anything did, on the same
+// condition.
 func (s *Server) updateNode(
 	ctx context.Context, v *store.View, id keys.NodeID, r *clusterpb.RegisterNodeRequest,
 	guardRevision uint64,

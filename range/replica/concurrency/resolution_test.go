@@ -118,7 +118,8 @@ func TestResolutionsMakeWay(t *testing.T) {
 				if x.times > 0 && (o.called != 1 || o.at.Sub(applied) != pause) {
 					t.Errorf("paused for %s, want %s", o.at.Sub(applied), pause)
 				}
-				if m.EntryDone(r, false, asked, applied) || m.Resolving(r.Transaction()) || m.config.Paced.Len() > 0 {
+				if m.EntryDone(r, false, asked, applied) || m.Resolving(r.Transaction()) ||
+					m.config.Paced.Len() > 0 {
 					t.Error("it is not over")
 				}
 			})
