@@ -168,7 +168,7 @@ func (s *Server) register(ctx context.Context) (*clusterpb.RegisterNodeResponse,
 		Address: s.config.Advertise, HttpAddress: s.config.HTTP,
 		Locality: &clusterpb.Locality{Region: s.config.Region, Zone: s.config.Zone},
 		Tags:     s.config.Tags,
-		Version:  s.config.Version, StartedUnix: time.Now().Unix(),
+		Version:  s.config.Version, StartedUnix: time.Now().Unix(), Guard: s.guardReport(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("joining the cluster with the directory %s: %w", s.config.Dir, err)

@@ -18,7 +18,10 @@ import (
 // a record of its own, in the core's own store, which each server keeps a copy of on its disk:
 //
 //   - Its version counts its changes. A server takes a newer version, and never an older one.
-//   - A new node is told with its id, and is recorded only if that is still so.
+//   - A node that registers says whether it knows of the record. It is told of it with its id, and
+//     is recorded only if the record is still that. While it is on, a node that does not know of
+//     it is refused, as it is with heartbeats; one that was recorded before is in the way of
+//     enabling.
 //   - Authentication is enabled after the record was put on, and every node that is not
 //     decommissioned has said, to this leader or the one that records it, that its copy is.
 //   - It is put off after authentication is disabled, in two steps: it becomes a new version that

@@ -98,8 +98,9 @@ func checkKnows(record *clusterpb.GuardState, report *clusterpb.GuardReport) err
 	if !record.On || report.GetKnows() {
 		return nil
 	}
-	return status.Error(codes.FailedPrecondition, "authentication is enabled, and this server runs "+
-		"a version that knows no users of keyspaces: upgrade it")
+	return status.Error(codes.FailedPrecondition, "authentication is enabled, or being enabled, and "+
+		"this server runs a version that knows no users of keyspaces, so it would serve every client: "+
+		"upgrade it")
 }
 
 // recoveredAuthorities are those of a coordination store that may have lost that authentication is

@@ -92,7 +92,7 @@ func TestGuarding(t *testing.T) {
 			t.Errorf("it follows, and is %q", got)
 		}
 		late, err := client.Register(ctx, &clusterpb.RegisterNodeRequest{Server: 1002,
-			Address: "node2:1"})
+			Address: "node2:1", Guard: &clusterpb.GuardReport{Knows: true}})
 		if err != nil || !late.Guard.On || late.Guard.Version != 1 {
 			t.Fatalf("a new node is told %v, %v", late.GetGuard(), err)
 		}

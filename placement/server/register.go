@@ -68,6 +68,9 @@ func (s *Server) RegisterNode(
 	if err != nil {
 		return nil, s.toStatus(err)
 	}
+	if err := checkKnows(guard, r.Guard); err != nil {
+		return nil, err
+	}
 	id := keys.NodeID(known)
 	for _, claimed := range []keys.NodeID{keys.NodeID(r.Node), id} {
 		if claimed == 0 {
@@ -80,10 +83,13 @@ func (s *Server) RegisterNode(
 	if id == 0 {
 		id, err = s.addNode(ctx, v, r, guardRevision)
 	} else {
-		err = s.updateNode(ctx, v, id, r)
+		err = s.updateNode(ctx, v, id, r, guardRevision)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if l, _ := s.store.Leadership(); l.Serving {
+		s.guards.node(l.Term, id, r.Guard, s.proves(ctx)) // what it said in an earlier life is over
 	}
 	// While nodes have to follow users and roles, a node is alive from its first heartbeat on, which
 	// says that it knows of that.
@@ -176,8 +182,8 @@ func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Nod
 	}
 }
 
-// addNode records a new node, on condition that it is told whether it has to follow users and roles
-// by what is so at that moment (guarding.go).
+// addNode records a new node, on condition that it is told whether it has to follow users and
+// roles, and was let in, by what is so at that moment (guarding.go).
 func (s *Server) addNode(
 	ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest, guardRevision uint64,
 ) (keys.NodeID, error) {
@@ -210,9 +216,11 @@ func (s *Server) addNode(
 	return id, nil
 }
 
-// updateNode writes what changed about a node that is known, if anything did.
+// updateNode writes what changed about a node that is known, if anything did, on the same
+// condition.
 func (s *Server) updateNode(
 	ctx context.Context, v *store.View, id keys.NodeID, r *clusterpb.RegisterNodeRequest,
+	guardRevision uint64,
 ) error {
 	old, fresh := &clusterpb.Node{}, nodeRecord(id, r)
 	revision, err := load(v, nodeKey(id), old)
@@ -244,8 +252,8 @@ func (s *Server) updateNode(
 			return err
 		}
 	}
-	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(nodeKey(id), revision)},
-		store.Put(nodeKey(id), encode(fresh)))
+	ok, err := s.commit(ctx, []*storepb.Compare{store.ModifiedAt(nodeKey(id), revision),
+		store.ModifiedAt([]byte(guardKey), guardRevision)}, store.Put(nodeKey(id), encode(fresh)))
 	if err == nil && !ok {
 		err = errConflict("node " + id.String())
 	}

@@ -209,8 +209,8 @@ func decides(x *kvpb.Resolution, of *txn.Info) bool {
 		keys.KeyspaceID(x.GetKeyspace()) == of.Keyspace && bytes.Equal(x.GetAnchor(), of.Anchor)
 }
 
-// decided is the transaction with locks here that a resolution is of; nil if there is none. One that
-// names no anchor is of none if there are several with its id.
+// decided is the transaction with locks here that a resolution is of; nil if there is none. One
+// that names no anchor is of none if there are several with its id.
 func decided(locks *concurrency.Manager, of *kvpb.Resolution) (found *concurrency.Transaction) {
 	several := false
 	locks.EachNamed(txn.ID(of.Transaction), func(x *concurrency.Transaction) {

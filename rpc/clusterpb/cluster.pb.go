@@ -3445,13 +3445,15 @@ type RegisterNodeRequest struct {
 	// 0: a new node; the core gives it an id.
 	Node uint64 `protobuf:"varint,2,opt,name=node,proto3" json:"node,omitempty"`
 	// The random name of the data directory; the same directory gets the same id if it asks twice.
-	Server        uint64    `protobuf:"fixed64,3,opt,name=server,proto3" json:"server,omitempty"`
-	Address       string    `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
-	HttpAddress   string    `protobuf:"bytes,5,opt,name=http_address,json=httpAddress,proto3" json:"http_address,omitempty"`
-	Locality      *Locality `protobuf:"bytes,6,opt,name=locality,proto3" json:"locality,omitempty"`
-	Version       string    `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
-	StartedUnix   int64     `protobuf:"varint,8,opt,name=started_unix,json=startedUnix,proto3" json:"started_unix,omitempty"`
-	Tags          []string  `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
+	Server      uint64    `protobuf:"fixed64,3,opt,name=server,proto3" json:"server,omitempty"`
+	Address     string    `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	HttpAddress string    `protobuf:"bytes,5,opt,name=http_address,json=httpAddress,proto3" json:"http_address,omitempty"`
+	Locality    *Locality `protobuf:"bytes,6,opt,name=locality,proto3" json:"locality,omitempty"`
+	Version     string    `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
+	StartedUnix int64     `protobuf:"varint,8,opt,name=started_unix,json=startedUnix,proto3" json:"started_unix,omitempty"`
+	Tags        []string  `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
+	// Unset: it runs a version that knows no users of keyspaces.
+	Guard         *GuardReport `protobuf:"bytes,10,opt,name=guard,proto3" json:"guard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3545,6 +3547,13 @@ func (x *RegisterNodeRequest) GetStartedUnix() int64 {
 func (x *RegisterNodeRequest) GetTags() []string {
 	if x != nil {
 		return x.Tags
+	}
+	return nil
+}
+
+func (x *RegisterNodeRequest) GetGuard() *GuardReport {
+	if x != nil {
+		return x.Guard
 	}
 	return nil
 }
@@ -8444,7 +8453,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06minute\x18\b \x01(\v2\x1d.tidemark.cluster.v1.ActivityR\x06minute\x12@\n" +
 	"\ffive_minutes\x18\t \x01(\v2\x1d.tidemark.cluster.v1.ActivityR\vfiveMinutes\x12)\n" +
 	"\x10measured_seconds\x18\n" +
-	" \x01(\rR\x0fmeasuredSeconds\"\xa4\x02\n" +
+	" \x01(\rR\x0fmeasuredSeconds\"\xdc\x02\n" +
 	"\x13RegisterNodeRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x16\n" +
@@ -8454,7 +8463,9 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\blocality\x18\x06 \x01(\v2\x1d.tidemark.cluster.v1.LocalityR\blocality\x12\x18\n" +
 	"\aversion\x18\a \x01(\tR\aversion\x12!\n" +
 	"\fstarted_unix\x18\b \x01(\x03R\vstartedUnix\x12\x12\n" +
-	"\x04tags\x18\t \x03(\tR\x04tags\"\x9e\x01\n" +
+	"\x04tags\x18\t \x03(\tR\x04tags\x126\n" +
+	"\x05guard\x18\n" +
+	" \x01(\v2 .tidemark.cluster.v1.GuardReportR\x05guard\"\x9e\x01\n" +
 	"\x14RegisterNodeResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12!\n" +
@@ -9064,137 +9075,138 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	53,  // 33: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
 	53,  // 34: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
 	14,  // 35: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	49,  // 36: tidemark.cluster.v1.RegisterNodeResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	49,  // 37: tidemark.cluster.v1.GuardReport.guard:type_name -> tidemark.cluster.v1.GuardState
-	16,  // 38: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	52,  // 39: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	50,  // 40: tidemark.cluster.v1.HeartbeatRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	6,   // 41: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	6,   // 42: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
-	53,  // 43: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
-	53,  // 44: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	54,  // 45: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
-	55,  // 46: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
-	55,  // 47: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
-	83,  // 48: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	21,  // 49: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
-	49,  // 50: tidemark.cluster.v1.HeartbeatResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	63,  // 51: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
-	3,   // 52: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
-	3,   // 53: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
-	3,   // 54: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	73,  // 55: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
-	79,  // 56: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	82,  // 57: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	82,  // 58: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	6,   // 59: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	6,   // 60: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
-	6,   // 61: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
-	21,  // 62: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
-	87,  // 63: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	20,  // 64: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	50,  // 65: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	21,  // 66: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	49,  // 67: tidemark.cluster.v1.AnnounceResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	4,   // 68: tidemark.cluster.v1.GuardingRequest.do:type_name -> tidemark.cluster.v1.GuardingRequest.Do
-	49,  // 69: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	92,  // 70: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
-	92,  // 71: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
-	95,  // 72: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
-	95,  // 73: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
-	21,  // 74: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	110, // 75: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	111, // 76: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	112, // 77: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
-	20,  // 78: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
-	5,   // 79: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
-	17,  // 80: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	22,  // 81: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	23,  // 82: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	26,  // 83: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	28,  // 84: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	32,  // 85: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	30,  // 86: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	57,  // 87: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	59,  // 88: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	61,  // 89: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	64,  // 90: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	66,  // 91: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	68,  // 92: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
-	70,  // 93: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	75,  // 94: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	77,  // 95: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	80,  // 96: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	72,  // 97: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	42,  // 98: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	108, // 99: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	113, // 100: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	34,  // 101: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
-	36,  // 102: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
-	38,  // 103: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
-	40,  // 104: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
-	45,  // 105: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	47,  // 106: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	51,  // 107: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	88,  // 108: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	21,  // 109: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	106, // 110: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
-	24,  // 111: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	90,  // 112: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
-	93,  // 113: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
-	97,  // 114: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
-	99,  // 115: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
-	101, // 116: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	101, // 117: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	103, // 118: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
-	86,  // 119: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	87,  // 120: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	18,  // 121: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	25,  // 122: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	25,  // 123: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	27,  // 124: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	29,  // 125: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	33,  // 126: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	31,  // 127: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	58,  // 128: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	60,  // 129: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	62,  // 130: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	65,  // 131: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	67,  // 132: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	69,  // 133: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	71,  // 134: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	76,  // 135: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	78,  // 136: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	81,  // 137: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	74,  // 138: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	43,  // 139: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	109, // 140: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	115, // 141: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	35,  // 142: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
-	37,  // 143: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
-	39,  // 144: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
-	41,  // 145: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
-	46,  // 146: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	48,  // 147: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	56,  // 148: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	89,  // 149: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	96,  // 150: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	107, // 151: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	25,  // 152: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	91,  // 153: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
-	94,  // 154: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
-	98,  // 155: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
-	100, // 156: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
-	102, // 157: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	102, // 158: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	104, // 159: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
-	86,  // 160: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	86,  // 161: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	121, // [121:162] is the sub-list for method output_type
-	80,  // [80:121] is the sub-list for method input_type
-	80,  // [80:80] is the sub-list for extension type_name
-	80,  // [80:80] is the sub-list for extension extendee
-	0,   // [0:80] is the sub-list for field type_name
+	50,  // 36: tidemark.cluster.v1.RegisterNodeRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	49,  // 37: tidemark.cluster.v1.RegisterNodeResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	49,  // 38: tidemark.cluster.v1.GuardReport.guard:type_name -> tidemark.cluster.v1.GuardState
+	16,  // 39: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	52,  // 40: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	50,  // 41: tidemark.cluster.v1.HeartbeatRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	6,   // 42: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
+	6,   // 43: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
+	53,  // 44: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
+	53,  // 45: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	54,  // 46: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
+	55,  // 47: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
+	55,  // 48: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
+	83,  // 49: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	21,  // 50: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
+	49,  // 51: tidemark.cluster.v1.HeartbeatResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	63,  // 52: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	3,   // 53: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
+	3,   // 54: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
+	3,   // 55: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
+	73,  // 56: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	79,  // 57: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	82,  // 58: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	82,  // 59: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	6,   // 60: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	6,   // 61: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
+	6,   // 62: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
+	21,  // 63: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
+	87,  // 64: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	20,  // 65: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	50,  // 66: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	21,  // 67: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	49,  // 68: tidemark.cluster.v1.AnnounceResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	4,   // 69: tidemark.cluster.v1.GuardingRequest.do:type_name -> tidemark.cluster.v1.GuardingRequest.Do
+	49,  // 70: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	92,  // 71: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
+	92,  // 72: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
+	95,  // 73: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
+	95,  // 74: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
+	21,  // 75: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	110, // 76: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	111, // 77: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	112, // 78: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	20,  // 79: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
+	5,   // 80: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
+	17,  // 81: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	22,  // 82: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	23,  // 83: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	26,  // 84: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	28,  // 85: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	32,  // 86: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	30,  // 87: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	57,  // 88: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	59,  // 89: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	61,  // 90: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	64,  // 91: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	66,  // 92: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	68,  // 93: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
+	70,  // 94: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	75,  // 95: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	77,  // 96: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	80,  // 97: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	72,  // 98: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	42,  // 99: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	108, // 100: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	113, // 101: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	34,  // 102: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
+	36,  // 103: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
+	38,  // 104: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
+	40,  // 105: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
+	45,  // 106: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	47,  // 107: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	51,  // 108: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	88,  // 109: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	21,  // 110: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	106, // 111: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	24,  // 112: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	90,  // 113: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
+	93,  // 114: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
+	97,  // 115: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
+	99,  // 116: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
+	101, // 117: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	101, // 118: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	103, // 119: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
+	86,  // 120: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	87,  // 121: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	18,  // 122: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	25,  // 123: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	25,  // 124: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	27,  // 125: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	29,  // 126: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	33,  // 127: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	31,  // 128: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	58,  // 129: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	60,  // 130: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	62,  // 131: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	65,  // 132: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	67,  // 133: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	69,  // 134: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	71,  // 135: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	76,  // 136: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	78,  // 137: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	81,  // 138: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	74,  // 139: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	43,  // 140: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	109, // 141: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	115, // 142: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	35,  // 143: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
+	37,  // 144: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
+	39,  // 145: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
+	41,  // 146: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
+	46,  // 147: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	48,  // 148: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	56,  // 149: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	89,  // 150: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	96,  // 151: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	107, // 152: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	25,  // 153: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	91,  // 154: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
+	94,  // 155: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
+	98,  // 156: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
+	100, // 157: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
+	102, // 158: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	102, // 159: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	104, // 160: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
+	86,  // 161: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	86,  // 162: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	122, // [122:163] is the sub-list for method output_type
+	81,  // [81:122] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }

@@ -85,7 +85,8 @@ func (m *Manager) Resolving(of *Transaction) bool { return m.resolutions[of] != 
 func (m *Manager) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.TransactionStatus,
 	bytes int) {
 	of := x.of
-	if m.resolutions[of] != x || !m.table.HasTransaction(of) || of.Known.State == kvpb.TransactionState_PENDING {
+	if m.resolutions[of] != x || !m.table.HasTransaction(of) ||
+		of.Known.State == kvpb.TransactionState_PENDING {
 		return nil, 0
 	}
 	k := &of.Known

@@ -3,9 +3,9 @@
 // What is stored of a lock is package txn's Lock; the table is what a replica knows of those
 // without asking the engine.
 //
-// A transaction is known by its id and its anchor. Clients choose ids, and are told those of others:
-// partitions may have locks under one id with different anchors, and come together by a merge. What
-// is decided at one of the anchors is nothing to the locks that name another one.
+// A transaction is known by its id and its anchor. Clients choose ids, and are told those of
+// others: partitions may have locks under one id with different anchors, and come together by a
+// merge. What is decided at one of the anchors is nothing to the locks that name another one.
 //
 // A key has at most one lock, of one transaction. The lock has up to two states: the applied one,
 // which is in the engine, and the proposed one, which an entry on its way will put in its place. A
