@@ -50,8 +50,9 @@ var reconnect = grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: b
 // Client is a client of the coordination service. It is made once and shared: its methods, and
 // those of what it makes, may be called from any number of goroutines.
 type Client struct {
-	etcd    *clientv3.Client
-	owned   bool
+	etcd *clientv3.Client
+	// members is nil of a client that New has made, which closes no connections.
+	members *members
 	prefix  string
 	attempt time.Duration
 	clock   hlc.Monotonic
@@ -100,7 +101,8 @@ func Monotonic(clock func() int64) Option { return func(c *config) { c.clock = c
 
 // Connect connects to the coordination service at the addresses of its servers (host:port, or URLs)
 // and returns when one of them has answered. Servers that are not members of the core name these,
-// and the client goes on with them. Close ends the client.
+// and the client goes on with them; when these cannot be reached any more, it asks at the addresses
+// that it was given where they are now. Close ends the client.
 func Connect(ctx context.Context, endpoints []string, options ...Option) (*Client, error) {
 	const op = "connect"
 	cfg := newConfig(options)
@@ -113,13 +115,15 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 		ctx, cancel = context.WithTimeout(ctx, cfg.etcd.DialTimeout)
 		defer cancel()
 	}
+	members := newMembers(&cfg)
 	etcd, err := clientv3.New(cfg.etcd)
 	if err != nil {
 		return nil, fail(op, "", err)
 	}
 	c := newClient(etcd, cfg)
-	c.owned = true
+	c.members = members
 	c.findMembers(ctx)
+	members.begin(etcd)
 	// One that may not read this key has been answered too, and so has one that is to go on with an
 	// import, or to give it up.
 	err = c.until(ctx, func(ctx context.Context) error {
@@ -130,6 +134,7 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 		return err
 	})
 	if err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		members.close()
 		etcd.Close()
 		return nil, fail(op, "", err)
 	}
@@ -146,15 +151,8 @@ func (c *Client) findMembers(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	var members []string
-	for _, m := range list.Members {
-		if m.ID != 0 {
-			return
-		}
-		members = append(members, m.ClientURLs...)
-	}
-	if len(members) > 0 {
-		c.etcd.SetEndpoints(members...)
+	if named := namedBy(list.Members); named != nil {
+		c.etcd.SetEndpoints(named...)
 	}
 }
 
@@ -183,6 +181,14 @@ func newClient(etcd *clientv3.Client, cfg config) *Client {
 		clock: cfg.clock, id: hex.EncodeToString(id[:])}
 }
 
+// unreachable takes note that a server is silent with which a call is given up, which the end of the
+// call itself does not say.
+func (c *Client) unreachable() {
+	if c.members != nil {
+		c.members.look()
+	}
+}
+
 // Etcd is the client of etcd that this one stands on, for what is not a recipe.
 func (c *Client) Etcd() *clientv3.Client { return c.etcd }
 
@@ -191,9 +197,10 @@ func (c *Client) Etcd() *clientv3.Client { return c.etcd }
 // holder at once.
 func (c *Client) Close() error {
 	c.renewing.close()
-	if !c.owned {
+	if c.members == nil {
 		return nil
 	}
+	c.members.close()
 	if err := c.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fail("close", "", err)
 	}

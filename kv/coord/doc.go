@@ -68,6 +68,6 @@
 //
 // A session holds up to 100,000 keys. A watch that is not read (Observe, Watch) keeps in memory
 // what has happened. All sessions of a client share one stream for their renewals, which ends with
-// the last of them. Every goroutine belongs to a session, to that stream or to a call, and ends
-// with it.
+// the last of them. Every goroutine belongs to a session, to that stream, to a call or to the
+// client, and ends with it.
 package coord

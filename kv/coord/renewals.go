@@ -196,6 +196,7 @@ func (s *renewalStream) exchange(ctx context.Context) error {
 		case err := <-s.failed:
 			return rpctypes.Error(err)
 		case <-s.silence.C:
+			s.renewals.client.unreachable()
 			return context.DeadlineExceeded
 		case <-ctx.Done():
 			return because("the client is closed", ErrClosed)

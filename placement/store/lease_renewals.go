@@ -53,7 +53,9 @@ func (r *renewal) weight() int { return max(len(r.leases), 1) }
 
 // ask has leases renewed by the leader, and returns their terms, 0 for one that does not exist.
 // errRenewalsWait says that nothing was asked, for want of room.
-func (x *leaseRenewals) ask(ctx context.Context, s *Store, leases []int64) ([]time.Duration, error) {
+func (x *leaseRenewals) ask(
+	ctx context.Context, s *Store, leases []int64,
+) ([]time.Duration, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,188 @@
+package coord
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/hlc"
+)
+
+// lookEvery is how often at most a client asks again where the members of the core are.
+const lookEvery = 5 * time.Second
+
+// members are the addresses that a client of Connect goes on with. Servers that are not members of
+// the core tell where these are, and answer nothing else; so the client has the members' addresses
+// in place of those that it was given. When a call fails that a server at another address might
+// have answered, the given addresses are asked once more, in the background.
+type members struct {
+	given []string
+	// asking is how the given addresses are asked, and timeout for how long.
+	asking  clientv3.Config
+	timeout time.Duration
+	clock   hlc.Monotonic
+
+	// ctx ends by close. running is the look that is under way.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		// etcd is nil until the client is made.
+		etcd *clientv3.Client
+		// looking: a look is under way. looked: there was one, which began at the time last.
+		looking, looked, closed bool
+		last                    int64
+	}
+}
+
+// newMembers makes the members of a client that is to be made of a configuration, and has that
+// client say which of its calls fail.
+func newMembers(cfg *config) *members {
+	m := &members{given: slices.Clone(cfg.etcd.Endpoints), timeout: cfg.attempt, clock: cfg.clock,
+		asking: cfg.etcd}
+	// Whoever asks where the members are need not say who it is, and a server that is none knows
+	// nobody.
+	m.asking.Username, m.asking.Password, m.asking.Token = "", "", ""
+	m.asking.DialTimeout = 0
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	cfg.etcd.DialOptions = append(slices.Clone(cfg.etcd.DialOptions),
+		grpc.WithChainUnaryInterceptor(m.unary), grpc.WithChainStreamInterceptor(m.stream))
+	return m
+}
+
+// close ends a look that is under way, and there is none after it.
+func (m *members) close() {
+	m.mu.Lock()
+	m.mu.closed = true
+	m.mu.Unlock()
+	m.cancel()
+	m.running.Wait()
+}
+
+// begin gives the client that was made.
+func (m *members) begin(etcd *clientv3.Client) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.etcd = etcd
+}
+
+// unary implements grpc.UnaryClientInterceptor.
+func (m *members) unary(ctx context.Context, method string, request, reply any,
+	conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	err := invoke(ctx, method, request, reply, conn, options...)
+	m.heard(err)
+	return err
+}
+
+// stream implements grpc.StreamClientInterceptor.
+func (m *members) stream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn,
+	method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := open(ctx, d, conn, method, options...)
+	if err != nil {
+		m.heard(err)
+		return nil, err
+	}
+	return &heardStream{s, m}, nil
+}
+
+// heardStream says of a stream how it ends.
+type heardStream struct {
+	grpc.ClientStream
+	members *members
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *heardStream) RecvMsg(into any) error {
+	err := s.ClientStream.RecvMsg(into)
+	s.members.heard(err)
+	return err
+}
+
+// heard takes note of how a call has ended.
+func (m *members) heard(err error) {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded:
+		m.look()
+	}
+}
+
+// look begins to ask where the members are, unless that was done just now. It does not block.
+func (m *members) look() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock()
+	if m.mu.etcd == nil || m.mu.looking || m.mu.closed ||
+		m.mu.looked && now-m.mu.last < int64(lookEvery) {
+		return
+	}
+	m.mu.looking, m.mu.looked, m.mu.last = true, true, now
+	etcd := m.mu.etcd
+	m.running.Go(func() {
+		m.ask(etcd)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.mu.looking = false
+	})
+}
+
+// ask asks the given addresses, and has the client go on with what it hears. If nothing answers,
+// the addresses stay.
+func (m *members) ask(etcd *clientv3.Client) {
+	ctx, cancel := context.WithTimeout(m.ctx, m.timeout)
+	defer cancel()
+	asking, err := clientv3.New(m.asking)
+	if err != nil {
+		return
+	}
+	defer asking.Close()
+	list, err := asking.MemberList(ctx, clientv3.WithSerializable())
+	next := m.given
+	switch {
+	case err == nil:
+		if named := namedBy(list.Members); named != nil {
+			next = named
+		}
+	case !isRefusal(err):
+		return
+	}
+	if ctx.Err() == nil && !sameAddresses(next, etcd.Endpoints()) {
+		etcd.SetEndpoints(next...)
+	}
+}
+
+// isRefusal says whether a member has refused to say where the members are, as it refuses callers
+// that do not say who they are. A server that is no member refuses none.
+func isRefusal(err error) bool {
+	switch rpctypes.Error(err) {
+	case rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision,
+		rpctypes.ErrPermissionDenied, rpctypes.ErrPermissionNotGranted:
+		return true
+	}
+	return false
+}
+
+// namedBy are the addresses of the members that a server has named which is none itself: it knows
+// them without their ids. nil: it is one.
+func namedBy(list []*pb.Member) (addresses []string) {
+	for _, m := range list {
+		if m.ID != 0 {
+			return nil
+		}
+		addresses = append(addresses, m.ClientURLs...)
+	}
+	return addresses
+}
+
+func sameAddresses(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
