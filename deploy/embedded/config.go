@@ -145,6 +145,9 @@ type ServerConfig struct {
 	// withoutCoordination is for tests: the server's member of the core knows of no coordination
 	// store, as that of an older version.
 	withoutCoordination bool
+	// olderCommands is for tests: the server does not say which commands of the core's stores it
+	// knows, as that of an older version.
+	olderCommands bool
 	// guardTimeout bounds how long enabling authentication waits for other servers. Default 6 s.
 	guardTimeout time.Duration
 }

@@ -182,7 +182,7 @@ func (s *Server) openCoordination(p *corePart, self keys.ReplicaID, founding *st
 	opened, err := store.New(store.Config{
 		State: p.databases.state, Partition: identity.Group, Name: coordinationName,
 		Founding: founding, Random: randomReader(s.config.Random), Monotonic: s.config.Monotonic,
-		GroupCommands: true, MaxTouched: coordinationMaxTouched,
+		GroupCommands: true, MembersKnow: store.LeastFormat, MaxTouched: coordinationMaxTouched,
 		MaxWatchers: coordinationMaxWatchers, HistoryFor: s.config.CoreHistory,
 		Logger: s.config.Logger, Registerer: ofStore(registerer, "coordination"),
 		Peers: &server.CoordinationPeers{Cluster: s.cluster.Load(), Conn: s.dialer.Conn,

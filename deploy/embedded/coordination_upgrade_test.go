@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
@@ -22,6 +25,8 @@ type upgraded struct {
 	network *memnet.Network
 	disks   []*vfs.MemFS
 	running []*Server
+	// olderCommands: the next member that starts does not say which commands it knows.
+	olderCommands bool
 }
 
 func (u *upgraded) address(i int) string { return fmt.Sprintf("core%d:7400", i) }
@@ -34,6 +39,7 @@ func (u *upgraded) start(i int, older bool) {
 	config.Listen, config.NewListener = u.address(i), u.network.Listen
 	config.Dial, config.Roles = u.network.Dialer(fmt.Sprintf("core%d", i)), []string{RoleCore}
 	config.Core, config.withoutCoordination = nil, older
+	config.olderCommands = u.olderCommands
 	for j := range u.disks {
 		config.Core = append(config.Core, u.address(j))
 	}
@@ -265,6 +271,44 @@ func TestRecoveryOfAnUnopenedCoordination(t *testing.T) {
 		u.put("l", "v")
 		if value, err := u.running[2].GetCoordination([]byte("k")); err != nil || value != nil {
 			t.Errorf("a key that only the others had: %q, %v", value, err)
+		}
+	})
+}
+
+// TestAlarmsWhenAllMembersKnowThem: as long as a member of the core runs a version that may not know
+// of alarms, none is raised, neither by a member without room nor by request; when all are upgraded
+// the one without room raises its own. No member fails.
+func TestAlarmsWhenAllMembersKnowThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUpgraded(t, 3)
+		defer u.close()
+		for i := range 3 {
+			u.olderCommands = i == 2
+			u.start(i, false)
+		}
+		u.put("k", "v")
+		u.await("all have opened it", func() bool { return u.open() == 3 })
+		s := u.running[0]
+		room := func() *roomAlarm { return s.parts.core.coordination.room.Load() }
+		u.await("it looks for room", func() bool { return room() != nil })
+		room().quota.Store(1)
+		time.Sleep(time.Minute) // virtual
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		alarm := store.RaiseAlarm(&storepb.Alarm{Member: 1, Type: storepb.Alarm_CORRUPT})
+		if _, err := s.coordinationStore().Execute(ctx, alarm); !errors.Is(err, store.ErrOldMembers) {
+			t.Errorf("by request: %v", err)
+		}
+		if alarms := s.coordinationStore().Alarms(); len(alarms) > 0 {
+			t.Errorf("raised: %v", alarms)
+		}
+		u.olderCommands = false
+		u.start(2, false)
+		u.await("the alarm is raised", func() bool { return len(s.coordinationStore().Alarms()) == 1 })
+		for i, m := range u.running {
+			if err := errors.Join(m.Err(), m.CoordinationErr()); err != nil {
+				t.Errorf("member %d: %v", i, err)
+			}
 		}
 	})
 }

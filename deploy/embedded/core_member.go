@@ -88,9 +88,24 @@ func (s *Server) openBootstrap() (err error) {
 		Server: uint64(id.Server), Late: id.Cluster != 0,
 		Coordination: !s.config.withoutCoordination,
 		Peers:        bootstrap.GRPCPeers{Conn: s.dialer.Conn}, Heard: s.members.hear,
-		Random: randomReader(s.config.Random), Logger: s.config.Logger,
+		Say: s.sayVersion, Random: randomReader(s.config.Random), Logger: s.config.Logger,
 	})
 	return err
+}
+
+// sayVersion adds what this version knows to what this server says of itself.
+func (s *Server) sayVersion(h *clusterpb.BootstrapHello) {
+	if s.config.olderCommands {
+		return
+	}
+	s.parts.Lock()
+	core := s.parts.core
+	s.parts.Unlock()
+	if core != nil {
+		core.server.SayVersion(h)
+	} else {
+		(*server.Server)(nil).SayVersion(h)
+	}
 }
 
 // helloTo asks the server at an address which one it is.

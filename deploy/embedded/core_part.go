@@ -71,7 +71,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	}
 	p.store, err = store.New(store.Config{
 		State: p.databases.state, Founding: founding, Random: randomReader(s.config.Random),
-		Monotonic: s.config.Monotonic, Logger: s.config.Logger,
+		Monotonic: s.config.Monotonic, Logger: s.config.Logger, MembersKnow: store.LeastFormat,
 		Registerer: ofStore(registerer, "placement"),
 	})
 	if err != nil {
@@ -113,6 +113,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	g.Wake()
 	p.server, err = server.New(server.Config{
 		Store: p.store, Cluster: m.Cluster, Members: m.Known, Group: g, Hello: s.helloTo,
+		Self:         uint64(s.directory.identity().Server),
 		Coordination: !s.config.withoutCoordination,
 		Inform:       s.informOf, Wake: s.wakeNode, Proves: s.provesServer,
 		Silent: p.host.PeerDown, Planner: s.config.Planner, MaxClockAhead: s.config.clock().MaxAhead(),

@@ -43,6 +43,9 @@ type Config struct {
 	Coordination bool
 	// Heard, if not nil, is called with what other servers say of themselves. It must not block.
 	Heard func(*clusterpb.BootstrapHello)
+	// Say, if not nil, adds what this server's version knows to what it answers of itself. It must not
+	// block.
+	Say func(*clusterpb.BootstrapHello)
 	// Server is the random name that the data directory has already. 0: it is made up here, and
 	// kept on the Disk.
 	Server uint64
@@ -78,6 +81,9 @@ type Member struct {
 func Open(config Config) (*Member, error) {
 	if config.Heard == nil {
 		config.Heard = func(*clusterpb.BootstrapHello) {}
+	}
+	if config.Say == nil {
+		config.Say = func(*clusterpb.BootstrapHello) {}
 	}
 	if config.Disk == nil || config.Peers == nil {
 		return nil, errors.New("form the core: Disk and Peers must be set")
@@ -372,7 +378,9 @@ func (m *Member) Hello(
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stepLocked(func(machine *machine) (*bootstrappb.State, error) { return machine.hear(h) })
-	return m.mu.machine.hello(), nil
+	answer := m.mu.machine.hello()
+	m.config.Say(answer)
+	return answer, nil
 }
 
 // Accept implements clusterpb.BootstrapServer.

@@ -50,6 +50,8 @@ func (b *backend) toGRPC(ctx context.Context, err error) error {
 		return rpctypes.ErrGRPCRequestTooManyRequests
 	case errors.Is(err, watch.ErrTooMany):
 		return status.Error(codes.ResourceExhausted, "etcdserver: "+err.Error())
+	case errors.Is(err, store.ErrOldMembers):
+		return status.Error(codes.FailedPrecondition, "etcdserver: "+err.Error())
 	case errors.Is(err, store.ErrImporting):
 		return status.Error(codes.Unavailable, "etcdserver: "+err.Error())
 	case errors.Is(err, store.ErrOutcomeUnknown):

@@ -56,6 +56,9 @@ func (c *coordination) lastStep() coreStep {
 // Close. Its members follow those of the core from then on, as long as it leads.
 func (s *Server) OpenCoordination(c Coordination) {
 	s.coordination.part.Store(&c)
+	if s.config.Hello != nil {
+		s.weighVersions()
+	}
 	s.core.poke()
 	s.running.Go(func() { s.followMembers(&c) })
 }

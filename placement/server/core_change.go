@@ -111,7 +111,7 @@ func (s *Server) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	g := &serverpb.CoreGoal{Learner: r.Learner != ""}
 	in, out := (*storepb.Member)(nil), (*storepb.Member)(nil)
 	if add := r.Add + r.Learner; add != "" {
-		h, err := s.hello(ctx, add)
+		h, err := s.hello(ctx, add, g.Learner)
 		if err != nil {
 			return nil, err
 		}
@@ -144,8 +144,10 @@ func (s *Server) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	return g, nil
 }
 
-// hello asks the server at an address which one it is.
-func (s *Server) hello(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
+// hello asks the server at an address which one it is, that is to be added, as a learner or not.
+func (s *Server) hello(
+	ctx context.Context, address string, learner bool,
+) (*clusterpb.BootstrapHello, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	h, err := s.config.Hello(ctx, address)
@@ -154,6 +156,9 @@ func (s *Server) hello(ctx context.Context, address string) (*clusterpb.Bootstra
 		return nil, status.Errorf(codes.FailedPrecondition, "the server at %s does not offer itself "+
 			"as a member of the core: start it with --roles core (or core,node), in this version or a "+
 			"later one", address)
+	case err == nil && learner && !h.Learners:
+		return nil, status.Errorf(codes.FailedPrecondition, "the server at %s runs an older version, "+
+			"which knows of no members without a vote: upgrade it first", address)
 	case err != nil:
 		return nil, status.Errorf(codes.FailedPrecondition, "no server answers at %s: %s; start the "+
 			"server first, with the present members as --core, and with --roles core (or core,node)",
@@ -182,7 +187,7 @@ func (s *Server) mayCome(h *clusterpb.BootstrapHello, address string,
 			"member of this core: it takes part in the forming of a core, or has not found this one "+
 			"yet; start it with the present members as --core", address)
 	}
-	return nil
+	return s.knowsCommands(h, address)
 }
 
 // mayBegin says why a change cannot be begun; nil if it can.
@@ -193,6 +198,11 @@ func (s *Server) mayBegin(ctx context.Context, g *serverpb.CoreGoal,
 	}
 	if err := s.checkVersions(ctx, members, g.RemoveReplica); err != nil {
 		return err
+	}
+	if g.Learner {
+		if err := s.knowLearners(ctx, members); err != nil {
+			return err
+		}
 	}
 	out := memberByReplica(members, g.RemoveReplica)
 	n := voters(members)

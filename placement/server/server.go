@@ -31,6 +31,8 @@ type Config struct {
 	Group CoreGroup
 	// Hello asks the server at an address which one it is. nil: members cannot be changed.
 	Hello func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error)
+	// Self is the id of this server, which it does not ask what its version knows. 0: it asks.
+	Self uint64
 	// Silent says that nothing has been heard of another member for an election timeout; nil: not
 	// known.
 	Silent func(replica uint64) bool
@@ -133,6 +135,8 @@ type Server struct {
 	// poked wakes the stepper. Capacity 1.
 	poked chan struct{}
 	core  coreChanges
+	// versions are those that the members of the core run.
+	versions versions
 	// coordination is of the members' second store.
 	coordination coordination
 	consumers    consumers
@@ -151,6 +155,7 @@ func New(config Config) (*Server, error) {
 		poked: make(chan struct{}, 1)}
 	s.soft.init()
 	s.core.init()
+	s.versions.mu.heard = map[uint64]memberVersion{}
 	s.coordination.left = make(chan struct{})
 	s.consumers.init()
 	s.guards.init()
@@ -162,6 +167,9 @@ func New(config Config) (*Server, error) {
 	s.scheduler.server = s
 	s.running.Go(s.step)
 	s.running.Go(s.stepCore)
+	if config.Hello != nil {
+		s.running.Go(s.learnVersions)
+	}
 	s.running.Go(s.protectConsumers)
 	s.running.Go(s.scheduler.run)
 	if config.Wake != nil {

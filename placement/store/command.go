@@ -48,6 +48,8 @@ const (
 	// compactFormat is for compactions that do not remove all at once.
 	compactFormat = 10
 
+	// newestFormat is the highest that this version knows. Those above LeastFormat are used when all
+	// members are known to know them (formats.go).
 	newestFormat = compactFormat
 
 	// MaxCommandBytes is the greatest encoded command.

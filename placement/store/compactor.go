@@ -137,7 +137,8 @@ func (s *Store) historyLong() bool {
 }
 
 // compactionStep is what one command is to do of a compaction at a revision: as many revisions as
-// have about compactEvents events, or a part of what is to be removed for one that has more.
+// have about compactEvents events, or a part of what is to be removed for one that has more, if all
+// members know of parts.
 func (s *Store) compactionStep(to uint64) (step *storepb.Compact, err error) {
 	err = s.read(func(r *reader) error {
 		step = &storepb.Compact{Revision: to}
@@ -150,7 +151,7 @@ func (s *Store) compactionStep(to uint64) (step *storepb.Compact, err error) {
 			}
 			if n++; n > compactEvents {
 				step.Revision = max(revision-1, first)
-				if revision <= first {
+				if revision <= first && s.mayUse(compactFormat) {
 					step.Events = compactEvents
 				}
 				return nil

@@ -45,6 +45,10 @@ var (
 	ErrImporting = errors.New("an import is under way: wait until it has ended, or abandon it")
 	// ErrNotEmpty says that nothing can be imported because there is something.
 	ErrNotEmpty = errors.New("only an empty store can import")
+	// ErrOldMembers says that a command was not proposed, because a member may run a version that does
+	// not know such commands, and would stop at it.
+	ErrOldMembers = errors.New("not all members of the core are known to run a version that can do " +
+		"this: upgrade all of them, and bring back or remove those that do not answer")
 )
 
 // NotLeaderError says that the command was not proposed, and which member leads as far as is known.
@@ -109,6 +113,8 @@ func resultError(r *storepb.Result) error {
 		base = ErrNoSpace
 	case storepb.Code_CORRUPT:
 		base = ErrCorrupt
+	case storepb.Code_OLD_MEMBERS:
+		base = ErrOldMembers
 	default:
 		base = ErrInvalid
 	}

@@ -180,6 +180,8 @@ func refusal(err error) ([]byte, error) {
 		result.Code = storepb.Code_NO_SPACE
 	case errors.Is(err, ErrCorrupt):
 		result.Code = storepb.Code_CORRUPT
+	case errors.Is(err, ErrOldMembers):
+		result.Code = storepb.Code_OLD_MEMBERS
 	case errors.Is(err, ErrOverloaded):
 		result.Code = storepb.Code_OVERLOADED
 	default:

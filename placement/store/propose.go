@@ -213,6 +213,9 @@ func (s *Store) prepare(ctx context.Context, c *storepb.Command) (*storepb.Comma
 	if err := validateCommand(c); err != nil {
 		return nil, err
 	}
+	if err := s.checkFormat(c); err != nil {
+		return nil, err
+	}
 	if err := s.checkAlarms(ctx, c); err != nil {
 		return nil, err
 	}

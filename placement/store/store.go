@@ -80,6 +80,9 @@ type Config struct {
 	// GroupCommands has commands that come while others are on their way share an entry of the log.
 	// All members must know groupFormat.
 	GroupCommands bool
+	// MembersKnow is up to which format all members are known to know commands, as long as
+	// Store.MembersKnow has not said so. Default NewestFormat.
+	MembersKnow uint32
 	// CheckpointAfter is how much of a lease's term passes before the leader notes in the log how much
 	// is left, so that the next leader does not begin anew. Default 5 min.
 	CheckpointAfter time.Duration
@@ -124,6 +127,9 @@ func (c *Config) ensureDefaults() error {
 	if c.MaxTouched <= 0 {
 		c.MaxTouched = DefaultMaxTouched
 	}
+	if c.MembersKnow == 0 {
+		c.MembersKnow = NewestFormat
+	}
 	if c.CheckpointAfter <= 0 {
 		c.CheckpointAfter = 5 * time.Minute
 	}
@@ -152,6 +158,8 @@ type Store struct {
 	machine machine
 
 	revision, compacted atomic.Uint64
+	// membersKnow is the format that Store.MembersKnow was told last.
+	membersKnow atomic.Uint32
 	// importing: an import is under way, so that nothing is read and no lease counts down.
 	importing     atomic.Bool
 	members       currentMembers
@@ -230,6 +238,7 @@ func New(config Config) (*Store, error) {
 		newest:  newest.New(config.newest),
 		filling: make(chan *newest.Filling, 1),
 	}
+	s.MembersKnow(config.MembersKnow)
 	s.blocks = keycount.New(nil)
 	s.mu.group = config.Group
 	s.mu.pending = map[commandID]*pending{}

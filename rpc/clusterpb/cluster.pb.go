@@ -6352,9 +6352,17 @@ type BootstrapHello struct {
 	// It understands changes of the core's members.
 	Changes bool `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"`
 	// As a member of the core it keeps the coordination store too.
-	Coordination  bool `protobuf:"varint,9,opt,name=coordination,proto3" json:"coordination,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Coordination bool `protobuf:"varint,9,opt,name=coordination,proto3" json:"coordination,omitempty"`
+	// The highest format of commands of the core's stores that it knows; 0: its version does not say.
+	Commands uint32 `protobuf:"varint,10,opt,name=commands,proto3" json:"commands,omitempty"`
+	// It knows that a server can be added to the core as a learner, which stays one.
+	Learners bool `protobuf:"varint,11,opt,name=learners,proto3" json:"learners,omitempty"`
+	// What it knows of all members of the core as they are at a version of their record: the highest format that each of
+	// them knows, or knew when it was last heard of.
+	MembersVersion  uint64 `protobuf:"varint,12,opt,name=members_version,json=membersVersion,proto3" json:"members_version,omitempty"`
+	MembersCommands uint32 `protobuf:"varint,13,opt,name=members_commands,json=membersCommands,proto3" json:"members_commands,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *BootstrapHello) Reset() {
@@ -6448,6 +6456,34 @@ func (x *BootstrapHello) GetCoordination() bool {
 		return x.Coordination
 	}
 	return false
+}
+
+func (x *BootstrapHello) GetCommands() uint32 {
+	if x != nil {
+		return x.Commands
+	}
+	return 0
+}
+
+func (x *BootstrapHello) GetLearners() bool {
+	if x != nil {
+		return x.Learners
+	}
+	return false
+}
+
+func (x *BootstrapHello) GetMembersVersion() uint64 {
+	if x != nil {
+		return x.MembersVersion
+	}
+	return 0
+}
+
+func (x *BootstrapHello) GetMembersCommands() uint32 {
+	if x != nil {
+		return x.MembersCommands
+	}
+	return 0
 }
 
 // Founding is who makes up a new core.
@@ -8702,7 +8738,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\amembers\x18\x02 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\amembers\"B\n" +
 	"\vCoreTrouble\x12\x1b\n" +
 	"\tno_quorum\x18\x01 \x01(\bR\bnoQuorum\x12\x16\n" +
-	"\x06silent\x18\x02 \x03(\tR\x06silent\"\x9b\x02\n" +
+	"\x06silent\x18\x02 \x03(\tR\x06silent\"\xa7\x03\n" +
 	"\x0eBootstrapHello\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x06R\x06server\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -8712,7 +8748,12 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06offers\x18\x06 \x01(\bR\x06offers\x12\x18\n" +
 	"\aremoved\x18\a \x01(\bR\aremoved\x12\x18\n" +
 	"\achanges\x18\b \x01(\bR\achanges\x12\"\n" +
-	"\fcoordination\x18\t \x01(\bR\fcoordination\"_\n" +
+	"\fcoordination\x18\t \x01(\bR\fcoordination\x12\x1a\n" +
+	"\bcommands\x18\n" +
+	" \x01(\rR\bcommands\x12\x1a\n" +
+	"\blearners\x18\v \x01(\bR\blearners\x12'\n" +
+	"\x0fmembers_version\x18\f \x01(\x04R\x0emembersVersion\x12)\n" +
+	"\x10members_commands\x18\r \x01(\rR\x0fmembersCommands\"_\n" +
 	"\bFounding\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\x06R\acluster\x129\n" +
 	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\"\xaf\x01\n" +

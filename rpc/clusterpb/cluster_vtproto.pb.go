@@ -5325,6 +5325,31 @@ func (m *BootstrapHello) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.MembersCommands != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.MembersCommands))
+		i--
+		dAtA[i] = 0x68
+	}
+	if m.MembersVersion != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.MembersVersion))
+		i--
+		dAtA[i] = 0x60
+	}
+	if m.Learners {
+		i--
+		if m.Learners {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x58
+	}
+	if m.Commands != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Commands))
+		i--
+		dAtA[i] = 0x50
+	}
 	if m.Coordination {
 		i--
 		if m.Coordination {
@@ -9115,6 +9140,18 @@ func (m *BootstrapHello) SizeVT() (n int) {
 	}
 	if m.Coordination {
 		n += 2
+	}
+	if m.Commands != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Commands))
+	}
+	if m.Learners {
+		n += 2
+	}
+	if m.MembersVersion != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.MembersVersion))
+	}
+	if m.MembersCommands != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.MembersCommands))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -23296,6 +23333,83 @@ func (m *BootstrapHello) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Coordination = bool(v != 0)
+		case 10:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Commands", wireType)
+			}
+			m.Commands = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Commands |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 11:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Learners", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Learners = bool(v != 0)
+		case 12:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field MembersVersion", wireType)
+			}
+			m.MembersVersion = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.MembersVersion |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 13:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field MembersCommands", wireType)
+			}
+			m.MembersCommands = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.MembersCommands |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -72,6 +72,8 @@ const (
 	// An alarm is raised (Alarm).
 	Code_NO_SPACE Code = 26
 	Code_CORRUPT  Code = 27
+	// Never stored: nothing was proposed, because a member may run a version that does not know it.
+	Code_OLD_MEMBERS Code = 28
 )
 
 // Enum value maps for Code.
@@ -110,6 +112,7 @@ var (
 		25: "NOT_EMPTY",
 		26: "NO_SPACE",
 		27: "CORRUPT",
+		28: "OLD_MEMBERS",
 	}
 	Code_value = map[string]int32{
 		"OK":                          0,
@@ -145,6 +148,7 @@ var (
 		"NOT_EMPTY":                   25,
 		"NO_SPACE":                    26,
 		"CORRUPT":                     27,
+		"OLD_MEMBERS":                 28,
 	}
 )
 
@@ -4737,7 +4741,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\x0e2\x1d.tidemark.store.v1.MemberRoleR\x04role\"Y\n" +
 	"\rChangeMembers\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\xb7\x05\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.tidemark.store.v1.MembersR\x04next*\xc8\x05\n" +
 	"\x04Code\x12\x06\n" +
 	"\x02OK\x10\x00\x12\r\n" +
 	"\tCOMPACTED\x10\x01\x12\x13\n" +
@@ -4773,7 +4777,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tIMPORTING\x10\x18\x12\r\n" +
 	"\tNOT_EMPTY\x10\x19\x12\f\n" +
 	"\bNO_SPACE\x10\x1a\x12\v\n" +
-	"\aCORRUPT\x10\x1b*@\n" +
+	"\aCORRUPT\x10\x1b\x12\x0f\n" +
+	"\vOLD_MEMBERS\x10\x1c*@\n" +
 	"\n" +
 	"MemberRole\x12\t\n" +
 	"\x05VOTER\x10\x00\x12\v\n" +

@@ -1,0 +1,211 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+const (
+	// versionsLook is how often a member asks the others what their versions know, and versionsAgain
+	// how often as long as it does not know that of each.
+	versionsLook  = 10 * time.Second
+	versionsAgain = time.Second
+)
+
+// versions are what is known of the versions that the members of the core run. Each member asks all
+// others, so that one that becomes the leader knows.
+//
+// A member that does not answer counts with what it said last. If it never did, since this member
+// was started, another member may have heard it: what that knows of all members counts, as long as
+// they are the same.
+type versions struct {
+	mu struct {
+		sync.Mutex
+		// heard is what members have said, by their replica ids.
+		heard map[uint64]memberVersion
+		// told is the most that any other member knows of all members, as they are at a version of the
+		// record, and least is what this member knows of them.
+		told, least allVersions
+	}
+}
+
+// memberVersion is what a member's version knows.
+type memberVersion struct {
+	commands uint32
+	learners bool
+}
+
+// allVersions is up to which format all members know commands, as they are at a version of their
+// record.
+type allVersions struct {
+	members  uint64
+	commands uint32
+}
+
+// SayVersion adds to what a server says of itself what its version knows, and to what a member of
+// the core says what it knows of the others. s is nil of a server that is none. It does not block.
+func (s *Server) SayVersion(h *clusterpb.BootstrapHello) {
+	h.Commands, h.Learners = store.NewestFormat, true
+	if s == nil {
+		return
+	}
+	s.versions.mu.Lock()
+	defer s.versions.mu.Unlock()
+	h.MembersVersion = s.versions.mu.least.members
+	h.MembersCommands = s.versions.mu.least.commands
+}
+
+// learnVersions asks the members what their versions know, again and again, and tells the stores.
+// It is one goroutine, from New to Close.
+func (s *Server) learnVersions() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		changed := s.store.MembersChanged()
+		s.askVersions()
+		wait := versionsLook
+		if s.weighVersions() < store.NewestFormat {
+			wait = versionsAgain
+		}
+		timer.Reset(wait)
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// versionsOf are the members whose versions count: those of the core, and those that the
+// coordination store still has.
+func (s *Server) versionsOf() []*storepb.Member {
+	all := slices.Clone(s.store.Members().GetMembers())
+	if part := s.coordination.part.Load(); part != nil {
+		for _, m := range part.Store.Members().GetMembers() {
+			if !slices.ContainsFunc(all, func(x *storepb.Member) bool { return x.Replica == m.Replica }) {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
+}
+
+// askVersions asks each member that is not silent.
+func (s *Server) askVersions() {
+	for _, m := range s.versionsOf() {
+		if s.ctx.Err() == nil && (s.config.Silent == nil || !s.config.Silent(m.Replica)) {
+			s.askVersion(s.ctx, m)
+		}
+	}
+}
+
+// askVersion asks a member, and returns what is known of its version; known: it has said so, now or
+// before.
+func (s *Server) askVersion(
+	ctx context.Context, m *storepb.Member,
+) (version memberVersion, known bool) {
+	v := &s.versions
+	own := m.Server != 0 && m.Server == s.config.Self
+	h := &clusterpb.BootstrapHello{Server: m.Server}
+	var err error
+	if own {
+		s.SayVersion(h)
+	} else {
+		limited, cancel := context.WithTimeout(ctx, helloTimeout)
+		h, err = s.config.Hello(limited, m.Address)
+		cancel()
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		h = nil // it says nothing of itself, and so knows nothing of this
+	case err != nil, m.Server != 0 && h.Server != m.Server:
+		version, known = v.mu.heard[m.Replica]
+		return version, known
+	}
+	version = memberVersion{commands: h.GetCommands(), learners: h.GetLearners()}
+	v.mu.heard[m.Replica] = version
+	told := allVersions{h.GetMembersVersion(), h.GetMembersCommands()}
+	if now := s.store.Members().GetVersion(); !own && told.members == now &&
+		(v.mu.told.members != now || told.commands > v.mu.told.commands) {
+		v.mu.told = told
+	}
+	return version, true
+}
+
+// weighVersions finds up to which format all members know commands, tells the stores, and returns
+// it; 0: that is not known.
+func (s *Server) weighVersions() uint32 {
+	members, now := s.versionsOf(), s.store.Members().GetVersion()
+	v := &s.versions
+	v.mu.Lock()
+	for replica := range v.mu.heard {
+		if !slices.ContainsFunc(members, func(m *storepb.Member) bool { return m.Replica == replica }) {
+			delete(v.mu.heard, replica)
+		}
+	}
+	least := uint32(store.NewestFormat)
+	if len(members) == 0 {
+		least = 0 // this member has nothing yet
+	}
+	for _, m := range members {
+		commands := v.mu.heard[m.Replica].commands
+		if _, heard := v.mu.heard[m.Replica]; !heard && v.mu.told.members == now {
+			commands = v.mu.told.commands
+		}
+		least = min(least, commands)
+	}
+	before := v.mu.least
+	v.mu.least = allVersions{now, least}
+	v.mu.Unlock()
+	s.store.MembersKnow(least)
+	if part := s.coordination.part.Load(); part != nil {
+		part.Store.MembersKnow(least)
+	}
+	if before.commands != least {
+		s.config.Logger.Debug("up to which format all members of the core know commands is found out",
+			"format", least, "before", before.commands)
+	}
+	return least
+}
+
+// knowLearners refuses to add a learner while a member may not know of such: it would let it vote
+// when it leads.
+func (s *Server) knowLearners(ctx context.Context, members *storepb.Members) error {
+	for _, m := range members.GetMembers() {
+		switch version, known := s.askVersion(ctx, m); {
+		case !known:
+			return status.Errorf(codes.FailedPrecondition, "the member of the core at %s does not "+
+				"answer, and may run a version that knows of no members without a vote: bring it back, "+
+				"or remove it first, or add the server as a voter", m.Address)
+		case !version.learners:
+			return status.Errorf(codes.FailedPrecondition, "the member of the core at %s runs an older "+
+				"version, which knows of no members without a vote: upgrade all members first", m.Address)
+		}
+	}
+	return nil
+}
+
+// knowsCommands refuses a newcomer whose version does not know what all members do: it would stop
+// at what they have written.
+func (s *Server) knowsCommands(h *clusterpb.BootstrapHello, address string) error {
+	s.versions.mu.Lock()
+	least := s.versions.mu.least.commands
+	s.versions.mu.Unlock()
+	if h.Commands >= least {
+		return nil
+	}
+	return status.Errorf(codes.FailedPrecondition, "the server at %s runs an older version than the "+
+		"members of the core: upgrade it first", address)
+}

@@ -1,0 +1,181 @@
+package server
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+)
+
+// says has the member at an address run a version that knows so much.
+func (c *core) says(address string, change func(*clusterpb.BootstrapHello)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c.hellos[address])
+}
+
+func newest(h *clusterpb.BootstrapHello) { h.Commands, h.Learners = store.NewestFormat, true }
+
+func older(h *clusterpb.BootstrapHello) { h.Commands, h.Learners = 0, false }
+
+// answers has a member answer, or not.
+func (c *core) answers(replica uint64, address string, h *clusterpb.BootstrapHello) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent[replica] = h == nil
+	if h == nil {
+		delete(c.hellos, address)
+	} else {
+		c.hellos[address] = h
+	}
+}
+
+// neverAnswered has a member silent of which the first member has not heard since it was started.
+func (c *core) neverAnswered(replica uint64, address string) {
+	c.answers(replica, address, nil)
+	synctest.Wait() // what was asked before is answered
+	v := &c.members[0].server.versions
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.mu.heard, replica)
+}
+
+// raises says whether the leader raises an alarm; it is ended.
+func (c *core) raises() bool {
+	c.t.Helper()
+	leader := c.members[0].store
+	alarm := &storepb.Alarm{Member: 1, Type: storepb.Alarm_NO_SPACE}
+	_, err := leader.Do(c.t.Context(), store.RaiseAlarm(alarm))
+	if err != nil {
+		if !errors.Is(err, store.ErrOldMembers) {
+			c.t.Fatal(err)
+		}
+		return false
+	}
+	if _, err := leader.Do(c.t.Context(), store.EndAlarm(alarm)); err != nil {
+		c.t.Fatal(err)
+	}
+	return true
+}
+
+// Commands of a new format are proposed when each member has said that it knows them, and no more
+// when one that answers runs an older version again. One that is silent counts as it was.
+func TestCommandsThatAllMembersKnow(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *core, client *Client) {
+		if err := ask(client, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		c.says("core1:1", newest)
+		c.says("core2:1", newest)
+		time.Sleep(time.Minute) // virtual
+		if c.raises() {
+			t.Error("one member has not said that it knows of alarms")
+		}
+		c.says("core3:1", newest)
+		c.await("all members know of alarms", c.raises)
+		c.answers(3, "core3:1", nil)
+		time.Sleep(time.Minute) // virtual
+		if !c.raises() {
+			t.Error("a silent member is forgotten")
+		}
+		c.answers(3, "core3:1", &clusterpb.BootstrapHello{Server: 3, Address: "core3:1", Founded: true,
+			Changes: true})
+		c.await("the older version is noticed", func() bool { return !c.raises() })
+		// Another server at the address of a member says nothing of it.
+		c.says("core3:1", func(h *clusterpb.BootstrapHello) { newest(h); h.Server = 103 })
+		time.Sleep(time.Minute) // virtual
+		if c.raises() {
+			t.Error("another server at the address was believed")
+		}
+	})
+}
+
+// What another member has heard of one that is silent counts, as long as the members are the same.
+func TestCommandsThatOthersHaveHeardOf(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *core, client *Client) {
+		if err := ask(client, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		c.neverAnswered(3, "core3:1")
+		c.says("core1:1", newest)
+		c.says("core2:1", func(h *clusterpb.BootstrapHello) {
+			newest(h)
+			h.MembersVersion, h.MembersCommands = 7, store.NewestFormat
+		})
+		time.Sleep(time.Minute) // virtual
+		if c.raises() {
+			t.Error("what holds of other members was believed")
+		}
+		c.says("core2:1", func(h *clusterpb.BootstrapHello) {
+			h.MembersVersion = c.members[0].store.Members().GetVersion()
+		})
+		c.await("the silent member is known", c.raises)
+		told := &clusterpb.BootstrapHello{}
+		c.members[0].server.SayVersion(told)
+		if told.MembersCommands != store.NewestFormat || told.Commands != store.NewestFormat ||
+			!told.Learners {
+			t.Errorf("tells %v", told)
+		}
+		c.answers(3, "core3:1", &clusterpb.BootstrapHello{Server: 3, Address: "core3:1"})
+		c.await("the member itself is believed", func() bool { return !c.raises() })
+	})
+}
+
+// A learner is added only if each member is known to know of learners, and the newcomer too; and no
+// server is added that would stop at what the members write.
+func TestLearnersOfKnownVersions(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *core, client *Client) {
+		c.offers("new:1", 104)
+		if err := ask(client, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		learner := func(want string) {
+			t.Helper()
+			_, err := client.ChangeCore(t.Context(), &clusterpb.ChangeCoreRequest{Learner: "new:1"})
+			if want == "" && err != nil || want != "" && (status.Code(err) != codes.FailedPrecondition ||
+				!strings.Contains(err.Error(), want)) {
+				t.Errorf("%v; want %q", err, want)
+			}
+		}
+		learner("the server at new:1 runs an older version")
+		c.says("new:1", newest)
+		for _, address := range []string{"core1:1", "core2:1", "core3:1"} {
+			learner("the member of the core at " + address + " runs an older version")
+			c.says(address, newest)
+		}
+		c.await("all members know of alarms", c.raises)
+		c.says("new:1", older)
+		if err := c.change(client, "new:1", ""); err == nil ||
+			!strings.Contains(err.Error(), "runs an older version than the members") {
+			t.Error(err)
+		}
+		c.says("new:1", newest)
+		c.answers(3, "core3:1", nil)
+		learner("")
+		c.await("it is added", func() bool {
+			return c.configuration() == "1:voter@1 2:voter@2 3:voter@3 4:learner@4"
+		})
+	})
+	inBubble(t, func(t *testing.T, c *core, client *Client) {
+		c.neverAnswered(3, "core3:1")
+		c.offers("new:1", 104)
+		for _, address := range []string{"core1:1", "core2:1", "new:1"} {
+			c.says(address, newest)
+		}
+		if err := ask(client, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.ChangeCore(t.Context(), &clusterpb.ChangeCoreRequest{
+			Learner: "new:1"}); err == nil || !strings.Contains(err.Error(), "core3:1 does not answer") {
+			t.Error(err)
+		}
+	})
+}
