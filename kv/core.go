@@ -90,14 +90,26 @@ func coreOf(r *clusterpb.ListCoreResponse) (core Core) {
 
 // ChangeCore begins to change the members of the core: the server at the address add, which offers
 // itself, becomes a member, and the member remove, an address or an id, goes; one of the two may be
-// empty. It returns when that is recorded, or when it was before; Core shows how it goes on. The
-// change goes on by itself, whatever becomes of the caller.
+// empty. A learner that is added becomes a voter. It returns when that is recorded, or when it was
+// before; Core shows how it goes on. The change goes on by itself, whatever becomes of the caller.
 func (c *Client) ChangeCore(ctx context.Context, add, remove string) error {
+	return c.changeCore(ctx, &clusterpb.ChangeCoreRequest{Add: add, Remove: remove})
+}
+
+// AddCoreLearner begins to make the server at an address, which offers itself, a member of the core
+// that has the whole state, and does not vote until ChangeCore adds it. The core has one of these at
+// most. It is refused until all members are known to run a version that knows of learners. It
+// returns as ChangeCore does.
+func (c *Client) AddCoreLearner(ctx context.Context, address string) error {
+	return c.changeCore(ctx, &clusterpb.ChangeCoreRequest{Learner: address})
+}
+
+func (c *Client) changeCore(ctx context.Context, r *clusterpb.ChangeCoreRequest) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	return wrapAdmin("change the members of the core", "",
 		c.sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
-			_, err := cluster.ChangeCore(ctx, &clusterpb.ChangeCoreRequest{Add: add, Remove: remove})
+			_, err := cluster.ChangeCore(ctx, r)
 			return err
 		}))
 }

@@ -28,7 +28,7 @@ const (
 	answersWait  = 30 * time.Second
 )
 
-// Answers bounds the bytes of large answers of gRPC calls that are on their way to clients. gRPC
+// Answers bounds the bytes of large answers of calls that are on their way to clients. gRPC
 // takes an answer over and sends it as fast as the client reads, so a call is over long before its
 // answer has gone: the bytes count until they are sent, or their connection has gone. Parties share
 // them (package quota). Safe for concurrent use.
@@ -44,7 +44,7 @@ func (a *Answers) Held() int64 { return a.bytes.Held() }
 
 // Bound is the answer of a call, counted. ResourceExhausted says that too much is on its way to the
 // party already. What is small, or goes no further than this process, is the answer itself. The
-// answer is to be handed to gRPC, with Codec.
+// answer is to be handed to gRPC, with Codec, or see Leaves.
 func (a *Answers) Bound(ctx context.Context, answer proto.Message, size int) (any, error) {
 	if !counts(ctx, size) {
 		return answer, nil
@@ -96,9 +96,20 @@ func (a *Answers) Wait(ctx context.Context, message proto.Message, size int) (an
 	}
 }
 
+// leaves marks contexts.
+type leaves struct{}
+
+// Leaves is the context of a call that is served in this process, and whose answer goes to a client
+// in another way than by gRPC: so it counts if it is large. What Bound, Count and Wait return is then
+// to be told by Becomes and Sent what becomes of it. The context needs the client's peer.Peer.
+func Leaves(ctx context.Context) context.Context {
+	return context.WithValue(ctx, leaves{}, true)
+}
+
 // counts says whether an answer of a size counts: it is large, and leaves this process.
 func counts(ctx context.Context, size int) bool {
-	return size >= LargeAnswerBytes && grpc.ServerTransportStreamFromContext(ctx) != nil
+	return size >= LargeAnswerBytes &&
+		(grpc.ServerTransportStreamFromContext(ctx) != nil || ctx.Value(leaves{}) != nil)
 }
 
 func (a *Answers) full(code codes.Code) error {
@@ -112,12 +123,22 @@ type bounded struct {
 	claim *claim
 }
 
+// Becomes says that the message was encoded in so many bytes, in another way than gRPC does it: these
+// count from now on, whether there is room or not, and the message is let go.
+func (b *bounded) Becomes(size int) {
+	b.claim.resize(int64(size))
+	b.Message = nil
+}
+
+// Sent gives the bytes back.
+func (b *bounded) Sent() { b.claim.give() }
+
 // claim gives the bytes back once: when they were sent, and at the latest when nothing refers to
 // the message and its encoding any more. gRPC does not tell of what it drops with a connection.
 type claim struct {
 	bytes *quota.Bytes
 	of    string
-	size  int64
+	size  atomic.Int64
 	given atomic.Bool
 	// encoded: the encoding has taken the claim over.
 	encoded atomic.Bool
@@ -125,7 +146,16 @@ type claim struct {
 
 func (c *claim) give() {
 	if !c.given.Swap(true) {
-		c.bytes.Give(c.of, c.size)
+		c.bytes.Give(c.of, c.size.Load())
+	}
+}
+
+// resize is for the owner of the message, before the bytes are given back.
+func (c *claim) resize(size int64) {
+	if more := size - c.size.Swap(size); more > 0 {
+		c.bytes.Force(c.of, more)
+	} else {
+		c.bytes.Give(c.of, -more)
 	}
 }
 
@@ -136,7 +166,8 @@ func (c *claim) giveUnlessEncoded() {
 }
 
 func newBounded(bytes *quota.Bytes, of string, m proto.Message, size int) *bounded {
-	b := &bounded{m, &claim{bytes: bytes, of: of, size: int64(size)}}
+	b := &bounded{m, &claim{bytes: bytes, of: of}}
+	b.claim.size.Store(int64(size))
 	runtime.AddCleanup(b, (*claim).giveUnlessEncoded, b.claim)
 	return b
 }

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"net"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,7 +10,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/tidemarkdb/tidemark/rpc/quota"
@@ -62,4 +66,45 @@ func TestAnswersWithoutRoom(t *testing.T) {
 			t.Errorf("%d bytes are held", a.Held())
 		}
 	})
+}
+
+// An answer that leaves the process in another way than by gRPC is refused without room, and counts
+// until it is said to be sent.
+func TestAnswersThatLeaveOtherwise(t *testing.T) {
+	a := &Answers{quota.NewBytes(1<<20, 0)}
+	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}})
+	m := wrapperspb.Bytes(make([]byte, 300<<10))
+	if got, err := a.Bound(ctx, m, proto.Size(m)); err != nil || got != proto.Message(m) {
+		t.Errorf("within the process: %v", err)
+	}
+	ctx = Leaves(ctx)
+	got, err := a.Bound(ctx, m, proto.Size(m))
+	if err != nil || a.Held() != int64(proto.Size(m)) {
+		t.Fatalf("%d bytes are held, %v", a.Held(), err)
+	}
+	answer := got.(interface {
+		proto.Message
+		Becomes(int)
+		Sent()
+	})
+	if !proto.Equal(answer, m) {
+		t.Error("another message")
+	}
+	answer.Becomes(500 << 10)
+	if n := a.Held(); n != 500<<10 {
+		t.Errorf("%d bytes are held", n)
+	}
+	if _, err := a.Bound(ctx, m, proto.Size(m)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("without room: %v", err)
+	}
+	answer.Becomes(100 << 10)
+	if n := a.Held(); n != 100<<10 {
+		t.Errorf("%d bytes are held", n)
+	}
+	answer.Sent()
+	answer.Sent()
+	runtime.GC()
+	if n := a.Held(); n != 0 {
+		t.Errorf("%d bytes are held after all", n)
+	}
 }

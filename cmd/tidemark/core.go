@@ -30,8 +30,8 @@ The commands may be interrupted and repeated: the change is recorded in the core
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.coreListCommand(), a.coreAddCommand(), a.coreRemoveCommand(),
-		a.coreReplaceCommand())
+	cmd.AddCommand(a.coreListCommand(), a.coreAddCommand(), a.corePromoteCommand(),
+		a.coreRemoveCommand(), a.coreReplaceCommand())
 	return cmd
 }
 
@@ -41,8 +41,7 @@ func (a *app) coreListCommand() *cobra.Command {
 		Short: "List the members of the core, and the servers that offer themselves",
 		Long: `List the members of the core: which leads the core, which leads the coordination store
 (locks, leases, the etcd API), which answers, and what is being done to them. A candidate is a
-server that offers itself, and is no member yet. A learner is sent everything, and does not vote
-yet.`,
+server that offers itself, and is no member yet. A learner is sent everything, and does not vote.`,
 		Example: `  tidemark core list
   tidemark core list --output json`,
 		Args: arguments("", 0, 0),
@@ -93,18 +92,38 @@ func coreProgress(c *kv.CoreChange) string {
 }
 
 func (a *app) coreAddCommand() *cobra.Command {
-	var background bool
+	var background, learner bool
 	cmd := &cobra.Command{
 		Use:   "add ADDRESS",
 		Short: "Make a server that offers itself a member of the core",
 		Long: `Make the server at an address a member of the core. It has to run, with --roles core (or
-core,node), and to answer. It is a learner until it has the whole state, and votes then.
+core,node), and to answer. It is a learner until it has the whole state, and votes then; with
+--learner it stays one until "core promote" has it vote. There can be one learner at a time.
 
-A core of 2 or 4 members can lose no more of them than one of 1 or 3: go on to 3 or 5.`,
-		Example: `  tidemark core add 10.0.0.4:7400`,
-		Args:    arguments("ADDRESS", 1, 1),
+A core of 2 or 4 voters can lose no more of them than one of 1 or 3: go on to 3 or 5.`,
+		Example: `  tidemark core add 10.0.0.4:7400
+  tidemark core add 10.0.0.4:7400 --learner`,
+		Args: arguments("ADDRESS", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			return a.changeCore(ctx, args[0], "", background)
+			return a.changeCore(ctx, coreWish{add: args[0], learner: learner}, background)
+		}),
+	}
+	cmd.Flags().BoolVar(&learner, "learner", false, "it does not vote until it is promoted")
+	return a.coreChanging(cmd, &background)
+}
+
+func (a *app) corePromoteCommand() *cobra.Command {
+	var background bool
+	cmd := &cobra.Command{
+		Use:   "promote MEMBER",
+		Short: "Have a learner of the core vote",
+		Long: `Have a member vote that was added with "core add --learner", and is given by its address or its
+id. That waits until it has the whole state.`,
+		Example: `  tidemark core promote 10.0.0.4:7400
+  tidemark core promote 4`,
+		Args: arguments("MEMBER", 1, 1),
+		RunE: a.verb(func(ctx context.Context, args []string) error {
+			return a.changeCore(ctx, coreWish{add: args[0], member: true}, background)
 		}),
 	}
 	return a.coreChanging(cmd, &background)
@@ -125,7 +144,7 @@ newcomer that has not begun to vote takes back what "core add" or "core replace"
   tidemark core remove 3`,
 		Args: arguments("MEMBER", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			return a.changeCore(ctx, "", args[0], background)
+			return a.changeCore(ctx, coreWish{remove: args[0]}, background)
 		}),
 	}
 	return a.coreChanging(cmd, &background)
@@ -146,7 +165,7 @@ directory.`,
   tidemark core replace 10.0.0.3:7400`,
 		Args: arguments("MEMBER and ADDRESS", 1, 2),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			return a.changeCore(ctx, args[len(args)-1], args[0], background)
+			return a.changeCore(ctx, coreWish{add: args[len(args)-1], remove: args[0]}, background)
 		}),
 	}
 	return a.coreChanging(cmd, &background)
@@ -157,9 +176,16 @@ func (a *app) coreChanging(cmd *cobra.Command, background *bool) *cobra.Command 
 	return a.client(a.printing(cmd))
 }
 
+// coreWish is what is to become of the members: who comes and who goes, by address or id.
+type coreWish struct {
+	add, remove string
+	// learner: who comes does not vote. member: it is a member already, and is to vote.
+	learner, member bool
+}
+
 // changeCore has the members changed, and shows how it goes on until it is done.
-func (a *app) changeCore(ctx context.Context, add, remove string, background bool) error {
-	for _, name := range []string{add, remove} {
+func (a *app) changeCore(ctx context.Context, wish coreWish, background bool) error {
+	for _, name := range []string{wish.add, wish.remove} {
 		if _, err := strconv.ParseUint(name, 10, 64); name != "" && err != nil {
 			if err := argument.CheckAddress("address", name, false); err != nil {
 				return err
@@ -167,11 +193,7 @@ func (a *app) changeCore(ctx context.Context, add, remove string, background boo
 		}
 	}
 	return a.withClient(ctx, func(client *kv.Client) error {
-		add, err := coreAddress(ctx, client, add)
-		if err != nil {
-			return err
-		}
-		if err := client.ChangeCore(ctx, add, remove); err != nil {
+		if err := wish.begin(ctx, client); err != nil {
 			return err
 		}
 		if background {
@@ -185,34 +207,45 @@ func (a *app) changeCore(ctx context.Context, add, remove string, background boo
 		if err != nil {
 			return err
 		}
-		if err := coreIs(core, add, remove); err != nil {
+		if err := wish.check(core); err != nil {
 			return err
 		}
-		if n := len(core.Members); n%2 == 0 {
-			a.say("the core has %d members now, and can lose %d of them, as one of %d could: add or "+
+		if n := coreVoters(core); n%2 == 0 {
+			a.say("the core has %d voters now, and can lose %d of them, as one of %d could: add or "+
 				"remove one", n, (n-1)/2, n-1)
 		}
 		return a.printCore(core)
 	})
 }
 
-// coreAddress makes an address of what names the server that comes: an address, or the id of a
-// member whose address it is at.
-func coreAddress(ctx context.Context, client *kv.Client, name string) (string, error) {
-	id, err := strconv.ParseUint(name, 10, 64)
-	if err != nil {
-		return name, nil
-	}
-	core, err := client.Core(ctx)
-	if err != nil {
-		return "", err
-	}
+func coreVoters(core kv.Core) (n int) {
 	for _, m := range core.Members {
-		if m.ID == id {
-			return m.Address, nil
+		if m.Role != "learner" {
+			n++
 		}
 	}
-	return "", fmt.Errorf("the core has no member %d: see \"tidemark core list\"", id)
+	return n
+}
+
+// begin asks for the change. An id of who comes is replaced by the address of that member.
+func (w *coreWish) begin(ctx context.Context, client *kv.Client) error {
+	if _, err := strconv.ParseUint(w.add, 10, 64); err == nil || w.member {
+		core, err := client.Core(ctx)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(core.Members, func(m kv.CoreMemberInfo) bool {
+			return m.Address == w.add || strconv.FormatUint(m.ID, 10) == w.add
+		})
+		if at < 0 {
+			return fmt.Errorf("the core has no member %s: see \"tidemark core list\"", w.add)
+		}
+		w.add = core.Members[at].Address
+	}
+	if w.learner {
+		return client.AddCoreLearner(ctx, w.add)
+	}
+	return client.ChangeCore(ctx, w.add, w.remove)
 }
 
 // awaitCore shows on standard error how the change of the members goes on, until it is done.
@@ -245,14 +278,14 @@ func (a *app) awaitCore(ctx context.Context, client *kv.Client) (kv.Core, error)
 	}
 }
 
-// coreIs says what is not as it was asked for: another command has come between.
-func coreIs(core kv.Core, add, remove string) error {
+// check says what is not as it was asked for: another command has come between.
+func (w *coreWish) check(core kv.Core) error {
 	var addresses []string
-	added, removed := add == "", true
+	added, removed := w.add == "", true
 	for _, m := range core.Members {
 		addresses = append(addresses, m.Address)
-		added = added || m.Address == add && m.Role == "voter"
-		if m.Address == remove && remove != add || strconv.FormatUint(m.ID, 10) == remove {
+		added = added || m.Address == w.add && (m.Role == "voter" || w.learner)
+		if m.Address == w.remove && w.remove != w.add || strconv.FormatUint(m.ID, 10) == w.remove {
 			removed = false
 		}
 	}

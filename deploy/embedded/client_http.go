@@ -51,6 +51,7 @@ func (s *Server) newGateway() (*counted, error) {
 		},
 		// Bytes are a third larger in base64.
 		MaxRequestBytes: (bytes+etcdapi.RequestOverheadBytes)/3*4 + 4<<10,
+		Outgoing:        rpc.Leaves,
 		Room:            quota.NewBytes(gatewayRoom, gatewayGranted),
 		Party: func(r *http.Request, from net.Addr) string {
 			return rpc.Party(r.TLS, from)

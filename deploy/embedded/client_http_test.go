@@ -134,3 +134,40 @@ func TestHTTPWithTLS(t *testing.T) {
 		t.Error("it was answered without a certificate")
 	}
 }
+
+// TestGatewayAnswersCount: what the gateway answers counts among what is on its way to clients, as
+// the text that it is, until it is written or its client has gone.
+func TestGatewayAnswersCount(t *testing.T) {
+	cluster := startEtcd(t, nil)
+	at := cluster.Endpoints()[0]
+	answers := cluster.Server(0).answers
+	client := etcdClient(t, nil, at)
+	const values, size = 24, 1 << 20
+	for i := range values {
+		if _, err := client.Put(t.Context(), fmt.Sprint("k", i), strings.Repeat("x", size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitTrue(t, "nothing is on its way", func() bool { return answers.Held() == 0 })
+	raw, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	body := `{"key":"aw==","range_end":"bA=="}`
+	if _, err := fmt.Fprintf(raw, "POST /v3/kv/range HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s",
+		len(body), body); err != nil {
+		t.Fatal(err)
+	}
+	awaitTrue(t, "the text counts", func() bool { return answers.Held() >= values*size/3*4 })
+	if err := raw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	awaitTrue(t, "it is dropped", func() bool { return answers.Held() == 0 })
+	if got := httpGet(t, http.DefaultClient, "http://"+at+"/v3/kv/range", body); !strings.HasPrefix(got,
+		"200 ") || len(got) < values*size/3*4 {
+		t.Errorf("%d bytes: %.80s", len(got), got)
+	}
+	awaitTrue(t, "it is sent", func() bool { return answers.Held() == 0 })
+	http.DefaultClient.CloseIdleConnections()
+}

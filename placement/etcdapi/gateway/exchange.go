@@ -132,7 +132,8 @@ func (x *exchange) unary(ctx context.Context, m grpc.MethodDesc, service any) {
 		x.fail(err)
 		return
 	}
-	text, err := render(answer)
+	text, sent, err := renderCounted(answer)
+	defer sent()
 	if err != nil {
 		x.fail(err)
 		return
@@ -169,6 +170,19 @@ func render(answer any) ([]byte, error) {
 		return nil, status.Errorf(codes.Internal, "marshal an answer: %v", err)
 	}
 	return compact.Bytes(), nil
+}
+
+// renderCounted is render for what may be Counted. sent is to be called when the text was written.
+func renderCounted(answer any) (text []byte, sent func(), err error) {
+	text, err = render(answer)
+	c, counts := answer.(Counted)
+	if !counts {
+		return text, func() {}, err
+	}
+	if err == nil {
+		c.Becomes(len(text))
+	}
+	return text, c.Sent, err
 }
 
 // fail answers with an error.
@@ -251,7 +265,8 @@ func (s *serverStream) RecvMsg(into any) error {
 
 // SendMsg implements grpc.ServerStream.
 func (s *serverStream) SendMsg(message any) error {
-	text, err := render(message)
+	text, sent, err := renderCounted(message)
+	defer sent()
 	if err != nil {
 		return err
 	}

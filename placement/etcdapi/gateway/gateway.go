@@ -30,6 +30,9 @@ type Config struct {
 	Room Room
 	// Party is the name by which a request takes from the room. nil: the client's IP address.
 	Party func(r *http.Request, from net.Addr) string
+	// Outgoing, if not nil, marks the context of a call, so that services count the answer among what
+	// is on its way to clients. What they count implements Counted.
+	Outgoing func(context.Context) context.Context
 	// ReadTimeout bounds the time in which a request has to come, of a stream its first message.
 	// WriteTimeout is for how long a client may read nothing of what it is sent. Default 1 min each.
 	ReadTimeout, WriteTimeout time.Duration
@@ -41,6 +44,15 @@ type Room interface {
 	Take(party string, n int64) bool
 	// Give gives them back.
 	Give(party string, n int64)
+}
+
+// Counted is a message that counts among what is on its way to clients, until it is sent.
+type Counted interface {
+	// Becomes says in how many bytes the message was encoded: these count from now on. The message is
+	// not to be used any more.
+	Becomes(size int)
+	// Sent says that it was sent, or never will be.
+	Sent()
 }
 
 // Handler is the HTTP server's side. Its methods may be called from any goroutine.
@@ -70,6 +82,9 @@ func New(config Config) (*Handler, error) {
 	}
 	if config.Room == nil {
 		config.Room = boundless{}
+	}
+	if config.Outgoing == nil {
+		config.Outgoing = func(ctx context.Context) context.Context { return ctx }
 	}
 	if config.Party == nil {
 		config.Party = func(_ *http.Request, from net.Addr) string {
@@ -117,6 +132,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer cancel()
+	ctx = h.config.Outgoing(ctx)
 	description, service, err := h.config.Find(to.service)
 	if err != nil {
 		x.fail(err)
