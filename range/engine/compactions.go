@@ -32,7 +32,7 @@ type compactions struct {
 		// database may have a compaction that waits. Pebble has none but after TrySchedule has refused
 		// one, and until it says otherwise.
 		granting, over, refused bool
-		pressed        pressed
+		pressed                 pressed
 		// idle wakes what waits for granting to become false.
 		idle sync.Cond
 	}
