@@ -41,7 +41,8 @@ var (
 // given.
 type Transport interface {
 	Send(host uint64, class rpc.Class, messages []*peerpb.RaftMessage)
-	Ping(host uint64, ping *peerpb.HostPing)
+	// Ping sends a ping, together with messages of rpc.ClassControl; there may be none.
+	Ping(host uint64, ping *peerpb.HostPing, beside []*peerpb.RaftMessage)
 	SendSnapshot(ctx context.Context, host uint64, header *peerpb.SnapshotHeader,
 		write func(io.Writer) error) error
 }
@@ -205,6 +206,8 @@ type Host struct {
 	// leading and following are what is closed for groups that sleep.
 	leading   *closing.Leading
 	following *closing.Following
+	// round is that of the last tick.
+	round atomic.Uint64
 
 	shards []*shard
 	apply  *applyPool

@@ -22,7 +22,7 @@ func newOutgoing() *outgoing {
 
 // flush sends one message per peer host and class, and submits all appends at once.
 func (o *outgoing) flush(h *Host) {
-	o.sends.flush(h.transport)
+	o.sends.flush(h)
 	if len(o.appends) > 0 {
 		h.log.Submit(o.appends)
 		clear(o.appends)
@@ -56,12 +56,12 @@ func (c *sends) add(g *Group, m *peerpb.RaftMessage) {
 	c.consensus[host] = append(c.consensus[host], m)
 }
 
-func (c *sends) flush(t Transport) {
+func (c *sends) flush(h *Host) {
 	for host, messages := range c.consensus {
-		t.Send(host, rpc.ClassConsensus, messages)
+		h.transport.Send(host, rpc.ClassConsensus, messages)
 	}
 	for host, messages := range c.control {
-		t.Send(host, rpc.ClassControl, messages)
+		h.sendControl(host, messages)
 	}
 	clear(c.consensus)
 	clear(c.control)

@@ -33,6 +33,11 @@ func (h *Host) step(shards ...*shard) {
 			s.process(g, false)
 		}
 	}
+	endPass(h, held)
+}
+
+// endPass hands out what a pass over shards has collected in the first of them, and ends it.
+func endPass(h *Host, held []*shard) {
 	if len(held) == 0 {
 		return
 	}
@@ -81,6 +86,18 @@ func (s *shard) begin() []*Group {
 	batch := s.ready
 	s.ready = nil
 	return batch
+}
+
+// beginTick begins a pass for a tick alone; false if there is something else to do, or the shard is
+// in a pass.
+func (s *shard) beginTick() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ready) > 0 || s.busy || s.done || s.tick {
+		return false
+	}
+	s.busy = true
+	return true
 }
 
 // end ends a pass.
