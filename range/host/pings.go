@@ -14,8 +14,8 @@ import (
 // What is said of groups that sleep goes with the pings of ticks: if there is any, pings come with
 // every tick, and with no other message.
 
-// pingDue notes that a host is pinged now, and returns true, unless the last ping was less than so
-// long ago.
+// pingDue notes that a host is pinged at a tick, and returns true, unless the last ping was less
+// than so long ago.
 func (p *peers) pingDue(host uint64, now, least int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -27,6 +27,19 @@ func (p *peers) pingDue(host uint64, now, least int64) bool {
 	return true
 }
 
+// pingBeside is pingDue for a ping with other messages. How long ago the last ping of a tick was
+// does not count: this one takes the place of the next.
+func (p *peers) pingBeside(host uint64, now, least int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.hosts[host]
+	if x == nil || x.pingedBeside != 0 && now-x.pingedBeside < least {
+		return false
+	}
+	x.pinged, x.pingedBeside = now, now
+	return true
+}
+
 // sleepTogether says whether there is something to be told to a host, or answered, of groups that
 // sleep.
 func (h *Host) sleepTogether(host uint64) bool {
@@ -35,7 +48,7 @@ func (h *Host) sleepTogether(host uint64) bool {
 
 // sendControl sends messages of rpc.ClassControl, with a ping if it is about time for one.
 func (h *Host) sendControl(host uint64, messages []*peerpb.RaftMessage) {
-	if h.sleepTogether(host) || !h.peers.pingDue(host, h.now(), int64(h.config.Tick)*3/4) {
+	if h.sleepTogether(host) || !h.peers.pingBeside(host, h.now(), int64(h.config.Tick)*3/4) {
 		h.transport.Send(host, rpc.ClassControl, messages)
 		return
 	}

@@ -17,11 +17,13 @@ func TestPingsGoWithHeartbeats(t *testing.T) {
 		awake := time.NewTicker(50 * time.Millisecond)
 		defer awake.Stop()
 		pings, batches := map[[2]uint64]int{}, map[[2]uint64]int{}
+		alone := map[[2]uint64]int{}
 		last, gap := map[[2]uint64]time.Time{}, map[[2]uint64]time.Duration{}
 		count := func(d time.Duration, stir bool) {
 			c.net.mu.Lock()
 			clear(pings)
 			clear(batches)
+			clear(alone)
 			clear(last)
 			clear(gap)
 			c.net.onBatch = func(from, to uint64, b *peerpb.MessageBatch) {
@@ -35,6 +37,9 @@ func TestPingsGoWithHeartbeats(t *testing.T) {
 				}
 				last[key] = time.Now()
 				pings[key]++
+				if len(b.Messages) == 0 {
+					alone[key]++
+				}
 			}
 			c.net.mu.Unlock()
 			for end := time.Now().Add(d); time.Now().Before(end); {
@@ -62,6 +67,10 @@ func TestPingsGoWithHeartbeats(t *testing.T) {
 					}
 					if n := pings[key]; n < ticks-2 || n > ticks*4/3+2 {
 						t.Errorf("stirred %v: in %d ticks %d pings from %d to %d", stir, ticks, n, from, to)
+					}
+					beside := leader.id == from || leader.id == to
+					if stir && beside && alone[key] > 2 {
+						t.Errorf("%d pings from %d to %d went without heartbeats", alone[key], from, to)
 					}
 					if gap[key] > 2*tick {
 						t.Errorf("stirred %v: no ping for %v from %d to %d", stir, gap[key], from, to)
