@@ -20,12 +20,11 @@ type peers struct {
 }
 
 type peer struct {
-	groups    int
-	lastHeard int64 // monotonic; when it was added, if nothing was heard yet
-	// pinged is when it was, and pingedBeside when with other messages; 0: not yet.
-	pinged, pingedBeside int64
-	incarnation          uint64
-	down                 bool
+	groups      int
+	lastHeard   int64 // monotonic; when it was added, if nothing was heard yet
+	pinged      int64 // monotonic; when it was with other messages, 0: not yet
+	incarnation uint64
+	down        bool
 	// condition is what it said last of itself.
 	condition condition
 	// reported is when its groups were told last that messages to it were lost.

@@ -8,15 +8,23 @@ import (
 // A host pings each other one once in a tick. A message costs two idle processes far more than its
 // bytes: a system call, and a thread that wakes up. So a ping goes with heartbeats, or with the
 // answers to heartbeats, if there are any for that host, and takes the place of the one that would
-// be due at the next tick. When heartbeats end, up to two ticks pass between a ping and the next,
-// once; silence is counted in election timeouts.
+// be due at the next tick. When heartbeats end, little more than two ticks pass between a ping and
+// the next, once; silence is an election timeout.
 //
 // What is said of groups that sleep goes with the pings of ticks: if there is any, pings come with
 // every tick, and with no other message.
 
-// pingDue notes that a host is pinged at a tick, and returns true, unless the last ping was less
-// than so long ago.
-func (p *peers) pingDue(host uint64, now, least int64) bool {
+// pingedLately says whether the last ping with other messages to a host was less than so long ago.
+func (p *peers) pingedLately(host uint64, now, least int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.hosts[host]
+	return x != nil && x.pinged != 0 && now-x.pinged < least
+}
+
+// pingBeside notes that a host is pinged now with other messages, and returns true, unless the last
+// such ping was less than so long ago.
+func (p *peers) pingBeside(host uint64, now, least int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.hosts[host]
@@ -24,19 +32,6 @@ func (p *peers) pingDue(host uint64, now, least int64) bool {
 		return false
 	}
 	x.pinged = now
-	return true
-}
-
-// pingBeside is pingDue for a ping with other messages. How long ago the last ping of a tick was
-// does not count: this one takes the place of the next.
-func (p *peers) pingBeside(host uint64, now, least int64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	x := p.hosts[host]
-	if x == nil || x.pingedBeside != 0 && now-x.pingedBeside < least {
-		return false
-	}
-	x.pinged, x.pingedBeside = now, now
 	return true
 }
 
@@ -55,10 +50,11 @@ func (h *Host) sendControl(host uint64, messages []*peerpb.RaftMessage) {
 	h.ping(host, h.round.Load(), messages)
 }
 
-// pingPeers pings at a tick those hosts that were not pinged since the one before.
+// pingPeers pings at a tick those hosts that were not pinged with other messages since the one
+// before, or about then: the ticks of two hosts may nearly fall together.
 func (h *Host) pingPeers(hosts []uint64, round uint64, now int64) {
 	for _, host := range hosts {
-		if h.peers.pingDue(host, now, int64(h.config.Tick)) || h.sleepTogether(host) {
+		if !h.peers.pingedLately(host, now, int64(h.config.Tick)*9/8) || h.sleepTogether(host) {
 			h.ping(host, round, nil)
 		}
 	}

@@ -33,11 +33,6 @@ func (h *Host) step(shards ...*shard) {
 			s.process(g, false)
 		}
 	}
-	endPass(h, held)
-}
-
-// endPass hands out what a pass over shards has collected in the first of them, and ends it.
-func endPass(h *Host, held []*shard) {
 	if len(held) == 0 {
 		return
 	}

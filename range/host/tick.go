@@ -62,10 +62,22 @@ func (h *Host) tickShards() {
 			continue
 		}
 		held = append(held, s)
-		s.out = held[0].own
+		s.out = &h.ticked
 		s.tickAwake()
 	}
-	endPass(h, held)
+	// The first answers to heartbeats come while the others are sent: they find the shards idle, and
+	// wake no worker.
+	early := len(h.ticked.appends) == 0
+	if !early {
+		h.ticked.flush(h)
+	}
+	for _, s := range held {
+		s.out = s.own
+		s.end()
+	}
+	if early {
+		h.ticked.flush(h)
+	}
 }
 
 // noteSilent is told of hosts that have newly been silent.
