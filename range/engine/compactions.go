@@ -145,8 +145,8 @@ func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	return true, c
 }
 
-// UpdateGetAllowedWithoutPermission implements pebble.CompactionScheduler. If a compaction waits the
-// next tick sees to it.
+// UpdateGetAllowedWithoutPermission implements pebble.CompactionScheduler. If a compaction waits,
+// the next tick sees to it.
 func (c *compactions) UpdateGetAllowedWithoutPermission() {}
 
 // Started implements pebble.CompactionGrantHandle.

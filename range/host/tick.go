@@ -65,17 +65,17 @@ func (h *Host) tickShards() {
 		s.out = &h.ticked
 		s.tickAwake()
 	}
-	// The first answers to heartbeats come while the others are sent: they find the shards idle, and
-	// wake no worker.
-	early := len(h.ticked.appends) == 0
-	if !early {
+	// The first answers to heartbeats come while the others are sent: they are to find the shards
+	// idle, and wake no worker. What else there is leaves before another pass begins.
+	after := h.ticked.heartbeatsOnly()
+	if !after {
 		h.ticked.flush(h)
 	}
 	for _, s := range held {
 		s.out = s.own
 		s.end()
 	}
-	if early {
+	if after {
 		h.ticked.flush(h)
 	}
 }
