@@ -236,6 +236,19 @@ func (s *set) affirmed(now uint64) uint64 {
 	return latest[n/2]
 }
 
+// Ping is what a host is to be told in this round.
+func (l *Leading) Ping(host uint64) (told []*peerpb.SleepingSet) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	anew := 0
+	for _, s := range l.sets {
+		if s.concerns(host) {
+			told = append(told, s.tell(host, &anew))
+		}
+	}
+	return told
+}
+
 // Tells says whether there is a set of which a host is to be told.
 func (l *Leading) Tells(host uint64) bool {
 	l.mu.Lock()
@@ -251,19 +264,6 @@ func (l *Leading) Tells(host uint64) bool {
 // concerns says whether a host has replicas of the set's groups.
 func (s *set) concerns(host uint64) bool {
 	return slices.Contains(s.class.Voters, host) || slices.Contains(s.class.Others, host)
-}
-
-// Ping is what a host is to be told in this round.
-func (l *Leading) Ping(host uint64) (told []*peerpb.SleepingSet) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	anew := 0
-	for _, s := range l.sets {
-		if s.concerns(host) {
-			told = append(told, s.tell(host, &anew))
-		}
-	}
-	return told
 }
 
 // tell is what a host is told of a set. anew counts the sets that are sent anew.
