@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/experimental"
 
+	"github.com/tidemarkdb/tidemark/rpc/nonblock"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
@@ -80,7 +81,11 @@ type Dialer struct {
 func NewDialer(c DialerConfig) *Dialer {
 	if c.Dial == nil {
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			return (&net.Dialer{KeepAlive: -1}).DialContext(ctx, "tcp", addr)
+			conn, err := (&net.Dialer{KeepAlive: -1}).DialContext(ctx, "tcp", addr)
+			if err != nil {
+				return nil, err
+			}
+			return nonblock.Wrap(conn), nil
 		}
 	}
 	if c.Logger == nil {

@@ -160,7 +160,7 @@ func TestQuietConnectionLives(t *testing.T) {
 		var unreachable atomic.Int64
 		hosts[0].unreachable = func(uint64) { unreachable.Add(1) }
 		for range 600 {
-			hosts[0].transport.Ping(2, ping(1))
+			hosts[0].transport.Ping(2, ping(1), nil)
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := unreachable.Load(); n != 0 {

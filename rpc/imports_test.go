@@ -8,18 +8,20 @@ import (
 	"testing"
 )
 
-// rpc stands on hlc, metric, range/admission, access, transport and the generated packages only;
-// transport and memnet on nothing at all, but that transport takes part in gRPC's handshake.
+// rpc stands on hlc, metric, range/admission, access, nonblock, transport and the generated packages
+// only; nonblock and memnet on nothing at all, and transport on nonblock, but that it takes part in
+// gRPC's handshake.
 func TestImports(t *testing.T) {
 	const module = "github.com/tidemarkdb/tidemark/"
 	allowed := map[string][]string{
 		".": {module + "hlc", module + "rpc/kvpb", module + "rpc/clusterpb",
-			module + "rpc/peerpb", module + "rpc/transport", module + "rpc/quota",
+			module + "rpc/peerpb", module + "rpc/nonblock", module + "rpc/transport",
+			module + "rpc/quota",
 			module + "range/admission", module + "metric", module + "rpc/access"},
-		"memnet": nil, "quota": nil, "access": nil,
+		"memnet": nil, "nonblock": nil, "quota": nil, "access": nil,
 		"transport": {"google.golang.org/grpc/codes", "google.golang.org/grpc/credentials",
 			"google.golang.org/grpc/credentials/insecure", "google.golang.org/grpc/status",
-			"golang.org/x/net/http2", "golang.org/x/sys/unix"},
+			"golang.org/x/net/http2", "golang.org/x/sys/unix", module + "rpc/nonblock"},
 	}
 	for dir, list := range allowed {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))

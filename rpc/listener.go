@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/rpc/nonblock"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
@@ -62,7 +63,7 @@ func (l *sharedListener) pacer(host string) *connPace {
 // inPlace is a connection with its place.
 func inPlace(raw net.Conn, c *placed, pace *connPace) net.Conn {
 	if tcp, ok := raw.(*net.TCPConn); ok {
-		return &placedTCP{tcp, c, pace}
+		return &placedTCP{nonblock.New(tcp), c, pace}
 	}
 	return &placedConn{raw, c}
 }
@@ -83,7 +84,7 @@ func (p *placed) exempt() { p.leave() }
 
 // placedTCP is a TCP connection in its place. What else can be done with one can be done with it.
 type placedTCP struct {
-	*net.TCPConn
+	*nonblock.Conn
 	*placed
 	// pace is nil without.
 	pace *connPace
@@ -91,7 +92,7 @@ type placedTCP struct {
 
 // Read implements net.Conn.
 func (c *placedTCP) Read(b []byte) (int, error) {
-	n, err := c.TCPConn.Read(b)
+	n, err := c.Conn.Read(b)
 	if err == nil && c.pace != nil {
 		c.pace.read(n)
 	}
@@ -112,7 +113,7 @@ func (c *placedTCP) Close() error {
 	if c.pace != nil {
 		c.pace.close()
 	}
-	return c.TCPConn.Close()
+	return c.Conn.Close()
 }
 
 // placedConn is any other.
@@ -132,7 +133,7 @@ func (c *placedTCP) SetDeadline(t time.Time) error {
 	if c.handed.Load() {
 		return nil
 	}
-	return c.TCPConn.SetDeadline(t)
+	return c.Conn.SetDeadline(t)
 }
 
 // SetDeadline implements net.Conn, for gRPC's handshake.

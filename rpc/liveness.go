@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
 // A connection whose other side is gone without a word (power, cable, a stopped process) must be
@@ -25,7 +26,7 @@ import (
 // The watch counts its own ticks instead of comparing times, so that after a pause of this process
 // (SIGSTOP, a starved machine) it first waits for what has arrived meanwhile.
 const (
-	watchTick = 500 * time.Millisecond
+	watchTick = transport.Tick
 	// After probeAfter silent ticks the watch provokes an answer, after breakAfter it breaks the
 	// connection.
 	probeAfter = 2
@@ -49,8 +50,8 @@ func (w *watch) wrap(conn net.Conn) net.Conn {
 }
 
 func (w *watch) run(conn *grpc.ClientConn, stop <-chan struct{}) {
-	ticker := time.NewTicker(watchTick)
-	defer ticker.Stop()
+	timer := time.NewTimer(transport.UntilTick(watchTick))
+	defer timer.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	var probes sync.WaitGroup
 	defer probes.Wait()
@@ -60,10 +61,11 @@ func (w *watch) run(conn *grpc.ClientConn, stop <-chan struct{}) {
 	silent := 0
 	for {
 		select {
-		case <-ticker.C:
+		case <-timer.C:
 		case <-stop:
 			return
 		}
+		timer.Reset(transport.UntilTick(watchTick / 2))
 		c := w.current.Load()
 		if c == nil || c.closed.Load() {
 			continue

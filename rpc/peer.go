@@ -142,14 +142,15 @@ func (t *PeerTransport) Send(host uint64, class Class, msgs []*peerpb.RaftMessag
 		return
 	}
 	if l := t.link(host, class); l != nil {
-		l.send(msgs)
+		l.send(nil, msgs)
 	}
 }
 
-// Ping queues a liveness ping. A ping that could not be sent yet is replaced by the newer.
-func (t *PeerTransport) Ping(host uint64, p *peerpb.HostPing) {
+// Ping queues a liveness ping, and messages of ClassControl beside it, which are treated as Send
+// treats them. A ping that could not be sent yet is replaced by the newer.
+func (t *PeerTransport) Ping(host uint64, p *peerpb.HostPing, beside []*peerpb.RaftMessage) {
 	if l := t.link(host, ClassControl); l != nil {
-		l.ping(p)
+		l.send(p, beside)
 	}
 }
 

@@ -84,7 +84,8 @@ func (l *link) open() *peerStream {
 	return s
 }
 
-func (l *link) send(msgs []*peerpb.RaftMessage) {
+// send queues messages, and a ping if there is one.
+func (l *link) send(ping *peerpb.HostPing, msgs []*peerpb.RaftMessage) {
 	s := l.open()
 	if s == nil {
 		l.counters.dropped.Add(float64(len(msgs)))
@@ -92,6 +93,7 @@ func (l *link) send(msgs []*peerpb.RaftMessage) {
 	}
 	sent, bytes := 0, 0
 	var oversized int
+	tail := l.record(ping)
 	s.out.mu.Lock()
 	for _, m := range msgs {
 		size := m.SizeVT()
@@ -108,7 +110,13 @@ func (l *link) send(msgs []*peerpb.RaftMessage) {
 		sent++
 		bytes += size
 	}
+	if tail != nil && !s.out.mu.closed {
+		s.out.mu.tail = tail
+	}
 	s.kick()
+	if len(msgs) == 0 {
+		return
+	}
 	l.counters.messages.Add(float64(sent))
 	l.counters.bytes.Add(float64(bytes))
 	if oversized > 0 {
@@ -121,22 +129,18 @@ func (l *link) send(msgs []*peerpb.RaftMessage) {
 	}
 }
 
-func (l *link) ping(p *peerpb.HostPing) {
-	s := l.open()
-	if s == nil {
-		return
+// record is an encoded ping, which ends a message; nil if there is no ping.
+func (l *link) record(p *peerpb.HostPing) []byte {
+	if p == nil {
+		return nil
 	}
 	size := p.SizeVT()
 	tail := make([]byte, recordSize(size))
 	if err := putRecord(tail, tagPing, p, size); err != nil {
 		l.transport.config.Logger.Error("ping dropped", "peer", l.host, "error", err)
-		return
+		return nil
 	}
-	s.out.mu.Lock()
-	if !s.out.mu.closed {
-		s.out.mu.tail = tail
-	}
-	s.kick()
+	return tail
 }
 
 // kick releases the outbox's lock and has it send.

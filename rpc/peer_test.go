@@ -40,7 +40,7 @@ func TestPeerMessages(t *testing.T) {
 						[]*peerpb.RaftMessage{message(i, int(i)), message(i+1, 5)})
 				}
 				hosts[from].transport.Send(2, ClassConsensus, nil)
-				hosts[from].transport.Ping(2, ping(77))
+				hosts[from].transport.Ping(2, ping(77), nil)
 			})
 		}
 		next := map[uint64]uint64{1: 0, 3: 0}
@@ -169,14 +169,14 @@ func TestPeerUnknown(t *testing.T) {
 		hosts[1].handle = func(uint64, *peerpb.MessageBatch) { got.Add(1) }
 		hosts[0].unreachable = func(uint64) { unreachable.Add(1) }
 		hosts[0].transport.Send(2, ClassControl, []*peerpb.RaftMessage{message(1, 1)})
-		hosts[0].transport.Ping(9, ping(1))
+		hosts[0].transport.Ping(9, ping(1), nil)
 		synctest.Wait()
 		if got.Load() != 0 || unreachable.Load() != 2 {
 			t.Fatalf("%d arrived, reported %d times", got.Load(), unreachable.Load())
 		}
 		cluster.Store(testCluster)
 		time.Sleep(time.Second)
-		hosts[0].transport.Ping(2, ping(1))
+		hosts[0].transport.Ping(2, ping(1), nil)
 		synctest.Wait()
 		if got.Load() != 1 {
 			t.Fatalf("%d arrived", got.Load())
@@ -277,7 +277,7 @@ func TestPeerClose(t *testing.T) {
 		}
 		hosts[0].transport.Close()
 		send()
-		hosts[0].transport.Ping(2, ping(1))
+		hosts[0].transport.Ping(2, ping(1), nil)
 		if err := hosts[0].transport.SendSnapshot(t.Context(), 2, &peerpb.SnapshotHeader{},
 			nil); status.Code(err) != codes.Unavailable {
 			t.Fatal(err)

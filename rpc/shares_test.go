@@ -60,6 +60,9 @@ func TestHostsShareMemory(t *testing.T) {
 	defer end()
 	value := make([]byte, 256<<10)
 	refused := make(chan uint64, 1)
+	if err := greedy.Send(&kvpb.BatchRequest{Hello: hello(1, 1)}); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
 		for {
 			r, err := greedy.Recv()
@@ -76,9 +79,6 @@ func TestHostsShareMemory(t *testing.T) {
 			}
 		}
 	}()
-	if err := greedy.Send(&kvpb.BatchRequest{Hello: hello(1, 1)}); err != nil {
-		t.Fatal(err)
-	}
 	sent := uint64(0)
 	for id := uint64(0); id == 0; {
 		sent++

@@ -44,6 +44,14 @@ type filteredTransport struct {
 	filter  PeerFilter
 }
 
+// Ping implements host.Transport.
+func (f *filteredTransport) Ping(to uint64, p *peerpb.HostPing, beside []*peerpb.RaftMessage) {
+	if len(beside) > 0 {
+		f.Send(to, rpc.ClassControl, beside)
+	}
+	f.PeerTransport.Ping(to, p, nil)
+}
+
 // Send implements host.Transport.
 func (f *filteredTransport) Send(to uint64, class rpc.Class, messages []*peerpb.RaftMessage) {
 	address, _ := f.resolve(to)

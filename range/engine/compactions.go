@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// grantPeriod is how often compactions are offered to a database whose limit may have risen
-// meanwhile.
+// grantPeriod is how often a database with a compaction that waits is offered one: its limit may
+// have risen meanwhile.
 const grantPeriod = 100 * time.Millisecond
 
 // compactions decides when a database may run another compaction: as many at a time as it allows
@@ -28,12 +28,16 @@ type compactions struct {
 	mu struct {
 		sync.Mutex
 		running int
-		// granting: a goroutine is offering compactions. over: the database closes.
-		granting, over bool
-		pressed        pressed
+		// granting: a goroutine is offering compactions. over: the database closes. refused: the
+		// database may have a compaction that waits. Pebble has none but after TrySchedule has refused
+		// one, and until it says otherwise.
+		granting, over, refused bool
+		pressed                 pressed
 		// idle wakes what waits for granting to become false.
 		idle sync.Cond
 	}
+	// wake has room for one token: a compaction was refused.
+	wake    chan struct{}
 	stop    chan struct{}
 	ticking sync.WaitGroup
 }
@@ -41,7 +45,7 @@ type compactions struct {
 var _ pebble.CompactionScheduler = (*compactions)(nil)
 
 func newCompactions(g *guard) *compactions {
-	c := &compactions{g: g, stop: make(chan struct{})}
+	c := &compactions{g: g, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	c.mu.idle.L = &c.mu
 	return c
 }
@@ -74,18 +78,46 @@ func (c *compactions) mayLocked() bool {
 // Register implements pebble.CompactionScheduler.
 func (c *compactions) Register(_ int, db pebble.DBForCompaction) {
 	c.db = db
-	c.ticking.Go(func() {
-		t := time.NewTicker(grantPeriod)
-		defer t.Stop()
-		for {
+	c.ticking.Go(c.tick)
+}
+
+// tick offers compactions again and again while one waits. It is one goroutine, from Register to
+// Unregister.
+func (c *compactions) tick() {
+	timer := time.NewTimer(grantPeriod)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.wake:
+		case <-c.stop:
+			return
+		}
+		for again := true; again; again = c.waits() {
+			timer.Reset(grantPeriod)
 			select {
-			case <-t.C:
+			case <-timer.C:
 				c.grant()
 			case <-c.stop:
 				return
 			}
 		}
-	})
+	}
+}
+
+// waits says whether the database may have a compaction that waits.
+func (c *compactions) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.refused
+}
+
+// refuseLocked notes that a compaction waits.
+func (c *compactions) refuseLocked() {
+	c.mu.refused = true
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Unregister implements pebble.CompactionScheduler: the database is not called after it.
@@ -105,6 +137,7 @@ func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mayLocked() || c.mu.running >= c.db.GetAllowedWithoutPermission() {
+		c.refuseLocked()
 		return false, nil
 	}
 	c.mu.pressed.begins(c.g)
@@ -112,8 +145,8 @@ func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	return true, c
 }
 
-// UpdateGetAllowedWithoutPermission implements pebble.CompactionScheduler. The next tick sees to
-// it.
+// UpdateGetAllowedWithoutPermission implements pebble.CompactionScheduler. If a compaction waits,
+// the next tick sees to it.
 func (c *compactions) UpdateGetAllowedWithoutPermission() {}
 
 // Started implements pebble.CompactionGrantHandle.
@@ -149,10 +182,15 @@ func (c *compactions) grant() {
 		// Counted before it is offered: it may end before Schedule returns.
 		c.mu.running++
 		c.mu.pressed.begins(c.g)
+		// Before the database is asked: what TrySchedule refuses after its answer is not forgotten.
+		c.mu.refused = false
 		c.mu.Unlock()
 		waiting, _ := c.db.GetWaitingCompaction()
 		taken := waiting && c.db.Schedule(c)
 		c.mu.Lock()
+		if waiting {
+			c.refuseLocked() // there may be more
+		}
 		if !taken {
 			c.mu.running--
 			break

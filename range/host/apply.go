@@ -337,7 +337,7 @@ func (h *Host) onAppended(batch []*raftlog.Append, err error) {
 		g.work.Done()
 	}
 	if err == nil && h.transport != nil {
-		out.flush(h.transport)
+		out.flush(h)
 	}
 	for s, groups := range wake {
 		s.enqueue(groups...)

@@ -217,6 +217,8 @@ type network struct {
 	atOnce  int
 	// batches, if it is not nil, gets those that carry entries.
 	batches map[[2]uint64][]*peerpb.MessageBatch
+	// onBatch, when set, is shown all batches, under the lock.
+	onBatch func(from, to uint64, b *peerpb.MessageBatch)
 	// onMessage, when set, is shown all messages, under the lock.
 	onMessage func(*peerpb.RaftMessage)
 	// onStream, when set, is called several times while the nth snapshot (from 1) is sent.
@@ -288,6 +290,9 @@ func (n *network) send(from, to uint64, b *peerpb.MessageBatch) {
 		n.mu.Unlock()
 		return
 	}
+	if n.onBatch != nil {
+		n.onBatch(from, to, b)
+	}
 	if n.onMessage != nil {
 		for _, m := range b.Messages {
 			n.onMessage(m)
@@ -338,8 +343,8 @@ func (p port) Send(to uint64, _ rpc.Class, messages []*peerpb.RaftMessage) {
 	p.net.send(p.self, to, &peerpb.MessageBatch{Messages: messages})
 }
 
-func (p port) Ping(to uint64, ping *peerpb.HostPing) {
-	p.net.send(p.self, to, &peerpb.MessageBatch{Ping: ping})
+func (p port) Ping(to uint64, ping *peerpb.HostPing, beside []*peerpb.RaftMessage) {
+	p.net.send(p.self, to, &peerpb.MessageBatch{Ping: ping, Messages: beside})
 }
 
 func (p port) SendSnapshot(ctx context.Context, to uint64, header *peerpb.SnapshotHeader,

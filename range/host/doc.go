@@ -17,10 +17,11 @@
 //
 // A group's RawNode (group.Group) is touched only within a pass over its shard. Passes are made one
 // at a time: by the shard's worker, or, when that is at rest, by the goroutine that brought
-// messages or proposals, over several shards if need be (step.go). Its inbox is under the inbox's
-// lock, which is held for a few instructions. Applying, installing a snapshot and truncating the
-// log are tasks in the group's apply queue, which at most one apply worker runs at a time, in
-// order; a follower's entries wait there for a few milliseconds (later.go).
+// messages or proposals, over several shards if need be (step.go), or by the ticker (tick.go). Its
+// inbox is under the inbox's lock, which is held for a few instructions. Applying, installing a
+// snapshot and truncating the log are tasks in the group's apply queue, which at most one apply
+// worker runs at a time, in order; a follower's entries wait there for a few milliseconds
+// (later.go).
 //
 // Lock order: Host.mu, then Group.inbox.mu, then shard.mu, then applyPool.mu, then taskQueue.mu. No
 // lock is held over I/O, a callback or a send.
@@ -36,7 +37,7 @@
 //
 // One ticker ticks the awake groups. INVARIANT: two ticks of a group are never closer than the tick
 // interval (but for the timer's own resolution): followers count ticks, and the leader's lease
-// relies on their not counting fast.
+// relies on their not counting fast. Each host pings each other one once in a tick (pings.go).
 //
 // What is believed of the clocks is in package clockhealth. Pings bring it the peers' clocks, and a
 // lease counts only if it says so: a virtual machine may stand still together with its monotonic

@@ -41,7 +41,8 @@ var (
 // given.
 type Transport interface {
 	Send(host uint64, class rpc.Class, messages []*peerpb.RaftMessage)
-	Ping(host uint64, ping *peerpb.HostPing)
+	// Ping sends a ping, together with messages of rpc.ClassControl; there may be none.
+	Ping(host uint64, ping *peerpb.HostPing, beside []*peerpb.RaftMessage)
 	SendSnapshot(ctx context.Context, host uint64, header *peerpb.SnapshotHeader,
 		write func(io.Writer) error) error
 }
@@ -205,6 +206,10 @@ type Host struct {
 	// leading and following are what is closed for groups that sleep.
 	leading   *closing.Leading
 	following *closing.Following
+	// ticked is what ticks collect. Of the ticker.
+	ticked outgoing
+	// round is that of the last tick.
+	round atomic.Uint64
 
 	shards []*shard
 	apply  *applyPool
@@ -239,6 +244,7 @@ func New(c Config) (*Host, error) {
 	h.mu.groups = make(map[keys.PartitionID]*Group)
 	h.leading, h.following = closing.NewLeading(), closing.NewFollowing(h.sleeper)
 	h.peers.init()
+	h.ticked.sends.init()
 	// A registry may be asked at any moment, also now.
 	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) },
 		func() float64 {

@@ -331,8 +331,8 @@ func (c *cluster) anyLeader(id keys.PartitionID) (*node, uint64) {
 // nowhere is a transport that loses everything.
 type nowhere struct{}
 
-func (nowhere) Send(uint64, rpc.Class, []*peerpb.RaftMessage) {}
-func (nowhere) Ping(uint64, *peerpb.HostPing)                 {}
+func (nowhere) Send(uint64, rpc.Class, []*peerpb.RaftMessage)        {}
+func (nowhere) Ping(uint64, *peerpb.HostPing, []*peerpb.RaftMessage) {}
 func (nowhere) SendSnapshot(context.Context, uint64, *peerpb.SnapshotHeader,
 	func(io.Writer) error) error {
 	return io.ErrClosedPipe

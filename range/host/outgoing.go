@@ -22,12 +22,28 @@ func newOutgoing() *outgoing {
 
 // flush sends one message per peer host and class, and submits all appends at once.
 func (o *outgoing) flush(h *Host) {
-	o.sends.flush(h.transport)
+	o.sends.flush(h)
 	if len(o.appends) > 0 {
 		h.log.Submit(o.appends)
 		clear(o.appends)
 		o.appends = o.appends[:0]
 	}
+}
+
+// heartbeatsOnly says whether there is nothing but heartbeats of groups that stay awake. It matters
+// not whether they arrive before or after what a later pass sends.
+func (o *outgoing) heartbeatsOnly() bool {
+	if len(o.appends)+len(o.sends.consensus) > 0 {
+		return false
+	}
+	for _, messages := range o.sends.control {
+		for _, m := range messages {
+			if raftpb.MessageType(m.GetType()) != raftpb.MsgHeartbeat || m.GetSleep() || m.GetWake() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // sends collects messages by host and class.
@@ -56,12 +72,12 @@ func (c *sends) add(g *Group, m *peerpb.RaftMessage) {
 	c.consensus[host] = append(c.consensus[host], m)
 }
 
-func (c *sends) flush(t Transport) {
+func (c *sends) flush(h *Host) {
 	for host, messages := range c.consensus {
-		t.Send(host, rpc.ClassConsensus, messages)
+		h.transport.Send(host, rpc.ClassConsensus, messages)
 	}
 	for host, messages := range c.control {
-		t.Send(host, rpc.ClassControl, messages)
+		h.sendControl(host, messages)
 	}
 	clear(c.consensus)
 	clear(c.control)

@@ -22,6 +22,7 @@ type peers struct {
 type peer struct {
 	groups      int
 	lastHeard   int64 // monotonic; when it was added, if nothing was heard yet
+	pinged      int64 // monotonic; when it was with other messages, 0: not yet
 	incarnation uint64
 	down        bool
 	// condition is what it said last of itself.

@@ -29,10 +29,12 @@ func (h *Host) tickLoop() {
 		if h.config.BelievesClock {
 			h.clocks.Believe()
 		}
-		for _, s := range h.shards {
-			s.signalTick()
-		}
-		h.pingPeers(now)
+		silent, all := h.peers.silent(now, int64(h.config.electionTimeout()))
+		round := h.beginRound()
+		h.round.Store(round)
+		h.tickShards()
+		h.pingPeers(all, round, now)
+		h.noteSilent(silent)
 		h.wakeSome()
 		if n%truncateEvery == truncateEvery-1 {
 			h.truncateLogs()
@@ -44,14 +46,43 @@ func (h *Host) tickLoop() {
 	}
 }
 
-func (h *Host) pingPeers(now int64) {
-	silent, all := h.peers.silent(now, int64(h.config.electionTimeout()))
-	round := h.beginRound()
-	if len(all) == 0 {
-		return
+// tickHere is up to how many awake groups are ticked by the ticker's goroutine.
+const tickHere = 32
+
+// tickShards ticks the awake groups. If there are only some, and nothing else is to be done in
+// their shards, it is done here, so that an idle process does not wake a worker for it; a tick
+// alone reads nothing from the disk and waits for nothing. Otherwise it is left to the workers.
+func (h *Host) tickShards() {
+	few := h.awake.Load() <= tickHere
+	var room [8]*shard
+	held := room[:0]
+	for _, s := range h.shards {
+		if !few || !s.beginTick() {
+			s.signalTick()
+			continue
+		}
+		held = append(held, s)
+		s.out = &h.ticked
+		s.tickAwake()
 	}
-	h.ping(all, round)
-	for _, host := range silent {
+	// The first answers to heartbeats come while the others are sent: they are to find the shards
+	// idle, and wake no worker. What else there is leaves before another pass begins.
+	after := h.ticked.heartbeatsOnly()
+	if !after {
+		h.ticked.flush(h)
+	}
+	for _, s := range held {
+		s.out = s.own
+		s.end()
+	}
+	if after {
+		h.ticked.flush(h)
+	}
+}
+
+// noteSilent is told of hosts that have newly been silent.
+func (h *Host) noteSilent(hosts []uint64) {
+	for _, host := range hosts {
 		h.config.Logger.Debug("host is silent", "host", host, "for", h.config.electionTimeout())
 		h.wakeFollowersOf(host, false)
 	}

@@ -149,8 +149,8 @@ func (t transport) Send(host uint64, _ rpc.Class, messages []*peerpb.RaftMessage
 	t.network.send(t.self, host, &peerpb.MessageBatch{Messages: messages})
 }
 
-func (t transport) Ping(host uint64, p *peerpb.HostPing) {
-	t.network.send(t.self, host, &peerpb.MessageBatch{Ping: p})
+func (t transport) Ping(host uint64, p *peerpb.HostPing, beside []*peerpb.RaftMessage) {
+	t.network.send(t.self, host, &peerpb.MessageBatch{Ping: p, Messages: beside})
 }
 
 func (t transport) SendSnapshot(ctx context.Context, host uint64, header *peerpb.SnapshotHeader,

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"syscall"
+
+	"github.com/tidemarkdb/tidemark/rpc/nonblock"
 )
 
 // peek looks at the first bytes that arrive on a connection, so many as tell the protocols apart,
@@ -40,12 +42,8 @@ func peek(conn net.Conn) (net.Conn, [peekedBytes]byte, error) {
 // writeSome writes what can be written without waiting.
 func writeSome(raw syscall.RawConn, b []byte) (n int, err error) {
 	if waitErr := raw.Write(func(fd uintptr) bool {
-		for {
-			n, err = syscall.Write(int(fd), b)
-			if err != syscall.EINTR {
-				return true
-			}
-		}
+		n, err = nonblock.Write(fd, b)
+		return true
 	}); waitErr != nil {
 		return 0, waitErr
 	}

@@ -16,9 +16,22 @@ import (
 //
 // Ticks are counted instead of times compared, so that after a pause of this process (SIGSTOP, a
 // starved machine) it first waits for what has arrived meanwhile.
+//
+// The ticks of all connections fall together, and so do most of the keepalives that arrive: an idle
+// process wakes up once for all of them.
 
 // Tick is how often a connection is looked at.
 const Tick = 500 * time.Millisecond
+
+// UntilTick is how long it is until a tick, at least so long and less than a Tick longer. Ticks are
+// the multiples of Tick by the wall clock. If that is set, a tick comes earlier or later once.
+func UntilTick(least time.Duration) time.Duration {
+	d := Tick - time.Duration(time.Now().UnixNano())%Tick
+	for d < least {
+		d += Tick
+	}
+	return d
+}
 
 // watch is what watches a connection. The zero value watches nothing.
 type watch struct {
@@ -38,7 +51,7 @@ func (w *watch) start(c *Conn, limit time.Duration, idle func()) {
 		return
 	}
 	w.reads, w.writes = c.socket.reads.Load(), c.socket.writes.Load()
-	w.timer = time.AfterFunc(Tick, func() {
+	w.timer = time.AfterFunc(UntilTick(Tick), func() {
 		broken, quiet := w.look(c, breakAfter)
 		if broken {
 			c.Break(fmt.Errorf("nothing was heard for %v: no answer in time", limit))
@@ -70,7 +83,7 @@ func (w *watch) look(c *Conn, breakAfter int) (broken, quiet bool) {
 	} else if w.silent++; w.silent >= breakAfter {
 		return true, quiet
 	}
-	w.timer.Reset(Tick)
+	w.timer.Reset(UntilTick(Tick / 2))
 	return false, quiet
 }
 

@@ -108,3 +108,21 @@ func TestSlowReaderIsNotSilent(t *testing.T) {
 		}
 	})
 }
+
+// Ticks are as long apart as is asked for, and fall on the same moments whenever that is.
+func TestTicksFallTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, least := range []time.Duration{0, Tick / 2, Tick} {
+			for range 100 {
+				time.Sleep(37 * time.Millisecond)
+				d := UntilTick(least)
+				if d < least || d >= least+Tick && d > Tick {
+					t.Errorf("a tick %v later, at least %v", d, least)
+				}
+				if at := time.Now().Add(d).UnixNano(); at%int64(Tick) != 0 {
+					t.Errorf("a tick %v beside the others", time.Duration(at%int64(Tick)))
+				}
+			}
+		}
+	})
+}

@@ -208,6 +208,14 @@ func (f *Following) Changed(id keys.PartitionID, gone bool) {
 	x.set.dropped[id] = struct{}{}
 }
 
+// Owes says whether a host has sets, or is to be told something of its last ping.
+func (f *Following) Owes(host uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.hosts[host]
+	return h != nil && len(h.sets)+len(h.answers) > 0
+}
+
 // Answer is what a host is to be told of its last ping, now; nil: nothing.
 //
 // INVARIANT: what does not follow any more by now is dropped: an affirmation is of the moment when

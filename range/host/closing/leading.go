@@ -242,11 +242,28 @@ func (l *Leading) Ping(host uint64) (told []*peerpb.SleepingSet) {
 	defer l.mu.Unlock()
 	anew := 0
 	for _, s := range l.sets {
-		if slices.Contains(s.class.Voters, host) || slices.Contains(s.class.Others, host) {
+		if s.concerns(host) {
 			told = append(told, s.tell(host, &anew))
 		}
 	}
 	return told
+}
+
+// Tells says whether there is a set of which a host is to be told.
+func (l *Leading) Tells(host uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sets {
+		if s.concerns(host) {
+			return true
+		}
+	}
+	return false
+}
+
+// concerns says whether a host has replicas of the set's groups.
+func (s *set) concerns(host uint64) bool {
+	return slices.Contains(s.class.Voters, host) || slices.Contains(s.class.Others, host)
 }
 
 // tell is what a host is told of a set. anew counts the sets that are sent anew.

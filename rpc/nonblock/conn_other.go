@@ -1,0 +1,11 @@
+//go:build !linux || race
+
+package nonblock
+
+import "net"
+
+// Conn is a TCP connection.
+type Conn struct{ *net.TCPConn }
+
+// New makes a connection of a TCP connection.
+func New(tcp *net.TCPConn) *Conn { return &Conn{tcp} }
