@@ -275,9 +275,9 @@ func TestRecoveryOfAnUnopenedCoordination(t *testing.T) {
 	})
 }
 
-// TestAlarmsWhenAllMembersKnowThem: as long as a member of the core runs a version that may not know
-// of alarms, none is raised, neither by a member without room nor by request; when all are upgraded
-// the one without room raises its own. No member fails.
+// TestAlarmsWhenAllMembersKnowThem: as long as a member of the core runs a version that may not
+// know of alarms, none is raised, neither by a member without room nor by request; when all are
+// upgraded the one without room raises its own. No member fails.
 func TestAlarmsWhenAllMembersKnowThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpgraded(t, 3)

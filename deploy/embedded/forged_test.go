@@ -142,7 +142,8 @@ func (f *forgedTest) good(user, place string, q *kvpb.Request) *kvpb.Response {
 // shows what it is about to write, be it as it should be, or anchored where that user may write.
 func TestForgedRequestsDecideNothing(t *testing.T) {
 	f := newForgedTest(t)
-	now := f.good("owner", "a", &kvpb.Request{Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}}).Now
+	now := f.good("owner", "a",
+		&kvpb.Request{Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}}).Now
 	of := &kvpb.Transaction{Id: bytes.Repeat([]byte{7}, 16), Begun: now, Started: now,
 		Keyspace: f.keyspaces["mine"], Anchor: []byte("a1")}
 	commit := now
@@ -188,7 +189,8 @@ func TestForgedRequestsDecideNothing(t *testing.T) {
 	}
 	mine := f.open(kv.User("owner", kv.Password("secret"))).Keyspace("mine")
 	for _, key := range []string{"a1", "z1"} {
-		if p, err := mine.Get(t.Context(), []byte(key)); err != nil || string(p.Value) != "provisional" {
+		if p, err := mine.Get(t.Context(), []byte(key)); err != nil ||
+			string(p.Value) != "provisional" {
 			t.Errorf("%s: %q, %v", key, p.Value, err)
 		}
 	}

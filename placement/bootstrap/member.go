@@ -43,8 +43,8 @@ type Config struct {
 	Coordination bool
 	// Heard, if not nil, is called with what other servers say of themselves. It must not block.
 	Heard func(*clusterpb.BootstrapHello)
-	// Say, if not nil, adds what this server's version knows to what it answers of itself. It must not
-	// block.
+	// Say, if not nil, adds what this server's version knows to what it answers of itself. It must
+	// not block.
 	Say func(*clusterpb.BootstrapHello)
 	// Server is the random name that the data directory has already. 0: it is made up here, and
 	// kept on the Disk.

@@ -133,7 +133,8 @@ func TestAWriteEndsThePause(t *testing.T) {
 		m, o := newResolving(1, LargeLocks)
 		r := m.StartResolution(numbered(m, 1))
 		now := time.Now()
-		if m.EntryDone(r, true, now.Add(-time.Second), now) || m.StartResolution(numbered(m, 1)) != nil {
+		if m.EntryDone(r, true, now.Add(-time.Second), now) ||
+			m.StartResolution(numbered(m, 1)) != nil {
 			t.Fatal("it does not pause")
 		}
 		l := m.Get("k0.000001")
