@@ -24,7 +24,11 @@ type links struct {
 	late  sync.WaitGroup
 }
 
-func (l *links) call(leader keys.ReplicaID, do func(*Store) error) error {
+// call has the leader asked, as the fault says. The answer to a question that arrives twice, the
+// second time late, is that to the first.
+func call[A any](
+	l *links, leader keys.ReplicaID, ask func(*Store) (A, error),
+) (answer A, err error) {
 	var lostQuestion, lostAnswer, twice bool
 	if l.fault != nil {
 		lostQuestion, lostAnswer, twice = l.fault()
@@ -33,60 +37,44 @@ func (l *links) call(leader keys.ReplicaID, do func(*Store) error) error {
 	if twice {
 		l.late.Go(func() {
 			time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
-			_ = do(s)
+			_, _ = ask(s)
 		})
 	}
 	if lostQuestion {
-		return errLink
+		return answer, errLink
 	}
-	if err := do(s); err != nil {
-		return err
+	if answer, err = ask(s); err == nil && lostAnswer {
+		err = errLink
 	}
-	if lostAnswer {
-		return errLink
-	}
-	return nil
+	return answer, err
 }
 
 func (l *links) Execute(
 	ctx context.Context, leader keys.ReplicaID, term uint64, command []byte,
-) (result []byte, err error) {
-	err = l.call(leader, func(s *Store) error {
-		answer, err := s.ServeExecute(ctx, term, command)
-		if err == nil {
-			result = answer
-		}
-		return err
+) ([]byte, error) {
+	return call(l, leader, func(s *Store) ([]byte, error) {
+		return s.ServeExecute(ctx, term, command)
 	})
-	return result, err
 }
 
-func (l *links) Index(ctx context.Context, leader keys.ReplicaID) (index uint64, err error) {
-	err = l.call(leader, func(s *Store) error {
-		index, err = s.ServeIndex(ctx)
-		return err
-	})
-	return index, err
+func (l *links) Index(ctx context.Context, leader keys.ReplicaID) (uint64, error) {
+	return call(l, leader, func(s *Store) (uint64, error) { return s.ServeIndex(ctx) })
 }
 
 func (l *links) RenewAll(
 	ctx context.Context, leader keys.ReplicaID, leases []int64,
-) (terms []time.Duration, err error) {
-	err = l.call(leader, func(s *Store) error {
-		terms, err = s.KeepAliveAll(ctx, leases)
-		return err
+) ([]time.Duration, error) {
+	return call(l, leader, func(s *Store) ([]time.Duration, error) {
+		return s.KeepAliveAll(ctx, leases)
 	})
-	return terms, err
 }
 
 func (l *links) TimeToLive(
 	ctx context.Context, leader keys.ReplicaID, lease int64,
-) (left time.Duration, err error) {
-	err = l.call(leader, func(s *Store) error {
-		left, err = s.ServeTimeToLive(ctx, lease)
-		return err
+) (time.Duration, error) {
+	return call(l, leader, func(s *Store) (time.Duration, error) {
+		return s.ServeTimeToLive(ctx, lease)
 	})
-	return left, err
 }
 
 // keepUp has a member apply what is committed, until the function that it returns is called.
