@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/store/newest"
@@ -50,7 +51,7 @@ func (s *Store) fillNewest() {
 			return
 		case f := <-s.filling:
 			err := s.noteKeys(f)
-			if err != nil && !errors.Is(err, ErrClosed) {
+			if err != nil && !errors.Is(err, ErrClosed) && err != errNotWanted {
 				s.config.Logger.Warn("reading the keys of "+s.config.Name+" failed; writes read what was "+
 					"there before them", "error", err)
 			}
@@ -59,14 +60,18 @@ func (s *Store) fillNewest() {
 	}
 }
 
+var errNotWanted = errors.New("the keys are not wanted any more")
+
 const (
 	// notedKeys is how many keys are read at a time, with an iterator that is closed then.
 	notedKeys = 4096
+	// notedBytes is after how many bytes of values a piece ends, too.
+	notedBytes = 4 << 20
 	// noteEvery is for how long other work has the processor between.
 	noteEvery = 5 * time.Millisecond
 )
 
-// noteKeys goes through all keys. Its error is also that of a scan that is not wanted any more.
+// noteKeys goes through all keys.
 func (s *Store) noteKeys(f *newest.Filling) error {
 	from := s.layout.table(tableVersion)
 	for from != nil {
@@ -78,7 +83,7 @@ func (s *Store) noteKeys(f *newest.Filling) error {
 		case err != nil:
 			return err
 		case !f.Added():
-			return nil
+			return errNotWanted
 		case from != nil:
 			s.rest(noteEvery)
 		}
@@ -90,17 +95,22 @@ func (s *Store) noteKeys(f *newest.Filling) error {
 }
 
 // noteKeys reads a piece of the keys, and returns where the next one begins; nil: there is none.
+//
+// INVARIANT: the next piece begins before all versions that its first key may come to have. The
+// version that is met here may be gone by then, and newer ones come before it.
 func (r *reader) noteKeys(f *newest.Filling, from []byte) (next []byte, err error) {
 	end := r.end(tableVersion)
-	n := 0
+	n, size := 0, 0
 	for ok := r.seek(from, end); ok; n++ {
-		if n == notedKeys {
-			return bytes.Clone(r.it.Key()), nil
-		}
 		key, revision, err := decodeVersionKey(r.it.Key())
 		if err != nil {
 			return nil, err
 		}
+		if n == notedKeys || size > notedBytes {
+			return r.layout.version(key, math.MaxUint64), nil
+		}
+		value := r.it.LazyValue()
+		size += value.Len()
 		kv, err := r.decodeParts(key, revision, mereKey)
 		if err != nil {
 			return nil, err

@@ -95,3 +95,51 @@ func TestPutsOfNewKeysReadNothing(t *testing.T) {
 		}
 	}
 }
+
+// The first key of the second piece of a scan is written between the pieces, and what the scan has
+// met of it is compacted: it is noted nevertheless.
+func TestKeysAreNotedBesideCompaction(t *testing.T) {
+	limits := &newest.Limits{GenerationBytes: 10_000, VersionBytes: 100, MinKeys: 1 << 17,
+		MaxKeys: 1 << 17}
+	c, s := one(t, func(c *Config) { c.newest = &newest.Limits{Misses: 1 << 30, MaxKeys: 1, MinKeys: 1} })
+	defer c.close()
+	for i := 0; i < 2*notedKeys; i += 128 {
+		var ops []*storepb.Op
+		for n := i; n < i+128; n++ {
+			ops = append(ops, Put(fmt.Appendf(nil, "there/%05d", n), nil))
+		}
+		do(t, s, writes(ops...))
+	}
+	s.newest = newest.New(limits) // which wants a scan at once; this test is the scan
+	f := s.newest.Begin()
+	from := s.layout.table(tableVersion)
+	piece := func() {
+		if err := s.read(func(r *reader) (err error) {
+			from, err = r.noteKeys(f, from)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !f.Added() {
+			t.Fatal("the keys are not wanted")
+		}
+	}
+	piece()
+	found, _, err := decodeVersionKey(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := string(found)
+	put(t, s, key, "second")
+	do(t, s, Compact(s.Revision()))
+	for from != nil {
+		piece()
+	}
+	f.Done(true)
+	for n := range 1000 {
+		put(t, s, fmt.Sprint("other/", n), "v") // so that what was written of the key is forgotten
+	}
+	if got := versionAfterPut(t, s, key); got != 3 {
+		t.Errorf("key %s has version %d after its third put", key, got)
+	}
+}

@@ -17,7 +17,7 @@ type Limits struct {
 	// VersionBytes is how large a version may be that is kept with its value.
 	VersionBytes int
 	// MinKeys and MaxKeys are for how many keys the smallest and the largest filter are made. Each
-	// takes 1.25 to 2.5 bytes for a key.
+	// takes 1.25 bytes for a key.
 	MinKeys, MaxKeys int
 	// Misses is how often a key was read that is absent before a filter is made.
 	Misses int
@@ -49,6 +49,10 @@ type Cache struct {
 		sync.Mutex
 		// whole has all keys; nil: no filter has. filling will, when its scan is through.
 		whole, filling *filter
+		// capacity is for how many keys the next one is made. larger: it is due, since there were too
+		// many keys for the last one.
+		capacity int
+		larger   bool
 	}
 }
 
@@ -65,6 +69,7 @@ func New(limits *Limits) *Cache {
 	}
 	c := &Cache{limits: *limits, seed: maphash.MakeSeed()}
 	c.clearVersions()
+	c.mu.capacity = c.limits.MinKeys
 	return c
 }
 
@@ -78,7 +83,7 @@ func (c *Cache) Reset() {
 	c.misses = 0
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.whole, c.mu.filling = nil, nil
+	c.mu.whole, c.mu.filling, c.mu.capacity, c.mu.larger = nil, nil, c.limits.MinKeys, false
 }
 
 // Get returns the newest version of a key; nil if there is none or it is a deletion. Unless known,

@@ -171,3 +171,62 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+// scan fills a filter of a cache with all keys, as often as one is wanted.
+func scan(c *Cache, keys map[string]bool) (scans int) {
+	for {
+		f := c.Begin()
+		if f == nil {
+			return scans
+		}
+		scans++
+		wanted := true
+		for key := range keys {
+			f.Key([]byte(key))
+			if wanted = f.Added(); !wanted {
+				break
+			}
+		}
+		f.Done(wanted)
+	}
+}
+
+// Keys come and go, many more than the largest filter is made for; ten are there at any time.
+func TestKeysThatComeAndGo(t *testing.T) {
+	c := New(&Limits{GenerationBytes: 1 << 14, VersionBytes: 400, MinKeys: 64, MaxKeys: 1024, Misses: 2})
+	there := map[string]bool{}
+	absent := 0
+	for i := range 20_000 {
+		scan(c, there)
+		key := fmt.Sprint("lock/", i)
+		if kv, known := c.Get([]byte(key), false); !known {
+			c.Read([]byte(key), nil, false)
+		} else if kv == nil && i >= 10_000 {
+			absent++
+		}
+		c.Wrote(&storepb.KeyValue{Key: []byte(key), Version: 1}, false)
+		there[key] = true
+		if old := fmt.Sprint("lock/", i-10); there[old] {
+			delete(there, old)
+			c.Wrote(&storepb.KeyValue{Key: []byte(old)}, false)
+		}
+	}
+	if absent < 9_000 {
+		t.Errorf("%d of 10,000 new keys were known to be absent", absent)
+	}
+}
+
+// A scan that meets many keys is given up for one with a larger filter, few times.
+func TestManyKeys(t *testing.T) {
+	c := New(&Limits{MinKeys: 64, MaxKeys: 1 << 20, GenerationBytes: 1})
+	keys := map[string]bool{}
+	for i := range 10_000 {
+		keys[fmt.Sprint(i)] = true
+	}
+	if scans := scan(c, keys); scans != 4 {
+		t.Errorf("%d scans, want those of filters for 64, 512, 4,096 and 32,768 keys", scans)
+	}
+	if _, known := c.Get([]byte("absent"), false); !known || c.mu.whole.capacity != 1<<15 {
+		t.Errorf("known: %t, with a filter for %d keys", known, c.mu.whole.capacity)
+	}
+}

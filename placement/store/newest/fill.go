@@ -5,38 +5,47 @@ type Filling struct {
 	cache  *Cache
 	filter *filter
 	hashes []uint64
+	keys   int
 }
+
+// growth is how many times as large the next filter is when there are too many keys for one.
+const growth = 8
 
 // Begin returns a filling if a filter is wanted, and none is filled; else nil. What the scan reads
 // must have everything that was written before Begin; what is written later may be in it or not.
 func (c *Cache) Begin() *Filling {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	capacity := c.limits.MinKeys
 	switch whole := c.mu.whole; {
 	case c.mu.filling != nil:
 		return nil
-	case whole != nil:
-		if whole.added <= whole.capacity || whole.capacity >= c.limits.MaxKeys {
-			return nil
-		}
-		capacity = 2 * whole.capacity
-	case c.misses < c.limits.Misses:
+	case c.mu.larger:
+		// There were too many keys for the last one.
+	case whole != nil && whole.added-whole.filled <= whole.capacity/2,
+		whole == nil && c.misses < c.limits.Misses:
 		return nil
 	}
-	c.misses = 0
-	c.mu.filling = newFilter(min(capacity, c.limits.MaxKeys))
+	c.misses, c.mu.larger = 0, false
+	c.mu.filling = newFilter(c.mu.capacity)
 	return &Filling{cache: c, filter: c.mu.filling}
 }
 
 // Key says that a key exists. It is kept until Added.
 func (f *Filling) Key(key []byte) { f.hashes = append(f.hashes, f.cache.hash(key)) }
 
-// Added takes over the keys of a piece of the scan. If it says false, the scan is of no use any more.
+// Added takes over the keys of a piece of the scan. If it says false, the scan is of no use any
+// more. A filter that keys of the scan fill by half is given up for a larger one, if there is one.
 func (f *Filling) Added() bool {
-	f.cache.mu.Lock()
-	defer f.cache.mu.Unlock()
-	if f.cache.mu.filling != f.filter {
+	c := f.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.filling != f.filter {
+		return false
+	}
+	f.keys += len(f.hashes)
+	if f.keys > f.filter.capacity/2 && f.filter.capacity < c.limits.MaxKeys {
+		c.mu.capacity = min(growth*f.filter.capacity, c.limits.MaxKeys)
+		c.mu.filling, c.mu.larger = nil, true
 		return false
 	}
 	for _, h := range f.hashes {
@@ -55,6 +64,7 @@ func (f *Filling) Done(whole bool) {
 	}
 	f.cache.mu.filling = nil
 	if whole {
+		f.filter.filled = f.filter.added
 		f.cache.mu.whole = f.filter
 	}
 }

@@ -24,6 +24,9 @@ func (h *Hub) read(from Position, previous bool) (st stretch, compacted uint64, 
 	b := stretchBuilder{limits: h.limits, from: from, upTo: head,
 		stretch: stretch{first: from.Number, previous: previous}}
 	if compacted, err := h.history.Changes(from, previous, b.add); err != nil || compacted > 0 {
+		if st, ok := h.ring.compacted(from, compacted); ok && err == nil {
+			return st, 0, nil
+		}
 		return stretch{}, compacted, err
 	}
 	if !b.ended {

@@ -114,6 +114,23 @@ func (r *ring) read(from Position, previous bool) (st stretch, head uint64, ok b
 	return st, head, true
 }
 
+// compacted is read for events that the history has no more, up to the revision at which it starts.
+// What their keys were before is compacted, so that they need not say it.
+func (r *ring) compacted(from Position, start uint64) (st stretch, ok bool) {
+	if st, _, ok = r.read(from, false); !ok || from.Revision >= start {
+		return stretch{}, false
+	}
+	for i, one := range st.revisions {
+		if one.Number > start {
+			st.revisions = st.revisions[:i]
+			st.next = Position{Revision: one.Number}
+			break
+		}
+	}
+	st.previous = true
+	return st, len(st.revisions) > 0
+}
+
 // since returns the whole revisions from one on and below another, if they are in memory, if that
 // is wanted with what the keys were before, and have no more than so many events.
 func (r *ring) since(from, below uint64, previous bool, most int) (recent []Revision, ok bool) {
