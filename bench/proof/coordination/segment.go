@@ -39,8 +39,9 @@ func (s *segment) covers(key string) bool {
 // next is the first revision of which it may be told something.
 func (s *segment) next() int64 { return max(s.from, s.complete+1) }
 
-// take takes what the watcher is told next, and says what is wrong with it.
-func (s *segment) take(r clientv3.WatchResponse) (why string) {
+// take takes what the watcher is told next, and says what is wrong with it. compacted is the highest
+// revision to which a compaction was asked for: what keys were below it need not be told any more.
+func (s *segment) take(r clientv3.WatchResponse, compacted int64) (why string) {
 	if r.IsProgressNotify() {
 		// That a watch has everything up to a revision before its first says nothing.
 		s.complete = max(s.complete, r.Header.Revision)
@@ -62,11 +63,11 @@ func (s *segment) take(r clientv3.WatchResponse) (why string) {
 				r.Header.Revision)
 		case !s.covers(c.key):
 			why = fmt.Sprintf("%v is none of its keys", c)
-		case e.Type == clientv3.EventTypePut && (e.Kv.Version == 1) != (e.PrevKv == nil),
-			e.Type == clientv3.EventTypeDelete && e.PrevKv == nil,
-			e.PrevKv != nil && (e.PrevKv.ModRevision >= at || string(e.PrevKv.Key) != c.key):
-			why = fmt.Sprintf("%v at revision %d, version %d, has the previous pair %v", c, at,
-				e.Kv.Version, e.PrevKv)
+		case e.PrevKv == nil && e.Kv.Version != 1 && at > compacted,
+			e.PrevKv != nil && (e.Kv.Version == 1 || e.PrevKv.ModRevision >= at ||
+				string(e.PrevKv.Key) != c.key):
+			why = fmt.Sprintf("%v at revision %d, version %d, has the previous pair %v; "+
+				"history was compacted up to %d at most", c, at, e.Kv.Version, e.PrevKv, compacted)
 		}
 		last = at
 		s.events = append(s.events, told{c, at})

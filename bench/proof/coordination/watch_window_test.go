@@ -76,7 +76,7 @@ func TestWatchersMistakesAreNoticed(t *testing.T) {
 			s := &segment{prefix: "p/", from: 5}
 			var complaints []string
 			for _, r := range test.answers {
-				if why := s.take(r); why != "" {
+				if why := s.take(r, 0); why != "" {
 					complaints = append(complaints, why)
 				}
 			}
@@ -87,6 +87,20 @@ func TestWatchersMistakesAreNoticed(t *testing.T) {
 				t.Errorf("the complaints are %q, want %q", text, test.want)
 			}
 		})
+	}
+}
+
+// What a key was before need not be told of the revision to which history was compacted, and has to
+// be told of the next.
+func TestPreviousPairsAreCompared(t *testing.T) {
+	r := clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: 6}}
+	r.Events = []*clientv3.Event{{
+		Kv: &mvccpb.KeyValue{Key: []byte("p/a"), ModRevision: 6, Version: 2}}}
+	for compacted, complains := range map[int64]bool{5: true, 6: false} {
+		why := (&segment{prefix: "p/", from: 6}).take(r, compacted)
+		if (why != "") != complains {
+			t.Errorf("with history compacted up to %d: %q", compacted, why)
+		}
 	}
 }
 

@@ -252,7 +252,7 @@ func (w *Watches) follow(ctx context.Context, run *driver.Run, client connected,
 				run.Count("etcd watch", err)
 				return
 			}
-			if why := s.take(r); why != "" {
+			if why := s.take(r, compacted); why != "" {
 				run.Violation("%s: a watch of %s from %d on: %s", w.Name(), s.watched(), s.from, why)
 			}
 		case <-ctx.Done():
