@@ -63,8 +63,10 @@ type outbox struct {
 		bytes   int
 		// first numbers pending[0]: chunks below it have been given to the connection.
 		first uint64
-		// tail is an encoded record that ends the next message; setting it anew replaces it.
-		tail []byte
+		// tail is an encoded record that ends the next message; setting it anew replaces it. tailNumber
+		// is that of the last one.
+		tail       []byte
+		tailNumber uint64
 		// sent counts messages; last is when the last one was.
 		sent uint64
 		last time.Time

@@ -110,8 +110,8 @@ func (l *link) send(ping *peerpb.HostPing, msgs []*peerpb.RaftMessage) {
 		sent++
 		bytes += size
 	}
-	if tail != nil && !s.out.mu.closed {
-		s.out.mu.tail = tail
+	if tail != nil && !s.out.mu.closed && ping.GetNumber() >= s.out.mu.tailNumber {
+		s.out.mu.tail, s.out.mu.tailNumber = tail, ping.GetNumber()
 	}
 	s.kick()
 	if len(msgs) == 0 {

@@ -100,8 +100,12 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 		distrusting: map[int]bool{}, gone: map[uint64]bool{}}
 	var list []*clusterpb.CoreMember
 	for i := range members {
-		list = append(list, &clusterpb.CoreMember{Address: fmt.Sprintf("core%d:1", i+1),
-			Replica: uint64(i + 1), Server: uint64(i + 1)})
+		x := &clusterpb.CoreMember{Address: fmt.Sprintf("core%d:1", i+1), Replica: uint64(i + 1),
+			Server: uint64(i + 1)}
+		list = append(list, x)
+		// Servers ask one another as soon as they are there.
+		c.hellos[x.Address] = &clusterpb.BootstrapHello{Server: x.Server, Address: x.Address,
+			Founded: true, Changes: true}
 	}
 	logger := slog.New(slog.DiscardHandler)
 	if testing.Verbose() {
@@ -114,8 +118,6 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 			CacheBytes: 1 << 20, MemTableBytes: 4 << 20}); err != nil {
 			t.Fatal(err)
 		}
-		c.hellos[m.address] = &clusterpb.BootstrapHello{Server: uint64(i + 1), Address: m.address,
-			Founded: true, Changes: true}
 		config := store.Config{State: m.state, Group: m, Random: rand.Reader, Logger: logger,
 			Founding: StoredMembers(list)}
 		if change != nil {

@@ -13,21 +13,19 @@ type condition struct {
 	averse, recovering, leaving, noRoom bool
 }
 
-func conditionOf(p *peerpb.HostPing) condition {
-	return condition{
-		averse: p.GetAverse(), recovering: p.GetRecovering(), leaving: p.GetLeaving(),
-		noRoom: p.GetNoRoom(),
+// said notes what a ping says of its sender, unless a later one has said it.
+func (p *peers) said(host uint64, ping *peerpb.HostPing) {
+	c := condition{
+		averse: ping.GetAverse(), recovering: ping.GetRecovering(), leaving: ping.GetLeaving(),
+		noRoom: ping.GetNoRoom(),
 	}
-}
-
-// said notes what a ping says of its sender.
-func (p *peers) said(host uint64, c condition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.hosts[host]
-	if x == nil {
+	if x == nil || x.saidBy == ping.GetIncarnation() && ping.GetNumber() < x.said {
 		return
 	}
+	x.saidBy, x.said = ping.GetIncarnation(), ping.GetNumber()
 	if x.condition.noRoom != c.noRoom {
 		if c.noRoom {
 			p.withoutRoom.Add(1)

@@ -17,11 +17,10 @@
 //
 // A group's RawNode (group.Group) is touched only within a pass over its shard. Passes are made one
 // at a time: by the shard's worker, or, when that is at rest, by the goroutine that brought
-// messages or proposals, over several shards if need be (step.go), or by the ticker (tick.go). Its
-// inbox is under the inbox's lock, which is held for a few instructions. Applying, installing a
-// snapshot and truncating the log are tasks in the group's apply queue, which at most one apply
-// worker runs at a time, in order; a follower's entries wait there for a few milliseconds
-// (later.go).
+// messages or proposals, over several shards if need be (step.go). Its inbox is under the inbox's
+// lock, which is held for a few instructions. Applying, installing a snapshot and truncating the
+// log are tasks in the group's apply queue, which at most one apply worker runs at a time, in
+// order; a follower's entries wait there for a few milliseconds (later.go).
 //
 // Lock order: Host.mu, then Group.inbox.mu, then shard.mu, then applyPool.mu, then taskQueue.mu. No
 // lock is held over I/O, a callback or a send.

@@ -206,10 +206,8 @@ type Host struct {
 	// leading and following are what is closed for groups that sleep.
 	leading   *closing.Leading
 	following *closing.Following
-	// ticked is what ticks collect. Of the ticker.
-	ticked outgoing
-	// round is that of the last tick.
-	round atomic.Uint64
+	// round is that of the last tick, pings how many were made.
+	round, pings atomic.Uint64
 
 	shards []*shard
 	apply  *applyPool
@@ -244,7 +242,6 @@ func New(c Config) (*Host, error) {
 	h.mu.groups = make(map[keys.PartitionID]*Group)
 	h.leading, h.following = closing.NewLeading(), closing.NewFollowing(h.sleeper)
 	h.peers.init()
-	h.ticked.sends.init()
 	// A registry may be asked at any moment, also now.
 	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) },
 		func() float64 {

@@ -30,22 +30,6 @@ func (o *outgoing) flush(h *Host) {
 	}
 }
 
-// heartbeatsOnly says whether there is nothing but heartbeats of groups that stay awake. It matters
-// not whether they arrive before or after what a later pass sends.
-func (o *outgoing) heartbeatsOnly() bool {
-	if len(o.appends)+len(o.sends.consensus) > 0 {
-		return false
-	}
-	for _, messages := range o.sends.control {
-		for _, m := range messages {
-			if raftpb.MessageType(m.GetType()) != raftpb.MsgHeartbeat || m.GetSleep() || m.GetWake() {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // sends collects messages by host and class.
 type sends struct {
 	consensus map[uint64][]*peerpb.RaftMessage

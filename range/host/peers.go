@@ -25,8 +25,9 @@ type peer struct {
 	pinged      int64 // monotonic; when it was with other messages, 0: not yet
 	incarnation uint64
 	down        bool
-	// condition is what it said last of itself.
-	condition condition
+	// condition is what it said last of itself: in the ping of that number, of that incarnation.
+	condition    condition
+	said, saidBy uint64
 	// reported is when its groups were told last that messages to it were lost.
 	reported int64
 }
@@ -124,7 +125,7 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 	now := h.now()
 	if p := b.GetPing(); p != nil {
 		restarted, back := h.peers.heard(from, p.GetIncarnation(), now)
-		h.peers.said(from, conditionOf(p))
+		h.peers.said(from, p)
 		if restarted {
 			h.leading.Forget(from)
 			// A new process knows nothing of the groups that slept under its leadership.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
 // A host that has no replica of a group cannot lead it, however willing it is.
@@ -23,7 +24,7 @@ func TestWillingIsWhoHasAReplica(t *testing.T) {
 	if !p.willing(of) {
 		t.Error("two others would lead, and it is said that none would")
 	}
-	p.said(2, condition{averse: true})
+	p.said(2, &peerpb.HostPing{Averse: true})
 	if !p.willing(of) {
 		t.Error("one other would lead, and it is said that none would")
 	}
@@ -43,5 +44,27 @@ func TestWillingIsWhoHasAReplica(t *testing.T) {
 	alone := group.Founded(map[keys.ReplicaID]uint64{1: 1})
 	if p.willing(&alone) {
 		t.Error("there is no other replica, and it is said that another one would lead")
+	}
+}
+
+// A ping that was made before another one, and arrives after it, takes nothing back.
+func TestPingsInAnotherOrder(t *testing.T) {
+	var p peers
+	p.init()
+	p.add(2)
+	for i, x := range []struct {
+		ping   *peerpb.HostPing
+		averse bool
+	}{
+		{&peerpb.HostPing{Incarnation: 9, Number: 5, Averse: true}, true},
+		{&peerpb.HostPing{Incarnation: 9, Number: 4}, true},
+		{&peerpb.HostPing{Incarnation: 9, Number: 6}, false},
+		{&peerpb.HostPing{Incarnation: 9, Number: 5, Averse: true}, false},
+		{&peerpb.HostPing{Incarnation: 10, Number: 1, Averse: true}, true},
+	} {
+		p.said(2, x.ping)
+		if _, _, c := p.about(2); c.averse != x.averse {
+			t.Errorf("after ping %d the host is averse: %t", i, c.averse)
+		}
 	}
 }

@@ -62,11 +62,15 @@ func (h *Host) pingPeers(hosts []uint64, round uint64, now int64) {
 
 // ping tells a peer how this host is. round is that of what is closed for groups that sleep; 0: the
 // ping says nothing of them.
+//
+// INVARIANT: the number of a ping is taken before it is looked how this host is. Pings are made by
+// several goroutines, and may leave in another order: what a ping with a lower number says is older.
 func (h *Host) ping(host, round uint64, beside []*peerpb.RaftMessage) {
+	number := h.pings.Add(1)
 	ts := h.config.Clock.Now()
 	wall, _ := h.config.Clock.Machine()
 	ping := &peerpb.HostPing{
-		Incarnation: h.incarnation, Wall: uint64(ts.Wall), Logical: ts.Logical,
+		Incarnation: h.incarnation, Number: number, Wall: uint64(ts.Wall), Logical: ts.Logical,
 		Physical: uint64(wall),
 		Averse:   h.averse.Load() || h.leaving.Load(), Recovering: h.recovering.Load(),
 		Leaving: h.leaving.Load(), NoRoom: h.room.none.Load(),

@@ -83,18 +83,6 @@ func (s *shard) begin() []*Group {
 	return batch
 }
 
-// beginTick begins a pass for a tick alone; false if there is something else to do, or the shard is
-// in a pass.
-func (s *shard) beginTick() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.ready) > 0 || s.busy || s.done || s.tick {
-		return false
-	}
-	s.busy = true
-	return true
-}
-
 // end ends a pass.
 func (s *shard) end() {
 	s.mu.Lock()

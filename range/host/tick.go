@@ -32,7 +32,10 @@ func (h *Host) tickLoop() {
 		silent, all := h.peers.silent(now, int64(h.config.electionTimeout()))
 		round := h.beginRound()
 		h.round.Store(round)
-		h.tickShards()
+		// The workers tick: a group that reads the disk must hold up neither pings nor other groups.
+		for _, s := range h.shards {
+			s.signalTick()
+		}
 		h.pingPeers(all, round, now)
 		h.noteSilent(silent)
 		h.wakeSome()
@@ -43,40 +46,6 @@ func (h *Host) tickLoop() {
 		// Counted from now and not from when the tick was due: two ticks are never closer than the
 		// interval.
 		timer.Reset(h.config.Tick)
-	}
-}
-
-// tickHere is up to how many awake groups are ticked by the ticker's goroutine.
-const tickHere = 32
-
-// tickShards ticks the awake groups. If there are only some, and nothing else is to be done in
-// their shards, it is done here, so that an idle process does not wake a worker for it; a tick
-// alone reads nothing from the disk and waits for nothing. Otherwise it is left to the workers.
-func (h *Host) tickShards() {
-	few := h.awake.Load() <= tickHere
-	var room [8]*shard
-	held := room[:0]
-	for _, s := range h.shards {
-		if !few || !s.beginTick() {
-			s.signalTick()
-			continue
-		}
-		held = append(held, s)
-		s.out = &h.ticked
-		s.tickAwake()
-	}
-	// The first answers to heartbeats come while the others are sent: they are to find the shards
-	// idle, and wake no worker. What else there is leaves before another pass begins.
-	after := h.ticked.heartbeatsOnly()
-	if !after {
-		h.ticked.flush(h)
-	}
-	for _, s := range held {
-		s.out = s.own
-		s.end()
-	}
-	if after {
-		h.ticked.flush(h)
 	}
 }
 

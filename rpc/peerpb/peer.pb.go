@@ -101,7 +101,10 @@ type HostPing struct {
 	// What the sender closes for the groups that it leads, that sleep, and that have a replica at the receiver.
 	Sleeping []*SleepingSet `protobuf:"bytes,10,rep,name=sleeping,proto3" json:"sleeping,omitempty"`
 	// What the sender says to the receiver's last ping with sleeping sets.
-	Answer        *SleepingAnswer `protobuf:"bytes,11,opt,name=answer,proto3" json:"answer,omitempty"`
+	Answer *SleepingAnswer `protobuf:"bytes,11,opt,name=answer,proto3" json:"answer,omitempty"`
+	// Grows with each of the sender's pings, and is taken before the sender looks what to say of itself:
+	// what a ping with a lower number says is older.
+	Number        uint64 `protobuf:"varint,12,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -211,6 +214,13 @@ func (x *HostPing) GetAnswer() *SleepingAnswer {
 		return x.Answer
 	}
 	return nil
+}
+
+func (x *HostPing) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
 }
 
 // SleepingSet is a set of groups that sleep under the sender's leadership, with replicas on the same hosts. The receiver keeps it, and
@@ -964,7 +974,7 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x11peerpb/peer.proto\x12\x10tidemark.peer.v1\"y\n" +
 	"\fMessageBatch\x129\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1d.tidemark.peer.v1.RaftMessageR\bmessages\x12.\n" +
-	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xec\x02\n" +
+	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\x84\x03\n" +
 	"\bHostPing\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x12\n" +
 	"\x04wall\x18\x02 \x01(\x06R\x04wall\x12\x18\n" +
@@ -979,7 +989,8 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x05round\x18\t \x01(\x04R\x05round\x129\n" +
 	"\bsleeping\x18\n" +
 	" \x03(\v2\x1d.tidemark.peer.v1.SleepingSetR\bsleeping\x128\n" +
-	"\x06answer\x18\v \x01(\v2 .tidemark.peer.v1.SleepingAnswerR\x06answer\"\x89\x01\n" +
+	"\x06answer\x18\v \x01(\v2 .tidemark.peer.v1.SleepingAnswerR\x06answer\x12\x16\n" +
+	"\x06number\x18\f \x01(\x04R\x06number\"\x89\x01\n" +
 	"\vSleepingSet\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +

@@ -59,12 +59,14 @@ func Credentials(
 func speaking(config *tls.Config, protocols []string) *tls.Config {
 	config = config.Clone()
 	config.NextProtos = slices.Clone(protocols)
+	config.DynamicRecordSizingDisabled = true // as in open
 	if inner := config.GetConfigForClient; inner != nil {
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			c, err := inner(hello)
 			if err == nil && c != nil {
 				c = c.Clone()
 				c.NextProtos = slices.Clone(protocols)
+				c.DynamicRecordSizingDisabled = true
 			}
 			return c, err
 		}

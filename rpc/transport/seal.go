@@ -16,6 +16,8 @@ const (
 	// them: header, type and tag (RFC 8446, section 5.2).
 	recordBytes    = 16 << 10
 	recordOverhead = 5 + 1 + 16
+	// unaskedBytes is room for what TLS has to say by itself beside a message's records.
+	unaskedBytes = 512
 )
 
 var errUnasked = errors.New("too many key updates")
@@ -82,7 +84,7 @@ func (s *seal) begun(size int) {
 		// TLS may write by itself while the records before are on their way: not into their bytes.
 		s.kept, s.spare = s.spare, nil
 	}
-	s.kept = withRoom(s.kept, size+(size/recordBytes+1)*recordOverhead)
+	s.kept = withRoom(s.kept, size+(size/recordBytes+1)*recordOverhead+unaskedBytes)
 }
 
 // ended gives the records that were made since begun.

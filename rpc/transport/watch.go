@@ -51,7 +51,7 @@ func (w *watch) start(c *Conn, limit time.Duration, idle func()) {
 		return
 	}
 	w.reads, w.writes = c.socket.reads.Load(), c.socket.writes.Load()
-	w.timer = time.AfterFunc(UntilTick(Tick), func() {
+	w.timer = time.AfterFunc(UntilTick(Tick/2), func() {
 		broken, quiet := w.look(c, breakAfter)
 		if broken {
 			c.Break(fmt.Errorf("nothing was heard for %v: no answer in time", limit))
