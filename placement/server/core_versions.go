@@ -38,7 +38,16 @@ type versions struct {
 		// told is the most that any other member knows of all members, as they are at a version of the
 		// record, and least is what this member knows of them.
 		told, least allVersions
+		// coming is the newcomer that is being added, if any is.
+		coming newcomer
 	}
+}
+
+// newcomer is a server that is being added to the members, and up to which format it knows
+// commands. Until it is one of them, nothing is proposed that it would stop at.
+type newcomer struct {
+	server   uint64
+	commands uint32
 }
 
 // memberVersion is what a member's version knows.
@@ -201,6 +210,13 @@ func (s *Server) weighLocked() (before, least uint32) {
 		}
 		least = min(least, commands)
 	}
+	switch {
+	case v.mu.coming.server == 0:
+	case memberByServer(record, v.mu.coming.server) != nil:
+		v.mu.coming = newcomer{} // it counts as the others do
+	default:
+		least = min(least, v.mu.coming.commands)
+	}
 	before = v.mu.least.commands
 	v.mu.least = allVersions{now, least}
 	s.store.MembersKnow(least)
@@ -225,17 +241,4 @@ func (s *Server) knowLearners(ctx context.Context, members *storepb.Members) err
 		}
 	}
 	return nil
-}
-
-// knowsCommands refuses a newcomer whose version does not know what all members do: it would stop
-// at what they have written.
-func (s *Server) knowsCommands(h *clusterpb.BootstrapHello, address string) error {
-	s.versions.mu.Lock()
-	least := s.versions.mu.least.commands
-	s.versions.mu.Unlock()
-	if h.Commands >= least {
-		return nil
-	}
-	return status.Errorf(codes.FailedPrecondition, "the server at %s runs an older version than the "+
-		"members of the core: upgrade it first", address)
 }
