@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,6 +28,8 @@ type upgraded struct {
 	network *memnet.Network
 	disks   []*vfs.MemFS
 	running []*Server
+	// logger is that of the members that start from now on; nil: they have none.
+	logger *slog.Logger
 	// olderCommands: the next member that starts does not say which commands it knows.
 	olderCommands bool
 }
@@ -40,6 +45,9 @@ func (u *upgraded) start(i int, older bool) {
 	config.Dial, config.Roles = u.network.Dialer(fmt.Sprintf("core%d", i)), []string{RoleCore}
 	config.Core, config.withoutCoordination = nil, older
 	config.olderCommands = u.olderCommands
+	if u.logger != nil {
+		config.Logger = u.logger
+	}
 	for j := range u.disks {
 		config.Core = append(config.Core, u.address(j))
 	}
@@ -275,13 +283,40 @@ func TestRecoveryOfAnUnopenedCoordination(t *testing.T) {
 	})
 }
 
+// recordedLog is what was logged.
+type recordedLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *recordedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// lines are those that say something.
+func (l *recordedLog) lines(what string) (said []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, what) {
+			said = append(said, line)
+		}
+	}
+	return said
+}
+
 // TestAlarmsWhenAllMembersKnowThem: as long as a member of the core runs a version that may not
-// know of alarms, none is raised, neither by a member without room nor by request; when all are
-// upgraded the one without room raises its own. No member fails.
+// know of alarms, none is raised, neither by a member without room, which says so in its log every
+// ten minutes, nor by request; when all are upgraded the one without room raises its own. No member
+// fails.
 func TestAlarmsWhenAllMembersKnowThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUpgraded(t, 3)
 		defer u.close()
+		var log recordedLog
+		u.logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		for i := range 3 {
 			u.olderCommands = i == 2
 			u.start(i, false)
@@ -301,6 +336,13 @@ func TestAlarmsWhenAllMembersKnowThem(t *testing.T) {
 		}
 		if alarms := s.coordinationStore().Alarms(); len(alarms) > 0 {
 			t.Errorf("raised: %v", alarms)
+		}
+		for want := range 3 {
+			if said := log.lines("no alarm for want of room can be raised"); len(said) != want+1 ||
+				!strings.Contains(said[0], `unheard=[] older=[`+u.address(2)+"]") {
+				t.Errorf("after %d more times: %q", want, said)
+			}
+			time.Sleep(refusedAgain) // virtual
 		}
 		u.olderCommands = false
 		u.start(2, false)

@@ -68,7 +68,8 @@ func (s *Server) serveEtcd(
 	services.Watch = watches
 	p.coordination.watch.Store(watches)
 	s.services.etcd.begin(services.Register)
-	room := &roomAlarm{server: s, databases: p.databases, store: part}
+	room := &roomAlarm{server: s, databases: p.databases, store: part,
+		unknowing: p.server.UnknowingMembers}
 	room.quota.Store(s.config.CoreQuota)
 	room.start(s.ctx)
 	p.coordination.room.Store(room)

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -26,6 +27,8 @@ const (
 	quotaLooks = 3
 	// leastStoreBytes is what a store counts for whose tables are all in memory yet.
 	leastStoreBytes = 4 << 10
+	// refusedAgain is how often the log is told at most that an alarm cannot be raised.
+	refusedAgain = 10 * time.Minute
 )
 
 // roomAlarm raises and ends the alarm that this member has no room.
@@ -33,10 +36,15 @@ type roomAlarm struct {
 	server    *Server
 	databases *databases
 	store     *store.Store
+	// unknowing are the members of the core because of which an alarm may not be raised, as
+	// server.Server.UnknowingMembers.
+	unknowing func() (unheard, older []string)
 	// quota is ServerConfig.CoreQuota.
 	quota atomic.Int64
 	// above is how often in a row the quota was seen to be exceeded, up to quotaLooks. Of watch.
 	above int
+	// refused is when the log was last told that an alarm cannot be raised; zero: never. Of watch.
+	refused time.Time
 	// running is watch. end ends it; so does the end of the server's context.
 	running sync.WaitGroup
 	end     context.CancelFunc
@@ -56,13 +64,32 @@ func (r *roomAlarm) watch(running context.Context) {
 			// Without a leader nothing is written. It is tried again.
 			_, err := r.store.Execute(ctx, c)
 			cancel()
-			if err == nil {
+			switch {
+			case errors.Is(err, store.ErrOldMembers):
+				r.tellRefused()
+			case err == nil:
 				change := c.GetAlarmChange()
 				r.server.config.Logger.Warn("an alarm for want of room has changed", "member",
 					change.Alarm.Member, "ended", change.End)
 			}
 		}
 	}
+}
+
+// tellRefused tells the log, unless it was told lately, that an alarm is due and cannot be raised:
+// this member has no room, and the others go on writing as if it had.
+func (r *roomAlarm) tellRefused() {
+	now := time.Now()
+	if !r.refused.IsZero() && now.Sub(r.refused) < refusedAgain {
+		return
+	}
+	r.refused = now
+	// What they know may be another thing than what the leader does, which has refused.
+	unheard, older := r.unknowing()
+	r.server.config.Logger.Warn("no alarm for want of room can be raised, so writes go on: not all "+
+		"members of the core are known to run a version that knows of alarms; make room on this "+
+		"member, start or remove those that were not heard, and upgrade the older ones",
+		"member", uint64(r.server.directory.identity().Server), "unheard", unheard, "older", older)
 }
 
 // due are the commands that are to be done now.

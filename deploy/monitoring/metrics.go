@@ -195,6 +195,7 @@ var placementMetrics = []Metric{
 	metric(Gauge, "tidemark_placement_operator_oldest_age_seconds", "part"),
 	metric(Counter, "tidemark_placement_operators_ended_total", "part", "kind", "outcome"),
 	metric(Histogram, "tidemark_placement_operator_duration_seconds", "part", "kind"),
+	metric(Gauge, "tidemark_placement_members_unheard", "part"),
 	metric(Gauge, "tidemark_placement_core_members", "part"),
 	metric(Gauge, "tidemark_placement_core_voters", "part"),
 	metric(Gauge, "tidemark_placement_core_learners", "part"),

@@ -152,6 +152,7 @@ var partitions = Dashboard{
 				{`max(tidemark_placement_core_voters)`, "voters"},
 				{`max(tidemark_placement_core_learners)`, "learners"},
 				{`max(tidemark_placement_core_changes)`, "changes under way"},
+				{`max(tidemark_placement_members_unheard)`, "of unknown version"},
 			}},
 			{Title: "Age of the change of the core's members", Unit: "s", Queries: []Query{
 				{`max(tidemark_placement_core_change_age_seconds)`, "change"},

@@ -11,15 +11,16 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// offers makes the server at an address one that can be added.
+// offers makes the server at an address one that can be added, of this version.
 func (c *core) offers(address string, server uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hellos[address] = &clusterpb.BootstrapHello{Server: server, Address: address, Offers: true,
-		Changes: true}
+		Changes: true, Commands: store.NewestFormat}
 }
 
 // ask has the core answer something within a time.

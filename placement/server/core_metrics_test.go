@@ -11,6 +11,12 @@ import (
 // coreGauges are a member's metrics of the core's members.
 func coreGauges(t *testing.T, m *member) map[string]float64 {
 	t.Helper()
+	return gaugesOf(t, m, "tidemark_placement_core_")
+}
+
+// gaugesOf are a member's metrics whose names begin with a prefix, by the rest of their names.
+func gaugesOf(t *testing.T, m *member, prefix string) map[string]float64 {
+	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.server.metrics.collectors...)
 	families, err := registry.Gather()
@@ -19,7 +25,7 @@ func coreGauges(t *testing.T, m *member) map[string]float64 {
 	}
 	gauges := map[string]float64{}
 	for _, f := range families {
-		if name, ok := strings.CutPrefix(f.GetName(), "tidemark_placement_core_"); ok {
+		if name, ok := strings.CutPrefix(f.GetName(), prefix); ok {
 			gauges[name] = f.Metric[0].GetGauge().GetValue()
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // the core, and a step that comes twice does nothing the second time.
 //
 //	joint                        hand the lead over, if the leader is to go; end it
-//	the newcomer is not there    add it as a learner
+//	the newcomer is not there    add it as a learner, if it knows what is in the log
 //	it is a learner, to vote     wait until it has the log; then hand the lead over, if the leader
 //	                             is to go and another voter can take it, and let the one come in
 //	                             and the other go out by one joint configuration
@@ -49,6 +49,8 @@ type coreView struct {
 	answers func(replica uint64) bool
 	// behind is what a member lacks, in words; empty: next to nothing.
 	behind func(replica uint64) string
+	// mayAdd says why a goal's newcomer, which is no member yet, cannot be added now; empty: it can.
+	mayAdd func(*serverpb.CoreGoal) string
 }
 
 // coreStepOf is the next step towards a goal.
@@ -72,6 +74,9 @@ func coreStepOf(g *serverpb.CoreGoal, v *coreView) coreStep {
 			Server: g.AddServer, Address: g.AddAddress, Role: storepb.MemberRole_LEARNER})
 		next.NextReplica++
 		step.text = fmt.Sprintf("adds %s as a learner", g.AddAddress)
+		if step.waits = v.mayAdd(g); step.waits != "" {
+			return step
+		}
 	case in != nil && in.Role == storepb.MemberRole_LEARNER && !g.Learner:
 		return v.comeIn(in, out, next)
 	case out == nil:

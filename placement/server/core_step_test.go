@@ -31,6 +31,7 @@ func TestCoreSteps(t *testing.T) {
 		}
 		var leader uint64
 		var silent, behind []uint64
+		var refused string
 		g := &serverpb.CoreGoal{}
 		for _, arg := range d.CmdArgs {
 			switch arg.Key {
@@ -44,6 +45,8 @@ func TestCoreSteps(t *testing.T) {
 				var id uint64
 				d.ScanArgs(t, "add", &id)
 				g.AddServer, g.AddAddress = 100+id, fmt.Sprint(id)
+			case "refused":
+				refused = "it may not know what is in the log"
 			case "remove":
 				d.ScanArgs(t, "remove", &g.RemoveReplica)
 			}
@@ -55,7 +58,8 @@ func TestCoreSteps(t *testing.T) {
 					return "it is behind"
 				}
 				return ""
-			}}
+			},
+			mayAdd: func(*serverpb.CoreGoal) string { return refused }}
 		var out strings.Builder
 		for range 12 {
 			step := coreStepOf(g, v)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
@@ -74,6 +75,7 @@ func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay b
 	if err != nil {
 		return false, err
 	}
+	s.versions.expect(g)
 	if g == nil {
 		return s.foundCoordination(ctx, view)
 	}
@@ -143,7 +145,8 @@ func (s *Server) coreView(ctx context.Context, l store.Leadership) *coreView {
 	applied := s.config.Group.Applied()
 	return &coreView{members: s.store.Members(), leader: uint64(l.Leader),
 		answers: func(id uint64) bool { return s.answersCore(id, progress) },
-		behind:  func(id uint64) string { return behind(progress[keys.ReplicaID(id)], applied) }}
+		behind:  func(id uint64) string { return behind(progress[keys.ReplicaID(id)], applied) },
+		mayAdd:  func(g *serverpb.CoreGoal) string { return s.mayAdd(ctx, g) }}
 }
 
 // behind says what a member lacks.

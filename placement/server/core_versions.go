@@ -28,6 +28,9 @@ const (
 // was started, another member may have heard it: what that knows of all members counts, as long as
 // they are the same.
 type versions struct {
+	// changed tells learnVersions that the members have changed. Capacity 1.
+	changed chan struct{}
+
 	mu struct {
 		sync.Mutex
 		// heard is what members have said, by their replica ids.
@@ -35,7 +38,16 @@ type versions struct {
 		// told is the most that any other member knows of all members, as they are at a version of the
 		// record, and least is what this member knows of them.
 		told, least allVersions
+		// coming is the newcomer that is being added, if any is.
+		coming newcomer
 	}
+}
+
+// newcomer is a server that is being added to the members, and up to which format it knows
+// commands. Until it is one of them, nothing is proposed that it would stop at.
+type newcomer struct {
+	server   uint64
+	commands uint32
 }
 
 // memberVersion is what a member's version knows.
@@ -70,7 +82,6 @@ func (s *Server) learnVersions() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		changed := s.store.MembersChanged()
 		s.askVersions()
 		wait := versionsLook
 		if s.weighVersions() < store.NewestFormat {
@@ -80,16 +91,34 @@ func (s *Server) learnVersions() {
 		select {
 		case <-s.ctx.Done():
 			return
-		case <-changed:
+		case <-s.versions.changed:
 		case <-timer.C:
 		}
 	}
 }
 
-// versionsOf are the members whose versions count: those of the core, and those that the
-// coordination store still has.
-func (s *Server) versionsOf() []*storepb.Member {
-	all := slices.Clone(s.store.Members().GetMembers())
+// weighChanges weighs the versions whenever the members have changed, whatever is being asked: one
+// that came counts at once, as one that was not heard. It is one goroutine, from New to Close.
+func (s *Server) weighChanges() {
+	for {
+		changed := s.store.MembersChanged()
+		s.weighVersions()
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-changed:
+		}
+		select {
+		case s.versions.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// versionsOf are the members whose versions count, as of a record of them: those of the core, and
+// those that the coordination store still has.
+func (s *Server) versionsOf(record *storepb.Members) []*storepb.Member {
+	all := slices.Clone(record.GetMembers())
 	if part := s.coordination.part.Load(); part != nil {
 		for _, m := range part.Store.Members().GetMembers() {
 			if !slices.ContainsFunc(all, func(x *storepb.Member) bool { return x.Replica == m.Replica }) {
@@ -102,7 +131,7 @@ func (s *Server) versionsOf() []*storepb.Member {
 
 // askVersions asks each member that is not silent.
 func (s *Server) askVersions() {
-	for _, m := range s.versionsOf() {
+	for _, m := range s.versionsOf(s.store.Members()) {
 		if s.ctx.Err() == nil && (s.config.Silent == nil || !s.config.Silent(m.Replica)) {
 			s.askVersion(s.ctx, m)
 		}
@@ -147,15 +176,30 @@ func (s *Server) askVersion(
 // weighVersions finds up to which format all members know commands, tells the stores, and returns
 // it; 0: that is not known.
 func (s *Server) weighVersions() uint32 {
-	members, now := s.versionsOf(), s.store.Members().GetVersion()
+	s.versions.mu.Lock()
+	before, least := s.weighLocked()
+	s.versions.mu.Unlock()
+	if before != least {
+		s.config.Logger.Debug("up to which format all members of the core know commands is found out",
+			"format", least, "before", before)
+	}
+	return least
+}
+
+// weighLocked is weighVersions with versions.mu held; before is what was found the time before.
+//
+// INVARIANT: what is found holds for the version of the record with which it is kept, and of two
+// that find something the later one has read the later record: it is read with the lock held.
+func (s *Server) weighLocked() (before, least uint32) {
 	v := &s.versions
-	v.mu.Lock()
+	record := s.store.Members()
+	members, now := s.versionsOf(record), record.GetVersion()
 	for replica := range v.mu.heard {
 		if !slices.ContainsFunc(members, func(m *storepb.Member) bool { return m.Replica == replica }) {
 			delete(v.mu.heard, replica)
 		}
 	}
-	least := uint32(store.NewestFormat)
+	least = store.NewestFormat
 	if len(members) == 0 {
 		least = 0 // this member has nothing yet
 	}
@@ -166,18 +210,20 @@ func (s *Server) weighVersions() uint32 {
 		}
 		least = min(least, commands)
 	}
-	before := v.mu.least
+	switch {
+	case v.mu.coming.server == 0:
+	case memberByServer(record, v.mu.coming.server) != nil:
+		v.mu.coming = newcomer{} // it counts as the others do
+	default:
+		least = min(least, v.mu.coming.commands)
+	}
+	before = v.mu.least.commands
 	v.mu.least = allVersions{now, least}
-	v.mu.Unlock()
 	s.store.MembersKnow(least)
 	if part := s.coordination.part.Load(); part != nil {
 		part.Store.MembersKnow(least)
 	}
-	if before.commands != least {
-		s.config.Logger.Debug("up to which format all members of the core know commands is found out",
-			"format", least, "before", before.commands)
-	}
-	return least
+	return before, least
 }
 
 // knowLearners refuses to add a learner while a member may not know of such: it would let it vote
@@ -195,17 +241,4 @@ func (s *Server) knowLearners(ctx context.Context, members *storepb.Members) err
 		}
 	}
 	return nil
-}
-
-// knowsCommands refuses a newcomer whose version does not know what all members do: it would stop
-// at what they have written.
-func (s *Server) knowsCommands(h *clusterpb.BootstrapHello, address string) error {
-	s.versions.mu.Lock()
-	least := s.versions.mu.least.commands
-	s.versions.mu.Unlock()
-	if h.Commands >= least {
-		return nil
-	}
-	return status.Errorf(codes.FailedPrecondition, "the server at %s runs an older version than the "+
-		"members of the core: upgrade it first", address)
 }

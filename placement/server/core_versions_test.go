@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -64,6 +65,13 @@ func (c *core) raises() bool {
 		c.t.Fatal(err)
 	}
 	return true
+}
+
+// weighed is what the first member has found that all members know, and as of which members.
+func (c *core) weighed() (format uint32, members uint64) {
+	h := &clusterpb.BootstrapHello{}
+	c.members[0].server.SayVersion(h)
+	return h.MembersCommands, h.MembersVersion
 }
 
 // Commands of a new format are proposed when each member has said that it knows them, and no more
@@ -176,6 +184,41 @@ func TestLearnersOfKnownVersions(t *testing.T) {
 		if _, err := client.ChangeCore(t.Context(), &clusterpb.ChangeCoreRequest{
 			Learner: "new:1"}); err == nil || !strings.Contains(err.Error(), "core3:1 does not answer") {
 			t.Error(err)
+		}
+	})
+}
+
+// TestMembersChangeWhileTheyAreAsked: a member that came counts at once as one that was not heard,
+// though others are being asked, and what is told to others is of one record of members.
+func TestMembersChangeWhileTheyAreAsked(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *core, client *Client) {
+		if err := ask(client, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		for _, address := range c.addresses() {
+			c.says(address, newest)
+		}
+		c.await("all members know of alarms", c.raises)
+		c.mu.Lock()
+		c.helloTakes = time.Hour
+		c.mu.Unlock()
+		time.Sleep(2 * versionsLook) // virtual
+		leader := c.members[0].store
+		next := proto.Clone(leader.Members()).(*storepb.Members)
+		next.Version++
+		next.Members = append(next.Members, &storepb.Member{Replica: next.NextReplica, Server: 104,
+			Address: "new:1", Role: storepb.MemberRole_LEARNER})
+		next.NextReplica++
+		if _, err := leader.Do(t.Context(), store.ChangeMembers(next)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if c.raises() {
+			t.Error("a member that was not heard counts as one that knows of alarms")
+		}
+		if format, members := c.weighed(); format != 0 || members != next.Version {
+			t.Errorf("format %d, of the members at version %d, which are at %d", format, members,
+				next.Version)
 		}
 	})
 }

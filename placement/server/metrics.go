@@ -72,6 +72,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	}, func() float64 { return float64(s.soft.led()) }))
 	m.measureScheduler(s)
 	m.measureCore(s)
+	m.measureVersions(s)
 	m.consumers = consumer.NewMetrics()
 	m.collectors = append(m.collectors, m.consumers.Collectors()...)
 	if registerer == nil {

@@ -156,6 +156,7 @@ func New(config Config) (*Server, error) {
 	s.soft.init()
 	s.core.init()
 	s.versions.mu.heard = map[uint64]memberVersion{}
+	s.versions.changed = make(chan struct{}, 1)
 	s.coordination.left = make(chan struct{})
 	s.consumers.init()
 	s.guards.init()
@@ -168,6 +169,7 @@ func New(config Config) (*Server, error) {
 	s.running.Go(s.step)
 	s.running.Go(s.stepCore)
 	if config.Hello != nil {
+		s.running.Go(s.weighChanges)
 		s.running.Go(s.learnVersions)
 	}
 	s.running.Go(s.protectConsumers)

@@ -203,7 +203,8 @@ func (b *resolution) transaction(of *kvpb.Resolution) error {
 }
 
 // decides says that a resolution is of a transaction, and not of another one with its id. Programs
-// of earlier versions name no anchor.
+// of earlier versions name no anchor, and keyspace 0; no transaction gets locks that names that one
+// as the keyspace of its anchor.
 func decides(x *kvpb.Resolution, of *txn.Info) bool {
 	return x.GetKeyspace() == 0 ||
 		keys.KeyspaceID(x.GetKeyspace()) == of.Keyspace && bytes.Equal(x.GetAnchor(), of.Anchor)

@@ -5,9 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // TestResolveOfAnotherAnchor: a decision ends no lock of a transaction that has the same id and
@@ -88,6 +92,51 @@ func TestIDWithAnotherAnchor(t *testing.T) {
 			if len(answers) != 1 ||
 				answers[0].Error.GetCode() != kvpb.ErrorCode_INVALID_ARGUMENT {
 				t.Errorf("%s: %v", name, answers)
+			}
+		}
+	})
+}
+
+// TestLocksNeedAKeyspace: a transaction that names no keyspace gets no locks, of whatever kind: a
+// decision about it would be one about any transaction with its id.
+func TestLocksNeedAKeyspace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newManyLocks(t, 10)
+		defer l.c.close()
+		l.c.physical.Advance(time.Second)
+		began := rpc.ToTimestamp(hlc.Timestamp{Wall: epoch})
+		for name, q := range map[string]*kvpb.PrepareRequest{
+			"prepare":   {Mutations: []*kvpb.Mutation{{}}},
+			"lock":      {Mutations: []*kvpb.Mutation{{Kind: kvpb.Mutation_LOCK}}},
+			"one phase": {Mutations: []*kvpb.Mutation{{}}, OnePhase: &kvpb.OnePhase{}},
+			"volatile": {Volatile: true, ReturnValues: true,
+				Mutations: []*kvpb.Mutation{{Kind: kvpb.Mutation_LOCK}}},
+			"span": {Volatile: true, ReturnValues: true, HoldSpans: []*kvpb.KeySpan{{}}},
+		} {
+			key := []byte("y " + name)
+			for _, m := range q.Mutations {
+				m.Key = key
+			}
+			for _, s := range q.HoldSpans {
+				s.Start, s.End = key, append(key, 0)
+			}
+			for _, keyspace := range []uint32{0, 7} {
+				q := proto.Clone(q).(*kvpb.PrepareRequest)
+				q.Transaction = &kvpb.Transaction{Id: transactionID(name), Keyspace: keyspace,
+					Anchor: key, Begun: began, Started: began}
+				l.submit(&kvpb.Request{Command: &kvpb.Request_Prepare{Prepare: q}})
+				answers := l.answers()
+				if len(answers) != 1 || keyspace == 7 && answers[0].Error != nil || keyspace == 0 &&
+					answers[0].Error.GetCode() != kvpb.ErrorCode_INVALID_ARGUMENT {
+					t.Errorf("%s in keyspace %d: %v", name, keyspace, answers)
+				}
+				if keyspace == 7 {
+					continue
+				}
+				l.m.replica.mu.Lock()
+				l.m.replica.mu.locks.EachNamed(txn.ID(transactionID(name)),
+					func(x *concurrency.Transaction) { t.Errorf("%s has locks: %+v", name, x) })
+				l.m.replica.mu.Unlock()
 			}
 		}
 	})

@@ -27,6 +27,9 @@ func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Proble
 	if err != nil {
 		return w, Invalid("prepare: %v", err)
 	}
+	if p := checkNamed(of); p != nil {
+		return w, p
+	}
 	w.Transaction = &Transaction{Info: of}
 	if p := checkVolatile(c); p != nil {
 		return w, p
@@ -68,6 +71,17 @@ func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *Proble
 		return w, Invalid("a prepare has at most %d bytes, this one has %d", MaxBatchBytes, w.Size)
 	}
 	return w, nil
+}
+
+// checkNamed says whether a transaction names the place of its record. No keyspace has the id 0; a
+// resolution with that id is of whichever transaction has its id, so none may have locks by it.
+func checkNamed(of txn.Info) *Problem {
+	if of.Keyspace == 0 {
+		return Invalid("prepare: transaction %s, whose anchor is key %s, does not say in which "+
+			"keyspace that lies: name the keyspace of the first key that it writes", of.ID,
+			keys.Pretty(of.Anchor))
+	}
+	return nil
 }
 
 func checkMutation(d *clusterpb.Partition, m *kvpb.Mutation, c *kvpb.PrepareRequest) *Problem {
