@@ -18,7 +18,7 @@ var (
 		"range/admission",
 		"range/keys", "range/route", "range/tree",
 		"rpc", "rpc/access", "rpc/block", "rpc/clusterpb", "rpc/coordpb", "rpc/kvpb", "rpc/peerpb",
-		"rpc/quota", "rpc/transport",
+		"rpc/nonblock", "rpc/quota", "rpc/transport",
 		"txn", "txn/committer",
 	}
 	sdkModules = []string{

@@ -326,6 +326,7 @@ func TestAlarmsWhenAllMembersKnowThem(t *testing.T) {
 		s := u.running[0]
 		room := func() *roomAlarm { return s.parts.core.coordination.room.Load() }
 		u.await("it looks for room", func() bool { return room() != nil })
+		time.Sleep(time.Minute) // virtual: until they have asked the third one, which was newer before
 		room().quota.Store(1)
 		time.Sleep(time.Minute) // virtual
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

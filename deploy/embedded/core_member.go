@@ -93,6 +93,14 @@ func (s *Server) openBootstrap() (err error) {
 	return err
 }
 
+// versionKnown is the id of this server as one whose version need not be asked for.
+func (s *Server) versionKnown() uint64 {
+	if s.config.olderCommands {
+		return 0
+	}
+	return uint64(s.directory.identity().Server)
+}
+
 // sayVersion adds what this version knows to what this server says of itself.
 func (s *Server) sayVersion(h *clusterpb.BootstrapHello) {
 	if s.config.olderCommands {

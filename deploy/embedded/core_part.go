@@ -113,7 +113,7 @@ func (s *Server) startCore(m *bootstrap.Membership) (_ *corePart, err error) {
 	g.Wake()
 	p.server, err = server.New(server.Config{
 		Store: p.store, Cluster: m.Cluster, Members: m.Known, Group: g, Hello: s.helloTo,
-		Self:         uint64(s.directory.identity().Server),
+		Self:         s.versionKnown(),
 		Coordination: !s.config.withoutCoordination,
 		Inform:       s.informOf, Wake: s.wakeNode, Proves: s.provesServer,
 		Silent: p.host.PeerDown, Planner: s.config.Planner, MaxClockAhead: s.config.clock().MaxAhead(),

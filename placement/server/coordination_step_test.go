@@ -143,7 +143,8 @@ func TestAnyRecordIsReached(t *testing.T) {
 		servers := core.NextReplica
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			v := &coreView{members: core, leader: core.Members[0].Replica,
-				answers: func(uint64) bool { return true }, behind: func(uint64) string { return "" }}
+				answers: func(uint64) bool { return true }, behind: func(uint64) string { return "" },
+				mayAdd: func(*serverpb.CoreGoal) string { return "" }}
 			step := coreStepOf(g, v)
 			for step.transfer != 0 {
 				v.leader = step.transfer
