@@ -48,9 +48,16 @@ func startSeparateAt(ctx context.Context, parent string, bound time.Duration, ad
 	if s.dir, err = os.MkdirTemp(parent, "txncost"); err != nil {
 		return nil, err
 	}
+	directory := func(i int) string { return filepath.Join(s.dir, fmt.Sprint("server-", i+1)) }
+	for i := range addresses {
+		// Before any starts: one that ends takes the directory of all along if nothing is in it.
+		if err := os.Mkdir(directory(i), 0o700); err != nil {
+			return nil, err
+		}
+	}
 	for i, address := range addresses {
-		a, err := begin(ctx, roleServer, filepath.Join(s.dir, fmt.Sprint("server-", i+1)), address,
-			fmt.Sprint(bound.Nanoseconds()), addresses[0])
+		a, err := begin(ctx, roleServer, directory(i), address, fmt.Sprint(bound.Nanoseconds()),
+			addresses[0])
 		if err != nil {
 			return nil, err
 		}
