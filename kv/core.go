@@ -97,8 +97,8 @@ func (c *Client) ChangeCore(ctx context.Context, add, remove string) error {
 }
 
 // AddCoreLearner begins to make the server at an address, which offers itself, a member of the core
-// that has the whole state, and does not vote until ChangeCore adds it. The core has one of these at
-// most. It is refused until all members are known to run a version that knows of learners. It
+// that has the whole state, and does not vote until ChangeCore adds it. The core has one of these
+// at most. It is refused until all members are known to run a version that knows of learners. It
 // returns as ChangeCore does.
 func (c *Client) AddCoreLearner(ctx context.Context, address string) error {
 	return c.changeCore(ctx, &clusterpb.ChangeCoreRequest{Learner: address})

@@ -22,8 +22,8 @@ const (
 	// what each party may have of that whatever its share. One answer can be half of all.
 	answersBytes   = 512 << 20
 	answersGranted = 8 << 20
-	// answersAgain is how often a message of a stream that waits for room asks for it, and answersWait
-	// for how long.
+	// answersAgain is how often a message of a stream that waits for room asks for it, and
+	// answersWait for how long.
 	answersAgain = 10 * time.Millisecond
 	answersWait  = 30 * time.Second
 )
@@ -56,8 +56,8 @@ func (a *Answers) Bound(ctx context.Context, answer proto.Message, size int) (an
 	return newBounded(a.bytes, of, answer, size), nil
 }
 
-// Room says whether any more may be on its way to the party of a call, before the size of the answer
-// is known: nil, or ResourceExhausted. It takes nothing.
+// Room says whether any more may be on its way to the party of a call, before the size of the
+// answer is known: nil, or ResourceExhausted. It takes nothing.
 func (a *Answers) Room(ctx context.Context) error {
 	if counts(ctx, LargeAnswerBytes) && !a.bytes.Take(partyOfCall(ctx), 0) {
 		return a.full(codes.ResourceExhausted)
@@ -100,8 +100,8 @@ func (a *Answers) Wait(ctx context.Context, message proto.Message, size int) (an
 type leaves struct{}
 
 // Leaves is the context of a call that is served in this process, and whose answer goes to a client
-// in another way than by gRPC: so it counts if it is large. What Bound, Count and Wait return is then
-// to be told by Becomes and Sent what becomes of it. The context needs the client's peer.Peer.
+// in another way than by gRPC: so it counts if it is large. What Bound, Count and Wait return is
+// then to be told by Becomes and Sent what becomes of it. The context needs the client's peer.Peer.
 func Leaves(ctx context.Context) context.Context {
 	return context.WithValue(ctx, leaves{}, true)
 }
@@ -123,8 +123,8 @@ type bounded struct {
 	claim *claim
 }
 
-// Becomes says that the message was encoded in so many bytes, in another way than gRPC does it: these
-// count from now on, whether there is room or not, and the message is let go.
+// Becomes says that the message was encoded in so many bytes, in another way than gRPC does it:
+// these count from now on, whether there is room or not, and the message is let go.
 func (b *bounded) Becomes(size int) {
 	b.claim.resize(int64(size))
 	b.Message = nil

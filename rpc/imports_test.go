@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// rpc stands on hlc, metric, range/admission, access, nonblock, transport and the generated packages
-// only; nonblock and memnet on nothing at all, and transport on nonblock, but that it takes part in
-// gRPC's handshake.
+// rpc stands on hlc, metric, range/admission, access, nonblock, transport and the generated
+// packages only; nonblock and memnet on nothing at all, and transport on nonblock, but that it
+// takes part in gRPC's handshake.
 func TestImports(t *testing.T) {
 	const module = "github.com/tidemarkdb/tidemark/"
 	allowed := map[string][]string{

@@ -176,10 +176,10 @@ func (a *app) coreChanging(cmd *cobra.Command, background *bool) *cobra.Command 
 	return a.client(a.printing(cmd))
 }
 
-// coreWish is what is to become of the members: who comes and who goes, by address or id.
+// coreWish is what is to become of the members: which server comes and which goes, by address or id.
 type coreWish struct {
 	add, remove string
-	// learner: who comes does not vote. member: it is a member already, and is to vote.
+	// learner: the newcomer does not vote. member: it is a member already, and is to vote.
 	learner, member bool
 }
 
@@ -227,7 +227,7 @@ func coreVoters(core kv.Core) (n int) {
 	return n
 }
 
-// begin asks for the change. An id of who comes is replaced by the address of that member.
+// begin asks for the change. The id of a newcomer is replaced by the address of that member.
 func (w *coreWish) begin(ctx context.Context, client *kv.Client) error {
 	if _, err := strconv.ParseUint(w.add, 10, 64); err == nil || w.member {
 		core, err := client.Core(ctx)

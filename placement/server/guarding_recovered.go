@@ -108,7 +108,7 @@ func checkKnows(record *clusterpb.GuardState, report *clusterpb.GuardReport) err
 type recoveredAuthorities struct {
 	authorities
 	core *store.Store
-	// nobody has authentication enabled, and no users.
+	// there is no authentication, and no users.
 	nobody *authority.State
 }
 

@@ -45,8 +45,8 @@ var (
 	ErrImporting = errors.New("an import is under way: wait until it has ended, or abandon it")
 	// ErrNotEmpty says that nothing can be imported because there is something.
 	ErrNotEmpty = errors.New("only an empty store can import")
-	// ErrOldMembers says that a command was not proposed, because a member may run a version that does
-	// not know such commands, and would stop at it.
+	// ErrOldMembers says that a command was not proposed, because a member may run a version that
+	// does not know such commands, and would stop at it.
 	ErrOldMembers = errors.New("not all members of the core are known to run a version that can do " +
 		"this: upgrade all of them, and bring back or remove those that do not answer")
 )

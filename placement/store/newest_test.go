@@ -64,7 +64,8 @@ func TestPreviousOfEventsWithoutWatches(t *testing.T) {
 	}
 }
 
-// Once the keys are noted, a put of a new key reads nothing, and one of a key that was there reads it.
+// Once the keys are noted, a put of a new key reads nothing, and one of a key that was there reads
+// it.
 func TestPutsOfNewKeysReadNothing(t *testing.T) {
 	c, s := one(t, func(c *Config) {
 		c.newest = &newest.Limits{GenerationBytes: 10_000, VersionBytes: 100, MinKeys: 1000, MaxKeys: 1000,
@@ -101,7 +102,9 @@ func TestPutsOfNewKeysReadNothing(t *testing.T) {
 func TestKeysAreNotedBesideCompaction(t *testing.T) {
 	limits := &newest.Limits{GenerationBytes: 10_000, VersionBytes: 100, MinKeys: 1 << 17,
 		MaxKeys: 1 << 17}
-	c, s := one(t, func(c *Config) { c.newest = &newest.Limits{Misses: 1 << 30, MaxKeys: 1, MinKeys: 1} })
+	c, s := one(t, func(c *Config) {
+		c.newest = &newest.Limits{Misses: 1 << 30, MaxKeys: 1, MinKeys: 1}
+	})
 	defer c.close()
 	for i := 0; i < 2*notedKeys; i += 128 {
 		var ops []*storepb.Op

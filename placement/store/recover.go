@@ -13,10 +13,10 @@ import (
 const recoveredRevisions = 1_000_000
 
 // Recover replaces the members, does operations, raises the revision, and forgets the history,
-// durably and in one step. It is for tools that work on the state of a member that does not run, and that has applied
-// all of its log. A state that has applied nothing counts from then on as one that has applied the
-// first entry, at term 1: what it is now comes from no entry, so no member can begin with the
-// first.
+// durably and in one step. It is for tools that work on the state of a member that does not run,
+// and that has applied all of its log. A state that has applied nothing counts from then on as one
+// that has applied the first entry, at term 1: what it is now comes from no entry, so no member can
+// begin with the first.
 func (s *Store) Recover(next *storepb.Members, ops ...*storepb.Op) error {
 	if err := validateMembers(next); err != nil {
 		return err

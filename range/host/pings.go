@@ -64,7 +64,8 @@ func (h *Host) pingPeers(hosts []uint64, round uint64, now int64) {
 // ping says nothing of them.
 //
 // INVARIANT: the number of a ping is taken before it is looked how this host is. Pings are made by
-// several goroutines, and may leave in another order: what a ping with a lower number says is older.
+// several goroutines, and may leave in another order: what a ping with a lower number says is
+// older.
 func (h *Host) ping(host, round uint64, beside []*peerpb.RaftMessage) {
 	number := h.pings.Add(1)
 	ts := h.config.Clock.Now()

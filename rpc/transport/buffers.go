@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// smallestLarge and largestLarge are exponents: large buffers have from 128 KiB to 2 MiB, which is
-	// room for the longest message of several records. What is longer is left to the garbage
+	// smallestLarge and largestLarge are exponents: large buffers have from 128 KiB to 2 MiB, which
+	// is room for the longest message of several records. What is longer is left to the garbage
 	// collector.
 	smallestLarge = 17
 	largestLarge  = 21

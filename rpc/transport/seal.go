@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxUnasked bounds the bytes that TLS wants to send by itself (its answers to key updates) between
-	// two messages.
+	// maxUnasked bounds the bytes that TLS wants to send by itself (its answers to key updates)
+	// between two messages.
 	maxUnasked = 64 << 10
 	// recordBytes is how many plain bytes a record holds at most, recordOverhead what it has beside
 	// them: header, type and tag (RFC 8446, section 5.2).

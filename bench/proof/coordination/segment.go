@@ -39,8 +39,9 @@ func (s *segment) covers(key string) bool {
 // next is the first revision of which it may be told something.
 func (s *segment) next() int64 { return max(s.from, s.complete+1) }
 
-// take takes what the watcher is told next, and says what is wrong with it. compacted is the highest
-// revision to which a compaction was asked for: what keys were below it need not be told any more.
+// take takes what the watcher is told next, and says what is wrong with it. compacted is the
+// highest revision to which a compaction was asked for: what keys were below it need not be told
+// any more.
 func (s *segment) take(r clientv3.WatchResponse, compacted int64) (why string) {
 	if r.IsProgressNotify() {
 		// That a watch has everything up to a revision before its first says nothing.

@@ -14,9 +14,9 @@
 //
 // A request is read up to a limit, within a time, and counted before it is decoded, since an empty
 // part takes a few bytes here and a hundred in memory. What clients have the server hold is shared
-// by their hosts (Config.Room), and so is what is on its way to them (Config.Outgoing). A client that
-// does not read its answer for WriteTimeout loses its connection. Browsers are refused that ask on
-// behalf of another site.
+// by their hosts (Config.Room), and so is what is on its way to them (Config.Outgoing). A client
+// that does not read its answer for WriteTimeout loses its connection. Browsers are refused that
+// ask on behalf of another site.
 //
 // # Goroutines
 //

@@ -40,14 +40,17 @@ func (d *database) commit() {
 // weights has the actions of TestCacheModel as often as they are done.
 var weights = []int{0, 0, 0, 0, 1, 1, 1, 2, 3, 3, 4, 4, 5}
 
-// TestCacheModel writes, deletes, reads, commits, scans and replaces at random, and compares what the
-// cache knows with what there is.
+// TestCacheModel writes, deletes, reads, commits, scans and replaces at random, and compares what
+// the cache knows with what there is.
 func TestCacheModel(t *testing.T) {
 	var fromFilter, fromVersions, scans int
 	rapid.Check(t, func(t *rapid.T) {
 		c := New(small())
-		d := &database{committed: map[string]*storepb.KeyValue{}, written: map[string]*storepb.KeyValue{}}
-		name := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("k%02d", rapid.IntRange(0, 40).Draw(t, "key")) })
+		d := &database{committed: map[string]*storepb.KeyValue{},
+			written: map[string]*storepb.KeyValue{}}
+		name := rapid.Custom(func(t *rapid.T) string {
+			return fmt.Sprintf("k%02d", rapid.IntRange(0, 40).Draw(t, "key"))
+		})
 		var scan *Filling
 		at := 0 // the scan has come to that key
 		revision := uint64(1)
@@ -158,8 +161,8 @@ func TestFilterErrs(t *testing.T) {
 func TestBounds(t *testing.T) {
 	c := New(small())
 	for i := range 1000 {
-		c.Wrote(&storepb.KeyValue{Key: fmt.Appendf(nil, "%d", i), Version: 1, Value: make([]byte, i%500)},
-			i%3 == 0)
+		c.Wrote(&storepb.KeyValue{Key: fmt.Appendf(nil, "%d", i), Version: 1,
+			Value: make([]byte, i%500)}, i%3 == 0)
 		bytes := 0
 		for _, g := range []map[uint64]entry{c.young, c.old} {
 			for _, e := range g {
@@ -193,7 +196,8 @@ func scan(c *Cache, keys map[string]bool) (scans int) {
 
 // Keys come and go, many more than the largest filter is made for; ten are there at any time.
 func TestKeysThatComeAndGo(t *testing.T) {
-	c := New(&Limits{GenerationBytes: 1 << 14, VersionBytes: 400, MinKeys: 64, MaxKeys: 1024, Misses: 2})
+	c := New(&Limits{GenerationBytes: 1 << 14, VersionBytes: 400, MinKeys: 64, MaxKeys: 1024,
+		Misses: 2})
 	there := map[string]bool{}
 	absent := 0
 	for i := range 20_000 {

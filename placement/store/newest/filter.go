@@ -14,8 +14,8 @@ const (
 // one (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007).
 type filter struct {
 	blocks [][wordsOfBlock]uint64
-	// capacity is for how many hashes it is made; added is how many it has that it had not before, and
-	// filled how many of them it had when its scan was through.
+	// capacity is for how many hashes it is made; added is how many it has that it had not before,
+	// and filled how many of them it had when its scan was through.
 	capacity, added, filled int
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// TestRingPrevious has revision 2 without what its key was before, and revision 3 with it: a watch that wants
-// it is given nothing of revision 2 from memory.
+// TestRingPrevious has revision 2 without what its key was before, and revision 3 with it: a watch
+// that wants it is given nothing of revision 2 from memory.
 func TestRingPrevious(t *testing.T) {
 	r := &ring{limits: DefaultLimits()}
 	r.reset(1)
@@ -47,8 +47,8 @@ func (h *shortHistory) Changes(
 	return 0, nil
 }
 
-// A live watch has all its events in memory when the history before them is compacted; another watch
-// wants what keys were before, which was not read. The first one gets its events.
+// A live watch has all its events in memory when the history before them is compacted; another
+// watch wants what keys were before, which was not read. The first one gets its events.
 func TestCompactionBesideAWatchOfPrevious(t *testing.T) {
 	history := &shortHistory{}
 	h := New(Config{History: history, Head: 4})
