@@ -117,8 +117,8 @@ func (a *app) corePromoteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "promote MEMBER",
 		Short: "Have a learner of the core vote",
-		Long: `Have a member vote that was added with "core add --learner", and is given by its address or its
-id. That waits until it has the whole state.`,
+		Long: `Have a member vote that was added with "core add --learner", and is given by its address or
+its id. That waits until it has the whole state.`,
 		Example: `  tidemark core promote 10.0.0.4:7400
   tidemark core promote 4`,
 		Args: arguments("MEMBER", 1, 1),
@@ -176,7 +176,8 @@ func (a *app) coreChanging(cmd *cobra.Command, background *bool) *cobra.Command 
 	return a.client(a.printing(cmd))
 }
 
-// coreWish is what is to become of the members: which server comes and which goes, by address or id.
+// coreWish is what is to become of the members: which server comes and which goes, by its address
+// or id.
 type coreWish struct {
 	add, remove string
 	// learner: the newcomer does not vote. member: it is a member already, and is to vote.

@@ -108,7 +108,7 @@ func checkKnows(record *clusterpb.GuardState, report *clusterpb.GuardReport) err
 type recoveredAuthorities struct {
 	authorities
 	core *store.Store
-	// there is no authentication, and no users.
+	// nobody is an authority with authentication enabled, and without users.
 	nobody *authority.State
 }
 
