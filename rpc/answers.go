@@ -144,8 +144,9 @@ type claim struct {
 	encoded atomic.Bool
 }
 
+// give gives the bytes back; nil holds none.
 func (c *claim) give() {
-	if !c.given.Swap(true) {
+	if c != nil && !c.given.Swap(true) {
 		c.bytes.Give(c.of, c.size.Load())
 	}
 }

@@ -69,6 +69,9 @@ type BatchServerConfig struct {
 	// that is judged, and only if that depends on what it needs: needs take memory for each key. A
 	// refusal is the answer instead. It is required with Guard, and safe for concurrent use.
 	Needs func(q *kvpb.Request, needs []access.Need) (_ []access.Need, refusal *kvpb.Error)
+	// Calls answers the calls among the requests, which neither Handle nor Take nor Guard sees. nil:
+	// there are none.
+	Calls *CallServer
 	// Took, if set, is told of one in 64 requests how long it took: from when it was received until
 	// its response was handed to the stream. It must not block.
 	Took func(kind RequestKind, took time.Duration)
@@ -196,12 +199,12 @@ func (s *BatchServer) serve(
 	defer ss.giveBack()
 	s.open.add(ss)
 	defer s.open.remove(ss)
-	ss.out.progress = ss.signalRoomLocked
+	ss.out.progress = ss.progressLocked
 	ss.out.attach(conn)
 	conn.Watch(serverSilence, ss.out.keepAlive)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ss.ctx = ctx
+	ss.ctx, ss.callContext = ctx, contextOfCalls(ctx, from.peer)
 	var sender sync.WaitGroup
 	sender.Go(ss.out.run)
 	readers := handoff{stream: ss, ended: make(chan error, 1)}
@@ -219,6 +222,8 @@ func (s *BatchServer) serve(
 		conn.End(err)
 	}
 	readers.wait()
+	cancel()
+	ss.calls.Wait()
 }
 
 // endTimeout bounds how long a stream that is over waits for the message that is being sent.
@@ -269,6 +274,9 @@ type serverStream struct {
 	judge *judge
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
+	// callContext is that of calls, which the stream waits for at its end.
+	callContext context.Context
+	calls       sync.WaitGroup
 
 	// Guarded by out.mu. inFlight maps the id of each request without response to its size in
 	// memory, bytes is their sum, and memory what was taken for them. The size of a request that is
@@ -277,6 +285,10 @@ type serverStream struct {
 	timed    timedRequests
 	bytes    int
 	memory   credit
+	// calling is how many of inFlight are calls. held is what answers to calls hold until they are
+	// sent.
+	calling int
+	held    []heldAnswer
 	// waiting is set while the reader waits for room.
 	waiting bool
 	// working is the reader that works on a message of several requests: the answers to them gather
@@ -343,19 +355,24 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 // a message, so many bytes, which may have more than the requests: each counts for its part.
 func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, err error) {
 	share := bytes / len(requests)
+	checked := ss.server.config.Calls.check(requests)
 	ss.out.mu.Lock()
 	before := ss.bytes
-	for _, r := range requests {
+	for i, r := range requests {
 		if _, ok := ss.inFlight[r.Id]; ok {
 			ss.out.mu.Unlock()
 			return nil, status.Errorf(codes.InvalidArgument, "request id %d is used twice at a time", r.Id)
 		}
 		size := max(r.SizeVT(), share)
+		if r.Call != nil {
+			size += checked[i].bytes
+		}
 		ss.inFlight[r.Id] = size
 		ss.bytes += size
 	}
 	if ss.timed.took != nil {
-		if i, ok := ss.timed.pick(len(requests)); ok && ss.inFlight[requests[i].Id] > 0 {
+		if i, ok := ss.timed.pick(len(requests)); ok && requests[i].Call == nil &&
+			ss.inFlight[requests[i].Id] > 0 {
 			ss.inFlight[requests[i].Id] *= -1
 			ss.timed.begin(requests[i])
 		}
@@ -379,8 +396,17 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 	ss.server.metrics.batches.Inc()
 	chargeRequests(ss.conn.Raw(), len(requests), bytes/partBytes)
 
+	var calls []*kvpb.Request
 	whole := requests[:0]
-	for _, r := range requests {
+	for i, r := range requests {
+		if r.Call != nil {
+			if refusal := ss.enterCall(checked[i]); refusal != nil {
+				ss.reply(&kvpb.Response{Id: r.Id, Error: refusal})
+			} else {
+				calls = append(calls, r)
+			}
+			continue
+		}
 		if r.Command == nil {
 			ss.reply(errorResponse(r.Id, kvpb.ErrorCode_INVALID_ARGUMENT,
 				"the request has no command, or one this node does not know"))
@@ -394,15 +420,28 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 		}
 		whole = append(whole, r)
 	}
-	if len(whole) == 0 {
+	if len(whole)+len(calls) == 0 {
 		return nil, nil
 	}
 	err = ss.turn.deliver(ss.ctx, ss.number, func() {
-		if take := ss.server.config.Take; take != nil {
-			work = take(ss.turn.client, whole, ss.reply)
+		var called Work
+		if len(calls) > 0 {
+			called = ss.server.config.Calls.begin(ss, calls)
+		}
+		if len(whole) == 0 {
+			work = called
 			return
 		}
-		ss.server.config.Handle(ss.turn.client, whole, ss.reply)
+		if take := ss.server.config.Take; take != nil {
+			work = take(ss.turn.client, whole, ss.reply)
+		} else {
+			ss.server.config.Handle(ss.turn.client, whole, ss.reply)
+		}
+		if work == nil {
+			work = called
+		} else if called != nil {
+			work = bothWorks{work, called}
+		}
 	})
 	return work, err
 }
@@ -412,6 +451,12 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 	if ss.judge != nil {
 		r = ss.judge.again(r)
 	}
+	ss.answer(r, nil)
+}
+
+// answer is reply for a response that was judged. One to a call is not refused, however much waits
+// to be sent: held, if not nil, is what it holds until it is sent.
+func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	size := r.SizeVT()
 	var chunk *[]byte
 	var err error
@@ -421,14 +466,19 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 				"the response has %d bytes, which no message can hold: ask for less", size))
 			size = r.SizeVT()
 		} else if chunk, err = prepareChunk(tagResponses, r, size); err != nil {
+			held.give()
 			ss.failed(r.Id, err)
 			return
 		}
 	}
 	ss.out.mu.Lock()
+	if r.Call != nil {
+		ss.calling--
+	}
 	requestSize, ok := ss.inFlight[r.Id]
 	if !ok {
 		ss.out.mu.Unlock()
+		held.give()
 		ss.failed(r.Id, errors.New("there is no such request, or it was answered before"))
 		return
 	}
@@ -439,7 +489,7 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 	}
 	ss.bytes -= requestSize
 	ss.memory.uncover(ss.bytes)
-	if size >= largeRecord && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes &&
+	if r.Call == nil && size >= largeRecord && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes &&
 		ss.out.mu.bytes > 0 {
 		// Only reads have large responses, so it is as if this one had not run.
 		buffers.Put(chunk)
@@ -448,10 +498,18 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 			fmt.Sprintf("%d bytes of responses wait for this client to read them", ss.out.mu.bytes))
 		size = r.SizeVT()
 	}
+	var number uint64
 	if chunk != nil {
-		_, err = ss.out.addChunkLocked(chunk)
+		number, err = ss.out.addChunkLocked(chunk)
 	} else {
-		_, err = ss.out.addLocked(tagResponses, r, size)
+		number, err = ss.out.addLocked(tagResponses, r, size)
+	}
+	switch {
+	case held == nil:
+	case err != nil:
+		held.give()
+	default:
+		ss.held = append(ss.held, heldAnswer{number, held})
 	}
 	ss.signalRoomLocked()
 	if ss.working != nil && ss.few && len(ss.inFlight) > 0 && ss.low <= r.Id && r.Id <= ss.high &&
@@ -559,6 +617,10 @@ func (ss *serverStream) giveBack() {
 	ss.out.mu.Lock()
 	defer ss.out.mu.Unlock()
 	ss.memory.close()
+	for _, h := range ss.held {
+		h.claim.give()
+	}
+	ss.held = nil
 }
 
 func errorResponse(id uint64, code kvpb.ErrorCode, message string) *kvpb.Response {

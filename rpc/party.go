@@ -24,6 +24,8 @@ type origin struct {
 	address, party string
 	// certificateName is the common name of the certificate, if that was verified; "" without.
 	certificateName string
+	// peer is the same as gRPC has it, for the handlers of calls.
+	peer *peer.Peer
 	// server says why the other side is not known as a server; nil if it is. done is called when the
 	// connection has ended.
 	server func() (done func(), err error)
@@ -32,8 +34,8 @@ type origin struct {
 // originOfConn is that of a connection of package transport.
 func (s *Server) originOfConn(c *transport.Conn) origin {
 	return origin{address: c.RemoteAddr().String(), party: partyOfConn(c),
-		certificateName: certificateName(c.TLS()),
-		server:          func() (func(), error) { return s.peers.admitConn(c) }}
+		certificateName: certificateName(c.TLS()), peer: peerOfConn(c),
+		server: func() (func(), error) { return s.peers.admitConn(c) }}
 }
 
 // originOfCall is that of a gRPC call. Servers do not bring requests that way.
@@ -43,10 +45,23 @@ func originOfCall(ctx context.Context) origin {
 			return nil, status.Error(codes.PermissionDenied, "a call of gRPC is none of a server: leave "+
 				"out Hello.server")
 		}}
-	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
-		o.address = from.Addr.String()
+	o.peer = &peer.Peer{}
+	if from, ok := peer.FromContext(ctx); ok {
+		o.peer = from
+		if from.Addr != nil {
+			o.address = from.Addr.String()
+		}
 	}
 	return o
+}
+
+// peerOfConn is the other side of a connection of package transport as gRPC has it.
+func peerOfConn(c *transport.Conn) *peer.Peer {
+	p := &peer.Peer{Addr: c.RemoteAddr()}
+	if state := c.TLS(); state != nil {
+		p.AuthInfo = credentials.TLSInfo{State: *state}
+	}
+	return p
 }
 
 // certificateName is the common name of a certificate that was verified; "" if there is none.

@@ -59,6 +59,21 @@ func (c *etcdCluster) MemberOf(id keys.ReplicaID) uint64 {
 	return 0
 }
 
+// leaderElsewhere is the address of the member that leads the coordination store; "" if that is this
+// one, or none is known.
+func (c *etcdCluster) leaderElsewhere() string {
+	l, _ := c.store.Leadership()
+	if l.IsLeader || l.Leader == 0 {
+		return ""
+	}
+	for _, m := range c.store.Members().GetMembers() {
+		if m.Replica == uint64(l.Leader) {
+			return m.Address
+		}
+	}
+	return ""
+}
+
 // Learner implements etcdapi.Cluster.
 func (c *etcdCluster) Learner() bool {
 	id := c.MemberID()

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -30,6 +31,9 @@ var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc
 	&coordpb.Import_ServiceDesc, &coordpb.Permissions_ServiceDesc,
 	&grpc_health_v1.Health_ServiceDesc}
 
+// calledServices are those of them that clients may also call on connections of requests.
+var calledServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Lease_ServiceDesc}
+
 // maxRevisionBytes leaves room for the rest of a message: gRPC sends none of more than 256 MiB.
 const maxRevisionBytes = 128 << 20
 
@@ -58,6 +62,7 @@ func (s *Server) serveEtcd(
 		return err
 	}
 	p.coordination.services.Store(services)
+	s.etcdCluster.Store(cluster)
 	// Its streams end with the gRPC server, before the store does.
 	watches, err := etcdapi.NewWatch(etcdapi.WatchConfig{Store: part, Cluster: cluster,
 		Random: randomReader(s.config.Random), MaxRevisionBytes: maxRevisionBytes,
@@ -74,6 +79,30 @@ func (s *Server) serveEtcd(
 	room.start(s.ctx)
 	p.coordination.room.Store(room)
 	return nil
+}
+
+// newCallServer makes the server of calls of the etcd API on connections of requests. The member
+// that leads answers them with the fewest steps in between, and reads there without waiting.
+func (s *Server) newCallServer() *rpc.CallServer {
+	return rpc.NewCallServer(rpc.CallServerConfig{
+		Better: func() string {
+			if c := s.etcdCluster.Load(); c != nil {
+				return c.leaderElsewhere()
+			}
+			return ""
+		},
+		Quick: func(method string) bool {
+			c := s.etcdCluster.Load()
+			if method != pb.KV_Range_FullMethodName || c == nil {
+				return false
+			}
+			l, _ := c.store.Leadership()
+			return l.Serving
+		},
+		Share: func(ctx context.Context) (context.Context, func()) {
+			return s.etcdCluster.Load().store.WithSharedRead(ctx)
+		},
+	})
 }
 
 // withoutCoordination answers calls of the etcd API that a server can answer which has no part of

@@ -31,10 +31,13 @@ type Server struct {
 	clock     *hlc.Clock
 	dialer    *rpc.Dialer
 	// tls are the files of the certificates; nil for plain text.
-	tls       *rpc.TLSFiles
-	clients   *rpc.BatchServer
-	core      *server.Client
-	bootstrap *bootstrap.Member
+	tls     *rpc.TLSFiles
+	clients *rpc.BatchServer
+	calls   *rpc.CallServer
+	// etcdCluster is nil until the etcd API is served.
+	etcdCluster atomic.Pointer[etcdCluster]
+	core        *server.Client
+	bootstrap   *bootstrap.Member
 	// guard says what clients may do with data, and peers which callers are servers.
 	guard *guard.Guard
 	peers *rpc.PeerPolicy
@@ -231,8 +234,10 @@ func (s *Server) serve(tlsConfig *tls.Config, peers *rpc.PeerPolicy) {
 	s.rpc = rpc.NewServer(rpc.ServerConfig{TLS: tlsConfig, Peers: peers, Pace: s.pace,
 		MaxStreams: s.config.MaxStreams, HTTP: s.clientHTTP.take,
 		Registry: prom.Registry(s.config.Registry)})
+	s.calls = s.newCallServer()
+	s.services.etcd.register(s.calls, calledServices...)
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
-		Take: s.services.take, Guard: s.userGuard(), Judged: s.services.judged,
+		Take: s.services.take, Calls: s.calls, Guard: s.userGuard(), Judged: s.services.judged,
 		Needs: s.services.needs, Cluster: s.cluster.Load,
 		CertificateUsers: tlsConfig != nil && s.config.TLSCA != "", Logger: s.config.Logger,
 		Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
@@ -349,6 +354,7 @@ func (s *Server) Close(ctx context.Context) error {
 		stopped := context.AfterFunc(ctx, s.rpc.Stop)
 		s.rpc.Stop()
 		stopped()
+		s.calls.Close()
 		s.closed = errors.Join(s.closed, s.release())
 		s.doneOnce.Do(func() { close(s.done) })
 	})
@@ -362,6 +368,7 @@ func (s *Server) release() (err error) {
 		err = s.clientHTTP.close()
 		s.gateway.close()
 		s.rpc.Stop()
+		s.calls.Close()
 	} else if s.listener != nil {
 		err = s.listener.Close()
 	}

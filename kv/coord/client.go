@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
+	"net"
 	"net/url"
 	"strconv"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv/coord/direct"
 )
 
 const (
@@ -53,6 +55,8 @@ type Client struct {
 	etcd *clientv3.Client
 	// members is nil of a client that New has made, which closes no connections.
 	members *members
+	// calls go past gRPC; nil of a client that New has made.
+	calls   *direct.Calls
 	prefix  string
 	attempt time.Duration
 	clock   hlc.Monotonic
@@ -65,6 +69,7 @@ type Client struct {
 
 type config struct {
 	etcd    clientv3.Config
+	dial    func(ctx context.Context, address string) (net.Conn, error)
 	prefix  string
 	attempt time.Duration
 	clock   hlc.Monotonic
@@ -88,6 +93,14 @@ func DialTimeout(d time.Duration) Option { return func(c *config) { c.etcd.DialT
 // AttemptTimeout is how long a server has to answer one request before it is sent again, to the
 // next server. The default is DefaultAttemptTimeout.
 func AttemptTimeout(d time.Duration) Option { return func(c *config) { c.attempt = d } }
+
+// Dialer makes the connections to servers (host:port), in place of TCP. It is for Connect.
+func Dialer(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
+	return func(c *config) {
+		c.dial = dial
+		c.etcd.DialOptions = append(c.etcd.DialOptions, grpc.WithContextDialer(dial))
+	}
+}
 
 // Prefix is put before the keys of all recipes, so that applications that share a service do not
 // meet. The default is DefaultPrefix.
@@ -116,14 +129,18 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 		defer cancel()
 	}
 	members := newMembers(&cfg)
+	calls := direct.New(direct.Config{Dial: cfg.dial, TLS: cfg.etcd.TLS})
+	cfg.etcd.DialOptions = append(cfg.etcd.DialOptions, calls.DialOptions()...)
 	etcd, err := clientv3.New(cfg.etcd)
 	if err != nil {
+		calls.Close()
 		return nil, fail(op, "", err)
 	}
 	c := newClient(etcd, cfg)
-	c.members = members
+	c.members, c.calls = members, calls
 	c.findMembers(ctx)
 	members.begin(etcd)
+	calls.Begin(etcd.Endpoints)
 	// One that may not read this key has been answered too, and so has one that is to go on with an
 	// import, or to give it up.
 	err = c.until(ctx, func(ctx context.Context) error {
@@ -134,8 +151,7 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 		return err
 	})
 	if err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
-		members.close()
-		etcd.Close()
+		_ = c.Close()
 		return nil, fail(op, "", err)
 	}
 	return c, nil
@@ -192,6 +208,15 @@ func (c *Client) unreachable() {
 // Etcd is the client of etcd that this one stands on, for what is not a recipe.
 func (c *Client) Etcd() *clientv3.Client { return c.etcd }
 
+// Direct is the address (host:port) of the server to which requests about keys and leases go past
+// gRPC (package direct); "" while they go by gRPC, as they do to servers that are not Tidemark's.
+func (c *Client) Direct() string {
+	if c.calls == nil {
+		return ""
+	}
+	return c.calls.Server()
+}
+
 // Close ends the renewals of sessions, and closes the connections, if Connect made them. Sessions
 // are to be closed before: one that was not ends when its time to live is over, and is lost to its
 // holder at once.
@@ -201,6 +226,7 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.members.close()
+	c.calls.Close()
 	if err := c.etcd.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fail("close", "", err)
 	}

@@ -36,10 +36,8 @@ func moves(t *testing.T, options ...Option) (*moving, *Client) {
 		pb.RegisterClusterServer(s, &otherServer{m: m})
 	}))
 	m.moveTo("a:1")
-	c, err := Connect(t.Context(), []string{"data:1"}, append(options, func(c *config) {
-		c.etcd.DialOptions = append(c.etcd.DialOptions, grpc.WithContextDialer(
-			m.network.Dialer("client")))
-	})...)
+	c, err := Connect(t.Context(), []string{"data:1"}, append(options,
+		Dialer(m.network.Dialer("client")))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,11 +58,14 @@ func (s *Store) Importing() error {
 }
 
 // readWhole runs f on the newest state, unless that is a part of what is being imported.
-func (s *Store) readWhole(f func(*reader) error) error {
-	return s.read(func(r *reader) error {
+func (s *Store) readWhole(f func(*reader) error) error { return s.read(whole(f)) }
+
+// whole refuses what reads while an import is under way.
+func whole(f func(*reader) error) func(*reader) error {
+	return func(r *reader) error {
 		if importing(r.meta) {
 			return fmt.Errorf("%w, with %d keys so far", ErrImporting, r.meta.Import.Versions)
 		}
 		return f(r)
-	})
+	}
 }

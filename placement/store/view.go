@@ -22,7 +22,7 @@ type View struct {
 // Read returns a view that contains everything that was acknowledged anywhere before the call. Any
 // member can give it, as long as it reaches a leader that reaches a quorum.
 func (s *Store) Read(ctx context.Context) (*View, error) {
-	if err := s.confirm(ctx); err != nil {
+	if err := s.confirmShared(ctx); err != nil {
 		return nil, err
 	}
 	return s.Stale(), nil
@@ -91,7 +91,7 @@ func (s *Store) ReadTxnAs(
 		}
 	}
 	result = &storepb.Result{}
-	err = s.readWhole(func(r *reader) error {
+	err = s.readShared(ctx, whole(func(r *reader) error {
 		if err := s.permitRead(r, who, t); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (s *Store) ReadTxnAs(
 			result.Txn, err = r.txn(t, chosen, allowed)
 		}
 		return err
-	})
+	}))
 	if err != nil {
 		return nil, release, err
 	}

@@ -383,7 +383,7 @@ func (x Mutation_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Mutation_Kind.Descriptor instead.
 func (Mutation_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{47, 0}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{49, 0}
 }
 
 type PushRequest_Kind int32
@@ -435,7 +435,7 @@ func (x PushRequest_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PushRequest_Kind.Descriptor instead.
 func (PushRequest_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{60, 0}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{62, 0}
 }
 
 // Hello opens a stream.
@@ -649,6 +649,9 @@ type Request struct {
 	// Set, on a Get, BatchGet, Scan or Count to a leader: it takes the read in as one of its own, and reads nothing. The
 	// answer is an Admission, by which another replica of the partition reads.
 	Admit bool `protobuf:"varint,9,opt,name=admit,proto3" json:"admit,omitempty"`
+	// Set, in place of a command: a call of a method that the server answers by gRPC as well. Of the other fields only
+	// timeout_micros is used then.
+	Call *Call `protobuf:"bytes,10,opt,name=call,proto3" json:"call,omitempty"`
 	// Types that are valid to be assigned to Command:
 	//
 	//	*Request_Get
@@ -769,6 +772,13 @@ func (x *Request) GetAdmit() bool {
 		return x.Admit
 	}
 	return false
+}
+
+func (x *Request) GetCall() *Call {
+	if x != nil {
+		return x.Call
+	}
+	return nil
 }
 
 func (x *Request) GetCommand() isRequest_Command {
@@ -1112,6 +1122,142 @@ func (*Request_Load) isRequest_Command() {}
 
 func (*Request_Changes) isRequest_Command() {}
 
+// Call is a unary call as gRPC has it, without HTTP/2. Streams are for gRPC alone, and so are methods that wait for other clients.
+type Call struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in the path of gRPC: /package.Service/Method.
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	// The encoded request.
+	Message []byte `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// What would be gRPC's metadata: "token" if it is not empty, and "hasleader" with the value "true".
+	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	RequireLeader bool   `protobuf:"varint,4,opt,name=require_leader,json=requireLeader,proto3" json:"require_leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Call) Reset() {
+	*x = Call{}
+	mi := &file_kvpb_kv_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Call) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Call) ProtoMessage() {}
+
+func (x *Call) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Call.ProtoReflect.Descriptor instead.
+func (*Call) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Call) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *Call) GetMessage() []byte {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *Call) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *Call) GetRequireLeader() bool {
+	if x != nil {
+		return x.RequireLeader
+	}
+	return false
+}
+
+// CallAnswer is the outcome of a call.
+type CallAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The encoded answer, if status is not set.
+	Message []byte `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// An encoded google.rpc.Status: why the call failed.
+	Status []byte `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	// The address at which such calls are answered with fewer steps in between; empty: this one, or none is known.
+	Better        string `protobuf:"bytes,3,opt,name=better,proto3" json:"better,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallAnswer) Reset() {
+	*x = CallAnswer{}
+	mi := &file_kvpb_kv_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallAnswer) ProtoMessage() {}
+
+func (x *CallAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallAnswer.ProtoReflect.Descriptor instead.
+func (*CallAnswer) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CallAnswer) GetMessage() []byte {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *CallAnswer) GetStatus() []byte {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *CallAnswer) GetBetter() string {
+	if x != nil {
+		return x.Better
+	}
+	return ""
+}
+
 // ReplicaRead is how fresh a read has to be that a replica answers which does not lead. If the command names a timestamp, it is
 // read at that, once it is closed there; else at the latest one that is closed there. A leader reads the latest state.
 type ReplicaRead struct {
@@ -1129,7 +1275,7 @@ type ReplicaRead struct {
 
 func (x *ReplicaRead) Reset() {
 	*x = ReplicaRead{}
-	mi := &file_kvpb_kv_proto_msgTypes[4]
+	mi := &file_kvpb_kv_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1287,7 @@ func (x *ReplicaRead) String() string {
 func (*ReplicaRead) ProtoMessage() {}
 
 func (x *ReplicaRead) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[4]
+	mi := &file_kvpb_kv_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1300,7 @@ func (x *ReplicaRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRead.ProtoReflect.Descriptor instead.
 func (*ReplicaRead) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{4}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReplicaRead) GetAtLeast() *Timestamp {
@@ -1193,7 +1339,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_kvpb_kv_proto_msgTypes[5]
+	mi := &file_kvpb_kv_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1351,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[5]
+	mi := &file_kvpb_kv_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1364,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{5}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Admission) GetAt() *Timestamp {
@@ -1254,6 +1400,8 @@ type Response struct {
 	ReadAt *Timestamp `protobuf:"bytes,5,opt,name=read_at,json=readAt,proto3" json:"read_at,omitempty"`
 	// To a request with admit.
 	Admission *Admission `protobuf:"bytes,6,opt,name=admission,proto3" json:"admission,omitempty"`
+	// To a call. Error is unset then, or says that nothing was called.
+	Call *CallAnswer `protobuf:"bytes,7,opt,name=call,proto3" json:"call,omitempty"`
 	// Types that are valid to be assigned to Result:
 	//
 	//	*Response_Get
@@ -1285,7 +1433,7 @@ type Response struct {
 
 func (x *Response) Reset() {
 	*x = Response{}
-	mi := &file_kvpb_kv_proto_msgTypes[6]
+	mi := &file_kvpb_kv_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +1445,7 @@ func (x *Response) String() string {
 func (*Response) ProtoMessage() {}
 
 func (x *Response) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[6]
+	mi := &file_kvpb_kv_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +1458,7 @@ func (x *Response) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Response.ProtoReflect.Descriptor instead.
 func (*Response) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{6}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Response) GetId() uint64 {
@@ -1351,6 +1499,13 @@ func (x *Response) GetReadAt() *Timestamp {
 func (x *Response) GetAdmission() *Admission {
 	if x != nil {
 		return x.Admission
+	}
+	return nil
+}
+
+func (x *Response) GetCall() *CallAnswer {
+	if x != nil {
+		return x.Call
 	}
 	return nil
 }
@@ -1708,7 +1863,7 @@ type Timestamp struct {
 
 func (x *Timestamp) Reset() {
 	*x = Timestamp{}
-	mi := &file_kvpb_kv_proto_msgTypes[7]
+	mi := &file_kvpb_kv_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1875,7 @@ func (x *Timestamp) String() string {
 func (*Timestamp) ProtoMessage() {}
 
 func (x *Timestamp) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[7]
+	mi := &file_kvpb_kv_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1888,7 @@ func (x *Timestamp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timestamp.ProtoReflect.Descriptor instead.
 func (*Timestamp) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{7}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Timestamp) GetWall() uint64 {
@@ -1763,7 +1918,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[8]
+	mi := &file_kvpb_kv_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1930,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[8]
+	mi := &file_kvpb_kv_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1943,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{8}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetRequest) GetKey() []byte {
@@ -1836,7 +1991,7 @@ type ReadContext struct {
 
 func (x *ReadContext) Reset() {
 	*x = ReadContext{}
-	mi := &file_kvpb_kv_proto_msgTypes[9]
+	mi := &file_kvpb_kv_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +2003,7 @@ func (x *ReadContext) String() string {
 func (*ReadContext) ProtoMessage() {}
 
 func (x *ReadContext) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[9]
+	mi := &file_kvpb_kv_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +2016,7 @@ func (x *ReadContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadContext.ProtoReflect.Descriptor instead.
 func (*ReadContext) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{9}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReadContext) GetUncertainUntil() *Timestamp {
@@ -1923,7 +2078,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[10]
+	mi := &file_kvpb_kv_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +2090,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[10]
+	mi := &file_kvpb_kv_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +2103,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{10}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetResponse) GetFound() bool {
@@ -1999,7 +2154,7 @@ type PutRequest struct {
 
 func (x *PutRequest) Reset() {
 	*x = PutRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[11]
+	mi := &file_kvpb_kv_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2166,7 @@ func (x *PutRequest) String() string {
 func (*PutRequest) ProtoMessage() {}
 
 func (x *PutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[11]
+	mi := &file_kvpb_kv_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2179,7 @@ func (x *PutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRequest.ProtoReflect.Descriptor instead.
 func (*PutRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{11}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PutRequest) GetKey() []byte {
@@ -2057,7 +2212,7 @@ type PutResponse struct {
 
 func (x *PutResponse) Reset() {
 	*x = PutResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[12]
+	mi := &file_kvpb_kv_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2224,7 @@ func (x *PutResponse) String() string {
 func (*PutResponse) ProtoMessage() {}
 
 func (x *PutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[12]
+	mi := &file_kvpb_kv_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2237,7 @@ func (x *PutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResponse.ProtoReflect.Descriptor instead.
 func (*PutResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{12}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PutResponse) GetVersion() *Timestamp {
@@ -2101,7 +2256,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[13]
+	mi := &file_kvpb_kv_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2268,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[13]
+	mi := &file_kvpb_kv_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2281,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{13}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteRequest) GetKey() []byte {
@@ -2147,7 +2302,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[14]
+	mi := &file_kvpb_kv_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2314,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[14]
+	mi := &file_kvpb_kv_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2327,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{14}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeleteResponse) GetExisted() bool {
@@ -2210,7 +2365,7 @@ type CompareAndSwapRequest struct {
 
 func (x *CompareAndSwapRequest) Reset() {
 	*x = CompareAndSwapRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[15]
+	mi := &file_kvpb_kv_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2377,7 @@ func (x *CompareAndSwapRequest) String() string {
 func (*CompareAndSwapRequest) ProtoMessage() {}
 
 func (x *CompareAndSwapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[15]
+	mi := &file_kvpb_kv_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2390,7 @@ func (x *CompareAndSwapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareAndSwapRequest.ProtoReflect.Descriptor instead.
 func (*CompareAndSwapRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{15}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CompareAndSwapRequest) GetKey() []byte {
@@ -2339,7 +2494,7 @@ type CompareAndSwapResponse struct {
 
 func (x *CompareAndSwapResponse) Reset() {
 	*x = CompareAndSwapResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[16]
+	mi := &file_kvpb_kv_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2506,7 @@ func (x *CompareAndSwapResponse) String() string {
 func (*CompareAndSwapResponse) ProtoMessage() {}
 
 func (x *CompareAndSwapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[16]
+	mi := &file_kvpb_kv_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2519,7 @@ func (x *CompareAndSwapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareAndSwapResponse.ProtoReflect.Descriptor instead.
 func (*CompareAndSwapResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{16}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CompareAndSwapResponse) GetSwapped() bool {
@@ -2424,7 +2579,7 @@ type IncrementRequest struct {
 
 func (x *IncrementRequest) Reset() {
 	*x = IncrementRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[17]
+	mi := &file_kvpb_kv_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2591,7 @@ func (x *IncrementRequest) String() string {
 func (*IncrementRequest) ProtoMessage() {}
 
 func (x *IncrementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[17]
+	mi := &file_kvpb_kv_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2604,7 @@ func (x *IncrementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncrementRequest.ProtoReflect.Descriptor instead.
 func (*IncrementRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{17}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *IncrementRequest) GetKey() []byte {
@@ -2484,7 +2639,7 @@ type IncrementResponse struct {
 
 func (x *IncrementResponse) Reset() {
 	*x = IncrementResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[18]
+	mi := &file_kvpb_kv_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2651,7 @@ func (x *IncrementResponse) String() string {
 func (*IncrementResponse) ProtoMessage() {}
 
 func (x *IncrementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[18]
+	mi := &file_kvpb_kv_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2664,7 @@ func (x *IncrementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncrementResponse.ProtoReflect.Descriptor instead.
 func (*IncrementResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{18}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *IncrementResponse) GetValue() int64 {
@@ -2536,7 +2691,7 @@ type WriteBatchRequest struct {
 
 func (x *WriteBatchRequest) Reset() {
 	*x = WriteBatchRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[19]
+	mi := &file_kvpb_kv_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2703,7 @@ func (x *WriteBatchRequest) String() string {
 func (*WriteBatchRequest) ProtoMessage() {}
 
 func (x *WriteBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[19]
+	mi := &file_kvpb_kv_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2716,7 @@ func (x *WriteBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteBatchRequest.ProtoReflect.Descriptor instead.
 func (*WriteBatchRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{19}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WriteBatchRequest) GetOperations() []*WriteOperation {
@@ -2584,7 +2739,7 @@ type WriteOperation struct {
 
 func (x *WriteOperation) Reset() {
 	*x = WriteOperation{}
-	mi := &file_kvpb_kv_proto_msgTypes[20]
+	mi := &file_kvpb_kv_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +2751,7 @@ func (x *WriteOperation) String() string {
 func (*WriteOperation) ProtoMessage() {}
 
 func (x *WriteOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[20]
+	mi := &file_kvpb_kv_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2609,7 +2764,7 @@ func (x *WriteOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteOperation.ProtoReflect.Descriptor instead.
 func (*WriteOperation) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{20}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WriteOperation) GetKey() []byte {
@@ -2649,7 +2804,7 @@ type WriteBatchResponse struct {
 
 func (x *WriteBatchResponse) Reset() {
 	*x = WriteBatchResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[21]
+	mi := &file_kvpb_kv_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +2816,7 @@ func (x *WriteBatchResponse) String() string {
 func (*WriteBatchResponse) ProtoMessage() {}
 
 func (x *WriteBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[21]
+	mi := &file_kvpb_kv_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +2829,7 @@ func (x *WriteBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteBatchResponse.ProtoReflect.Descriptor instead.
 func (*WriteBatchResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{21}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WriteBatchResponse) GetVersion() *Timestamp {
@@ -2704,7 +2859,7 @@ type LoadRequest struct {
 
 func (x *LoadRequest) Reset() {
 	*x = LoadRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[22]
+	mi := &file_kvpb_kv_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2871,7 @@ func (x *LoadRequest) String() string {
 func (*LoadRequest) ProtoMessage() {}
 
 func (x *LoadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[22]
+	mi := &file_kvpb_kv_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2884,7 @@ func (x *LoadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadRequest.ProtoReflect.Descriptor instead.
 func (*LoadRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{22}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LoadRequest) GetBlock() []byte {
@@ -2787,7 +2942,7 @@ type LoadResponse struct {
 
 func (x *LoadResponse) Reset() {
 	*x = LoadResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[23]
+	mi := &file_kvpb_kv_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2799,7 +2954,7 @@ func (x *LoadResponse) String() string {
 func (*LoadResponse) ProtoMessage() {}
 
 func (x *LoadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[23]
+	mi := &file_kvpb_kv_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2812,7 +2967,7 @@ func (x *LoadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadResponse.ProtoReflect.Descriptor instead.
 func (*LoadResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{23}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LoadResponse) GetVersion() *Timestamp {
@@ -2847,7 +3002,7 @@ type BatchGetRequest struct {
 
 func (x *BatchGetRequest) Reset() {
 	*x = BatchGetRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[24]
+	mi := &file_kvpb_kv_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +3014,7 @@ func (x *BatchGetRequest) String() string {
 func (*BatchGetRequest) ProtoMessage() {}
 
 func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[24]
+	mi := &file_kvpb_kv_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +3027,7 @@ func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetRequest.ProtoReflect.Descriptor instead.
 func (*BatchGetRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{24}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BatchGetRequest) GetKeys() [][]byte {
@@ -2908,7 +3063,7 @@ type BatchGetResponse struct {
 
 func (x *BatchGetResponse) Reset() {
 	*x = BatchGetResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[25]
+	mi := &file_kvpb_kv_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2920,7 +3075,7 @@ func (x *BatchGetResponse) String() string {
 func (*BatchGetResponse) ProtoMessage() {}
 
 func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[25]
+	mi := &file_kvpb_kv_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2933,7 +3088,7 @@ func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResponse.ProtoReflect.Descriptor instead.
 func (*BatchGetResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{25}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BatchGetResponse) GetValues() []*GetResponse {
@@ -2966,7 +3121,7 @@ type MultiGetRequest struct {
 
 func (x *MultiGetRequest) Reset() {
 	*x = MultiGetRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[26]
+	mi := &file_kvpb_kv_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3133,7 @@ func (x *MultiGetRequest) String() string {
 func (*MultiGetRequest) ProtoMessage() {}
 
 func (x *MultiGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[26]
+	mi := &file_kvpb_kv_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3146,7 @@ func (x *MultiGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MultiGetRequest.ProtoReflect.Descriptor instead.
 func (*MultiGetRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{26}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MultiGetRequest) GetPartitions() []*PartitionKeys {
@@ -3028,7 +3183,7 @@ type PartitionKeys struct {
 
 func (x *PartitionKeys) Reset() {
 	*x = PartitionKeys{}
-	mi := &file_kvpb_kv_proto_msgTypes[27]
+	mi := &file_kvpb_kv_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3195,7 @@ func (x *PartitionKeys) String() string {
 func (*PartitionKeys) ProtoMessage() {}
 
 func (x *PartitionKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[27]
+	mi := &file_kvpb_kv_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3208,7 @@ func (x *PartitionKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionKeys.ProtoReflect.Descriptor instead.
 func (*PartitionKeys) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{27}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PartitionKeys) GetPartition() uint64 {
@@ -3098,7 +3253,7 @@ type MultiGetResponse struct {
 
 func (x *MultiGetResponse) Reset() {
 	*x = MultiGetResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3265,7 @@ func (x *MultiGetResponse) String() string {
 func (*MultiGetResponse) ProtoMessage() {}
 
 func (x *MultiGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[28]
+	mi := &file_kvpb_kv_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3278,7 @@ func (x *MultiGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MultiGetResponse.ProtoReflect.Descriptor instead.
 func (*MultiGetResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{28}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MultiGetResponse) GetRows() []byte {
@@ -3173,7 +3328,7 @@ type ChangesRequest struct {
 
 func (x *ChangesRequest) Reset() {
 	*x = ChangesRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[29]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3340,7 @@ func (x *ChangesRequest) String() string {
 func (*ChangesRequest) ProtoMessage() {}
 
 func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[29]
+	mi := &file_kvpb_kv_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3353,7 @@ func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesRequest.ProtoReflect.Descriptor instead.
 func (*ChangesRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{29}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ChangesRequest) GetStart() []byte {
@@ -3268,7 +3423,7 @@ type ChangesResponse struct {
 
 func (x *ChangesResponse) Reset() {
 	*x = ChangesResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[30]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3435,7 @@ func (x *ChangesResponse) String() string {
 func (*ChangesResponse) ProtoMessage() {}
 
 func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[30]
+	mi := &file_kvpb_kv_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3448,7 @@ func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesResponse.ProtoReflect.Descriptor instead.
 func (*ChangesResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{30}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ChangesResponse) GetChanges() []*Change {
@@ -3346,7 +3501,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_kvpb_kv_proto_msgTypes[31]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3513,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[31]
+	mi := &file_kvpb_kv_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3526,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{31}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Change) GetKey() []byte {
@@ -3433,7 +3588,7 @@ type ScanRequest struct {
 
 func (x *ScanRequest) Reset() {
 	*x = ScanRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[32]
+	mi := &file_kvpb_kv_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3600,7 @@ func (x *ScanRequest) String() string {
 func (*ScanRequest) ProtoMessage() {}
 
 func (x *ScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[32]
+	mi := &file_kvpb_kv_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3613,7 @@ func (x *ScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanRequest.ProtoReflect.Descriptor instead.
 func (*ScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{32}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ScanRequest) GetStart() []byte {
@@ -3538,7 +3693,7 @@ type ScanResponse struct {
 
 func (x *ScanResponse) Reset() {
 	*x = ScanResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[33]
+	mi := &file_kvpb_kv_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3550,7 +3705,7 @@ func (x *ScanResponse) String() string {
 func (*ScanResponse) ProtoMessage() {}
 
 func (x *ScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[33]
+	mi := &file_kvpb_kv_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3563,7 +3718,7 @@ func (x *ScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanResponse.ProtoReflect.Descriptor instead.
 func (*ScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{33}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ScanResponse) GetRows() []byte {
@@ -3619,7 +3774,7 @@ type MergeScanRequest struct {
 
 func (x *MergeScanRequest) Reset() {
 	*x = MergeScanRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[34]
+	mi := &file_kvpb_kv_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3631,7 +3786,7 @@ func (x *MergeScanRequest) String() string {
 func (*MergeScanRequest) ProtoMessage() {}
 
 func (x *MergeScanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[34]
+	mi := &file_kvpb_kv_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3644,7 +3799,7 @@ func (x *MergeScanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeScanRequest.ProtoReflect.Descriptor instead.
 func (*MergeScanRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{34}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MergeScanRequest) GetPartitions() []*PartitionRoute {
@@ -3722,7 +3877,7 @@ type PartitionRoute struct {
 
 func (x *PartitionRoute) Reset() {
 	*x = PartitionRoute{}
-	mi := &file_kvpb_kv_proto_msgTypes[35]
+	mi := &file_kvpb_kv_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +3889,7 @@ func (x *PartitionRoute) String() string {
 func (*PartitionRoute) ProtoMessage() {}
 
 func (x *PartitionRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[35]
+	mi := &file_kvpb_kv_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3902,7 @@ func (x *PartitionRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRoute.ProtoReflect.Descriptor instead.
 func (*PartitionRoute) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{35}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PartitionRoute) GetPartition() uint64 {
@@ -3788,7 +3943,7 @@ type MergeScanResponse struct {
 
 func (x *MergeScanResponse) Reset() {
 	*x = MergeScanResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[36]
+	mi := &file_kvpb_kv_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3800,7 +3955,7 @@ func (x *MergeScanResponse) String() string {
 func (*MergeScanResponse) ProtoMessage() {}
 
 func (x *MergeScanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[36]
+	mi := &file_kvpb_kv_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3813,7 +3968,7 @@ func (x *MergeScanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeScanResponse.ProtoReflect.Descriptor instead.
 func (*MergeScanResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{36}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MergeScanResponse) GetRows() []byte {
@@ -3862,7 +4017,7 @@ type PartitionRefusal struct {
 
 func (x *PartitionRefusal) Reset() {
 	*x = PartitionRefusal{}
-	mi := &file_kvpb_kv_proto_msgTypes[37]
+	mi := &file_kvpb_kv_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3874,7 +4029,7 @@ func (x *PartitionRefusal) String() string {
 func (*PartitionRefusal) ProtoMessage() {}
 
 func (x *PartitionRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[37]
+	mi := &file_kvpb_kv_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3887,7 +4042,7 @@ func (x *PartitionRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionRefusal.ProtoReflect.Descriptor instead.
 func (*PartitionRefusal) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{37}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PartitionRefusal) GetPartition() uint64 {
@@ -3915,7 +4070,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_kvpb_kv_proto_msgTypes[38]
+	mi := &file_kvpb_kv_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +4082,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[38]
+	mi := &file_kvpb_kv_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3940,7 +4095,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{38}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Rows) GetPairs() []*Pair {
@@ -3963,7 +4118,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_kvpb_kv_proto_msgTypes[39]
+	mi := &file_kvpb_kv_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4130,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[39]
+	mi := &file_kvpb_kv_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4143,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{39}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Pair) GetKey() []byte {
@@ -4035,7 +4190,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[40]
+	mi := &file_kvpb_kv_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4202,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[40]
+	mi := &file_kvpb_kv_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4215,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{40}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CountRequest) GetStart() []byte {
@@ -4117,7 +4272,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[41]
+	mi := &file_kvpb_kv_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4284,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[41]
+	mi := &file_kvpb_kv_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4297,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{41}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CountResponse) GetCount() uint64 {
@@ -4185,7 +4340,7 @@ type DeleteRangeRequest struct {
 
 func (x *DeleteRangeRequest) Reset() {
 	*x = DeleteRangeRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[42]
+	mi := &file_kvpb_kv_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4352,7 @@ func (x *DeleteRangeRequest) String() string {
 func (*DeleteRangeRequest) ProtoMessage() {}
 
 func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[42]
+	mi := &file_kvpb_kv_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4365,7 @@ func (x *DeleteRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRangeRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{42}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeleteRangeRequest) GetStart() []byte {
@@ -4249,7 +4404,7 @@ type DeleteRangeResponse struct {
 
 func (x *DeleteRangeResponse) Reset() {
 	*x = DeleteRangeResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[43]
+	mi := &file_kvpb_kv_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4416,7 @@ func (x *DeleteRangeResponse) String() string {
 func (*DeleteRangeResponse) ProtoMessage() {}
 
 func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[43]
+	mi := &file_kvpb_kv_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4429,7 @@ func (x *DeleteRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRangeResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRangeResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{43}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeleteRangeResponse) GetDeleted() uint64 {
@@ -4320,7 +4475,7 @@ type NowRequest struct {
 
 func (x *NowRequest) Reset() {
 	*x = NowRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[44]
+	mi := &file_kvpb_kv_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4487,7 @@ func (x *NowRequest) String() string {
 func (*NowRequest) ProtoMessage() {}
 
 func (x *NowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[44]
+	mi := &file_kvpb_kv_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4500,7 @@ func (x *NowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowRequest.ProtoReflect.Descriptor instead.
 func (*NowRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{44}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{46}
 }
 
 type NowResponse struct {
@@ -4357,7 +4512,7 @@ type NowResponse struct {
 
 func (x *NowResponse) Reset() {
 	*x = NowResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[45]
+	mi := &file_kvpb_kv_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4524,7 @@ func (x *NowResponse) String() string {
 func (*NowResponse) ProtoMessage() {}
 
 func (x *NowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[45]
+	mi := &file_kvpb_kv_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4537,7 @@ func (x *NowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NowResponse.ProtoReflect.Descriptor instead.
 func (*NowResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{45}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *NowResponse) GetNode() uint64 {
@@ -4411,7 +4566,7 @@ type Transaction struct {
 
 func (x *Transaction) Reset() {
 	*x = Transaction{}
-	mi := &file_kvpb_kv_proto_msgTypes[46]
+	mi := &file_kvpb_kv_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4423,7 +4578,7 @@ func (x *Transaction) String() string {
 func (*Transaction) ProtoMessage() {}
 
 func (x *Transaction) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[46]
+	mi := &file_kvpb_kv_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4436,7 +4591,7 @@ func (x *Transaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
 func (*Transaction) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{46}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Transaction) GetId() []byte {
@@ -4490,7 +4645,7 @@ type Mutation struct {
 
 func (x *Mutation) Reset() {
 	*x = Mutation{}
-	mi := &file_kvpb_kv_proto_msgTypes[47]
+	mi := &file_kvpb_kv_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4502,7 +4657,7 @@ func (x *Mutation) String() string {
 func (*Mutation) ProtoMessage() {}
 
 func (x *Mutation) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[47]
+	mi := &file_kvpb_kv_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4515,7 +4670,7 @@ func (x *Mutation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mutation.ProtoReflect.Descriptor instead.
 func (*Mutation) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{47}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Mutation) GetKey() []byte {
@@ -4592,7 +4747,7 @@ type PrepareRequest struct {
 
 func (x *PrepareRequest) Reset() {
 	*x = PrepareRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[48]
+	mi := &file_kvpb_kv_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4604,7 +4759,7 @@ func (x *PrepareRequest) String() string {
 func (*PrepareRequest) ProtoMessage() {}
 
 func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[48]
+	mi := &file_kvpb_kv_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4617,7 +4772,7 @@ func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{48}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PrepareRequest) GetTransaction() *Transaction {
@@ -4709,7 +4864,7 @@ type OnePhase struct {
 
 func (x *OnePhase) Reset() {
 	*x = OnePhase{}
-	mi := &file_kvpb_kv_proto_msgTypes[49]
+	mi := &file_kvpb_kv_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4721,7 +4876,7 @@ func (x *OnePhase) String() string {
 func (*OnePhase) ProtoMessage() {}
 
 func (x *OnePhase) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[49]
+	mi := &file_kvpb_kv_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4734,7 +4889,7 @@ func (x *OnePhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnePhase.ProtoReflect.Descriptor instead.
 func (*OnePhase) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{49}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *OnePhase) GetReads() *ReadSet {
@@ -4764,7 +4919,7 @@ type ReadSet struct {
 
 func (x *ReadSet) Reset() {
 	*x = ReadSet{}
-	mi := &file_kvpb_kv_proto_msgTypes[50]
+	mi := &file_kvpb_kv_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4776,7 +4931,7 @@ func (x *ReadSet) String() string {
 func (*ReadSet) ProtoMessage() {}
 
 func (x *ReadSet) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[50]
+	mi := &file_kvpb_kv_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4789,7 +4944,7 @@ func (x *ReadSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSet.ProtoReflect.Descriptor instead.
 func (*ReadSet) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{50}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReadSet) GetAt() *Timestamp {
@@ -4832,7 +4987,7 @@ type Leadership struct {
 
 func (x *Leadership) Reset() {
 	*x = Leadership{}
-	mi := &file_kvpb_kv_proto_msgTypes[51]
+	mi := &file_kvpb_kv_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4844,7 +4999,7 @@ func (x *Leadership) String() string {
 func (*Leadership) ProtoMessage() {}
 
 func (x *Leadership) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[51]
+	mi := &file_kvpb_kv_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4857,7 +5012,7 @@ func (x *Leadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leadership.ProtoReflect.Descriptor instead.
 func (*Leadership) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{51}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Leadership) GetPartition() uint64 {
@@ -4892,7 +5047,7 @@ type KeySpan struct {
 
 func (x *KeySpan) Reset() {
 	*x = KeySpan{}
-	mi := &file_kvpb_kv_proto_msgTypes[52]
+	mi := &file_kvpb_kv_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4904,7 +5059,7 @@ func (x *KeySpan) String() string {
 func (*KeySpan) ProtoMessage() {}
 
 func (x *KeySpan) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[52]
+	mi := &file_kvpb_kv_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +5072,7 @@ func (x *KeySpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeySpan.ProtoReflect.Descriptor instead.
 func (*KeySpan) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{52}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *KeySpan) GetStart() []byte {
@@ -4960,7 +5115,7 @@ type PrepareResponse struct {
 
 func (x *PrepareResponse) Reset() {
 	*x = PrepareResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[53]
+	mi := &file_kvpb_kv_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4972,7 +5127,7 @@ func (x *PrepareResponse) String() string {
 func (*PrepareResponse) ProtoMessage() {}
 
 func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[53]
+	mi := &file_kvpb_kv_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4985,7 +5140,7 @@ func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
 func (*PrepareResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{53}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PrepareResponse) GetPrepared() *Timestamp {
@@ -5057,7 +5212,7 @@ type RefreshRequest struct {
 
 func (x *RefreshRequest) Reset() {
 	*x = RefreshRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[54]
+	mi := &file_kvpb_kv_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5069,7 +5224,7 @@ func (x *RefreshRequest) String() string {
 func (*RefreshRequest) ProtoMessage() {}
 
 func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[54]
+	mi := &file_kvpb_kv_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5082,7 +5237,7 @@ func (x *RefreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshRequest.ProtoReflect.Descriptor instead.
 func (*RefreshRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{54}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RefreshRequest) GetTransaction() []byte {
@@ -5128,7 +5283,7 @@ type RefreshResponse struct {
 
 func (x *RefreshResponse) Reset() {
 	*x = RefreshResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[55]
+	mi := &file_kvpb_kv_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5140,7 +5295,7 @@ func (x *RefreshResponse) String() string {
 func (*RefreshResponse) ProtoMessage() {}
 
 func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[55]
+	mi := &file_kvpb_kv_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5153,7 +5308,7 @@ func (x *RefreshResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefreshResponse.ProtoReflect.Descriptor instead.
 func (*RefreshResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{55}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
 }
 
 // EndTransactionRequest decides a transaction, at its coordinator. Once decided it stays so: a repeated request is told the outcome.
@@ -5181,7 +5336,7 @@ type EndTransactionRequest struct {
 
 func (x *EndTransactionRequest) Reset() {
 	*x = EndTransactionRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[56]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5193,7 +5348,7 @@ func (x *EndTransactionRequest) String() string {
 func (*EndTransactionRequest) ProtoMessage() {}
 
 func (x *EndTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[56]
+	mi := &file_kvpb_kv_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5206,7 +5361,7 @@ func (x *EndTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndTransactionRequest.ProtoReflect.Descriptor instead.
 func (*EndTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{56}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *EndTransactionRequest) GetTransaction() *Transaction {
@@ -5277,7 +5432,7 @@ type Participant struct {
 
 func (x *Participant) Reset() {
 	*x = Participant{}
-	mi := &file_kvpb_kv_proto_msgTypes[57]
+	mi := &file_kvpb_kv_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5289,7 +5444,7 @@ func (x *Participant) String() string {
 func (*Participant) ProtoMessage() {}
 
 func (x *Participant) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[57]
+	mi := &file_kvpb_kv_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5302,7 +5457,7 @@ func (x *Participant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Participant.ProtoReflect.Descriptor instead.
 func (*Participant) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Participant) GetKeyspace() uint32 {
@@ -5344,7 +5499,7 @@ type EndTransactionResponse struct {
 
 func (x *EndTransactionResponse) Reset() {
 	*x = EndTransactionResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[58]
+	mi := &file_kvpb_kv_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5356,7 +5511,7 @@ func (x *EndTransactionResponse) String() string {
 func (*EndTransactionResponse) ProtoMessage() {}
 
 func (x *EndTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[58]
+	mi := &file_kvpb_kv_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5369,7 +5524,7 @@ func (x *EndTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndTransactionResponse.ProtoReflect.Descriptor instead.
 func (*EndTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{58}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *EndTransactionResponse) GetStatus() *TransactionStatus {
@@ -5406,7 +5561,7 @@ type TransactionStatus struct {
 
 func (x *TransactionStatus) Reset() {
 	*x = TransactionStatus{}
-	mi := &file_kvpb_kv_proto_msgTypes[59]
+	mi := &file_kvpb_kv_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5418,7 +5573,7 @@ func (x *TransactionStatus) String() string {
 func (*TransactionStatus) ProtoMessage() {}
 
 func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[59]
+	mi := &file_kvpb_kv_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5431,7 +5586,7 @@ func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionStatus.ProtoReflect.Descriptor instead.
 func (*TransactionStatus) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{59}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TransactionStatus) GetState() TransactionState {
@@ -5509,7 +5664,7 @@ type PushRequest struct {
 
 func (x *PushRequest) Reset() {
 	*x = PushRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[60]
+	mi := &file_kvpb_kv_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5521,7 +5676,7 @@ func (x *PushRequest) String() string {
 func (*PushRequest) ProtoMessage() {}
 
 func (x *PushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[60]
+	mi := &file_kvpb_kv_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5534,7 +5689,7 @@ func (x *PushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
 func (*PushRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{60}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PushRequest) GetPushee() *Transaction {
@@ -5616,7 +5771,7 @@ type PushResponse struct {
 
 func (x *PushResponse) Reset() {
 	*x = PushResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[61]
+	mi := &file_kvpb_kv_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5628,7 +5783,7 @@ func (x *PushResponse) String() string {
 func (*PushResponse) ProtoMessage() {}
 
 func (x *PushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[61]
+	mi := &file_kvpb_kv_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5641,7 +5796,7 @@ func (x *PushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
 func (*PushResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{61}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PushResponse) GetStatus() *TransactionStatus {
@@ -5663,7 +5818,7 @@ type HeartbeatTransactionRequest struct {
 
 func (x *HeartbeatTransactionRequest) Reset() {
 	*x = HeartbeatTransactionRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[62]
+	mi := &file_kvpb_kv_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5675,7 +5830,7 @@ func (x *HeartbeatTransactionRequest) String() string {
 func (*HeartbeatTransactionRequest) ProtoMessage() {}
 
 func (x *HeartbeatTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[62]
+	mi := &file_kvpb_kv_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5688,7 +5843,7 @@ func (x *HeartbeatTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatTransactionRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{62}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *HeartbeatTransactionRequest) GetTransaction() *Transaction {
@@ -5716,7 +5871,7 @@ type HeartbeatTransactionResponse struct {
 
 func (x *HeartbeatTransactionResponse) Reset() {
 	*x = HeartbeatTransactionResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[63]
+	mi := &file_kvpb_kv_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5728,7 +5883,7 @@ func (x *HeartbeatTransactionResponse) String() string {
 func (*HeartbeatTransactionResponse) ProtoMessage() {}
 
 func (x *HeartbeatTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[63]
+	mi := &file_kvpb_kv_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5741,7 +5896,7 @@ func (x *HeartbeatTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatTransactionResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{63}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *HeartbeatTransactionResponse) GetStatus() *TransactionStatus {
@@ -5773,7 +5928,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[64]
+	mi := &file_kvpb_kv_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5785,7 +5940,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[64]
+	mi := &file_kvpb_kv_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5798,7 +5953,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{64}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ResolveRequest) GetResolutions() []*Resolution {
@@ -5837,7 +5992,7 @@ type Resolution struct {
 
 func (x *Resolution) Reset() {
 	*x = Resolution{}
-	mi := &file_kvpb_kv_proto_msgTypes[65]
+	mi := &file_kvpb_kv_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5849,7 +6004,7 @@ func (x *Resolution) String() string {
 func (*Resolution) ProtoMessage() {}
 
 func (x *Resolution) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[65]
+	mi := &file_kvpb_kv_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5862,7 +6017,7 @@ func (x *Resolution) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolution.ProtoReflect.Descriptor instead.
 func (*Resolution) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{65}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Resolution) GetTransaction() []byte {
@@ -5905,7 +6060,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[66]
+	mi := &file_kvpb_kv_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5917,7 +6072,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[66]
+	mi := &file_kvpb_kv_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5930,7 +6085,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{66}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ResolveResponse) GetResolved() uint64 {
@@ -5960,7 +6115,7 @@ type InspectTransactionsRequest struct {
 
 func (x *InspectTransactionsRequest) Reset() {
 	*x = InspectTransactionsRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[67]
+	mi := &file_kvpb_kv_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5972,7 +6127,7 @@ func (x *InspectTransactionsRequest) String() string {
 func (*InspectTransactionsRequest) ProtoMessage() {}
 
 func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[67]
+	mi := &file_kvpb_kv_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5985,7 +6140,7 @@ func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{67}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *InspectTransactionsRequest) GetMax() uint32 {
@@ -6013,7 +6168,7 @@ type InspectTransactionsResponse struct {
 
 func (x *InspectTransactionsResponse) Reset() {
 	*x = InspectTransactionsResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[68]
+	mi := &file_kvpb_kv_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6025,7 +6180,7 @@ func (x *InspectTransactionsResponse) String() string {
 func (*InspectTransactionsResponse) ProtoMessage() {}
 
 func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[68]
+	mi := &file_kvpb_kv_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6038,7 +6193,7 @@ func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{68}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *InspectTransactionsResponse) GetTransactions() []*LiveTransaction {
@@ -6083,7 +6238,7 @@ type LiveTransaction struct {
 
 func (x *LiveTransaction) Reset() {
 	*x = LiveTransaction{}
-	mi := &file_kvpb_kv_proto_msgTypes[69]
+	mi := &file_kvpb_kv_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6095,7 +6250,7 @@ func (x *LiveTransaction) String() string {
 func (*LiveTransaction) ProtoMessage() {}
 
 func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[69]
+	mi := &file_kvpb_kv_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6108,7 +6263,7 @@ func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveTransaction.ProtoReflect.Descriptor instead.
 func (*LiveTransaction) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{69}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *LiveTransaction) GetTransaction() *Transaction {
@@ -6201,7 +6356,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_kvpb_kv_proto_msgTypes[70]
+	mi := &file_kvpb_kv_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6213,7 +6368,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[70]
+	mi := &file_kvpb_kv_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6226,7 +6381,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{70}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Waiter) GetTransaction() []byte {
@@ -6282,7 +6437,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_kvpb_kv_proto_msgTypes[71]
+	mi := &file_kvpb_kv_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6294,7 +6449,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[71]
+	mi := &file_kvpb_kv_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6307,7 +6462,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{71}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Error) GetCode() ErrorCode {
@@ -6386,7 +6541,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_kvpb_kv_proto_msgTypes[72]
+	mi := &file_kvpb_kv_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6398,7 +6553,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[72]
+	mi := &file_kvpb_kv_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6411,7 +6566,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{72}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Conflict) GetKey() []byte {
@@ -6472,7 +6627,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\brequests\x18\x02 \x03(\v2\x17.tidemark.kv.v1.RequestR\brequests\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\tR\x05token\"G\n" +
 	"\rBatchResponse\x126\n" +
-	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\xca\r\n" +
+	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\xf4\r\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1e\n" +
@@ -6484,7 +6639,9 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\asession\x18\x06 \x01(\v2\x19.tidemark.kv.v1.TimestampR\asession\x12%\n" +
 	"\x0etimeout_micros\x18\a \x01(\x04R\rtimeoutMicros\x12>\n" +
 	"\freplica_read\x18\b \x01(\v2\x1b.tidemark.kv.v1.ReplicaReadR\vreplicaRead\x12\x14\n" +
-	"\x05admit\x18\t \x01(\bR\x05admit\x12.\n" +
+	"\x05admit\x18\t \x01(\bR\x05admit\x12(\n" +
+	"\x04call\x18\n" +
+	" \x01(\v2\x14.tidemark.kv.v1.CallR\x04call\x12.\n" +
 	"\x03get\x18\x10 \x01(\v2\x1a.tidemark.kv.v1.GetRequestH\x00R\x03get\x12.\n" +
 	"\x03put\x18\x11 \x01(\v2\x1a.tidemark.kv.v1.PutRequestH\x00R\x03put\x127\n" +
 	"\x06delete\x18\x12 \x01(\v2\x1d.tidemark.kv.v1.DeleteRequestH\x00R\x06delete\x12Q\n" +
@@ -6509,7 +6666,17 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\tincrement\x18# \x01(\v2 .tidemark.kv.v1.IncrementRequestH\x00R\tincrement\x121\n" +
 	"\x04load\x18$ \x01(\v2\x1b.tidemark.kv.v1.LoadRequestH\x00R\x04load\x12:\n" +
 	"\achanges\x18% \x01(\v2\x1e.tidemark.kv.v1.ChangesRequestH\x00R\achangesB\t\n" +
-	"\acommand\"\x9d\x01\n" +
+	"\acommand\"u\n" +
+	"\x04Call\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\fR\amessage\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\x12%\n" +
+	"\x0erequire_leader\x18\x04 \x01(\bR\rrequireLeader\"V\n" +
+	"\n" +
+	"CallAnswer\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\fR\amessage\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\fR\x06status\x12\x16\n" +
+	"\x06better\x18\x03 \x01(\tR\x06better\"\x9d\x01\n" +
 	"\vReplicaRead\x124\n" +
 	"\bat_least\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\aatLeast\x12\x1f\n" +
 	"\vwait_micros\x18\x02 \x01(\rR\n" +
@@ -6518,14 +6685,15 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\tAdmission\x12)\n" +
 	"\x02at\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12B\n" +
-	"\x0funcertain_until\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\"\xbd\r\n" +
+	"\x0funcertain_until\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\"\xed\r\n" +
 	"\bResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x03now\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x03now\x12'\n" +
 	"\x0fclock_untrusted\x18\x04 \x01(\bR\x0eclockUntrusted\x12+\n" +
 	"\x05error\x18\x03 \x01(\v2\x15.tidemark.kv.v1.ErrorR\x05error\x122\n" +
 	"\aread_at\x18\x05 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x06readAt\x127\n" +
-	"\tadmission\x18\x06 \x01(\v2\x19.tidemark.kv.v1.AdmissionR\tadmission\x12/\n" +
+	"\tadmission\x18\x06 \x01(\v2\x19.tidemark.kv.v1.AdmissionR\tadmission\x12.\n" +
+	"\x04call\x18\a \x01(\v2\x1a.tidemark.kv.v1.CallAnswerR\x04call\x12/\n" +
 	"\x03get\x18\x10 \x01(\v2\x1b.tidemark.kv.v1.GetResponseH\x00R\x03get\x12/\n" +
 	"\x03put\x18\x11 \x01(\v2\x1b.tidemark.kv.v1.PutResponseH\x00R\x03put\x128\n" +
 	"\x06delete\x18\x12 \x01(\v2\x1e.tidemark.kv.v1.DeleteResponseH\x00R\x06delete\x12R\n" +
@@ -7009,7 +7177,7 @@ func file_kvpb_kv_proto_rawDescGZIP() []byte {
 }
 
 var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_kvpb_kv_proto_goTypes = []any{
 	(TransactionState)(0),                // 0: tidemark.kv.v1.TransactionState
 	(AbortReason)(0),                     // 1: tidemark.kv.v1.AbortReason
@@ -7021,242 +7189,246 @@ var file_kvpb_kv_proto_goTypes = []any{
 	(*BatchRequest)(nil),                 // 7: tidemark.kv.v1.BatchRequest
 	(*BatchResponse)(nil),                // 8: tidemark.kv.v1.BatchResponse
 	(*Request)(nil),                      // 9: tidemark.kv.v1.Request
-	(*ReplicaRead)(nil),                  // 10: tidemark.kv.v1.ReplicaRead
-	(*Admission)(nil),                    // 11: tidemark.kv.v1.Admission
-	(*Response)(nil),                     // 12: tidemark.kv.v1.Response
-	(*Timestamp)(nil),                    // 13: tidemark.kv.v1.Timestamp
-	(*GetRequest)(nil),                   // 14: tidemark.kv.v1.GetRequest
-	(*ReadContext)(nil),                  // 15: tidemark.kv.v1.ReadContext
-	(*GetResponse)(nil),                  // 16: tidemark.kv.v1.GetResponse
-	(*PutRequest)(nil),                   // 17: tidemark.kv.v1.PutRequest
-	(*PutResponse)(nil),                  // 18: tidemark.kv.v1.PutResponse
-	(*DeleteRequest)(nil),                // 19: tidemark.kv.v1.DeleteRequest
-	(*DeleteResponse)(nil),               // 20: tidemark.kv.v1.DeleteResponse
-	(*CompareAndSwapRequest)(nil),        // 21: tidemark.kv.v1.CompareAndSwapRequest
-	(*CompareAndSwapResponse)(nil),       // 22: tidemark.kv.v1.CompareAndSwapResponse
-	(*IncrementRequest)(nil),             // 23: tidemark.kv.v1.IncrementRequest
-	(*IncrementResponse)(nil),            // 24: tidemark.kv.v1.IncrementResponse
-	(*WriteBatchRequest)(nil),            // 25: tidemark.kv.v1.WriteBatchRequest
-	(*WriteOperation)(nil),               // 26: tidemark.kv.v1.WriteOperation
-	(*WriteBatchResponse)(nil),           // 27: tidemark.kv.v1.WriteBatchResponse
-	(*LoadRequest)(nil),                  // 28: tidemark.kv.v1.LoadRequest
-	(*LoadResponse)(nil),                 // 29: tidemark.kv.v1.LoadResponse
-	(*BatchGetRequest)(nil),              // 30: tidemark.kv.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),             // 31: tidemark.kv.v1.BatchGetResponse
-	(*MultiGetRequest)(nil),              // 32: tidemark.kv.v1.MultiGetRequest
-	(*PartitionKeys)(nil),                // 33: tidemark.kv.v1.PartitionKeys
-	(*MultiGetResponse)(nil),             // 34: tidemark.kv.v1.MultiGetResponse
-	(*ChangesRequest)(nil),               // 35: tidemark.kv.v1.ChangesRequest
-	(*ChangesResponse)(nil),              // 36: tidemark.kv.v1.ChangesResponse
-	(*Change)(nil),                       // 37: tidemark.kv.v1.Change
-	(*ScanRequest)(nil),                  // 38: tidemark.kv.v1.ScanRequest
-	(*ScanResponse)(nil),                 // 39: tidemark.kv.v1.ScanResponse
-	(*MergeScanRequest)(nil),             // 40: tidemark.kv.v1.MergeScanRequest
-	(*PartitionRoute)(nil),               // 41: tidemark.kv.v1.PartitionRoute
-	(*MergeScanResponse)(nil),            // 42: tidemark.kv.v1.MergeScanResponse
-	(*PartitionRefusal)(nil),             // 43: tidemark.kv.v1.PartitionRefusal
-	(*Rows)(nil),                         // 44: tidemark.kv.v1.Rows
-	(*Pair)(nil),                         // 45: tidemark.kv.v1.Pair
-	(*CountRequest)(nil),                 // 46: tidemark.kv.v1.CountRequest
-	(*CountResponse)(nil),                // 47: tidemark.kv.v1.CountResponse
-	(*DeleteRangeRequest)(nil),           // 48: tidemark.kv.v1.DeleteRangeRequest
-	(*DeleteRangeResponse)(nil),          // 49: tidemark.kv.v1.DeleteRangeResponse
-	(*NowRequest)(nil),                   // 50: tidemark.kv.v1.NowRequest
-	(*NowResponse)(nil),                  // 51: tidemark.kv.v1.NowResponse
-	(*Transaction)(nil),                  // 52: tidemark.kv.v1.Transaction
-	(*Mutation)(nil),                     // 53: tidemark.kv.v1.Mutation
-	(*PrepareRequest)(nil),               // 54: tidemark.kv.v1.PrepareRequest
-	(*OnePhase)(nil),                     // 55: tidemark.kv.v1.OnePhase
-	(*ReadSet)(nil),                      // 56: tidemark.kv.v1.ReadSet
-	(*Leadership)(nil),                   // 57: tidemark.kv.v1.Leadership
-	(*KeySpan)(nil),                      // 58: tidemark.kv.v1.KeySpan
-	(*PrepareResponse)(nil),              // 59: tidemark.kv.v1.PrepareResponse
-	(*RefreshRequest)(nil),               // 60: tidemark.kv.v1.RefreshRequest
-	(*RefreshResponse)(nil),              // 61: tidemark.kv.v1.RefreshResponse
-	(*EndTransactionRequest)(nil),        // 62: tidemark.kv.v1.EndTransactionRequest
-	(*Participant)(nil),                  // 63: tidemark.kv.v1.Participant
-	(*EndTransactionResponse)(nil),       // 64: tidemark.kv.v1.EndTransactionResponse
-	(*TransactionStatus)(nil),            // 65: tidemark.kv.v1.TransactionStatus
-	(*PushRequest)(nil),                  // 66: tidemark.kv.v1.PushRequest
-	(*PushResponse)(nil),                 // 67: tidemark.kv.v1.PushResponse
-	(*HeartbeatTransactionRequest)(nil),  // 68: tidemark.kv.v1.HeartbeatTransactionRequest
-	(*HeartbeatTransactionResponse)(nil), // 69: tidemark.kv.v1.HeartbeatTransactionResponse
-	(*ResolveRequest)(nil),               // 70: tidemark.kv.v1.ResolveRequest
-	(*Resolution)(nil),                   // 71: tidemark.kv.v1.Resolution
-	(*ResolveResponse)(nil),              // 72: tidemark.kv.v1.ResolveResponse
-	(*InspectTransactionsRequest)(nil),   // 73: tidemark.kv.v1.InspectTransactionsRequest
-	(*InspectTransactionsResponse)(nil),  // 74: tidemark.kv.v1.InspectTransactionsResponse
-	(*LiveTransaction)(nil),              // 75: tidemark.kv.v1.LiveTransaction
-	(*Waiter)(nil),                       // 76: tidemark.kv.v1.Waiter
-	(*Error)(nil),                        // 77: tidemark.kv.v1.Error
-	(*Conflict)(nil),                     // 78: tidemark.kv.v1.Conflict
-	(*clusterpb.Partition)(nil),          // 79: tidemark.cluster.v1.Partition
-	(*clusterpb.Leader)(nil),             // 80: tidemark.cluster.v1.Leader
+	(*Call)(nil),                         // 10: tidemark.kv.v1.Call
+	(*CallAnswer)(nil),                   // 11: tidemark.kv.v1.CallAnswer
+	(*ReplicaRead)(nil),                  // 12: tidemark.kv.v1.ReplicaRead
+	(*Admission)(nil),                    // 13: tidemark.kv.v1.Admission
+	(*Response)(nil),                     // 14: tidemark.kv.v1.Response
+	(*Timestamp)(nil),                    // 15: tidemark.kv.v1.Timestamp
+	(*GetRequest)(nil),                   // 16: tidemark.kv.v1.GetRequest
+	(*ReadContext)(nil),                  // 17: tidemark.kv.v1.ReadContext
+	(*GetResponse)(nil),                  // 18: tidemark.kv.v1.GetResponse
+	(*PutRequest)(nil),                   // 19: tidemark.kv.v1.PutRequest
+	(*PutResponse)(nil),                  // 20: tidemark.kv.v1.PutResponse
+	(*DeleteRequest)(nil),                // 21: tidemark.kv.v1.DeleteRequest
+	(*DeleteResponse)(nil),               // 22: tidemark.kv.v1.DeleteResponse
+	(*CompareAndSwapRequest)(nil),        // 23: tidemark.kv.v1.CompareAndSwapRequest
+	(*CompareAndSwapResponse)(nil),       // 24: tidemark.kv.v1.CompareAndSwapResponse
+	(*IncrementRequest)(nil),             // 25: tidemark.kv.v1.IncrementRequest
+	(*IncrementResponse)(nil),            // 26: tidemark.kv.v1.IncrementResponse
+	(*WriteBatchRequest)(nil),            // 27: tidemark.kv.v1.WriteBatchRequest
+	(*WriteOperation)(nil),               // 28: tidemark.kv.v1.WriteOperation
+	(*WriteBatchResponse)(nil),           // 29: tidemark.kv.v1.WriteBatchResponse
+	(*LoadRequest)(nil),                  // 30: tidemark.kv.v1.LoadRequest
+	(*LoadResponse)(nil),                 // 31: tidemark.kv.v1.LoadResponse
+	(*BatchGetRequest)(nil),              // 32: tidemark.kv.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),             // 33: tidemark.kv.v1.BatchGetResponse
+	(*MultiGetRequest)(nil),              // 34: tidemark.kv.v1.MultiGetRequest
+	(*PartitionKeys)(nil),                // 35: tidemark.kv.v1.PartitionKeys
+	(*MultiGetResponse)(nil),             // 36: tidemark.kv.v1.MultiGetResponse
+	(*ChangesRequest)(nil),               // 37: tidemark.kv.v1.ChangesRequest
+	(*ChangesResponse)(nil),              // 38: tidemark.kv.v1.ChangesResponse
+	(*Change)(nil),                       // 39: tidemark.kv.v1.Change
+	(*ScanRequest)(nil),                  // 40: tidemark.kv.v1.ScanRequest
+	(*ScanResponse)(nil),                 // 41: tidemark.kv.v1.ScanResponse
+	(*MergeScanRequest)(nil),             // 42: tidemark.kv.v1.MergeScanRequest
+	(*PartitionRoute)(nil),               // 43: tidemark.kv.v1.PartitionRoute
+	(*MergeScanResponse)(nil),            // 44: tidemark.kv.v1.MergeScanResponse
+	(*PartitionRefusal)(nil),             // 45: tidemark.kv.v1.PartitionRefusal
+	(*Rows)(nil),                         // 46: tidemark.kv.v1.Rows
+	(*Pair)(nil),                         // 47: tidemark.kv.v1.Pair
+	(*CountRequest)(nil),                 // 48: tidemark.kv.v1.CountRequest
+	(*CountResponse)(nil),                // 49: tidemark.kv.v1.CountResponse
+	(*DeleteRangeRequest)(nil),           // 50: tidemark.kv.v1.DeleteRangeRequest
+	(*DeleteRangeResponse)(nil),          // 51: tidemark.kv.v1.DeleteRangeResponse
+	(*NowRequest)(nil),                   // 52: tidemark.kv.v1.NowRequest
+	(*NowResponse)(nil),                  // 53: tidemark.kv.v1.NowResponse
+	(*Transaction)(nil),                  // 54: tidemark.kv.v1.Transaction
+	(*Mutation)(nil),                     // 55: tidemark.kv.v1.Mutation
+	(*PrepareRequest)(nil),               // 56: tidemark.kv.v1.PrepareRequest
+	(*OnePhase)(nil),                     // 57: tidemark.kv.v1.OnePhase
+	(*ReadSet)(nil),                      // 58: tidemark.kv.v1.ReadSet
+	(*Leadership)(nil),                   // 59: tidemark.kv.v1.Leadership
+	(*KeySpan)(nil),                      // 60: tidemark.kv.v1.KeySpan
+	(*PrepareResponse)(nil),              // 61: tidemark.kv.v1.PrepareResponse
+	(*RefreshRequest)(nil),               // 62: tidemark.kv.v1.RefreshRequest
+	(*RefreshResponse)(nil),              // 63: tidemark.kv.v1.RefreshResponse
+	(*EndTransactionRequest)(nil),        // 64: tidemark.kv.v1.EndTransactionRequest
+	(*Participant)(nil),                  // 65: tidemark.kv.v1.Participant
+	(*EndTransactionResponse)(nil),       // 66: tidemark.kv.v1.EndTransactionResponse
+	(*TransactionStatus)(nil),            // 67: tidemark.kv.v1.TransactionStatus
+	(*PushRequest)(nil),                  // 68: tidemark.kv.v1.PushRequest
+	(*PushResponse)(nil),                 // 69: tidemark.kv.v1.PushResponse
+	(*HeartbeatTransactionRequest)(nil),  // 70: tidemark.kv.v1.HeartbeatTransactionRequest
+	(*HeartbeatTransactionResponse)(nil), // 71: tidemark.kv.v1.HeartbeatTransactionResponse
+	(*ResolveRequest)(nil),               // 72: tidemark.kv.v1.ResolveRequest
+	(*Resolution)(nil),                   // 73: tidemark.kv.v1.Resolution
+	(*ResolveResponse)(nil),              // 74: tidemark.kv.v1.ResolveResponse
+	(*InspectTransactionsRequest)(nil),   // 75: tidemark.kv.v1.InspectTransactionsRequest
+	(*InspectTransactionsResponse)(nil),  // 76: tidemark.kv.v1.InspectTransactionsResponse
+	(*LiveTransaction)(nil),              // 77: tidemark.kv.v1.LiveTransaction
+	(*Waiter)(nil),                       // 78: tidemark.kv.v1.Waiter
+	(*Error)(nil),                        // 79: tidemark.kv.v1.Error
+	(*Conflict)(nil),                     // 80: tidemark.kv.v1.Conflict
+	(*clusterpb.Partition)(nil),          // 81: tidemark.cluster.v1.Partition
+	(*clusterpb.Leader)(nil),             // 82: tidemark.cluster.v1.Leader
 }
 var file_kvpb_kv_proto_depIdxs = []int32{
 	6,   // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
 	9,   // 1: tidemark.kv.v1.BatchRequest.requests:type_name -> tidemark.kv.v1.Request
-	12,  // 2: tidemark.kv.v1.BatchResponse.responses:type_name -> tidemark.kv.v1.Response
-	13,  // 3: tidemark.kv.v1.Request.session:type_name -> tidemark.kv.v1.Timestamp
-	10,  // 4: tidemark.kv.v1.Request.replica_read:type_name -> tidemark.kv.v1.ReplicaRead
-	14,  // 5: tidemark.kv.v1.Request.get:type_name -> tidemark.kv.v1.GetRequest
-	17,  // 6: tidemark.kv.v1.Request.put:type_name -> tidemark.kv.v1.PutRequest
-	19,  // 7: tidemark.kv.v1.Request.delete:type_name -> tidemark.kv.v1.DeleteRequest
-	21,  // 8: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
-	25,  // 9: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
-	30,  // 10: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
-	38,  // 11: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
-	46,  // 12: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
-	48,  // 13: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
-	50,  // 14: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
-	40,  // 15: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
-	54,  // 16: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
-	60,  // 17: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
-	62,  // 18: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
-	66,  // 19: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
-	68,  // 20: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
-	70,  // 21: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
-	73,  // 22: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
-	32,  // 23: tidemark.kv.v1.Request.multi_get:type_name -> tidemark.kv.v1.MultiGetRequest
-	23,  // 24: tidemark.kv.v1.Request.increment:type_name -> tidemark.kv.v1.IncrementRequest
-	28,  // 25: tidemark.kv.v1.Request.load:type_name -> tidemark.kv.v1.LoadRequest
-	35,  // 26: tidemark.kv.v1.Request.changes:type_name -> tidemark.kv.v1.ChangesRequest
-	13,  // 27: tidemark.kv.v1.ReplicaRead.at_least:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 28: tidemark.kv.v1.ReplicaRead.admission:type_name -> tidemark.kv.v1.Admission
-	13,  // 29: tidemark.kv.v1.Admission.at:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 30: tidemark.kv.v1.Admission.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 31: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
-	77,  // 32: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
-	13,  // 33: tidemark.kv.v1.Response.read_at:type_name -> tidemark.kv.v1.Timestamp
-	11,  // 34: tidemark.kv.v1.Response.admission:type_name -> tidemark.kv.v1.Admission
-	16,  // 35: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
-	18,  // 36: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
-	20,  // 37: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
-	22,  // 38: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
-	27,  // 39: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
-	31,  // 40: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
-	39,  // 41: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
-	47,  // 42: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
-	49,  // 43: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
-	51,  // 44: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
-	42,  // 45: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
-	59,  // 46: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
-	61,  // 47: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
-	64,  // 48: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
-	67,  // 49: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
-	69,  // 50: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
-	72,  // 51: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
-	74,  // 52: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
-	34,  // 53: tidemark.kv.v1.Response.multi_get:type_name -> tidemark.kv.v1.MultiGetResponse
-	24,  // 54: tidemark.kv.v1.Response.increment:type_name -> tidemark.kv.v1.IncrementResponse
-	29,  // 55: tidemark.kv.v1.Response.load:type_name -> tidemark.kv.v1.LoadResponse
-	36,  // 56: tidemark.kv.v1.Response.changes:type_name -> tidemark.kv.v1.ChangesResponse
-	13,  // 57: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 58: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	13,  // 59: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 60: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 61: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
-	57,  // 62: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
-	13,  // 63: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 64: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 65: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 66: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 67: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 68: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 69: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 70: tidemark.kv.v1.IncrementResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	26,  // 71: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
-	13,  // 72: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 73: tidemark.kv.v1.LoadResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 74: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 75: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	16,  // 76: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	13,  // 77: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	33,  // 78: tidemark.kv.v1.MultiGetRequest.partitions:type_name -> tidemark.kv.v1.PartitionKeys
-	13,  // 79: tidemark.kv.v1.MultiGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 80: tidemark.kv.v1.MultiGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	43,  // 81: tidemark.kv.v1.MultiGetResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	13,  // 82: tidemark.kv.v1.ChangesRequest.after:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 83: tidemark.kv.v1.ChangesRequest.upto:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 84: tidemark.kv.v1.ChangesRequest.resume_version:type_name -> tidemark.kv.v1.Timestamp
-	37,  // 85: tidemark.kv.v1.ChangesResponse.changes:type_name -> tidemark.kv.v1.Change
-	13,  // 86: tidemark.kv.v1.ChangesResponse.resolved:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 87: tidemark.kv.v1.ChangesResponse.resume_version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 88: tidemark.kv.v1.Change.version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 89: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 90: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 91: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	13,  // 92: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	41,  // 93: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
-	13,  // 94: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 95: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	43,  // 96: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	13,  // 97: tidemark.kv.v1.MergeScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	77,  // 98: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
-	45,  // 99: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
-	13,  // 100: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 101: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 102: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 103: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	13,  // 104: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 105: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 106: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 107: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
-	4,   // 108: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
-	52,  // 109: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	53,  // 110: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
-	13,  // 111: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
-	55,  // 112: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
-	13,  // 113: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
-	57,  // 114: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
-	58,  // 115: tidemark.kv.v1.PrepareRequest.hold_spans:type_name -> tidemark.kv.v1.KeySpan
-	56,  // 116: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
-	13,  // 117: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
-	58,  // 118: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
-	57,  // 119: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
-	13,  // 120: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
-	16,  // 121: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	57,  // 122: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
-	56,  // 123: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
-	13,  // 124: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 125: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
-	52,  // 126: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	13,  // 127: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
-	63,  // 128: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
-	65,  // 129: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	0,   // 130: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
-	13,  // 131: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 132: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
-	52,  // 133: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
-	13,  // 134: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
-	5,   // 135: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
-	13,  // 136: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 137: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
-	65,  // 138: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	52,  // 139: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	65,  // 140: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	71,  // 141: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	58,  // 142: tidemark.kv.v1.ResolveRequest.within:type_name -> tidemark.kv.v1.KeySpan
-	65,  // 143: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	75,  // 144: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	52,  // 145: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	76,  // 146: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	65,  // 147: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
-	2,   // 148: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	79,  // 149: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	80,  // 150: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	13,  // 151: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	78,  // 152: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	3,   // 153: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
-	13,  // 154: tidemark.kv.v1.Error.refused:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 155: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	7,   // 156: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	8,   // 157: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	157, // [157:158] is the sub-list for method output_type
-	156, // [156:157] is the sub-list for method input_type
-	156, // [156:156] is the sub-list for extension type_name
-	156, // [156:156] is the sub-list for extension extendee
-	0,   // [0:156] is the sub-list for field type_name
+	14,  // 2: tidemark.kv.v1.BatchResponse.responses:type_name -> tidemark.kv.v1.Response
+	15,  // 3: tidemark.kv.v1.Request.session:type_name -> tidemark.kv.v1.Timestamp
+	12,  // 4: tidemark.kv.v1.Request.replica_read:type_name -> tidemark.kv.v1.ReplicaRead
+	10,  // 5: tidemark.kv.v1.Request.call:type_name -> tidemark.kv.v1.Call
+	16,  // 6: tidemark.kv.v1.Request.get:type_name -> tidemark.kv.v1.GetRequest
+	19,  // 7: tidemark.kv.v1.Request.put:type_name -> tidemark.kv.v1.PutRequest
+	21,  // 8: tidemark.kv.v1.Request.delete:type_name -> tidemark.kv.v1.DeleteRequest
+	23,  // 9: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
+	27,  // 10: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
+	32,  // 11: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
+	40,  // 12: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
+	48,  // 13: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
+	50,  // 14: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
+	52,  // 15: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
+	42,  // 16: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
+	56,  // 17: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
+	62,  // 18: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
+	64,  // 19: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
+	68,  // 20: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
+	70,  // 21: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
+	72,  // 22: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
+	75,  // 23: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
+	34,  // 24: tidemark.kv.v1.Request.multi_get:type_name -> tidemark.kv.v1.MultiGetRequest
+	25,  // 25: tidemark.kv.v1.Request.increment:type_name -> tidemark.kv.v1.IncrementRequest
+	30,  // 26: tidemark.kv.v1.Request.load:type_name -> tidemark.kv.v1.LoadRequest
+	37,  // 27: tidemark.kv.v1.Request.changes:type_name -> tidemark.kv.v1.ChangesRequest
+	15,  // 28: tidemark.kv.v1.ReplicaRead.at_least:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 29: tidemark.kv.v1.ReplicaRead.admission:type_name -> tidemark.kv.v1.Admission
+	15,  // 30: tidemark.kv.v1.Admission.at:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 31: tidemark.kv.v1.Admission.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 32: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
+	79,  // 33: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
+	15,  // 34: tidemark.kv.v1.Response.read_at:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 35: tidemark.kv.v1.Response.admission:type_name -> tidemark.kv.v1.Admission
+	11,  // 36: tidemark.kv.v1.Response.call:type_name -> tidemark.kv.v1.CallAnswer
+	18,  // 37: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
+	20,  // 38: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
+	22,  // 39: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
+	24,  // 40: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
+	29,  // 41: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
+	33,  // 42: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
+	41,  // 43: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
+	49,  // 44: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
+	51,  // 45: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
+	53,  // 46: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
+	44,  // 47: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
+	61,  // 48: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
+	63,  // 49: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
+	66,  // 50: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
+	69,  // 51: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
+	71,  // 52: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
+	74,  // 53: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
+	76,  // 54: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
+	36,  // 55: tidemark.kv.v1.Response.multi_get:type_name -> tidemark.kv.v1.MultiGetResponse
+	26,  // 56: tidemark.kv.v1.Response.increment:type_name -> tidemark.kv.v1.IncrementResponse
+	31,  // 57: tidemark.kv.v1.Response.load:type_name -> tidemark.kv.v1.LoadResponse
+	38,  // 58: tidemark.kv.v1.Response.changes:type_name -> tidemark.kv.v1.ChangesResponse
+	15,  // 59: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	17,  // 60: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	15,  // 61: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 62: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 63: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
+	59,  // 64: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
+	15,  // 65: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 66: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 67: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 68: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 69: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 70: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 71: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 72: tidemark.kv.v1.IncrementResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	28,  // 73: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
+	15,  // 74: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 75: tidemark.kv.v1.LoadResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 76: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	17,  // 77: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	18,  // 78: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	15,  // 79: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	35,  // 80: tidemark.kv.v1.MultiGetRequest.partitions:type_name -> tidemark.kv.v1.PartitionKeys
+	15,  // 81: tidemark.kv.v1.MultiGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	17,  // 82: tidemark.kv.v1.MultiGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	45,  // 83: tidemark.kv.v1.MultiGetResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	15,  // 84: tidemark.kv.v1.ChangesRequest.after:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 85: tidemark.kv.v1.ChangesRequest.upto:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 86: tidemark.kv.v1.ChangesRequest.resume_version:type_name -> tidemark.kv.v1.Timestamp
+	39,  // 87: tidemark.kv.v1.ChangesResponse.changes:type_name -> tidemark.kv.v1.Change
+	15,  // 88: tidemark.kv.v1.ChangesResponse.resolved:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 89: tidemark.kv.v1.ChangesResponse.resume_version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 90: tidemark.kv.v1.Change.version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 91: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 92: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	17,  // 93: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	15,  // 94: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	43,  // 95: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
+	15,  // 96: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 97: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	45,  // 98: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	15,  // 99: tidemark.kv.v1.MergeScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	79,  // 100: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
+	47,  // 101: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
+	15,  // 102: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 103: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 104: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	17,  // 105: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	15,  // 106: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 107: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 108: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 109: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
+	4,   // 110: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
+	54,  // 111: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	55,  // 112: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
+	15,  // 113: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
+	57,  // 114: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
+	15,  // 115: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
+	59,  // 116: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
+	60,  // 117: tidemark.kv.v1.PrepareRequest.hold_spans:type_name -> tidemark.kv.v1.KeySpan
+	58,  // 118: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
+	15,  // 119: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
+	60,  // 120: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	59,  // 121: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
+	15,  // 122: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	18,  // 123: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	59,  // 124: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
+	58,  // 125: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	15,  // 126: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 127: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	54,  // 128: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	15,  // 129: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	65,  // 130: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	67,  // 131: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	0,   // 132: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
+	15,  // 133: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 134: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
+	54,  // 135: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	15,  // 136: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	5,   // 137: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	15,  // 138: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	15,  // 139: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	67,  // 140: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	54,  // 141: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	67,  // 142: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	73,  // 143: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	60,  // 144: tidemark.kv.v1.ResolveRequest.within:type_name -> tidemark.kv.v1.KeySpan
+	67,  // 145: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	77,  // 146: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	54,  // 147: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	78,  // 148: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	67,  // 149: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	2,   // 150: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	81,  // 151: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	82,  // 152: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	15,  // 153: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	80,  // 154: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	3,   // 155: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
+	15,  // 156: tidemark.kv.v1.Error.refused:type_name -> tidemark.kv.v1.Timestamp
+	1,   // 157: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	7,   // 158: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	8,   // 159: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	159, // [159:160] is the sub-list for method output_type
+	158, // [158:159] is the sub-list for method input_type
+	158, // [158:158] is the sub-list for extension type_name
+	158, // [158:158] is the sub-list for extension extendee
+	0,   // [0:158] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
@@ -7288,7 +7460,7 @@ func file_kvpb_kv_proto_init() {
 		(*Request_Load)(nil),
 		(*Request_Changes)(nil),
 	}
-	file_kvpb_kv_proto_msgTypes[6].OneofWrappers = []any{
+	file_kvpb_kv_proto_msgTypes[8].OneofWrappers = []any{
 		(*Response_Get)(nil),
 		(*Response_Put)(nil),
 		(*Response_Delete)(nil),
@@ -7312,20 +7484,20 @@ func file_kvpb_kv_proto_init() {
 		(*Response_Load)(nil),
 		(*Response_Changes)(nil),
 	}
-	file_kvpb_kv_proto_msgTypes[15].OneofWrappers = []any{
+	file_kvpb_kv_proto_msgTypes[17].OneofWrappers = []any{
 		(*CompareAndSwapRequest_Absent)(nil),
 		(*CompareAndSwapRequest_Value)(nil),
 		(*CompareAndSwapRequest_Version)(nil),
 	}
-	file_kvpb_kv_proto_msgTypes[43].OneofWrappers = []any{}
-	file_kvpb_kv_proto_msgTypes[57].OneofWrappers = []any{}
+	file_kvpb_kv_proto_msgTypes[45].OneofWrappers = []any{}
+	file_kvpb_kv_proto_msgTypes[59].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvpb_kv_proto_rawDesc), len(file_kvpb_kv_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   73,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

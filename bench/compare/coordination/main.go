@@ -97,6 +97,9 @@ func repeat(ctx context.Context, s *settings, dir string, repetition int, r *res
 			return err
 		}
 		subjects = append(subjects, x)
+		if x.name == "tidemark" {
+			subjects = append(subjects, x.directly())
+		}
 	}
 	if repetition%2 == 1 {
 		slices.Reverse(subjects)
@@ -107,7 +110,7 @@ func repeat(ctx context.Context, s *settings, dir string, repetition int, r *res
 			return fmt.Errorf("there is no case %q", name)
 		}
 		for _, x := range subjects {
-			if x.name == ceilingName && !measuresCeiling(name) {
+			if x.name == ceilingName && !measuresCeiling(name) || x.direct && name == "memory" {
 				continue
 			}
 			if err := x.connect(ctx, s.connections); err != nil {

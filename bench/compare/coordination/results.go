@@ -30,7 +30,7 @@ func (r *results) table() string {
 		"client CPU s | MiB |\n")
 	b.WriteString("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, name := range r.cases {
-		for _, subject := range []string{"etcd", "tidemark", ceilingName} {
+		for _, subject := range []string{"etcd", "tidemark", directName, ceilingName} {
 			all := r.figures[name][subject]
 			median := func(of func(figure) float64) float64 {
 				var v []float64

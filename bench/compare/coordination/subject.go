@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 	"github.com/tidemarkdb/tidemark/bench/proof/reference"
+	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
 const members = 3
@@ -28,7 +29,11 @@ type subject struct {
 	admin []string
 	close func() error
 
+	// direct: the clients are kv/coord's, of which one is enough.
+	direct bool
+
 	clients []*clientv3.Client
+	hangUp  []func() error
 	leader  string
 	next    atomic.Uint64
 	warm    bool
@@ -98,14 +103,17 @@ func (x *subject) connect(ctx context.Context, connections int) error {
 				return err
 			}
 			x.disconnect()
+			x.leader = leader
+			if x.direct {
+				return x.connectDirectly(ctx)
+			}
 			for range connections {
 				client, err := dial(leader)
 				if err != nil {
 					return err
 				}
-				x.clients = append(x.clients, client)
+				x.clients, x.hangUp = append(x.clients, client), append(x.hangUp, client.Close)
 			}
-			x.leader = leader
 			return nil
 		}, x.servers...)
 }
@@ -134,12 +142,45 @@ func dial(endpoint string) (*clientv3.Client, error) {
 		Logger: zap.NewNop()})
 }
 
-func (x *subject) disconnect() {
-	for _, c := range x.clients {
-		_ = c.Close()
+// connectDirectly opens the client of kv/coord, and waits until it calls the leader past gRPC.
+func (x *subject) connectDirectly(ctx context.Context) error {
+	client, err := coord.Connect(ctx, x.endpoints)
+	if err != nil {
+		return err
 	}
-	x.clients, x.leader = nil, ""
+	x.clients, x.hangUp = []*clientv3.Client{client.Etcd()}, append(x.hangUp, client.Close)
+	return process.Until(ctx, "a direct connection to "+x.leader, 50*time.Millisecond,
+		func(ctx context.Context) error {
+			if _, err := client.Etcd().Get(ctx, "none"); err != nil {
+				return err
+			}
+			if at := client.Direct(); at != x.leader {
+				return fmt.Errorf("calls go to %q", at)
+			}
+			return nil
+		}, x.servers...)
 }
+
+func (x *subject) disconnect() {
+	for _, hangUp := range x.hangUp {
+		_ = hangUp()
+	}
+	x.clients, x.hangUp, x.leader = nil, nil, ""
+}
+
+// directly is a subject with the same servers, whose client is kv/coord's.
+func (x *subject) directly() *subject {
+	d := &subject{name: directName, endpoints: x.endpoints, servers: x.servers, admin: x.admin,
+		direct: true, warm: true}
+	d.close = func() error {
+		d.disconnect()
+		return nil
+	}
+	return d
+}
+
+// directName is the name of the subject that is Tidemark with the client of kv/coord.
+const directName = "tidemark by kv/coord"
 
 // client takes the connections in turn.
 func (x *subject) client() *clientv3.Client {

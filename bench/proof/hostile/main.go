@@ -35,6 +35,7 @@ type options struct {
 	every, longest  time.Duration
 	keepDir, listed bool
 	attack, sink    bool
+	share           bool
 }
 
 func main() {
@@ -45,6 +46,9 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if err == nil && !o.share {
+		err = runApart(o.attack)
+	}
 	switch {
 	case err != nil:
 	case o.attack:
@@ -77,6 +81,8 @@ func parse(args []string) (o options, err error) {
 	f.BoolVar(&o.sink, "sink", false,
 		"abuse listeners of the attackers' own instead of the servers: what the attackers' use of the "+
 			"machine alone does to honest clients")
+	f.BoolVar(&o.share, "share", false,
+		"attackers have the processors of servers and honest clients, instead of the last one alone")
 	f.BoolVar(&o.attack, "attack", false, "be the attackers of the run in the directory")
 	f.Int64Var(&o.memory, "memory", 2<<30, "bytes of memory that a server may have resident")
 	f.DurationVar(&o.every, "every", 10*time.Second, "how often a line is printed")
@@ -180,7 +186,7 @@ func run(ctx context.Context, o options) error {
 	if o.secure {
 		a.Cert, a.Key, a.CA = files.client.Cert, files.client.Key, files.serverCA.Cert
 	}
-	attackers, err := startAttackers(o.dir, a)
+	attackers, err := startAttackers(o.dir, o.share, a)
 	if err != nil {
 		return err
 	}

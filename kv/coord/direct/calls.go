@@ -1,0 +1,337 @@
+package direct
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+)
+
+const (
+	// probeTimeout is how long a server has to answer the first call.
+	probeTimeout = 2 * time.Second
+	// When no server was found, none is looked for during lookFirst, and then ever longer, up to
+	// lookMost.
+	lookFirst = 100 * time.Millisecond
+	lookMost  = 30 * time.Second
+	// maxServers bounds the connections that are kept.
+	maxServers = 16
+)
+
+// direct are the methods that are called past gRPC.
+var direct = map[string]bool{
+	pb.KV_Range_FullMethodName:              true,
+	pb.KV_Put_FullMethodName:                true,
+	pb.KV_DeleteRange_FullMethodName:        true,
+	pb.KV_Txn_FullMethodName:                true,
+	pb.Lease_LeaseGrant_FullMethodName:      true,
+	pb.Lease_LeaseRevoke_FullMethodName:     true,
+	pb.Lease_LeaseTimeToLive_FullMethodName: true,
+}
+
+// Config is what Calls are made of. The zero value is for TCP in plain text.
+type Config struct {
+	// Dial connects to an address (host:port); nil: TCP.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// TLS is that of the client of etcd; nil for plain text.
+	TLS *tls.Config
+	// Logger is told which server is called; nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Calls are the calls of one client of etcd. Safe for concurrent use.
+type Calls struct {
+	dialer *rpc.Dialer
+	logger *slog.Logger
+	// client and streams name this client to servers.
+	client  uint64
+	streams atomic.Uint64
+	// token is what Authenticate has answered last.
+	token atomic.Pointer[string]
+	// current is the server that is called; nil: calls go by gRPC.
+	current atomic.Pointer[server]
+
+	// ctx ends with Close; running is the search for a server.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		// endpoints is nil until Begin.
+		endpoints func() []string
+		servers   map[string]*server
+		looking   bool
+		closed    bool
+		// After so many failures in a row nothing is looked for until then.
+		failures int
+		until    time.Time
+	}
+}
+
+// server is a connection to one.
+type server struct {
+	address string
+	conn    *rpc.BatchConn
+}
+
+// New makes Calls. Nothing goes past gRPC before Begin.
+func New(c Config) *Calls {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	calls := &Calls{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: c.Dial, TLS: c.TLS}),
+		logger: c.Logger, client: rand.Uint64() | 1}
+	calls.ctx, calls.cancel = context.WithCancel(context.Background())
+	calls.mu.servers = make(map[string]*server)
+	return calls
+}
+
+// DialOptions are for the configuration of the client of etcd.
+func (c *Calls) DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.intercept)}
+}
+
+// Begin has calls go past gRPC from now on, to one of the servers at the endpoints, or to one that
+// these name as better. endpoints is asked each time a server is looked for, which the first call
+// does.
+func (c *Calls) Begin(endpoints func() []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.endpoints = endpoints
+}
+
+// Server is the address of the server that is called; "" while calls go by gRPC.
+func (c *Calls) Server() string {
+	if s := c.current.Load(); s != nil {
+		return s.address
+	}
+	return ""
+}
+
+// Close ends the connections; calls under way fail. Later ones go by gRPC.
+func (c *Calls) Close() {
+	c.mu.Lock()
+	c.mu.closed = true
+	c.mu.Unlock()
+	c.current.Store(nil)
+	c.cancel()
+	c.running.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.mu.servers {
+		s.conn.Close()
+	}
+	_ = c.dialer.Close()
+}
+
+// intercept implements grpc.UnaryClientInterceptor.
+func (c *Calls) intercept(ctx context.Context, method string, request, answer any,
+	conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	if method == pb.Auth_Authenticate_FullMethodName {
+		err := invoke(ctx, method, request, answer, conn, options...)
+		c.authenticated(answer, err)
+		return err
+	}
+	q, isMessage := request.(proto.Message)
+	a, takesMessage := answer.(proto.Message)
+	if !direct[method] || !isMessage || !takesMessage {
+		return invoke(ctx, method, request, answer, conn, options...)
+	}
+	s := c.current.Load()
+	if s == nil {
+		c.look("")
+		return invoke(ctx, method, request, answer, conn, options...)
+	}
+	err := c.call(ctx, s, method, q, a)
+	if errors.Is(err, rpc.ErrNotCalled) {
+		return invoke(ctx, method, request, answer, conn, options...)
+	}
+	return err
+}
+
+// call calls the server.
+func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.Message) error {
+	o := rpc.CallOptions{}
+	if t := c.token.Load(); t != nil {
+		o.Token = *t
+	}
+	if md, ok := metadata.FromOutgoingContext(ctx); ok {
+		demand := md.Get(rpctypes.MetadataRequireLeaderKey)
+		o.RequireLeader = len(demand) > 0 && demand[0] == rpctypes.MetadataHasLeader
+	}
+	better, err := s.conn.Call(ctx, method, q, a, o)
+	switch {
+	case err == nil:
+	case errors.Is(err, rpc.ErrCallTooLarge):
+		return err
+	case errors.Is(err, rpc.ErrNotCalled), status.Code(err) == codes.Unavailable:
+		// Its connection has ended, or it cannot serve now.
+		c.leave(s)
+		return err
+	}
+	if better != "" && better != s.address {
+		c.look(better)
+	}
+	return err
+}
+
+// leave has a server called no more that does not serve.
+func (c *Calls) leave(s *server) {
+	if c.current.CompareAndSwap(s, nil) {
+		c.logger.Info("coordination is called by gRPC", "left", s.address)
+	}
+	c.look("")
+}
+
+// authenticated keeps what Authenticate has answered: calls past gRPC come with that.
+func (c *Calls) authenticated(answer any, err error) {
+	a, ok := answer.(*pb.AuthenticateResponse)
+	switch {
+	case err == nil && ok:
+		token := a.Token
+		c.token.Store(&token)
+	case errors.Is(rpctypes.Error(err), rpctypes.ErrAuthNotEnabled):
+		c.token.Store(nil)
+	}
+}
+
+// look begins to look for a server, unless that goes on, or none was found just now. A server that
+// was named as better is tried first. It does not wait.
+func (c *Calls) look(better string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.endpoints == nil || c.mu.looking || c.mu.closed || time.Now().Before(c.mu.until) {
+		return
+	}
+	c.mu.looking = true
+	var candidates []string
+	if better != "" {
+		candidates = append(candidates, better)
+	} else {
+		for _, endpoint := range c.mu.endpoints() {
+			if address := addressOf(endpoint); address != "" {
+				candidates = append(candidates, address)
+			}
+		}
+		rand.Shuffle(len(candidates), func(i, j int) {
+			candidates[i], candidates[j] = candidates[j], candidates[i]
+		})
+	}
+	c.running.Go(func() { c.find(candidates) })
+}
+
+// find tries servers one after the other. One that names a better one is left for that, if that
+// answers too.
+func (c *Calls) find(candidates []string) {
+	var found *server
+	for _, address := range candidates {
+		s, better := c.try(address)
+		if s == nil {
+			continue
+		}
+		found = s
+		if better != "" && better != address {
+			if s, _ := c.try(better); s != nil {
+				found = s
+			}
+		}
+		break
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.looking = false
+	if found != nil && !c.mu.closed {
+		c.mu.failures, c.mu.until = 0, time.Now().Add(lookFirst)
+		if c.current.Swap(found) != found {
+			c.logger.Info("coordination is called directly", "at", found.address)
+		}
+		return
+	}
+	pause := min(lookFirst<<min(c.mu.failures, 16), lookMost)
+	c.mu.failures++
+	c.mu.until = time.Now().Add(pause/2 + rand.N(pause/2))
+}
+
+// try makes a call that any server answers which takes calls past gRPC and serves the store: also one
+// that refuses to be read. nil: this one does not.
+func (c *Calls) try(address string) (_ *server, better string) {
+	s := c.server(address)
+	if s == nil {
+		return nil, ""
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, probeTimeout)
+	defer cancel()
+	better, err := s.conn.Call(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: []byte{0},
+		Serializable: true, CountOnly: true, Limit: 1}, &pb.RangeResponse{}, rpc.CallOptions{})
+	switch {
+	case errors.Is(err, rpc.ErrNotCalled), ctx.Err() != nil:
+		return nil, ""
+	case status.Code(err) == codes.Unavailable:
+		return nil, ""
+	}
+	return s, better
+}
+
+// server gives the connection to a server, which is made when it is first used; nil after Close.
+func (c *Calls) server(address string) *server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.closed {
+		return nil
+	}
+	if s := c.mu.servers[address]; s != nil {
+		return s
+	}
+	if len(c.mu.servers) >= maxServers {
+		c.forgetLocked()
+	}
+	s := &server{address, rpc.NewBatchConn(rpc.BatchConfig{Dialer: c.dialer, Address: address,
+		Client: c.client, MaxInFlight: 1024,
+		Stream: func() uint64 { return c.streams.Add(1) }})}
+	c.mu.servers[address] = s
+	return s
+}
+
+// forgetLocked closes the connection to a server that is not called.
+func (c *Calls) forgetLocked() {
+	for address, s := range c.mu.servers {
+		if s != c.current.Load() {
+			delete(c.mu.servers, address)
+			s.conn.Close()
+			return
+		}
+	}
+}
+
+// addressOf is the host and port of an endpoint; "" of one that has none.
+func addressOf(endpoint string) string {
+	if strings.Contains(endpoint, "://") {
+		u, err := url.Parse(endpoint)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+			return ""
+		}
+		endpoint = u.Host
+	}
+	if _, _, err := net.SplitHostPort(endpoint); err != nil {
+		return ""
+	}
+	return endpoint
+}

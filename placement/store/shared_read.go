@@ -1,0 +1,80 @@
+package store
+
+import "context"
+
+// sharedRead is what reads share that came at the same time, and are done one after the other: that
+// this member is up to date is shown once for all of them, and they read one state. It is for one
+// goroutine at a time.
+type sharedRead struct {
+	store *Store
+	// confirmed: the store was up to date at some moment since the reads came.
+	confirmed bool
+	// reader is opened by the first read. It is of after that moment, if confirmed is set.
+	reader *reader
+}
+
+// sharedReadKey is the key of a context's *sharedRead.
+type sharedReadKey struct{}
+
+// WithSharedRead returns a context for reads, by Read and ReadTxnAs, that had all come before this
+// call, and that are done one after the other: they share the work. The caller calls end when they
+// are done.
+//
+// Each of them has everything that was acknowledged before it came, as without it.
+func (s *Store) WithSharedRead(ctx context.Context) (_ context.Context, end func()) {
+	shared := &sharedRead{store: s}
+	return context.WithValue(ctx, sharedReadKey{}, shared), shared.close
+}
+
+// sharedReadOf is that of a context; nil if it has none, or that of another store.
+func (s *Store) sharedReadOf(ctx context.Context) *sharedRead {
+	shared, _ := ctx.Value(sharedReadKey{}).(*sharedRead)
+	if shared == nil || shared.store != s {
+		return nil
+	}
+	return shared
+}
+
+// confirmShared is confirm for a read that may share it.
+func (s *Store) confirmShared(ctx context.Context) error {
+	shared := s.sharedReadOf(ctx)
+	if shared == nil {
+		return s.confirm(ctx)
+	}
+	if shared.confirmed {
+		return nil
+	}
+	if err := s.confirm(ctx); err != nil {
+		return err
+	}
+	// What was read before may be older.
+	shared.close()
+	shared.confirmed = true
+	return nil
+}
+
+// readShared is read for a read that may share its state.
+func (s *Store) readShared(ctx context.Context, f func(*reader) error) error {
+	shared := s.sharedReadOf(ctx)
+	if shared == nil {
+		return s.read(f)
+	}
+	if shared.reader == nil {
+		r, err := s.open(s.config.State)
+		if err != nil {
+			return err
+		}
+		shared.reader = r
+	}
+	r := shared.reader
+	r.interrupted, r.counts, r.blocks, r.newest, r.passed = nil, nil, nil, nil, 0
+	return f(r)
+}
+
+// close closes the reader, if one is open.
+func (r *sharedRead) close() {
+	if r.reader != nil {
+		r.store.done(r.reader)
+		r.reader = nil
+	}
+}

@@ -1,0 +1,92 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// ErrNotCalled is in the chain of the error of a call that certainly was not made: the server could
+// not be reached, has no time for it, or does not answer such calls on connections of requests. It
+// may be made by gRPC.
+var ErrNotCalled = errors.New("rpc: the call was not made")
+
+// ErrCallTooLarge is in the chain of the error of a call whose request is too large for a connection
+// of requests, beside ErrNotCalled.
+var ErrCallTooLarge = fmt.Errorf("%w: its request has more than %d bytes", ErrNotCalled,
+	MaxCallBytes)
+
+// CallOptions are what gRPC's metadata would say.
+type CallOptions struct {
+	// Token is what Authenticate has answered; empty: the call names no user.
+	Token string
+	// RequireLeader has the call fail at a server that knows of no leader.
+	RequireLeader bool
+}
+
+// Call calls a method ("/package.Service/Method") of a gRPC service of the node, as
+// grpc.ClientConn.Invoke does, over the connection that carries requests. better is the address of
+// a server that answers such calls with fewer steps in between; "" if there is none, or none is
+// known. Errors have a status of gRPC, as those of Invoke, or ErrNotCalled in the chain.
+func (b *BatchConn) Call(ctx context.Context, method string, request, answer proto.Message,
+	o CallOptions) (better string, err error) {
+	r := &kvpb.Request{Call: &kvpb.Call{Method: method, Token: o.Token,
+		RequireLeader: o.RequireLeader}}
+	if r.Call.Message, err = proto.Marshal(request); err != nil {
+		return "", status.Errorf(codes.Internal, "request of %s: %v", method, err)
+	}
+	if len(r.Call.Message) > MaxCallBytes {
+		return "", ErrCallTooLarge
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		r.TimeoutMicros = uint64(max(time.Until(deadline).Microseconds(), 1))
+	}
+	response, err := b.Do(ctx, r)
+	if err != nil {
+		return "", callError(ctx, err)
+	}
+	outcome := response.Call
+	switch {
+	case response.Error != nil && response.Error.Code == kvpb.ErrorCode_OVERLOADED:
+		return "", status.Error(codes.ResourceExhausted, response.Error.Message)
+	case response.Error != nil:
+		return "", fmt.Errorf("%w: %s", ErrNotCalled, response.Error.Message)
+	case outcome == nil:
+		return "", status.Errorf(codes.Internal, "the answer to %s has neither an outcome nor an error",
+			method)
+	case len(outcome.Status) > 0:
+		var failed statuspb.Status
+		if err := proto.Unmarshal(outcome.Status, &failed); err != nil {
+			return "", status.Errorf(codes.Internal, "status of %s: %v", method, err)
+		}
+		if failed.Code == int32(codes.OK) {
+			return "", status.Errorf(codes.Internal, "%s failed without an error", method)
+		}
+		return outcome.Better, status.FromProto(&failed).Err()
+	}
+	if err := proto.Unmarshal(outcome.Message, answer); err != nil {
+		return "", status.Errorf(codes.Internal, "answer to %s: %v", method, err)
+	}
+	return outcome.Better, nil
+}
+
+// callError is the error of a call of a request without response.
+func callError(ctx context.Context, err error) error {
+	var broken *ErrStreamBroken
+	switch {
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	case errors.As(err, &broken) && broken.Sent:
+		return status.Errorf(codes.Unavailable,
+			"the connection ended before the answer came; the call may have been made: %v", broken.Cause)
+	}
+	return fmt.Errorf("%w: %w", ErrNotCalled, err)
+}
