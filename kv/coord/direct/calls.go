@@ -33,6 +33,11 @@ const (
 	lookMost  = 30 * time.Second
 	// maxServers bounds the connections that are kept.
 	maxServers = 16
+	// connections are those to a server that is called. Calls on one are read by the server, and
+	// answers by the client, one after the other.
+	connections = 2
+	// maxInFlight bounds the calls under way on each.
+	maxInFlight = 1024
 )
 
 // direct are the methods that are called past gRPC.
@@ -60,8 +65,8 @@ type Config struct {
 type Calls struct {
 	dialer *rpc.Dialer
 	logger *slog.Logger
-	// client and streams name this client to servers.
-	client  uint64
+	// clients and streams name the connections to servers: each is a client to these.
+	clients [connections]uint64
 	streams atomic.Uint64
 	// token is what Authenticate has answered last.
 	token atomic.Pointer[string]
@@ -86,10 +91,20 @@ type Calls struct {
 	}
 }
 
-// server is a connection to one.
+// server is one that is called, with the connections to it.
 type server struct {
 	address string
-	conn    *rpc.BatchConn
+	conns   [connections]*rpc.BatchConn
+	next    atomic.Uint32
+}
+
+// conn takes the connections in turn.
+func (s *server) conn() *rpc.BatchConn { return s.conns[s.next.Add(1)%connections] }
+
+func (s *server) close() {
+	for _, conn := range s.conns {
+		conn.Close()
+	}
 }
 
 // New makes Calls. Nothing goes past gRPC before Begin.
@@ -98,7 +113,10 @@ func New(c Config) *Calls {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	calls := &Calls{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: c.Dial, TLS: c.TLS}),
-		logger: c.Logger, client: rand.Uint64() | 1}
+		logger: c.Logger}
+	for i := range calls.clients {
+		calls.clients[i] = rand.Uint64() | 1
+	}
 	calls.ctx, calls.cancel = context.WithCancel(context.Background())
 	calls.mu.servers = make(map[string]*server)
 	return calls
@@ -137,7 +155,7 @@ func (c *Calls) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.mu.servers {
-		s.conn.Close()
+		s.close()
 	}
 	_ = c.dialer.Close()
 }
@@ -177,7 +195,7 @@ func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.M
 		demand := md.Get(rpctypes.MetadataRequireLeaderKey)
 		o.RequireLeader = len(demand) > 0 && demand[0] == rpctypes.MetadataHasLeader
 	}
-	better, err := s.conn.Call(ctx, method, q, a, o)
+	better, err := s.conn().Call(ctx, method, q, a, o)
 	switch {
 	case err == nil:
 	case errors.Is(err, rpc.ErrCallTooLarge):
@@ -279,7 +297,7 @@ func (c *Calls) try(address string) (_ *server, better string) {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, probeTimeout)
 	defer cancel()
-	better, err := s.conn.Call(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: []byte{0},
+	better, err := s.conn().Call(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: []byte{0},
 		Serializable: true, CountOnly: true, Limit: 1}, &pb.RangeResponse{}, rpc.CallOptions{})
 	switch {
 	case errors.Is(err, rpc.ErrNotCalled), ctx.Err() != nil:
@@ -303,9 +321,12 @@ func (c *Calls) server(address string) *server {
 	if len(c.mu.servers) >= maxServers {
 		c.forgetLocked()
 	}
-	s := &server{address, rpc.NewBatchConn(rpc.BatchConfig{Dialer: c.dialer, Address: address,
-		Client: c.client, MaxInFlight: 1024,
-		Stream: func() uint64 { return c.streams.Add(1) }})}
+	s := &server{address: address}
+	for i := range s.conns {
+		s.conns[i] = rpc.NewBatchConn(rpc.BatchConfig{Dialer: c.dialer, Address: address,
+			Client: c.clients[i], Stream: func() uint64 { return c.streams.Add(1) },
+			MaxInFlight: maxInFlight})
+	}
 	c.mu.servers[address] = s
 	return s
 }
@@ -315,7 +336,7 @@ func (c *Calls) forgetLocked() {
 	for address, s := range c.mu.servers {
 		if s != c.current.Load() {
 			delete(c.mu.servers, address)
-			s.conn.Close()
+			s.close()
 			return
 		}
 	}
