@@ -89,6 +89,8 @@ type BatchServer struct {
 	memory  *quota.Bytes
 	metrics *batchMetrics
 	open    openStreams
+	// decoding is held while a large message is decoded.
+	decoding sync.Mutex
 	// behind counts the readers of all streams that were replaced and are not done; see handoff.
 	behind atomic.Int32
 }
@@ -191,6 +193,7 @@ func (s *BatchServer) serve(
 		inFlight: make(map[uint64]int),
 		memory:   credit{of: s.memory, party: from.party},
 		timed:    newTimedRequests(s.config.Took, first.Hello.Client),
+		pace:     paceOf(conn.Raw()),
 	}
 	if s.config.Guard != nil && !first.Hello.Server {
 		ss.judge = newJudge(&s.config, s.metrics, from, first.Hello.Token)
@@ -272,6 +275,8 @@ type serverStream struct {
 	readers *handoff
 	// judge says what the client may do; nil: everything.
 	judge *judge
+	// pace is the connection's; nil: it has none.
+	pace *connPace
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
 	// callContext is that of calls, which the stream waits for at its end.
@@ -340,16 +345,31 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 			return err
 		}
 		batch = new(kvpb.BatchRequest)
-		if err := unmarshalOwned(message, batch); err != nil {
+		size = decodedSize(message, batch)
+		ss.pace.charge(costOfMessage + time.Duration(size/partBytes)*costOfPart)
+		ss.pace.between()
+		if err := ss.decode(message, size, batch); err != nil {
 			return status.Errorf(codes.InvalidArgument, "message of the client: %v", err)
 		}
-		size = decodedSize(message, batch)
 		if batch.Hello != nil {
 			return status.Error(codes.InvalidArgument,
 				"Hello again: only the first message of a stream may carry it")
 		}
 	}
 }
+
+// decode decodes a message that takes so many bytes of memory. Of large ones a server decodes one at
+// a time: what is next waits for no more than one of them.
+func (ss *serverStream) decode(message []byte, size int, batch *kvpb.BatchRequest) error {
+	if size >= largeMessage {
+		ss.server.decoding.Lock()
+		defer ss.server.decoding.Unlock()
+	}
+	return unmarshalOwned(message, batch)
+}
+
+// largeMessage is from how many bytes on, decoded, a message takes milliseconds to decode.
+const largeMessage = 1 << 20
 
 // hand passes requests to Handle or Take, and returns what is left to do. They share the memory of
 // a message, so many bytes, which may have more than the requests: each counts for its part.
@@ -394,7 +414,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 	ss.out.mu.Unlock()
 	ss.server.metrics.requests.Add(float64(len(requests)))
 	ss.server.metrics.batches.Inc()
-	chargeRequests(ss.conn.Raw(), len(requests), bytes/partBytes)
+	ss.pace.charge(time.Duration(len(requests)) * costOfRequest)
 
 	var calls []*kvpb.Request
 	whole := requests[:0]

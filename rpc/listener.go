@@ -14,6 +14,10 @@ const (
 	// grantedConnections is how many connections a host may have whatever its share.
 	maxConnections     = 4096
 	grantedConnections = 32
+	// overdueAfter is how far a host may be ahead that is to get another connection. When one was
+	// refused, none is taken for refusedPause: a host that tries again and again waits in the kernel.
+	overdueAfter = time.Second
+	refusedPause = time.Millisecond
 )
 
 // ShareListener makes a listener whose connections take places, so many, and processors' time by
@@ -45,11 +49,23 @@ func (l *sharedListener) Accept() (net.Conn, error) {
 			_ = raw.Close()
 		}
 		host := partyOfAddress(raw.RemoteAddr())
+		if l.overdue(host) {
+			lose()
+			time.Sleep(refusedPause)
+			continue
+		}
 		if place := l.places.Enter(host, lose); place != nil {
 			return inPlace(raw, &placed{place: place}, l.pacer(host)), nil
 		}
 		lose()
 	}
+}
+
+// overdue says that a host gets no more connections for now: it uses much of the processors while
+// others wait for one, and has many connections already, which wait longer than one pause.
+func (l *sharedListener) overdue(host string) bool {
+	return l.pace != nil && l.pace.Short() && l.pace.Ahead(host, time.Now()) > overdueAfter &&
+		l.places.HeldBy(host) >= grantedConnections
 }
 
 // pacer paces a host's connection; nil: it is not paced.
@@ -92,9 +108,12 @@ type placedTCP struct {
 
 // Read implements net.Conn.
 func (c *placedTCP) Read(b []byte) (int, error) {
+	if c.pace != nil {
+		b = b[:c.pace.most(len(b))]
+	}
 	n, err := c.Conn.Read(b)
 	if err == nil && c.pace != nil {
-		c.pace.read(n)
+		c.pace.read(n, c.Waited())
 	}
 	return n, err
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,15 +13,23 @@ import (
 // Hosts pay for what they have a server do by about how much processor time it takes: not by what
 // was measured, which is longer when processors are short, and so would slow down all hosts. A host
 // that has to pause gets later what was read, and the kernel makes it wait in its turn.
+//
+// Nor does a connection have its reader go on for long, while there is something to read, before
+// others that can run: Go by itself takes 10 ms for a turn, and requests of other connections would
+// wait so long for each of those.
 const (
 	// costOfConnection is what it takes to begin one, with TLS; costOfByte to receive and decode one,
-	// costOfCallByte one of a connection of gRPC, where a call may have a hundred; costOfRequest
-	// and costOfPart to decode and evaluate a request and each of its parts.
+	// costOfCallByte one of a connection of gRPC, where a call may have a hundred; costOfMessage to
+	// take a message of requests and answer it, costOfRequest and costOfPart to decode and evaluate a
+	// request and each of its parts.
 	costOfConnection = 300 * time.Microsecond
 	costOfByte       = 5 * time.Nanosecond
 	costOfCallByte   = 50 * time.Nanosecond
+	costOfMessage    = 10 * time.Microsecond
 	costOfRequest    = 5 * time.Microsecond
 	costOfPart       = 150 * time.Nanosecond
+	// turn is for how long the reader of a connection goes on before others go first.
+	turn = 100 * time.Microsecond
 )
 
 // NewPace makes the Pace that all doors of a process share.
@@ -33,12 +42,20 @@ type connPace struct {
 	paused func(time.Duration)
 	// exempt: it is a server's. calls: it is one of gRPC. begun: something was read.
 	exempt, calls, begun atomic.Bool
-	closed               chan struct{}
-	once                 sync.Once
+	// since is when the goroutine that reads began its turn, after turnsFrom.
+	since atomic.Int64
+	// owed is for how long the host has to pause, for what was charged since the last read.
+	owed   atomic.Int64
+	closed chan struct{}
+	once   sync.Once
 }
 
-// read is called with how many bytes were read, by the goroutine that reads.
-func (c *connPace) read(n int) {
+// turnsFrom is when times of turns begin.
+var turnsFrom = time.Now()
+
+// read is called with how many bytes were read, by the goroutine that reads, and whether it had to
+// wait for them.
+func (c *connPace) read(n int, waited bool) {
 	if c.exempt.Load() {
 		return
 	}
@@ -50,7 +67,42 @@ func (c *connPace) read(n int) {
 	if c.begun.CompareAndSwap(false, true) {
 		costs += costOfConnection
 	}
-	wait := c.pace.Charge(c.of, costs, time.Now())
+	now := time.Now()
+	if waited {
+		c.begin(now)
+	}
+	c.owed.Store(int64(c.pace.Charge(c.of, costs, now)))
+	c.between()
+}
+
+// charge adds costs of what was read: between, or the next read, waits for them.
+func (c *connPace) charge(costs time.Duration) {
+	if c != nil && !c.exempt.Load() {
+		c.owed.Store(int64(c.pace.Charge(c.of, costs, time.Now())))
+	}
+}
+
+// between is called by the goroutine that reads, between two things that it does for the connection:
+// it waits if the host has to pause, and lets others go first whose turn it is.
+func (c *connPace) between() {
+	if c == nil || c.exempt.Load() {
+		return
+	}
+	if owed := c.owed.Swap(0); owed > 0 {
+		c.pause(time.Duration(owed))
+		return
+	}
+	if now := time.Now(); now.Sub(turnsFrom)-time.Duration(c.since.Load()) > turn {
+		runtime.Gosched()
+		c.begin(time.Now())
+	}
+}
+
+// begin begins the turn of the goroutine that reads.
+func (c *connPace) begin(now time.Time) { c.since.Store(int64(now.Sub(turnsFrom))) }
+
+// pause waits.
+func (c *connPace) pause(wait time.Duration) {
 	if wait <= 0 {
 		return
 	}
@@ -61,13 +113,16 @@ func (c *connPace) read(n int) {
 	case <-timer.C:
 	case <-c.closed:
 	}
+	c.begin(time.Now())
 }
 
-// charge adds costs of what was read: the next read waits for them.
-func (c *connPace) charge(costs time.Duration) {
-	if !c.exempt.Load() {
-		c.pace.Charge(c.of, costs, time.Now())
+// most is how many bytes one read of a connection gives at most. While processors are short, a
+// reader that does not come between what it has read has no more of it at a time than for a turn.
+func (c *connPace) most(n int) int {
+	if c.calls.Load() && c.pace.Short() && !c.exempt.Load() {
+		return min(n, int(turn/costOfCallByte))
 	}
+	return n
 }
 
 // close ends waiting.
@@ -79,11 +134,4 @@ func paceOf(raw net.Conn) *connPace {
 		return c.pace
 	}
 	return nil
-}
-
-// chargeRequests charges the host of a connection for requests that it has sent.
-func chargeRequests(raw net.Conn, requests, parts int) {
-	if p := paceOf(raw); p != nil {
-		p.charge(time.Duration(requests)*costOfRequest + time.Duration(parts)*costOfPart)
-	}
 }

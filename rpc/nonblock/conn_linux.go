@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 )
@@ -22,7 +23,12 @@ type Conn struct {
 	*net.TCPConn
 	raw     syscall.RawConn
 	in, out transfer
+	// waited: the last Read had to wait.
+	waited atomic.Bool
 }
+
+// Waited says whether the last Read had to wait for what it has read.
+func (c *Conn) Waited() bool { return c.waited.Load() }
 
 // transfer is one direction of a connection.
 type transfer struct {
@@ -30,10 +36,11 @@ type transfer struct {
 	// try does what it can of the call that has mu, and says whether that is over.
 	try func(fd uintptr) bool
 	// left is what it has still to read into, or to write. done is how much it has transferred, errno
-	// why no more.
+	// why no more; waits: it had to wait.
 	left  []byte
 	done  int
 	errno syscall.Errno
+	waits bool
 }
 
 // New makes a connection of a TCP connection, which is not to be used beside it.
@@ -51,6 +58,7 @@ func New(tcp *net.TCPConn) *Conn {
 // read reads once.
 func (t *transfer) read(fd uintptr) bool {
 	t.done, t.errno = call(syscall.SYS_READ, fd, t.left)
+	t.waits = t.waits || t.errno == syscall.EAGAIN
 	return t.errno != syscall.EAGAIN
 }
 
@@ -86,18 +94,22 @@ func call(number, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 // begin begins a call, whose end unlocks mu.
 func (t *transfer) begin(b []byte) {
 	t.mu.Lock()
-	t.left, t.done, t.errno = b, 0, 0
+	t.left, t.done, t.errno, t.waits = b, 0, 0, false
 }
 
 // Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.raw == nil || len(b) == 0 {
+		c.waited.Store(true)
 		return c.TCPConn.Read(b)
 	}
 	t := &c.in
 	t.begin(b[:min(len(b), most)])
 	err := c.raw.Read(t.try)
 	n, errno := t.done, t.errno
+	if t.waits != c.waited.Load() {
+		c.waited.Store(t.waits)
+	}
 	t.left = nil
 	t.mu.Unlock()
 	switch {

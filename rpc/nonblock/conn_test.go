@@ -150,3 +150,39 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	defer timer.Stop()
 	waiting.Wait()
 }
+
+// Waited says whether a Read found something at once.
+func TestWaited(t *testing.T) {
+	a, b := pair(t)
+	c, ok := b.(*Conn)
+	if !ok || c.Waited() {
+		t.Skip("here connections do not know it")
+	}
+	read := make(chan error)
+	go func() {
+		_, err := io.ReadFull(b, make([]byte, 1))
+		read <- err
+	}()
+	// The reader waits when it has tried: that is seen by nothing but that it does not come back.
+	for range 3 {
+		if _, err := a.Write([]byte("ab")); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-read; err != nil {
+			t.Fatal(err)
+		}
+		// The second byte is there.
+		if _, err := io.ReadFull(b, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if c.Waited() {
+			t.Error("it says that it has waited for what was there")
+		}
+		go func() {
+			_, err := io.ReadFull(b, make([]byte, 1))
+			read <- err
+		}()
+	}
+	_ = a.Close()
+	<-read
+}

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,6 +33,9 @@ const (
 type Pace struct {
 	short func() bool
 
+	// slowing is set while the multiple is not 0.
+	slowing atomic.Bool
+
 	mu       sync.Mutex
 	multiple int
 	// checked is when short was asked last, fell when the multiple fell or rose last.
@@ -47,6 +51,9 @@ type paced struct{ clock, last time.Time }
 func NewPace(short func() bool) *Pace {
 	return &Pace{short: short, parties: make(map[string]*paced)}
 }
+
+// Short says whether processors are short, and there are several parties.
+func (p *Pace) Short() bool { return p.slowing.Load() }
 
 // Charge charges a party for work, by about how much processor time it costs, and says how long to
 // wait before it.
@@ -72,6 +79,16 @@ func (p *Pace) Charge(of string, costs time.Duration, now time.Time) (wait time.
 	return wait
 }
 
+// Ahead is for how long a party would have to wait now, but for the bounds of one pause.
+func (p *Pace) Ahead(of string, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x := p.parties[of]; x != nil && p.multiple > 0 {
+		return max(x.clock.Sub(now)-paceBurst, 0)
+	}
+	return 0
+}
+
 // checkLocked looks now and then whether processors are short.
 func (p *Pace) checkLocked(now time.Time) {
 	if now.Sub(p.checked) < paceChecked {
@@ -92,5 +109,8 @@ func (p *Pace) checkLocked(now time.Time) {
 	case p.multiple > 0 && now.Sub(p.fell) >= paceFalls:
 		p.multiple--
 		p.fell = now
+	}
+	if slowing := p.multiple > 0; slowing != p.slowing.Load() {
+		p.slowing.Store(slowing)
 	}
 }

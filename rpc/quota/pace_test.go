@@ -104,3 +104,34 @@ func TestPaceRecovers(t *testing.T) {
 		t.Errorf("it waits %s", wait)
 	}
 }
+
+// TestAhead: while processors are short it is known for how long a party would have to wait, however
+// short a single pause is, and otherwise that no party waits.
+func TestAhead(t *testing.T) {
+	short := true
+	p := NewPace(func() bool { return short })
+	now := time.Unix(1e9, 0)
+	for range 200 {
+		p.Charge("a", 10*time.Millisecond, now)
+		p.Charge("b", 0, now)
+		now = now.Add(10 * time.Millisecond)
+	}
+	if !p.Short() {
+		t.Error("processors are short, and it does not say so")
+	}
+	if ahead := p.Ahead("a", now); ahead < 2*longestPause {
+		t.Errorf("a is ahead by %s", ahead)
+	}
+	if ahead := p.Ahead("b", now) + p.Ahead("c", now); ahead > 0 {
+		t.Errorf("parties that do nothing are ahead by %s", ahead)
+	}
+	short = false
+	for range 500 {
+		p.Charge("a", 0, now)
+		p.Charge("b", 0, now)
+		now = now.Add(10 * time.Millisecond)
+	}
+	if ahead := p.Ahead("a", now); ahead > 0 || p.Short() {
+		t.Errorf("processors are there again; a is ahead by %s", ahead)
+	}
+}

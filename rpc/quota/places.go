@@ -54,6 +54,13 @@ func (p *Places) Enter(of string, end func()) *Place {
 	return place
 }
 
+// HeldBy is how many places a party has.
+func (p *Places) HeldBy(of string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ofLocked(of).holders)
+}
+
 // enter takes a place, and gives the one that is lost for it, if one is.
 func (p *Places) enter(place *Place) (loses *Place, ok bool) {
 	p.mu.Lock()
