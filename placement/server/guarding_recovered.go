@@ -66,15 +66,11 @@ func (s *Server) heardMark(
 	if !outruns(mark, record) || s.proves(ctx) != nil {
 		return record, nil
 	}
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	record, revision, err := loadGuard(v)
 	if err != nil || !outruns(mark, record) {
 		return record, err
