@@ -57,8 +57,8 @@ type BatchServerConfig struct {
 	// Servers are not judged. nil: nothing is asked.
 	Guard access.Guard
 	// CertificateUsers takes the common name of a client's verified certificate for its user, if no
-	// token comes. It is for servers that know who signs clients' certificates: else those that
-	// verify are other servers'.
+	// token comes. It is for servers that know which authority signs clients' certificates: else
+	// those that verify are other servers'.
 	CertificateUsers bool
 	// Judged says whether a request needs any right at all. Its cost does not depend on the size of
 	// the request. lasting says that the answer may come late and tell of what is new by then, so

@@ -109,7 +109,7 @@ func (s *authServer) enable(ctx context.Context) (*pb.AuthEnableResponse, error)
 func (s *authServer) AuthDisable(
 	ctx context.Context, _ *pb.AuthDisableRequest,
 ) (*pb.AuthDisableResponse, error) {
-	// What is released is what was so before: who enables it again begins something newer.
+	// What is released is what was so before: enabling it again begins something newer.
 	version := uint64(0)
 	if s.Keyspaces != nil {
 		limited, cancel := context.WithTimeout(ctx, releaseTimeout)
@@ -135,9 +135,9 @@ func (s *authServer) AuthDisable(
 // release lets servers go on without users and roles, if authentication is not enabled and a version
 // is what they follow under; 0 is none.
 //
-// INVARIANT: while authentication is enabled, and that was acknowledged, servers follow. Who
-// enables it sees, after the command, a version that is not ending. A version is ending from its
-// first moment or never, and servers go on without only after authentication was seen not to be
+// INVARIANT: while authentication is enabled, and that was acknowledged, servers follow. A member
+// that enables it sees, after the command, a version that is not ending. A version is ending from
+// its first moment or never, and servers go on without only after authentication was seen not to be
 // enabled when that version was ending already. If that was after the command, the command was
 // undone. If it was before, the version that was seen is another one, begun later, and that is not
 // what is released.

@@ -149,8 +149,9 @@ type Config struct {
 	// TLS is the TLS connection that a call came on; nil if there is none. Default: what gRPC's own
 	// credentials for TLS say.
 	TLS func(context.Context) *tls.ConnectionState
-	// Party names those among whom a call's client shares what it has of the server's time: passwords
-	// are hashed and commands are done in turns by party. Default: the host that the call came from.
+	// Party names the clients with which that of a call shares what it has of the server's time:
+	// passwords are hashed and commands are done in turns by party. Default: the host that the call
+	// came from.
 	Party func(context.Context) string
 	// TokenTTL is how long a token is valid at a member that does not see it used. Default 5 min, as
 	// in etcd.

@@ -57,8 +57,8 @@
 //   - Requests that add users or change passwords are refused before the password is hashed. So of
 //     a request that may not be made, and whose password is too long, the error is the former's.
 //
-//   - A hash of a password whose cost is far above that of the server is that of no password. Who
-//     has a name of more than 4 KiB cannot log in with a password.
+//   - A hash of a password whose cost is far above that of the server is that of no password. A
+//     user with a name of more than 4 KiB cannot log in with a password.
 //
 //   - A token is prolonged by use at the member that sees it used, as in etcd, and is valid for at
 //     least Config.TokenTTL at all others, which in etcd have to be asked first.

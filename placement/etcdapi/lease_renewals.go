@@ -104,8 +104,8 @@ func (s *leaseServer) renewAll(
 	return nil
 }
 
-// renew renews leases for who may write their keys. The token is looked at each time. refused is why
-// the one after those of which there are terms was not renewed, and those behind it.
+// renew renews leases for a client that may write their keys. The token is looked at each time.
+// refused is why the one after those of which there are terms was not renewed, and those behind it.
 func (s *leaseServer) renew(
 	ctx context.Context, ids []int64,
 ) (terms []time.Duration, refused error) {
