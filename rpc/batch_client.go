@@ -128,7 +128,8 @@ func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, er
 	r.Id = 0
 	size := r.SizeVT()
 	if size > MaxMessageBytes-1024 {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMessageTooLarge, size, MaxMessageBytes-1024)
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMessageTooLarge, size,
+			MaxMessageBytes-1024)
 	}
 	c := b.calls.Get().(*call)
 	for {

@@ -194,8 +194,8 @@ func (j *judge) again(r *kvpb.Response) *kvpb.Response {
 }
 
 // errBeforeUsers is the answer to a request that came while no client was judged, and was held.
-var errBeforeUsers = &kvpb.Error{Code: kvpb.ErrorCode_ACCESS_UNKNOWN, Message: "authentication was " +
-	"enabled while the server held the request, so it was not judged: ask again"}
+var errBeforeUsers = &kvpb.Error{Code: kvpb.ErrorCode_ACCESS_UNKNOWN, Message: "authentication " +
+	"was enabled while the server held the request, so it was not judged: ask again"}
 
 // kept takes out the needs of a request that is judged again; false: there are none.
 func (j *judge) kept(id uint64) ([]access.Need, bool) {

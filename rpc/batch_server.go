@@ -53,8 +53,8 @@ type BatchServerConfig struct {
 	// has its share loses an older one of its own for each new one, or is refused with
 	// RESOURCE_EXHAUSTED.
 	MaxStreams int
-	// Guard, if set, is asked before Handle or Take whether a request's client may do what it asks for.
-	// Servers are not judged. nil: nothing is asked.
+	// Guard, if set, is asked before Handle or Take whether a request's client may do what it asks
+	// for. Servers are not judged. nil: nothing is asked.
 	Guard access.Guard
 	// CertificateUsers takes the common name of a client's verified certificate for its user, if no
 	// token comes. It is for servers that know which authority signs clients' certificates: else
@@ -361,7 +361,8 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 	for i, r := range requests {
 		if _, ok := ss.inFlight[r.Id]; ok {
 			ss.out.mu.Unlock()
-			return nil, status.Errorf(codes.InvalidArgument, "request id %d is used twice at a time", r.Id)
+			return nil, status.Errorf(codes.InvalidArgument, "request id %d is used twice at a time",
+				r.Id)
 		}
 		size := max(r.SizeVT(), share)
 		if r.Call != nil {

@@ -52,8 +52,8 @@ type OfKeyspace struct {
 }
 
 // ForKeyspace does a call of another service that users may make who have rights for a keyspace, or
-// the role root. do is called if the client's user has them, or authentication is disabled, by users
-// and roles as they are now. id is that of the keyspace for which it was judged.
+// the role root. do is called if the client's user has them, or authentication is disabled, by
+// users and roles as they are now. id is that of the keyspace for which it was judged.
 func (s *Services) ForKeyspace(
 	ctx context.Context, of OfKeyspace,
 	do func(ctx context.Context, id uint64) (any, error),

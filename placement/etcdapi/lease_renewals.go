@@ -28,7 +28,8 @@ type renewals = grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepA
 func (s *leaseServer) LeaseKeepAlive(stream renewals) error {
 	ctx := stream.Context()
 	requests, done := make(chan int64, maxRenewals), make(chan error, 2)
-	// Receiving, and a Send that waits, end at the latest when this returns, and gRPC ends the stream.
+	// Receiving, and a Send that waits, end at the latest when this returns, and gRPC ends the
+	// stream.
 	go func() {
 		defer close(requests)
 		if err := receiveRenewals(ctx, stream, requests); err != nil {

@@ -26,8 +26,8 @@ type Shown struct {
 }
 
 // Need is one right that a request needs: for the keys in [Start, End) of a keyspace, as the user
-// wrote them. A nil End is for the key Start alone; an End that is empty and not nil is without end,
-// so an empty Start with it is the whole keyspace.
+// wrote them. A nil End is for the key Start alone; an End that is empty and not nil is without
+// end, so an empty Start with it is the whole keyspace.
 type Need struct {
 	Keyspace   uint64
 	Start, End []byte

@@ -40,7 +40,8 @@ func TestWholeCore(t *testing.T) {
 		{"a learner", func(c *kv.Core) { c.Members[2].Role = "learner" }, 1, "is learner"},
 		{"one is silent", func(c *kv.Core) { c.Members[2].Answers = false }, 1, "does not answer"},
 		{"one has no state yet", func(c *kv.Core) { c.Members[2].Snapshot = true }, 1, "snapshot"},
-		{"no member leads", func(c *kv.Core) { c.Members[0].Leader = false }, 1, "0 of its members lead"},
+		{"no member leads", func(c *kv.Core) { c.Members[0].Leader = false }, 1,
+			"0 of its members lead"},
 	} {
 		core := threeMembers()
 		c.change(&core)
