@@ -490,8 +490,8 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	}
 	ss.bytes -= requestSize
 	ss.memory.uncover(ss.bytes)
-	if r.Call == nil && size >= largeRecord && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes &&
-		ss.out.mu.bytes > 0 {
+	if r.Call == nil && size >= largeRecord &&
+		ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes && ss.out.mu.bytes > 0 {
 		// Only reads have large responses, so it is as if this one had not run.
 		buffers.Put(chunk)
 		chunk = nil
