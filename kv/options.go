@@ -62,11 +62,11 @@ func CreationProgress(progress func(keyspace string, made, total int)) Option {
 	return clientOption(func(c *config) { c.creating = progress })
 }
 
-// User says who the client is, which it has to while authentication is enabled: users need
-// permissions for the keys that they read and write, and the role root to administer. password is
-// asked for each time that the client has a member of the core exchange it for a token, which is
-// every few minutes; it must be safe for concurrent use. Without User and Token a client is known
-// by the common name of its certificate (TLS), if the servers check certificates.
+// User has the client identify itself as a user, which it has to while authentication is enabled:
+// users need permissions for the keys that they read and write, and the role root to administer.
+// password is asked for each time that the client has a member of the core exchange it for a token,
+// which is every few minutes; it must be safe for concurrent use. Without User and Token a client
+// is known by the common name of its certificate (TLS), if the servers check certificates.
 func User(name string, password func(context.Context) (string, error)) Option {
 	return clientOption(func(c *config) {
 		c.route.User = &route.User{Name: name, Password: password}
@@ -78,9 +78,9 @@ func Password(password string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return password, nil }
 }
 
-// Token says who the client is by tokens that something else gets, in the place of User: source
-// returns one, as Authenticate of the etcd API does; empty: none. It is called every few minutes,
-// and when a server does not accept the latest one: a token is valid for 5 minutes.
+// Token has the client identify itself by tokens that something else gets, in the place of User:
+// source returns one, as Authenticate of the etcd API does; empty: none. It is called every few
+// minutes, and when a server does not accept the latest one: a token is valid for 5 minutes.
 func Token(source func(context.Context) (string, error)) Option {
 	return clientOption(func(c *config) { c.route.Token = source })
 }

@@ -24,8 +24,8 @@ type prefixGuard struct {
 	users map[string]map[access.Right][]byte // guarded by mu
 	// ended are tokens that count no more; guarded by mu.
 	ended map[string]bool
-	// nobody counts refusals because the client was not known.
-	nobody atomic.Int64
+	// unknown counts refusals because the client was not known.
+	unknown atomic.Int64
 }
 
 func (g *prefixGuard) Enabled() bool { return true }
@@ -79,7 +79,7 @@ func (c prefixClient) May(needs []access.Need) error {
 	defer g.mu.Unlock()
 	rights := g.users[c.user()]
 	if rights == nil || g.ended[c.token] {
-		g.nobody.Add(1)
+		g.unknown.Add(1)
 		return &access.Error{Reason: access.Unauthenticated, Text: "no user is known by the token"}
 	}
 	for _, n := range needs {
@@ -247,7 +247,7 @@ func testUsers(t *testing.T, hashed bool) {
 	}
 	pair, err := ks.Get(ctx, []byte("b/1"))
 	if err != nil || string(pair.Value) != "before" {
-		t.Errorf("what nobody may write was written: %q, %v", pair.Value, err)
+		t.Errorf("what no user may write was written: %q, %v", pair.Value, err)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestTokenIsRenewed(t *testing.T) {
 			}
 		}
 		// Without a refusal another one comes in time.
-		before, refused := tokens.Load(), guard.nobody.Load()
+		before, refused := tokens.Load(), guard.unknown.Load()
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		if tokens.Load() < before+2 {
@@ -298,7 +298,7 @@ func TestTokenIsRenewed(t *testing.T) {
 		if _, err := ks.Put(context.WithoutCancel(ctx), []byte("k"), nil); err != nil {
 			t.Error(err)
 		}
-		if guard.nobody.Load() != refused {
+		if guard.unknown.Load() != refused {
 			t.Error("an old token was shown")
 		}
 	})

@@ -58,8 +58,8 @@ type BatchConfig struct {
 	Stream func() uint64
 	// Cluster is the cluster the client believes in; 0 when it does not know yet.
 	Cluster uint64
-	// Token gives what says who the client is, for each stream that is opened; "" for nothing. It may
-	// take a while. nil: nothing says it. See Show for a stream that is open.
+	// Token gives the token that identifies the client, for each stream that is opened; "" for none.
+	// It may take a while. nil: there is none. See Show for a stream that is open.
 	Token func(context.Context) string
 	// Server says that the client is a server of the cluster, as the connection shows.
 	Server bool
@@ -128,7 +128,8 @@ func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, er
 	r.Id = 0
 	size := r.SizeVT()
 	if size > MaxMessageBytes-1024 {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMessageTooLarge, size, MaxMessageBytes-1024)
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMessageTooLarge, size,
+			MaxMessageBytes-1024)
 	}
 	c := b.calls.Get().(*call)
 	for {

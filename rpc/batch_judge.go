@@ -40,8 +40,8 @@ type judge struct {
 	judged  func(*kvpb.Request) (judged, lasting bool, refusal *kvpb.Error)
 	needs   func(*kvpb.Request, []access.Need) ([]access.Need, *kvpb.Error)
 	refused map[access.Reason]*metric.Counter
-	// who is whose the stream is at present.
-	who atomic.Pointer[identified]
+	// identity is that of the stream's client at present.
+	identity atomic.Pointer[identified]
 	// room is for the needs of one request. Of the goroutine that reads.
 	room []access.Need
 
@@ -52,7 +52,8 @@ type judge struct {
 	lasting  map[uint64][]access.Need // guarded by mu
 }
 
-// identified is what a stream has shown, and whose it is by that; found out when it is first needed.
+// identified is what a stream has shown, and the client that this identifies, which is looked up
+// when it is first needed.
 type identified struct {
 	shown  access.Shown
 	once   sync.Once
@@ -65,7 +66,7 @@ func newJudge(c *BatchServerConfig, m *batchMetrics, from origin, token string) 
 	if c.CertificateUsers {
 		shown.CertificateName = from.certificateName
 	}
-	j.who.Store(&identified{shown: shown})
+	j.identity.Store(&identified{shown: shown})
 	return j
 }
 
@@ -78,17 +79,17 @@ func (j *judge) show(token string) error {
 		return nil
 	}
 	// The token aliases the message that brought it.
-	shown := j.who.Load().shown
+	shown := j.identity.Load().shown
 	shown.Token = strings.Clone(token)
-	j.who.Store(&identified{shown: shown})
+	j.identity.Store(&identified{shown: shown})
 	return nil
 }
 
-// client is whose the stream is.
+// client returns the stream's client.
 func (j *judge) client() access.Client {
-	who := j.who.Load()
-	who.once.Do(func() { who.client = j.guard.Client(who.shown) })
-	return who.client
+	identity := j.identity.Load()
+	identity.once.Do(func() { identity.client = j.guard.Client(identity.shown) })
+	return identity.client
 }
 
 // may asks the guard; nil if the client has all that is needed.
@@ -130,8 +131,8 @@ func (j *judge) refusal(q *kvpb.Request) *kvpb.Response {
 	return nil
 }
 
-// judge says why the client may not make a request; nil if it may. Whoever may do nothing, or
-// everything, costs no needs.
+// judge says why the client may not make a request; nil if it may. For a client that may do
+// nothing, or everything, no needs are listed.
 func (j *judge) judge(q *kvpb.Request, lasting bool) (refusal *kvpb.Error) {
 	free, err := j.client().Standing()
 	if err != nil {
@@ -193,8 +194,8 @@ func (j *judge) again(r *kvpb.Response) *kvpb.Response {
 }
 
 // errBeforeUsers is the answer to a request that came while no client was judged, and was held.
-var errBeforeUsers = &kvpb.Error{Code: kvpb.ErrorCode_ACCESS_UNKNOWN, Message: "authentication was " +
-	"enabled while the server held the request, so it was not judged: ask again"}
+var errBeforeUsers = &kvpb.Error{Code: kvpb.ErrorCode_ACCESS_UNKNOWN, Message: "authentication " +
+	"was enabled while the server held the request, so it was not judged: ask again"}
 
 // kept takes out the needs of a request that is judged again; false: there are none.
 func (j *judge) kept(id uint64) ([]access.Need, bool) {

@@ -75,7 +75,7 @@ func (c *fakeClient) May(needs []access.Need) error {
 	prefix, known := c.guard.prefix[c.name]
 	c.guard.mu.Unlock()
 	if !known {
-		return &access.Error{Reason: access.Unauthenticated, Text: "who is " + c.name + "?"}
+		return &access.Error{Reason: access.Unauthenticated, Text: c.name + " is not known"}
 	}
 	for i := range needs {
 		if !bytes.HasPrefix(needs[i].Start, []byte(prefix)) {
@@ -230,8 +230,8 @@ func TestOneMessageIsJudgedRequestByRequest(t *testing.T) {
 	}
 }
 
-// A request that is held is judged again when it is answered: what is new since then is not for
-// whoever has lost the permission.
+// A request that is held is judged again when it is answered: what is new since then is not for a
+// client that has lost the permission.
 func TestHeldRequestIsJudgedAgain(t *testing.T) {
 	n := network{}
 	var guard fakeGuard
@@ -282,8 +282,8 @@ func TestHeldRequestIsJudgedAgain(t *testing.T) {
 	}
 }
 
-// A request that came while nobody was judged, and was held until authentication was enabled, tells
-// nothing.
+// A request that came while no client was judged, and was held until authentication was enabled,
+// tells nothing.
 func TestHeldRequestOfBeforeUsers(t *testing.T) {
 	var guard fakeGuard
 	guard.off.Store(true)
@@ -297,7 +297,7 @@ func TestHeldRequestOfBeforeUsers(t *testing.T) {
 		t.Fatal(r)
 	}
 	if r := j.again(changes); r != changes {
-		t.Errorf("while nobody is judged: %v", r)
+		t.Errorf("while no client is judged: %v", r)
 	}
 	guard.off.Store(false)
 	if r := j.again(changes); r.Error.GetCode() != kvpb.ErrorCode_ACCESS_UNKNOWN || r.Result != nil {
@@ -335,7 +335,8 @@ func TestJudgedRequestsDoNotWaitForLong(t *testing.T) {
 	}
 }
 
-// The name of a certificate is a user's only where it is known who signs clients' certificates.
+// The name of a certificate is a user's only where it is known which authority signs clients'
+// certificates.
 func TestCertificateUsers(t *testing.T) {
 	for _, users := range []bool{true, false} {
 		var guard fakeGuard
@@ -404,7 +405,7 @@ func TestJudgingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Who may do nothing, and who may do everything, has the server look at no key: needs take memory
+// For a client that may do nothing, or everything, the server looks at no key: needs take memory
 // for each, and a request may have many.
 func TestStandingComesBeforeNeeds(t *testing.T) {
 	keys := make([][]byte, 10_000)

@@ -53,12 +53,12 @@ type BatchServerConfig struct {
 	// has its share loses an older one of its own for each new one, or is refused with
 	// RESOURCE_EXHAUSTED.
 	MaxStreams int
-	// Guard, if set, is asked before Handle or Take whether a request's client may do what it asks for.
-	// Servers are not judged. nil: nothing is asked.
+	// Guard, if set, is asked before Handle or Take whether a request's client may do what it asks
+	// for. Servers are not judged. nil: nothing is asked.
 	Guard access.Guard
 	// CertificateUsers takes the common name of a client's verified certificate for its user, if no
-	// token comes. It is for servers that know who signs clients' certificates: else those that
-	// verify are other servers'.
+	// token comes. It is for servers that know which authority signs clients' certificates: else
+	// those that verify are other servers'.
 	CertificateUsers bool
 	// Judged says whether a request needs any right at all. Its cost does not depend on the size of
 	// the request. lasting says that the answer may come late and tell of what is new by then, so
@@ -381,7 +381,8 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 	for i, r := range requests {
 		if _, ok := ss.inFlight[r.Id]; ok {
 			ss.out.mu.Unlock()
-			return nil, status.Errorf(codes.InvalidArgument, "request id %d is used twice at a time", r.Id)
+			return nil, status.Errorf(codes.InvalidArgument, "request id %d is used twice at a time",
+				r.Id)
 		}
 		size := max(r.SizeVT(), share)
 		if r.Call != nil {
@@ -509,8 +510,8 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	}
 	ss.bytes -= requestSize
 	ss.memory.uncover(ss.bytes)
-	if r.Call == nil && size >= largeRecord && ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes &&
-		ss.out.mu.bytes > 0 {
+	if r.Call == nil && size >= largeRecord &&
+		ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes && ss.out.mu.bytes > 0 {
 		// Only reads have large responses, so it is as if this one had not run.
 		buffers.Put(chunk)
 		chunk = nil

@@ -16,9 +16,9 @@ func (t tokenRecord) MarshalToSizedBufferVT(b []byte) (int, error) {
 	return copy(b[len(b)-len(t):], t), nil
 }
 
-// Show shows a token in place of the one before on the stream that is open, if one is: it counts for
-// the requests that are sent after it. It does not wait. Streams that are opened later show what
-// BatchConfig.Token says. A token has at most 4 KiB.
+// Show shows a token in place of the one before on the stream that is open, if one is: it counts
+// for the requests that are sent after it. It does not wait. Streams that are opened later show
+// what BatchConfig.Token says. A token has at most 4 KiB.
 func (b *BatchConn) Show(token string) error {
 	if len(token) > maxTokenBytes {
 		return fmt.Errorf("%w: a token has at most %d bytes, this one has %d", ErrMessageTooLarge,

@@ -19,8 +19,8 @@ import (
 // may be made by gRPC.
 var ErrNotCalled = errors.New("rpc: the call was not made")
 
-// ErrCallTooLarge is in the chain of the error of a call whose request is too large for a connection
-// of requests, beside ErrNotCalled.
+// ErrCallTooLarge is in the chain of the error of a call whose request is too large for a
+// connection of requests, beside ErrNotCalled.
 var ErrCallTooLarge = fmt.Errorf("%w: its request has more than %d bytes", ErrNotCalled,
 	MaxCallBytes)
 

@@ -119,8 +119,8 @@ func (s *CallServer) Close() {
 	s.running.Wait()
 }
 
-// checkedCall is what was found out of a call before it is made: what it takes in memory, and why it
-// is refused, if it is.
+// checkedCall is what was found out of a call before it is made: what it takes in memory, and why
+// it is refused, if it is.
 type checkedCall struct {
 	bytes   int
 	refusal *kvpb.Error

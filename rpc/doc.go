@@ -12,7 +12,7 @@
 // and each snapshot on a gRPC stream of its own.
 //
 //	caller ─┐                         ┌─ Take ─ reply ─┐
-//	caller ─┼─ outbox ── connection ──│ BatchServer    ├─ outbox ── connection ── receiver ── callers
+//	caller ─┼─ outbox ── connection ──│ BatchServer    ├─ outbox ── connection ─ receiver ── callers
 //	caller ─┘                         └─ Take ─ reply ─┘
 //
 // All senders share one mechanism, the outbox (outbox.go): the goroutine that has something to say

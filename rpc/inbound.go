@@ -16,16 +16,16 @@ import (
 // not complete are counted for all connections of clients together; when they are more than
 // maxInbound, the connection with most of them is closed, which frees them.
 //
-// What is counted of a connection is what was read of it in DATA frames, less the messages that have
-// come out. What a call had sent of a message when it was given up stays in that account until no
-// call is open on the connection.
+// What is counted of a connection is what was read of it in DATA frames, less the messages that
+// have come out. What a call had sent of a message when it was given up stays in that account until
+// no call is open on the connection.
 //
 // A client that is well-behaved does not come to that, however many calls it makes at a time. What
-// it sends of a call before that is served is bounded by the window of a stream. From when a call is
-// served gRPC grants it all of its message; so of each connection only some calls are served that
-// have not sent their message yet, and only one while much is incomplete. The others wait, and by
-// HTTP/2's flow control their client waits with them. Calls that go on sending, which may never send
-// a large message, do not wait.
+// it sends of a call before that is served is bounded by the window of a stream. From when a call
+// is served gRPC grants it all of its message; so of each connection only some calls are served
+// that have not sent their message yet, and only one while much is incomplete. The others wait, and
+// by HTTP/2's flow control their client waits with them. Calls that go on sending, which may never
+// send a large message, do not wait.
 //
 // Calls are counted by an interceptor and where services are registered (inbound_calls.go): for a
 // stats.Handler gRPC collects far more, and that costs about a seventh of the server's time for a
@@ -56,8 +56,8 @@ type inboundConn struct {
 	// frames is for the one goroutine that reads.
 	frames frames
 	// counted: the connection is among in.conns. incomplete is how many bytes of incomplete messages
-	// there are, and calls how many calls are open. receiving is how many calls are served whose message
-	// is awaited, and waiting are those that wait to be. in.mu guards them.
+	// there are, and calls how many calls are open. receiving is how many calls are served whose
+	// message is awaited, and waiting are those that wait to be. in.mu guards them.
 	counted           bool
 	incomplete, calls int64
 	receiving         int

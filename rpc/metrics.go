@@ -62,8 +62,8 @@ func newDoorMetrics(r metric.Registry) *doorMetrics {
 			"How long connections had to pause because their hosts use much of the processors while "+
 				"others wait for one.", nil)),
 		refused: register(r, metric.NewCounter("tidemark_rpc_strangers_refused_total",
-			"Connections and calls as a server's that were refused, because the opener is not known as one.",
-			nil)),
+			"Connections and calls as a server's that were refused, because the opener is not known as "+
+				"one.", nil)),
 	}
 }
 

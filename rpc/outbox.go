@@ -146,8 +146,8 @@ func (o *outbox) run() {
 		case <-o.stop:
 			return
 		}
-		// Goroutines that are about to add go first: the woken one would otherwise run before all others
-		// that are ready, and with 64 callers send two records to a message instead of twenty.
+		// Goroutines that are about to add go first: the woken one would otherwise run before all
+		// others that are ready, and with 64 callers send two records to a message instead of twenty.
 		runtime.Gosched()
 		o.mu.Lock()
 		for o.readyLocked() {

@@ -87,8 +87,8 @@ func partyOfCall(ctx context.Context) string {
 	return party(TLSOfCall(ctx), from.Addr)
 }
 
-// TLSOfCall is the TLS connection that a gRPC call came on; nil if it came without TLS. It is not to
-// be changed.
+// TLSOfCall is the TLS connection that a gRPC call came on; nil if it came without TLS. It is not
+// to be changed.
 func TLSOfCall(ctx context.Context) *tls.ConnectionState {
 	from, ok := peer.FromContext(ctx)
 	if !ok {

@@ -80,8 +80,8 @@ func (p *PeerPolicy) judgeProof(state *tls.ConnectionState, proved bool) error {
 		return status.Error(codes.PermissionDenied, "this is for servers of the cluster: give the "+
 			"server that calls the --secret-file of this one")
 	}
-	return status.Error(codes.PermissionDenied, "this is for servers of the cluster, which are known "+
-		"here by nothing: start this server with TLS or --secret-file")
+	return status.Error(codes.PermissionDenied, "this is for servers of the cluster, which are "+
+		"known here by nothing: start this server with TLS or --secret-file")
 }
 
 // open says that every opener that says so is taken for a server.

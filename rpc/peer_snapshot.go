@@ -20,9 +20,9 @@ import (
 // chunk in its turn: TCP would notice most of what these notice, but a proxy, or a bug in
 // buffering, is not covered by TCP's sums.
 
-// snapshotChunk is the payload of one chunk. It is what is on its way at a time, since a server grants
-// a stream little more than the message that it receives; and with what surrounds it, it has room in
-// a buffer of 1 MiB.
+// snapshotChunk is the payload of one chunk. It is what is on its way at a time, since a server
+// grants a stream little more than the message that it receives; and with what surrounds it, it has
+// room in a buffer of 1 MiB.
 const snapshotChunk = 1<<20 - 4<<10
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

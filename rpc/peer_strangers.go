@@ -24,8 +24,8 @@ type strangers struct {
 }
 
 // errClosed is what strangers hear.
-var errClosed = status.Error(codes.PermissionDenied, "this is for servers of the cluster that prove "+
-	"to be some, since authentication is enabled")
+var errClosed = status.Error(codes.PermissionDenied, "this is for servers of the cluster that "+
+	"prove to be some, since authentication is enabled")
 
 // Close says whether Open counts no more. When it begins to, what strangers have open ends. A
 // policy that is not Open does not change by it.

@@ -51,7 +51,8 @@ type handoff struct {
 	mu struct {
 		sync.Mutex
 		current *reader
-		// begun counts pieces of work; seen is its value when the timer went off last. watching: it runs.
+		// begun counts pieces of work; seen is its value when the timer went off last. watching: it
+		// runs.
 		begun, seen uint64
 		watching    bool
 		timer       *time.Timer

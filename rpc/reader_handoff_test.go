@@ -44,7 +44,7 @@ func (w *slowWork) Run() {
 
 func (w *slowWork) Done() {
 	if w.running.Load() != 0 || w.done.Add(1) != 1 {
-		w.t.Error("Done is called while somebody runs the work, or again")
+		w.t.Error("Done is called while a goroutine runs the work, or again")
 	}
 	w.finished.Add(1)
 }

@@ -86,7 +86,8 @@ var connectionFailures = []struct{ part, says string }{
 		"the server refused the client certificate, since it knows no authority that signed it: " +
 			"use one of an authority that the servers know"},
 	{"remote error: tls: expired certificate",
-		"the server refused the client certificate, since it has expired or is not valid yet: renew it"},
+		"the server refused the client certificate, since it has expired or is not valid yet: " +
+			"renew it"},
 	{"remote error: tls: bad certificate",
 		"the server refused the client certificate: see that it is one for clients"},
 	{"remote error: tls: no application protocol", reasonNotTidemarkTLS},

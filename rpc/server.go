@@ -234,14 +234,15 @@ const (
 	// maxAnswerBytes bounds a message that a server sends: what it says is bounded before, and less.
 	maxAnswerBytes = 256 << 20
 	// streamWorkers is how many goroutines serve calls one after the other. A new goroutine's stack
-	// has to grow to what a call needs, which costs as much as many calls do. A call that finds all of
-	// them busy gets a goroutine of its own.
+	// has to grow to what a call needs, which costs as much as many calls do. A call that finds all
+	// of them busy gets a goroutine of its own.
 	streamWorkers = 64
 	// Flow-control windows. Fixed ones, so that gRPC does not probe the bandwidth with pings. A
-	// stream's window bounds what its sender can make the receiver hold unread. Of clients it is enough
-	// for 30 MB/s over 30 ms. Of servers, which have thousands of streams, it is the smallest that there
-	// can be: what is being received is granted all of its message (see inbound.go). The connection's
-	// does not couple streams: gRPC reopens it when bytes arrive, not when they are read.
+	// stream's window bounds what its sender can make the receiver hold unread. Of clients it is
+	// enough for 30 MB/s over 30 ms. Of servers, which have thousands of streams, it is the smallest
+	// that there can be: what is being received is granted all of its message (see inbound.go). The
+	// connection's does not couple streams: gRPC reopens it when bytes arrive, not when they are
+	// read.
 	streamWindow       = 1 << 20
 	serverStreamWindow = 64 << 10
 	connectionWindow   = 16 << 20
@@ -273,7 +274,8 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		grpc.WriteBufferSize(ioBuffer),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime,
+			Timeout: keepaliveTimeout}),
 		// Other clients' pings (a load balancer's, another language's) are welcome once a second.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second / 2,
 			PermitWithoutStream: true}),

@@ -83,8 +83,8 @@ func TestTLS(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	a.sign(t, "server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	for _, who := range []*authority{a, other} {
-		who.sign(t, "client",
+	for _, signer := range []*authority{a, other} {
+		signer.sign(t, "client",
 			&x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
 	load := func(config *tls.Config, err error) *tls.Config {

@@ -66,11 +66,11 @@ func TestParseInfo(t *testing.T) {
 
 // Older is a strict total order of transactions, with everything else after them.
 func TestOlder(t *testing.T) {
-	type who struct {
+	type transaction struct {
 		begun hlc.Timestamp
 		id    ID
 	}
-	oldestFirst := []who{{ts(5), testID(9)}, {hlc.Timestamp{Wall: 5, Logical: 1}, testID(1)},
+	oldestFirst := []transaction{{ts(5), testID(9)}, {hlc.Timestamp{Wall: 5, Logical: 1}, testID(1)},
 		{ts(6), testID(2)}, {ts(6), testID(3)}, {ts(1), ID{}}}
 	for i, a := range oldestFirst {
 		for j, b := range oldestFirst {

@@ -117,8 +117,8 @@ func (a *app) corePromoteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "promote MEMBER",
 		Short: "Have a learner of the core vote",
-		Long: `Have a member vote that was added with "core add --learner", and is given by its address or
-its id. That waits until it has the whole state.`,
+		Long: `Have a member vote that was added with "core add --learner", and is given by its address
+or its id. That waits until it has the whole state.`,
 		Example: `  tidemark core promote 10.0.0.4:7400
   tidemark core promote 4`,
 		Args: arguments("MEMBER", 1, 1),

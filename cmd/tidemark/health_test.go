@@ -39,7 +39,7 @@ func TestHealth(t *testing.T) {
 	mute := listening(t, pages(http.StatusServiceUnavailable, ""))
 	other := listening(t, http.NotFoundHandler())
 	moved := listening(t, http.RedirectHandler("http://"+ready+"/readyz", http.StatusFound))
-	nobody := freeAddress(t)
+	unused := freeAddress(t)
 	_, port, _ := strings.Cut(ready, ":")
 	for _, c := range []struct {
 		args string
@@ -57,7 +57,7 @@ func TestHealth(t *testing.T) {
 		{"--http " + mute, exit.Failed, "it gives no reason"},
 		{"--http " + other, exit.Failed, "not a server of Tidemark: it answered with status 404"},
 		{"--http " + moved, exit.Failed, "status 302"},
-		{"--http " + nobody + " --live", exit.Failed, "is not alive: connection refused\n"},
+		{"--http " + unused + " --live", exit.Failed, "is not alive: connection refused\n"},
 		{"--http " + ready + " --tls", exit.Failed, "the server speaks no TLS"},
 		{"--http " + ready + " --tls-name db1", exit.Usage, "--tls-name"},
 		{"--http nowhere", exit.Usage, "HOST:PORT"},

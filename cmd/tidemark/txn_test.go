@@ -24,7 +24,7 @@ func TestTxnScript(t *testing.T) {
 		b.run(script("put txn-hash gone x", "put txn-range zoo x", "delete txn-range zoo"), exit.OK,
 			"txn", "-o", "raw")
 		got := b.run(script(
-			"# what nobody else sees before the end",
+			"# what no other client sees before the end",
 			begin,
 			"put txn-hash apple 'dark red'",
 			"put txn-range zebra striped",

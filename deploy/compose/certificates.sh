@@ -7,7 +7,7 @@ set -eu
 tidemark=${TIDEMARK:-/rootfs/usr/bin/tidemark}
 authorities=${AUTHORITIES:-/authorities}
 tls=${TLS:-/tls}
-owner=65532:65532 # who servers and clients run as
+owner=65532:65532 # the user that servers and clients run as
 again=${1:-}
 
 # put FILE MODE TARGET: in one step, so that no process reads half a file.

@@ -28,7 +28,7 @@ func TestMethodsThatAdminister(t *testing.T) {
 }
 
 // While authentication is enabled only root creates and drops keyspaces, whichever server is asked,
-// and who has no rights for data writes none.
+// and a user without rights for data writes none.
 func TestAdministrationNeedsRoot(t *testing.T) {
 	cluster := startEtcd(t, nil)
 	ctx := t.Context()

@@ -144,7 +144,8 @@ func TestGatewayAnswersCount(t *testing.T) {
 	client := etcdClient(t, nil, at)
 	const values, size = 24, 1 << 20
 	for i := range values {
-		if _, err := client.Put(t.Context(), fmt.Sprint("k", i), strings.Repeat("x", size)); err != nil {
+		if _, err := client.Put(t.Context(), fmt.Sprint("k", i),
+			strings.Repeat("x", size)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,8 +156,8 @@ func TestGatewayAnswersCount(t *testing.T) {
 	}
 	defer raw.Close()
 	body := `{"key":"aw==","range_end":"bA=="}`
-	if _, err := fmt.Fprintf(raw, "POST /v3/kv/range HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s",
-		len(body), body); err != nil {
+	if _, err := fmt.Fprintf(raw, "POST /v3/kv/range HTTP/1.1\r\nHost: x\r\n"+
+		"Content-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	awaitTrue(t, "the text counts", func() bool { return answers.Held() >= values*size/3*4 })
@@ -164,8 +165,8 @@ func TestGatewayAnswersCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitTrue(t, "it is dropped", func() bool { return answers.Held() == 0 })
-	if got := httpGet(t, http.DefaultClient, "http://"+at+"/v3/kv/range", body); !strings.HasPrefix(got,
-		"200 ") || len(got) < values*size/3*4 {
+	got := httpGet(t, http.DefaultClient, "http://"+at+"/v3/kv/range", body)
+	if !strings.HasPrefix(got, "200 ") || len(got) < values*size/3*4 {
 		t.Errorf("%d bytes: %.80s", len(got), got)
 	}
 	awaitTrue(t, "it is sent", func() bool { return answers.Held() == 0 })

@@ -59,8 +59,8 @@ func (c *etcdCluster) MemberOf(id keys.ReplicaID) uint64 {
 	return 0
 }
 
-// leaderElsewhere is the address of the member that leads the coordination store; "" if that is this
-// one, or none is known.
+// leaderElsewhere is the address of the member that leads the coordination store; "" if that is
+// this one, or none is known.
 func (c *etcdCluster) leaderElsewhere() string {
 	l, _ := c.store.Leadership()
 	if l.IsLeader || l.Leader == 0 {

@@ -79,7 +79,7 @@ func TestEtcdMembers(t *testing.T) {
 		t.Errorf("a voter is promoted: %v", err)
 	}
 	if _, err := client.MemberPromote(ctx, 1); !errors.Is(err, rpctypes.ErrMemberNotFound) {
-		t.Errorf("nobody is promoted: %v", err)
+		t.Errorf("a member that is not there is promoted: %v", err)
 	}
 	awaitTrue(t, "the learner votes", func() bool {
 		_, err := client.MemberPromote(ctx, id)
@@ -103,7 +103,7 @@ func TestEtcdMembers(t *testing.T) {
 	}
 	if _, err := client.MemberUpdate(ctx, 1, []string{url}); !errors.Is(err,
 		rpctypes.ErrMemberNotFound) {
-		t.Errorf("nobody is moved: %v", err)
+		t.Errorf("a member that is not there is moved: %v", err)
 	}
 	if _, err := client.MemberUpdate(ctx, id, []string{url}); err != nil {
 		t.Errorf("to where it is: %v", err)

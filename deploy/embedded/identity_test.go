@@ -65,7 +65,7 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 			"damaged"},
 		"no name": {func(fs vfs.FS) { write(t, fs, "d/server.json", `{"format":1}`) },
 			"damaged"},
-		"somebody's": {func(fs vfs.FS) {
+		"of other files": {func(fs vfs.FS) {
 			_ = fs.Remove("d/server.json")
 			write(t, fs,
 				"d/letter.txt", "dear")

@@ -1,6 +1,6 @@
 // Package coord has recipes for programs that have to agree: locks, elections, barriers, queues,
-// timers, and who is there. It stands on the etcd v3 API, as the coordination service of Tidemark's
-// consistent core serves it, or etcd itself.
+// timers, and the instances of services. It stands on the etcd v3 API, as the coordination service
+// of Tidemark's consistent core serves it, or etcd itself.
 //
 //	client, err := coord.Connect(ctx, []string{"127.0.0.1:7400"})
 //	if err != nil { ... }
@@ -61,8 +61,8 @@
 // "rwlock/NAME/read/", "rwlock/NAME/write/", "election/NAME/", "barrier/NAME/",
 // "double-barrier/NAME/", "sequence/NAME/", "queue/NAME/", "service/NAME/", "timer/NAME/", with
 // names escaped as in the path of a URL, and "session/LEASE". A lock's keys, in the order in which
-// they were created, are who holds it and who waits. Programs that share a lock have to use this
-// package.
+// they were created, are those of its holders and of the sessions that wait. Programs that share a
+// lock have to use this package.
 //
 // # Bounds
 //

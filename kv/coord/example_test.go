@@ -102,7 +102,7 @@ func ExampleElection() {
 			log.Fatal(err)
 		}
 		if !leader.Exists() {
-			fmt.Println("nobody leads")
+			fmt.Println("none leads")
 			break
 		}
 		fmt.Printf("%s leads\n", leader.Proposal)
@@ -112,7 +112,7 @@ func ExampleElection() {
 	}
 	// Output:
 	// 10.0.0.7:80 leads
-	// nobody leads
+	// none leads
 }
 
 func ExampleBarrier() {

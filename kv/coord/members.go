@@ -50,8 +50,8 @@ type members struct {
 func newMembers(cfg *config) *members {
 	m := &members{given: slices.Clone(cfg.etcd.Endpoints), timeout: cfg.attempt, clock: cfg.clock,
 		asking: cfg.etcd}
-	// Whoever asks where the members are need not say who it is, and a server that is none knows
-	// nobody.
+	// A call that asks where the members are needs no user, and a server that is no member knows no
+	// users.
 	m.asking.Username, m.asking.Password, m.asking.Token = "", "", ""
 	m.asking.DialTimeout = 0
 	m.ctx, m.cancel = context.WithCancel(context.Background())
@@ -161,7 +161,7 @@ func (m *members) ask(etcd *clientv3.Client) {
 }
 
 // isRefusal says whether a member has refused to say where the members are, as it refuses callers
-// that do not say who they are. A server that is no member refuses none.
+// that are not authenticated. A server that is no member refuses none.
 func isRefusal(err error) bool {
 	switch rpctypes.Error(err) {
 	case rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision,

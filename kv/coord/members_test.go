@@ -212,7 +212,7 @@ func TestSessionsFindMembersThatHaveMoved(t *testing.T) {
 }
 
 // Given addresses that have become those of members are used as they were given, also if the member
-// says nothing to one that has not said who it is.
+// answers no client that is not authenticated.
 func TestGivenAddressesOfMembersAreUsed(t *testing.T) {
 	for name, refusal := range map[string]error{"listed": nil,
 		"refused": status.Error(codes.InvalidArgument, "etcdserver: user name is empty")} {

@@ -75,7 +75,7 @@ func TestSessionRefuses(t *testing.T) {
 	defer cancel()
 	_, err = coord.Connect(ctx, []string{"127.0.0.1:1"})
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("connecting to nobody: %v", err)
+		t.Errorf("connecting to no server: %v", err)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 // Administration does a call of another service that only administrators may make, for a client
 // that is known as those of the etcd API are: do is called if its user has the role root, or
 // authentication is disabled, by users and roles as they are now. What came of it is audited, with
-// the method's full name. token is what another member knows the client by; empty if it has not
-// said who it is.
+// the method's full name. token is what another member knows the client by; empty if it is not
+// authenticated.
 func (s *Services) Administration(
 	ctx context.Context, method string, request any,
 	do func(ctx context.Context, token string) (any, error),
@@ -52,8 +52,8 @@ type OfKeyspace struct {
 }
 
 // ForKeyspace does a call of another service that users may make who have rights for a keyspace, or
-// the role root. do is called if the client's user has them, or authentication is disabled, by users
-// and roles as they are now. id is that of the keyspace for which it was judged.
+// the role root. do is called if the client's user has them, or authentication is disabled, by
+// users and roles as they are now. id is that of the keyspace for which it was judged.
 func (s *Services) ForKeyspace(
 	ctx context.Context, of OfKeyspace,
 	do func(ctx context.Context, id uint64) (any, error),
@@ -118,8 +118,8 @@ func (b *backend) newest(ctx context.Context) error {
 	return nil
 }
 
-// tokenFor is by what another member knows a client that this one has identified; empty if it has
-// not said who it is.
+// tokenFor is by what another member knows a client that this one has identified; empty if it is
+// not authenticated.
 func (b *backend) tokenFor(ctx context.Context, who *storepb.AuthInfo) string {
 	if text, given := tokenOf(ctx); given {
 		return text

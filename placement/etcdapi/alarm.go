@@ -13,9 +13,9 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Alarm implements etcdserverpb.MaintenanceServer. An alarm that was raised by a request is ended by
-// one. Those that a member raises because it has no room, it ends when it has again; a request ends
-// them as well, and the member raises it again if nothing has changed.
+// Alarm implements etcdserverpb.MaintenanceServer. An alarm that was raised by a request is ended
+// by one. Those that a member raises because it has no room, it ends when it has again; a request
+// ends them as well, and the member raises it again if nothing has changed.
 func (s *maintenanceServer) Alarm(
 	ctx context.Context, r *pb.AlarmRequest,
 ) (*pb.AlarmResponse, error) {
@@ -54,7 +54,8 @@ func (s *maintenanceServer) Alarm(
 			alarms = append(alarms, fromAlarm(result.Alarm))
 		}
 	default:
-		return nil, status.Errorf(codes.InvalidArgument, "etcdserver: alarms know no action %d", r.Action)
+		return nil, status.Errorf(codes.InvalidArgument, "etcdserver: alarms know no action %d",
+			r.Action)
 	}
 	return &pb.AlarmResponse{Header: s.header(0), Alarms: alarms}, nil
 }

@@ -8,18 +8,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Answers bounds the memory of answers that are on their way to clients, over all calls. rpc.Answers
-// is one.
+// Answers bounds the memory of answers that are on their way to clients, over all calls.
+// rpc.Answers is one.
 type Answers interface {
-	// Bound is what is handed to gRPC in place of an answer of a size, or why there is no room for it:
-	// an error of gRPC.
+	// Bound is what is handed to gRPC in place of an answer of a size, or why there is no room for
+	// it: an error of gRPC.
 	Bound(ctx context.Context, answer proto.Message, size int) (any, error)
 	// Room is nil if anything more may be on its way to the client of a call, and takes nothing.
 	Room(ctx context.Context) error
 	// Count is Bound for an answer that must not be refused.
 	Count(ctx context.Context, answer proto.Message, size int) any
-	// Wait is Bound for a message of a stream: it waits for room. After its error etcd's clients go on
-	// with a stream of watches (Unavailable), if the stream has not ended.
+	// Wait is Bound for a message of a stream: it waits for room. After its error etcd's clients go
+	// on with a stream of watches (Unavailable), if the stream has not ended.
 	Wait(ctx context.Context, message proto.Message, size int) (any, error)
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// What is refused for want of permission, and what administers, is logged with audit=true: who,
-// from where, what, and what came of it. No password, hash, token or value is. What was done has a
-// line in any case. What was not is bounded, since a stranger can have it; what administers has a
-// bound of its own, so that other calls do not hide it.
+// What is refused for want of permission, and what administers, is logged with audit=true: by which
+// user, from where, what, and what came of it. No password, hash, token or value is. What was done
+// has a line in any case. What was not is bounded, since any client can cause it; what administers
+// has a bound of its own, so that other calls do not hide it.
 
 // maxAudited bounds the bytes of each name, key and text in a line.
 const maxAudited = 256
@@ -34,7 +34,7 @@ type call struct {
 	administers bool
 	mu          struct {
 		sync.Mutex
-		// by is who made it, as far as that came up.
+		// by is the user that made it, as far as that came up.
 		by identity
 	}
 }

@@ -12,7 +12,7 @@ const (
 	limitedBurst = 50
 )
 
-// auditLimit bounds lines for calls that anybody can make. A client that goes on calling gets
+// auditLimit bounds lines for calls that any client can make. A client that goes on calling gets
 // errors as fast as it likes, so not each has a line: the next line says how many had none. The
 // zero value is ready for use, by any goroutine.
 type auditLimit struct {

@@ -16,9 +16,9 @@ import (
 )
 
 // Users guard the data of keyspaces on servers that may be cut off from this store. So before
-// authentication is enabled all of them have to follow it, and after it is disabled they need not any
-// more. Enabling and disabling may run at the same time on several members, so what is undone is
-// named by its version.
+// authentication is enabled all of them have to follow it, and after it is disabled they need not
+// any more. Enabling and disabling may run at the same time on several members, so what is undone
+// is named by its version.
 
 // Keyspaces is what the services need of the keyspaces whose data users guard. Its methods may be
 // called from any goroutine. Errors of gRPC are handed to the client as they are.
@@ -29,15 +29,17 @@ type Keyspaces interface {
 	Names(ctx context.Context) (map[uint64]string, error)
 
 	// Guard has all servers follow users and roles, and returns when they do. It begins under a new
-	// version, unless they have to already, under one that is not ending, and again is set. version is
-	// that under which they follow, which is not ending; with an error, what was begun; 0: nothing was.
+	// version, unless they have to already, under one that is not ending, and again is set. version
+	// is that under which they follow, which is not ending; with an error, what was begun; 0: nothing
+	// was.
 	Guard(ctx context.Context, again bool) (version uint64, err error)
 	// Guarding says whether servers have to follow, and under which version, as of everything
 	// acknowledged before the call.
 	Guarding(ctx context.Context) (version uint64, on bool, err error)
 	// Release takes one of two steps to let servers go on without, if the version is still that one.
-	// The first gives them a new version, under which they still follow, and which is ending. Released
-	// in turn, that lets them go on. ending is the version that is ending afterwards; 0: none is.
+	// The first gives them a new version, under which they still follow, and which is ending.
+	// Released in turn, that lets them go on. ending is the version that is ending afterwards; 0:
+	// none is.
 	Release(ctx context.Context, version uint64) (ending uint64, err error)
 }
 
@@ -87,8 +89,8 @@ func (s *authServer) AuthEnable(
 			return response, nil
 		}
 	}
-	return nil, status.Error(codes.Unavailable, "authentication was disabled again and again while it "+
-		"was being enabled; try again")
+	return nil, status.Error(codes.Unavailable, "authentication was disabled again and again while "+
+		"it was being enabled; try again")
 }
 
 // enable does the command.
@@ -109,7 +111,7 @@ func (s *authServer) enable(ctx context.Context) (*pb.AuthEnableResponse, error)
 func (s *authServer) AuthDisable(
 	ctx context.Context, _ *pb.AuthDisableRequest,
 ) (*pb.AuthDisableResponse, error) {
-	// What is released is what was so before: who enables it again begins something newer.
+	// What is released is what was so before: enabling it again begins something newer.
 	version := uint64(0)
 	if s.Keyspaces != nil {
 		limited, cancel := context.WithTimeout(ctx, releaseTimeout)
@@ -117,8 +119,8 @@ func (s *authServer) AuthDisable(
 		cancel()
 		switch {
 		case err != nil:
-			s.Logger.Warn("servers go on to follow users and roles, although authentication is disabled: "+
-				"disable it again", "error", err)
+			s.Logger.Warn("servers go on to follow users and roles, although authentication is "+
+				"disabled: disable it again", "error", err)
 		case on:
 			version = v
 		}
@@ -132,12 +134,12 @@ func (s *authServer) AuthDisable(
 	return &pb.AuthDisableResponse{Header: s.header(revision)}, nil
 }
 
-// release lets servers go on without users and roles, if authentication is not enabled and a version
-// is what they follow under; 0 is none.
+// release lets servers go on without users and roles, if authentication is not enabled and a
+// version is what they follow under; 0 is none.
 //
-// INVARIANT: while authentication is enabled, and that was acknowledged, servers follow. Who
-// enables it sees, after the command, a version that is not ending. A version is ending from its
-// first moment or never, and servers go on without only after authentication was seen not to be
+// INVARIANT: while authentication is enabled, and that was acknowledged, servers follow. A member
+// that enables it sees, after the command, a version that is not ending. A version is ending from
+// its first moment or never, and servers go on without only after authentication was seen not to be
 // enabled when that version was ending already. If that was after the command, the command was
 // undone. If it was before, the version that was seen is another one, begun later, and that is not
 // what is released.

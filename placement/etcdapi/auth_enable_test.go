@@ -142,8 +142,9 @@ func TestEnableAndServers(t *testing.T) {
 	}
 }
 
-// However many enable and disable authentication at the same time: when all is over, servers follow
-// if it is enabled, and whoever was told that it is was right at some moment.
+// However many calls enable and disable authentication at the same time: when all is over, servers
+// follow if it is enabled, and each call that was told that it is was told right, as of some
+// moment.
 func TestEnableAndDisableAtOnce(t *testing.T) {
 	for seed := range uint64(10) {
 		f := &fakeKeyspaces{random: rand.New(rand.NewPCG(seed, 1))}
@@ -187,7 +188,7 @@ func TestEnableWhileReleased(t *testing.T) {
 		// has only the command left, and to look at the record.
 		at    int
 		begun bool
-		// earlier: the command of one who enables, and has not looked yet, goes first.
+		// earlier: the command of a call that enables, and has not looked yet, goes first.
 		earlier bool
 	}{
 		"begun before, before the first step":      {at: 1, begun: true},

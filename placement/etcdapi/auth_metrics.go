@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count who is refused, and what is administered.
+// metrics count what is refused, and what is administered.
 type metrics struct {
 	registerer                prometheus.Registerer
 	refusals, logins, changes *prometheus.CounterVec

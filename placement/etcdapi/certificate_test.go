@@ -29,7 +29,7 @@ func withCertificate(name string, verified bool, md ...string) context.Context {
 	return metadata.NewIncomingContext(ctx, metadata.Pairs(md...))
 }
 
-// The name of a certificate is that of a user, if it was verified and nothing else says who it is.
+// The name of a certificate is that of a user, if it was verified and nothing else names one.
 func TestCertificateUsers(t *testing.T) {
 	g := serveUsers(t, func(c *Config) { c.CertificateUsers = true })
 	off := serveUsers(t, nil)

@@ -132,8 +132,8 @@ type Config struct {
 	// multiple of a second. Default 2 s, as in etcd with its default election timeout.
 	MinLease time.Duration
 	// TemporaryDirectory is where a snapshot is written before it is sent, one at a time. It needs
-	// room for the whole history, four times if as many snapshots are sent as may be. Default: that of
-	// the operating system.
+	// room for the whole history, four times if as many snapshots are sent as may be. Default: that
+	// of the operating system.
 	TemporaryDirectory string
 	// StallTimeout is for how long a client may read nothing of a snapshot that it is sent until the
 	// stream is ended. Default 5 min.
@@ -141,16 +141,18 @@ type Config struct {
 	// CertificateUsers takes the common name of a client's verified certificate for its user, if the
 	// client comes without a token. It is for servers that ask clients for certificates.
 	CertificateUsers bool
-	// PassedOn says of a call that a server passes on for a client what the common name of the client's
-	// certificate is, "" for none; false: the client itself calls. Default: no call is passed on.
+	// PassedOn says of a call that a server passes on for a client what the common name of the
+	// client's certificate is, "" for none; false: the client itself calls. Default: no call is
+	// passed on.
 	PassedOn func(context.Context) (commonName string, ok bool)
 	// Keyspaces are those whose data users guard as well. nil: there are none.
 	Keyspaces Keyspaces
 	// TLS is the TLS connection that a call came on; nil if there is none. Default: what gRPC's own
 	// credentials for TLS say.
 	TLS func(context.Context) *tls.ConnectionState
-	// Party names those among whom a call's client shares what it has of the server's time: passwords
-	// are hashed and commands are done in turns by party. Default: the host that the call came from.
+	// Party names the clients with which that of a call shares what it has of the server's time:
+	// passwords are hashed and commands are done in turns by party. Default: the host that the call
+	// came from.
 	Party func(context.Context) string
 	// TokenTTL is how long a token is valid at a member that does not see it used. Default 5 min, as
 	// in etcd.

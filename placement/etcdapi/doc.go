@@ -1,5 +1,5 @@
-// Package etcdapi serves the etcd v3 API from a store: KV, Watch, Lease, Cluster, Maintenance, Auth,
-// Lock, Election and Health, in etcd's own protocol buffers, so that clients of etcd work
+// Package etcdapi serves the etcd v3 API from a store: KV, Watch, Lease, Cluster, Maintenance,
+// Auth, Lock, Election and Health, in etcd's own protocol buffers, so that clients of etcd work
 // unchanged. It translates and does nothing else. Whatever a client can tell apart is as in etcd
 // 3.6: fields, revisions of headers, error codes and their texts.
 //
@@ -42,8 +42,8 @@
 //
 //   - A stream of a range that names a target of order and no order is in the order of the keys.
 //
-//   - An alarm that a member has raised because it has no room ends when it has again. One of a type
-//     that etcd does not know is refused, and there can be 256.
+//   - An alarm that a member has raised because it has no room ends when it has again. One of a
+//     type that etcd does not know is refused, and there can be 256.
 //
 //   - A snapshot (etcdfile) has no members, users and roles, and its size is not the database's. A
 //     cluster that is restored from it has authentication disabled.
@@ -57,8 +57,8 @@
 //   - Requests that add users or change passwords are refused before the password is hashed. So of
 //     a request that may not be made, and whose password is too long, the error is the former's.
 //
-//   - A hash of a password whose cost is far above that of the server is that of no password. Who
-//     has a name of more than 4 KiB cannot log in with a password.
+//   - A hash of a password whose cost is far above that of the server is that of no password. A
+//     user with a name of more than 4 KiB cannot log in with a password.
 //
 //   - A token is prolonged by use at the member that sees it used, as in etcd, and is valid for at
 //     least Config.TokenTTL at all others, which in etcd have to be asked first.
@@ -67,8 +67,8 @@
 //     operations it has in all (store.MaxOperations) and what a reading may answer with
 //     (store.MaxAnswerBytes). The error is ResourceExhausted and says so.
 //
-//   - Errors of Lock and Election have the codes that they have in other calls; in etcd they are all
-//     Unknown. A call that waits for a lock or a lead hears at once that its key is gone, and a
+//   - Errors of Lock and Election have the codes that they have in other calls; in etcd they are
+//     all Unknown. A call that waits for a lock or a lead hears at once that its key is gone, and a
 //     campaign whose key went does not succeed.
 //
 // # Goroutines

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Who makes a call is said by the token in its metadata or, without one and with
+// The user of a call is named by the token in its metadata or, without one and with
 // Config.CertificateUsers, by the common name of its certificate, as in etcd. It counts only while
 // authentication is enabled.
 
@@ -28,9 +28,9 @@ type identity struct {
 	certificate bool
 }
 
-var nobody = &storepb.AuthInfo{}
+var noUser = &storepb.AuthInfo{}
 
-// identify says whose a call is by what this member knows, and that the token is valid.
+// identify says which user makes a call, by what this member knows, and that the token is valid.
 func (b *backend) identify(ctx context.Context) (*storepb.AuthInfo, error) {
 	id, err := b.identityOf(ctx)
 	if c := callOf(ctx); c != nil {
@@ -42,12 +42,12 @@ func (b *backend) identify(ctx context.Context) (*storepb.AuthInfo, error) {
 func (b *backend) identityOf(ctx context.Context) (identity, error) {
 	state := b.Store.Authority()
 	if !state.Enabled() {
-		return identity{info: nobody}, nil
+		return identity{info: noUser}, nil
 	}
 	if text, given := tokenOf(ctx); given {
 		user, revision, err := b.verify(ctx, text)
 		if err != nil {
-			return identity{info: nobody}, err
+			return identity{info: noUser}, err
 		}
 		return identity{info: &storepb.AuthInfo{User: user, Revision: revision}}, nil
 	}
@@ -62,7 +62,7 @@ func (b *backend) identityOf(ctx context.Context) (identity, error) {
 			return identity{&storepb.AuthInfo{User: name, Revision: state.Revision()}, true}, nil
 		}
 	}
-	return identity{info: nobody}, nil
+	return identity{info: noUser}, nil
 }
 
 // tokenOf is the token that came with a call. The field for gRPC precedes that of HTTP gateways.
@@ -76,8 +76,8 @@ func tokenOf(ctx context.Context) (text string, given bool) {
 	return "", false
 }
 
-// verify says whose a token is, and by which revision of users and roles. A token that was made by
-// a member that has applied more than this one is judged again when this one has caught up.
+// verify says which user a token is of, and by which revision of users and roles. A token that was
+// made by a member that has applied more than this one is judged again when this one has caught up.
 func (b *backend) verify(
 	ctx context.Context, text string,
 ) (user string, revision uint64, err error) {

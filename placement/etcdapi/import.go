@@ -81,7 +81,7 @@ func (s *importServer) Step(
 	if err != nil {
 		return nil, err
 	}
-	return s.current(ctx) // who was an administrator before users count may know
+	return s.current(ctx) // an administrator of before users counted may know
 }
 
 // Abandon implements coordpb.ImportServer.

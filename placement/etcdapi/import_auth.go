@@ -100,13 +100,15 @@ func (s *importServer) mayImportAuth(ctx context.Context, r *coordpb.ImportedAut
 		return nil
 	}
 	if state.Enabled() {
-		return status.Error(codes.FailedPrecondition, "authentication is enabled here: leave the users "+
-			"and roles of the file out, or disable it before the import")
+		return status.Error(codes.FailedPrecondition, "authentication is enabled here: leave the "+
+			"users and roles of the file out, or disable it before the import")
 	}
 	return errors.Join(others(state.Users(), func(name string) bool {
-		return slices.ContainsFunc(r.Users, func(u *coordpb.ImportedUser) bool { return u.GetName() == name })
+		return slices.ContainsFunc(r.Users,
+			func(u *coordpb.ImportedUser) bool { return u.GetName() == name })
 	}), others(state.Roles(), func(name string) bool {
-		return slices.ContainsFunc(r.Roles, func(x *coordpb.ImportedRole) bool { return x.GetName() == name })
+		return slices.ContainsFunc(r.Roles,
+			func(x *coordpb.ImportedRole) bool { return x.GetName() == name })
 	}))
 }
 

@@ -71,7 +71,7 @@ func TestImportedUsersAreEtcds(t *testing.T) {
 		must(nil, err)
 	}
 	if _, err := s.Get(ctx, "a"); !errors.Is(err, rpctypes.ErrUserEmpty) {
-		t.Errorf("nobody reads: %v", err)
+		t.Errorf("a read without a user: %v", err)
 	}
 	for _, who := range [][2]string{{"root", "secret of root"}, {"alice", "secret of alice"},
 		{"alice", "wrong"}, {"bob", ""}, {"bob", "x"}} {

@@ -48,7 +48,8 @@ func (s *kvServer) readRange(
 	if int64(q.Revision) < 0 {
 		q.Revision = 0
 	}
-	result, release, err := s.Store.ReadTxnAs(ctx, who, one(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
+	result, release, err := s.Store.ReadTxnAs(ctx, who,
+		one(&storepb.Op{Op: &storepb.Op_Range{Range: q}}))
 	if err != nil {
 		return nil, release, s.toGRPC(ctx, err)
 	}

@@ -28,7 +28,8 @@ type renewals = grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepA
 func (s *leaseServer) LeaseKeepAlive(stream renewals) error {
 	ctx := stream.Context()
 	requests, done := make(chan int64, maxRenewals), make(chan error, 2)
-	// Receiving, and a Send that waits, end at the latest when this returns, and gRPC ends the stream.
+	// Receiving, and a Send that waits, end at the latest when this returns, and gRPC ends the
+	// stream.
 	go func() {
 		defer close(requests)
 		if err := receiveRenewals(ctx, stream, requests); err != nil {
@@ -104,8 +105,8 @@ func (s *leaseServer) renewAll(
 	return nil
 }
 
-// renew renews leases for who may write their keys. The token is looked at each time. refused is why
-// the one after those of which there are terms was not renewed, and those behind it.
+// renew renews leases for a client that may write their keys. The token is looked at each time.
+// refused is why the one after those of which there are terms was not renewed, and those behind it.
 func (s *leaseServer) renew(
 	ctx context.Context, ids []int64,
 ) (terms []time.Duration, refused error) {

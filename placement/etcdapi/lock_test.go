@@ -144,12 +144,12 @@ func (s *script) elections() {
 	campaign := func(lease int64, value string) *v3electionpb.CampaignRequest {
 		return &v3electionpb.CampaignRequest{Name: []byte("e"), Lease: lease, Value: []byte(value)}
 	}
-	who := &v3electionpb.LeaderRequest{Name: []byte("e")}
-	s.do("none", who)
+	question := &v3electionpb.LeaderRequest{Name: []byte("e")}
+	s.do("none", question)
 	first := s.ask(s.t.Context(), campaign(7, "a"))
 	s.wrote("first", first)
 	key := first.answer.(*v3electionpb.CampaignResponse).Leader
-	s.do("leader", who)
+	s.do("leader", question)
 	second, _ := s.begin(campaign(8, "b"))
 	s.awaitKeys("e/", 2)
 	third, cancel := s.begin(campaign(9, "c"))
@@ -162,14 +162,14 @@ func (s *script) elections() {
 	s.do("again", campaign(7, "a"))
 	s.do("with another value", campaign(7, "x"))
 	s.do("proclaim", &v3electionpb.ProclaimRequest{Leader: key, Value: []byte("y")})
-	s.do("leader", who)
+	s.do("leader", question)
 	s.do("no key", &v3electionpb.ProclaimRequest{})
 	s.do("no key", &v3electionpb.ResignRequest{})
 	s.do("resign", &v3electionpb.ResignRequest{Leader: key})
 	s.wrote("second", second())
 	s.do("resign again", &v3electionpb.ResignRequest{Leader: key})
 	s.do("proclaim", &v3electionpb.ProclaimRequest{Leader: key, Value: []byte("z")})
-	s.do("leader", who)
+	s.do("leader", question)
 	s.do("no name", &v3electionpb.CampaignRequest{Lease: 7})
 	s.do("no such lease", campaign(12345, "n"))
 }

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Whoever tries passwords, or has commands done, has turns by party, and not by address: one host
-// may have 2^64 of these.
+// Clients that try passwords, or have commands done, have turns by party, and not by address: one
+// host may have 2^64 of these.
 func TestTurnsByParty(t *testing.T) {
 	var asked atomic.Int64
 	g := serveUsers(t, func(c *Config) {

@@ -93,8 +93,8 @@ func (s *maintenanceServer) snapshotError(ctx context.Context, err error) error 
 	}
 	s.Logger.Warn("a snapshot was given up, because its client reads nothing", "client", client,
 		"timeout", s.StallTimeout)
-	return status.Errorf(codes.Unavailable, "etcdserver: the client has read nothing of its snapshot "+
-		"for %v; ask for another", s.StallTimeout)
+	return status.Errorf(codes.Unavailable, "etcdserver: the client has read nothing of its "+
+		"snapshot for %v; ask for another", s.StallTimeout)
 }
 
 // writeSnapshot writes the file when its turn comes.

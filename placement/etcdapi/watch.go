@@ -99,8 +99,8 @@ func (c *WatchConfig) ensureDefaults() error {
 // It differs from etcd where that can do no harm:
 //
 //   - A request for the progress of a stream whose watches lag, or begin later, is answered when
-//     they do not any more. etcd drops it, and etcd 3.7 drops it also for a watch that begins at the
-//     next revision. Watches that ended for a compaction do not count.
+//     they do not any more. etcd drops it, and etcd 3.7 drops it also for a watch that begins at
+//     the next revision. Watches that ended for a compaction do not count.
 //   - An event at the revision of a compaction may still say what its key was before.
 //   - A response may have the events of several revisions that etcd sends one by one, and the other
 //     way round. The revision of its header is that up to which the watch has everything.

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/access"
 )
 
-// client is whose a connection is. It implements access.Client.
+// client is the client of a connection. It implements access.Client.
 type client struct {
 	guard *Guard
 	shown access.Shown
@@ -103,8 +103,7 @@ func (c *client) May(needs []access.Need) error {
 	return nil
 }
 
-// rights are the client's at present; nil: all, without regard to who it is. refused is why it has
-// none.
+// rights are the client's at present; nil: all, whichever client it is. refused is why it has none.
 func (c *client) rights() (_ *authority.Rights, refused *access.Error) {
 	g := c.guard
 	t := g.tables.Load()
@@ -149,7 +148,7 @@ func permits(r *authority.Rights, n *access.Need) bool {
 	return r.May(uint32(n.Right), n.Keyspace, n.Start, n.End)
 }
 
-// identify says whose the client is by one version of the tables, and keeps that.
+// identify finds the client's user by one version of the tables, and keeps that.
 func (c *client) identify(t *tables) *known {
 	k := &known{of: t.version}
 	switch {

@@ -6,8 +6,8 @@
 // Whether a server has to follow users and roles is its Mark, which it keeps on disk and learns
 // from the leader of the core (Learn). While it does not have to, it is free: all clients may do
 // everything, whether the core can be reached or not, and May is one atomic load. A server that is
-// told to follow gets the tables first, then writes the mark down, and then goes by it; so nobody
-// is refused only because it begins.
+// told to follow gets the tables first, then writes the mark down, and then goes by it; so no
+// client is refused only because it begins.
 //
 // A server that follows has a stream from a member of the core, on which it asks once a second.
 // The answer to an ask has everything that was acknowledged before the ask was sent. So the server

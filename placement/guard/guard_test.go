@@ -25,7 +25,7 @@ func TestFree(t *testing.T) {
 	})
 }
 
-// A server that starts and had to follow refuses everybody until it hears, also if authentication
+// A server that starts and had to follow refuses all clients until it hears, also if authentication
 // is not enabled by then.
 func TestStartFollowing(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
@@ -44,7 +44,7 @@ func TestStartFollowing(t *testing.T) {
 	})
 }
 
-// Who may what, by tokens and certificates.
+// What clients may do, by tokens and certificates.
 func TestJudging(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.users()
@@ -88,7 +88,8 @@ func TestJudging(t *testing.T) {
 	})
 }
 
-// Before it is known what a request needs, it is known who may do nothing, and who everything.
+// Before it is known what a request needs, it is known which clients may do nothing, and which
+// everything.
 func TestStanding(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.users()
@@ -205,7 +206,7 @@ func TestTokenAheadOfTables(t *testing.T) {
 	})
 }
 
-// A token that nobody has issued is refused once the server knows what there was when it came,
+// A token that no member has issued is refused once the server knows what there was when it came,
 // whatever index it names, has no name in errors, and does not have the core asked without bound.
 func TestForgedTokens(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
@@ -265,8 +266,8 @@ func told(version uint64, on bool) *clusterpb.GuardState {
 	return &clusterpb.GuardState{Version: version, On: on}
 }
 
-// A server that is told to follow says so, durably, when it has the tables, and refuses nobody on
-// the way; when it is told that it need not, it needs the core no more.
+// A server that is told to follow says so, durably, when it has the tables, and refuses no client
+// on the way; when it is told that it need not, it needs the core no more.
 func TestLearn(t *testing.T) {
 	in(t, func(t *testing.T, c *core) {
 		c.setCut(true)

@@ -10,9 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/access"
 )
 
-// Whatever happens to the server, its network and the tables: nobody is let in who could not have
-// been at some moment of the last 10 s; and who may all the time is let in as soon as the server
-// hears. Servers that were told to follow crash and come back as well.
+// Whatever happens to the server, its network and the tables: no client is let in that could not
+// have been at some moment of the last 10 s; and one that may all the time is let in as soon as the
+// server hears. Servers that were told to follow crash and come back as well.
 func TestNeverStale(t *testing.T) {
 	for seed := range uint64(20) {
 		in(t, func(t *testing.T, c *core) {

@@ -36,15 +36,11 @@ func (s *Server) AlterKeyspace(
 	if err := keys.ValidateDefaultTTL(r.GetDefaultTtlMillis()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	ks, err := s.judgedFor(ctx, v, r.Name)
 	if err != nil {
 		return nil, err

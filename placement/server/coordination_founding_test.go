@@ -65,9 +65,7 @@ func TestCoordinationIsFoundedBetweenChanges(t *testing.T) {
 		c.mu.Lock()
 		c.lagging[4] = true
 		c.mu.Unlock()
-		if err := ask(client, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		c.serves(client)
 		if err := c.change(client, "new:1", "core1:1"); err != nil {
 			t.Fatal(err)
 		}

@@ -49,15 +49,11 @@ func (s *Server) ChangeCore(
 	if r.Move != "" {
 		return s.moveMember(ctx, r)
 	}
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	now, revision, err := loadGoal(v)
 	if err != nil {
 		return nil, s.toStatus(err)

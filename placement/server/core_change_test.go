@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,51 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
-
-// offers makes the server at an address one that can be added, of this version.
-func (c *core) offers(address string, server uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hellos[address] = &clusterpb.BootstrapHello{Server: server, Address: address, Offers: true,
-		Changes: true, Commands: store.NewestFormat}
-}
-
-// ask has the core answer something within a time.
-func ask(client *Client, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	_, err := client.ListNodes(ctx, &clusterpb.ListNodesRequest{})
-	return err
-}
-
-func (c *core) change(client *Client, add, remove string) error {
-	_, err := client.ChangeCore(c.t.Context(), &clusterpb.ChangeCoreRequest{Add: add, Remove: remove})
-	return err
-}
-
-// mustChange changes the members, as often as it has to be said, and waits until that is done.
-func (c *core) mustChange(client *Client, add, remove string) {
-	c.t.Helper()
-	if err := c.change(client, add, remove); err != nil {
-		c.t.Fatalf("add %q, remove %q: %v", add, remove, err)
-	}
-	c.await("the change is done", func() bool {
-		list, err := client.ListCore(c.t.Context(), &clusterpb.ListCoreRequest{})
-		return err == nil && list.Change == nil
-	})
-}
-
-// configuration is that of the leader's store.
-func (c *core) configuration() string {
-	c.mu.Lock()
-	leader := c.leader
-	c.mu.Unlock()
-	now := leader.store.Configuration()
-	return now.String()
-}
 
 // TestChangeCoreUnderCrashes replaces the member that leads, and at each proposal on the way the
 // leader loses its leadership, before or behind it: the change is completed by the leaders that
@@ -67,9 +23,7 @@ func TestChangeCoreUnderCrashes(t *testing.T) {
 			t.Run(fmt.Sprintf("%d %v", at, applied), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, c *core, client *Client) {
 					c.offers("new:1", 104)
-					if err := ask(client, time.Minute); err != nil {
-						t.Fatal(err)
-					}
+					c.serves(client)
 					c.mu.Lock()
 					c.crashAt, c.applied = c.proposed+at, applied
 					c.mu.Unlock()
@@ -141,9 +95,7 @@ func TestChangeCoreRefused(t *testing.T) {
 			!strings.Contains(err.Error(), "core3:1 runs an older version") {
 			t.Error(err)
 		}
-		if got := c.configuration(); got != "1:voter@1 2:voter@2 3:voter@3" {
-			t.Error(got)
-		}
+		c.mustBe("1:voter@1 2:voter@2 3:voter@3")
 	})
 }
 
@@ -168,17 +120,13 @@ func TestNewcomerIsTakenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.mustChange(client, "", "new:1")
-		if got := c.configuration(); got != "1:voter@1 2:voter@2 3:voter@3" {
-			t.Fatal(got)
-		}
+		c.mustBe("1:voter@1 2:voter@2 3:voter@3")
 		if err := c.change(client, "new:1", ""); err == nil ||
 			!strings.Contains(err.Error(), "empty directory") {
 			t.Fatal(err)
 		}
 		c.mustChange(client, "other:1", "")
-		if got := c.configuration(); got != "1:voter@1 2:voter@2 3:voter@3 5:voter@5" {
-			t.Fatal(got)
-		}
+		c.mustBe("1:voter@1 2:voter@2 3:voter@3 5:voter@5")
 	})
 }
 

@@ -37,9 +37,7 @@ func gaugesOf(t *testing.T, m *member, prefix string) map[string]float64 {
 // the change from its beginning.
 func TestCoreMetrics(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
-		if err := ask(client, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		c.serves(client)
 		c.mu.Lock()
 		leader := c.leader
 		c.mu.Unlock()

@@ -67,14 +67,11 @@ func (s *Server) moveMember(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {
 	// Two members that are moved to one address at a time take turns.
-	done, err := s.takeTurn(ctx)
+	_, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if _, err := s.view(ctx); err != nil {
-		return nil, err
-	}
 	members := s.store.Members()
 	m := findMember(members, r.Move, 0)
 	if m == nil {

@@ -62,15 +62,11 @@ func (s *Server) tellCore(what, text string) {
 
 // changeCore takes one step towards the goal, if there is one.
 func (s *Server) changeCore(ctx context.Context, l store.Leadership) (underWay bool, err error) {
-	done, err := s.takeTurn(ctx)
+	view, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer done()
-	view, err := s.view(ctx)
-	if err != nil {
-		return false, err
-	}
 	g, revision, err := loadGoal(view)
 	if err != nil {
 		return false, err

@@ -3,7 +3,6 @@ package server
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -13,9 +12,7 @@ import (
 // until another one has told of it; one of an older version is named.
 func TestUnheardMembers(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
-		if err := ask(client, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		c.serves(client)
 		expect := func(unheard, older string) {
 			t.Helper()
 			c.await("unheard "+unheard+", older "+older, func() bool {

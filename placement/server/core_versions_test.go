@@ -1,14 +1,11 @@
 package server
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -16,71 +13,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// says has the member at an address run a version that knows so much.
-func (c *core) says(address string, change func(*clusterpb.BootstrapHello)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change(c.hellos[address])
-}
-
-func newest(h *clusterpb.BootstrapHello) { h.Commands, h.Learners = store.NewestFormat, true }
-
-func older(h *clusterpb.BootstrapHello) { h.Commands, h.Learners = 0, false }
-
-// answers has a member answer, or not.
-func (c *core) answers(replica uint64, address string, h *clusterpb.BootstrapHello) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.silent[replica] = h == nil
-	if h == nil {
-		delete(c.hellos, address)
-	} else {
-		c.hellos[address] = h
-	}
-}
-
-// neverAnswered has a member silent of which the first member has not heard since it was started.
-func (c *core) neverAnswered(replica uint64, address string) {
-	c.answers(replica, address, nil)
-	synctest.Wait() // what was asked before is answered
-	v := &c.members[0].server.versions
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.mu.heard, replica)
-}
-
-// raises says whether the leader raises an alarm; it is ended.
-func (c *core) raises() bool {
-	c.t.Helper()
-	leader := c.members[0].store
-	alarm := &storepb.Alarm{Member: 1, Type: storepb.Alarm_NO_SPACE}
-	_, err := leader.Do(c.t.Context(), store.RaiseAlarm(alarm))
-	if err != nil {
-		if !errors.Is(err, store.ErrOldMembers) {
-			c.t.Fatal(err)
-		}
-		return false
-	}
-	if _, err := leader.Do(c.t.Context(), store.EndAlarm(alarm)); err != nil {
-		c.t.Fatal(err)
-	}
-	return true
-}
-
-// weighed is what the first member has found that all members know, and as of which members.
-func (c *core) weighed() (format uint32, members uint64) {
-	h := &clusterpb.BootstrapHello{}
-	c.members[0].server.SayVersion(h)
-	return h.MembersCommands, h.MembersVersion
-}
-
 // Commands of a new format are proposed when each member has said that it knows them, and no more
 // when one that answers runs an older version again. One that is silent counts as it was.
 func TestCommandsThatAllMembersKnow(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
-		if err := ask(client, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		c.serves(client)
 		c.says("core1:1", newest)
 		c.says("core2:1", newest)
 		time.Sleep(time.Minute) // virtual
@@ -88,7 +25,7 @@ func TestCommandsThatAllMembersKnow(t *testing.T) {
 			t.Error("one member has not said that it knows of alarms")
 		}
 		c.says("core3:1", newest)
-		c.await("all members know of alarms", c.raises)
+		c.knowsAll()
 		c.answers(3, "core3:1", nil)
 		time.Sleep(time.Minute) // virtual
 		if !c.raises() {
@@ -109,9 +46,7 @@ func TestCommandsThatAllMembersKnow(t *testing.T) {
 // What another member has heard of one that is silent counts, as long as the members are the same.
 func TestCommandsThatOthersHaveHeardOf(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
-		if err := ask(client, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		c.serves(client)
 		c.neverAnswered(3, "core3:1")
 		c.says("core1:1", newest)
 		c.says("core2:1", func(h *clusterpb.BootstrapHello) {
@@ -142,15 +77,14 @@ func TestCommandsThatOthersHaveHeardOf(t *testing.T) {
 func TestLearnersOfKnownVersions(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
 		c.offers("new:1", 104)
-		if err := ask(client, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		c.serves(client)
 		learner := func(want string) {
 			t.Helper()
 			_, err := client.ChangeCore(t.Context(), &clusterpb.ChangeCoreRequest{Learner: "new:1"})
-			if want == "" && err != nil || want != "" && (status.Code(err) != codes.FailedPrecondition ||
-				!strings.Contains(err.Error(), want)) {
-				t.Errorf("%v; want %q", err, want)
+			if want != "" {
+				c.refused(err, want)
+			} else if err != nil {
+				t.Error(err)
 			}
 		}
 		learner("the server at new:1 runs an older version")
@@ -159,12 +93,9 @@ func TestLearnersOfKnownVersions(t *testing.T) {
 			learner("the member of the core at " + address + " runs an older version")
 			c.says(address, newest)
 		}
-		c.await("all members know of alarms", c.raises)
+		c.knowsAll()
 		c.says("new:1", older)
-		if err := c.change(client, "new:1", ""); err == nil ||
-			!strings.Contains(err.Error(), "runs an older version than the members") {
-			t.Error(err)
-		}
+		c.refused(c.change(client, "new:1", ""), "runs an older version than the members")
 		c.says("new:1", newest)
 		c.answers(3, "core3:1", nil)
 		learner("")
@@ -178,9 +109,7 @@ func TestLearnersOfKnownVersions(t *testing.T) {
 		for _, address := range []string{"core1:1", "core2:1", "new:1"} {
 			c.says(address, newest)
 		}
-		if err := ask(client, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		c.serves(client)
 		if _, err := client.ChangeCore(t.Context(), &clusterpb.ChangeCoreRequest{
 			Learner: "new:1"}); err == nil || !strings.Contains(err.Error(), "core3:1 does not answer") {
 			t.Error(err)
@@ -192,13 +121,7 @@ func TestLearnersOfKnownVersions(t *testing.T) {
 // though others are being asked, and what is told to others is of one record of members.
 func TestMembersChangeWhileTheyAreAsked(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, client *Client) {
-		if err := ask(client, time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		for _, address := range c.addresses() {
-			c.says(address, newest)
-		}
-		c.await("all members know of alarms", c.raises)
+		c.upgraded(client)
 		c.mu.Lock()
 		c.helloTakes = time.Hour
 		c.mu.Unlock()

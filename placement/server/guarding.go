@@ -57,15 +57,11 @@ func (s *Server) Guarding(
 	if err := s.checkCluster(r.Cluster); err != nil {
 		return nil, err
 	}
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	guard, revision, err := loadGuard(v)
 	if err != nil {
 		return nil, s.toStatus(err)

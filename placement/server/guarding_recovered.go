@@ -66,15 +66,11 @@ func (s *Server) heardMark(
 	if !outruns(mark, record) || s.proves(ctx) != nil {
 		return record, nil
 	}
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	record, revision, err := loadGuard(v)
 	if err != nil || !outruns(mark, record) {
 		return record, err
@@ -108,19 +104,19 @@ func checkKnows(record *clusterpb.GuardState, report *clusterpb.GuardReport) err
 type recoveredAuthorities struct {
 	authorities
 	core *store.Store
-	// nobody is an authority with authentication enabled, and without users.
-	nobody *authority.State
+	// empty is an authority with authentication enabled, and without users.
+	empty *authority.State
 }
 
 func newRecoveredAuthorities(of authorities, core *store.Store) (*recoveredAuthorities, error) {
 	key := make([]byte, authority.KeyBytes)
 	_, _ = rand.Read(key) // never fails; no client has a token by it
-	nobody, err := authority.New(&storepb.AuthRecord{Enabled: true, Key: key,
+	empty, err := authority.New(&storepb.AuthRecord{Enabled: true, Key: key,
 		Revision: of.Authority().Revision()}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &recoveredAuthorities{of, core, nobody}, nil
+	return &recoveredAuthorities{of, core, empty}, nil
 }
 
 // Authority implements authorities.
@@ -130,7 +126,7 @@ func (a *recoveredAuthorities) Authority() *authority.State {
 		return state
 	}
 	if kv, err := a.core.Stale().Get([]byte(recoveredKey)); err != nil || kv != nil {
-		return a.nobody
+		return a.empty
 	}
 	return state
 }

@@ -224,7 +224,7 @@ func TestGuardingAfterRecovery(t *testing.T) {
 		if got, err := beat(mark(10, true)); err != nil || !got.On || got.Version <= 1000 {
 			t.Errorf("the record is %v, %v", got, err)
 		}
-		// Nothing is permitted before somebody says whether authentication is to be enabled.
+		// Nothing is permitted before it is said whether authentication is to be enabled.
 		state, err := authority.New(nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -233,16 +233,16 @@ func TestGuardingAfterRecovery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if nobody := of.Authority(); !nobody.Enabled() || of.Authority() != nobody {
-			t.Error("a store that may have lost users has everybody do everything")
+		if empty := of.Authority(); !empty.Enabled() || of.Authority() != empty {
+			t.Error("a store that may have lost users has all clients do everything")
 		}
 		now := guardingOf(t, client, clusterpb.GuardingRequest_BEGIN, 0).Guard
 		if !of.Authority().Enabled() {
-			t.Error("it has everybody do everything while authentication is being enabled")
+			t.Error("it has all clients do everything while authentication is being enabled")
 		}
 		now = guardingOf(t, client, clusterpb.GuardingRequest_END, now.Version).Guard
 		if !of.Authority().Enabled() {
-			t.Error("it has everybody do everything before authentication is seen to be disabled")
+			t.Error("it has all clients do everything before authentication is seen to be disabled")
 		}
 		guardingOf(t, client, clusterpb.GuardingRequest_END, now.Version)
 		if of.Authority() != state {

@@ -38,15 +38,11 @@ func (s *Server) CreateKeyspace(
 	if err := s.validate(r); err != nil {
 		return nil, err
 	}
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	request := digest(encode(r))
 	if t, err := s.findToken(v, r.Token); t != nil || err != nil {
 		return s.repeatCreate(v, r, t, request, err)
@@ -112,15 +108,11 @@ func (s *Server) CreateKeyspace(
 func (s *Server) DropKeyspace(
 	ctx context.Context, r *clusterpb.DropKeyspaceRequest,
 ) (*clusterpb.DropKeyspaceResponse, error) {
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	request := digest(encode(r))
 	if t, err := s.findToken(v, r.Token); t != nil || err != nil {
 		if err == nil && !bytes.Equal(t.Request, request) {

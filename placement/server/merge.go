@@ -22,15 +22,11 @@ import (
 func (s *Server) MergePartition(
 	ctx context.Context, r *clusterpb.MergePartitionRequest,
 ) (*clusterpb.MergePartitionResponse, error) {
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	left, err := s.findPartition(v, keys.PartitionID(r.Partition))
 	if err == nil && left == nil {
 		err = status.Errorf(codes.NotFound, "there is no partition %d", r.Partition)

@@ -36,15 +36,11 @@ func statusText(s clusterpb.NodeStatus) string {
 func (s *Server) SetNodeStatus(
 	ctx context.Context, r *clusterpb.SetNodeStatusRequest,
 ) (*clusterpb.SetNodeStatusResponse, error) {
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	id, n := keys.NodeID(r.Node), &clusterpb.Node{}
 	revision, err := load(v, nodeKey(id), n)
 	if err != nil {

@@ -54,15 +54,11 @@ func loadPartition(v *store.View, ks keys.KeyspaceID, id keys.PartitionID,
 func (s *Server) MoveReplica(
 	ctx context.Context, r *clusterpb.MoveReplicaRequest,
 ) (*clusterpb.MoveReplicaResponse, error) {
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	same := func(o *serverpb.Operator) bool {
 		return o.AddNode == r.ToNode && o.RemoveNode == r.FromNode
 	}
@@ -162,15 +158,11 @@ func nodesOf(d *clusterpb.Partition) string {
 func (s *Server) CancelOperator(
 	ctx context.Context, r *clusterpb.CancelOperatorRequest,
 ) (*clusterpb.CancelOperatorResponse, error) {
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	id := keys.PartitionID(r.Partition)
 	by, _, err := loadID(v, heldKey(id)) // that which is merged with its left neighbour
 	if err != nil {

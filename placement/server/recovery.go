@@ -80,15 +80,11 @@ func (s *Server) ConfirmRecovery(
 		return nil, status.Error(codes.InvalidArgument,
 			"a recovery has a plan's id, nodes that are lost, and partitions")
 	}
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if err := s.checkRecovery(v, r); err != nil {
 		return nil, s.toStatus(err)
 	}

@@ -51,15 +51,11 @@ func (s *Server) RegisterNode(
 				"a node's addresses, locality and version have at most %d bytes each", maxTextBytes)
 		}
 	}
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	known, _, err := loadID(v, serverKey(r.Server))
 	if err != nil {
 		return nil, s.toStatus(err)

@@ -230,43 +230,6 @@ var errNothingHeard = errors.New("nothing is heard of it")
 // Cluster returns the cluster's id.
 func (s *Server) Cluster() uint64 { return s.config.Cluster }
 
-// view gives the leader an up-to-date view, and any other member a refusal.
-func (s *Server) view(ctx context.Context) (*store.View, error) {
-	l, _ := s.store.Leadership()
-	if !l.IsLeader {
-		return nil, s.refused(l.Leader)
-	}
-	v, err := s.store.Read(ctx)
-	if err != nil {
-		return nil, s.toStatus(err)
-	}
-	if l, _ = s.store.Leadership(); !l.Serving {
-		return nil, s.refused(l.Leader)
-	}
-	id, _, err := loadID(v, []byte(clusterKey))
-	if err != nil {
-		return nil, s.toStatus(err)
-	}
-	if id != 0 && id != s.config.Cluster {
-		return nil, status.Errorf(codes.FailedPrecondition,
-			"this member was started for cluster %016x and its data is of cluster %016x: parts of "+
-				"two directories were mixed", s.config.Cluster, id)
-	}
-	return v, nil
-}
-
-// takeTurn waits for the turn; the caller calls the function that it returns.
-func (s *Server) takeTurn(ctx context.Context) (func(), error) {
-	select {
-	case s.turn <- struct{}{}:
-		return func() { <-s.turn }, nil
-	case <-ctx.Done():
-		return nil, s.toStatus(ctx.Err())
-	case <-s.ctx.Done():
-		return nil, status.Error(codes.Unavailable, "this member of the core is shutting down")
-	}
-}
-
 // commit does writes if the conditions hold; false: they do not, and nothing was done.
 func (s *Server) commit(
 	ctx context.Context, conditions []*storepb.Compare, ops ...*storepb.Op,

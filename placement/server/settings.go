@@ -108,15 +108,11 @@ func (s *Server) SetPlacement(
 	if err := validateSettings(change); err != nil {
 		return nil, err
 	}
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	now := placementSettings{&clusterpb.PlacementSettings{}}
 	revision, err := load(v, []byte(settingsKey), now.PlacementSettings)
 	if err != nil {

@@ -24,15 +24,11 @@ func (s *Server) SplitPartition(
 	if err := keys.ValidateUserKey(r.Key); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "split at: %v", err)
 	}
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	ks, err := s.keyspaceByName(v, r.Keyspace)
 	if err != nil {
 		return nil, err

@@ -19,15 +19,11 @@ import (
 func (s *Server) TransferLeader(
 	ctx context.Context, r *clusterpb.TransferLeaderRequest,
 ) (*clusterpb.TransferLeaderResponse, error) {
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
 	same := func(o *serverpb.Operator) bool { return o.LeadNode == r.ToNode && o.AddNode == 0 }
 	if o, err := underWay(v, r.Partition, same); o != nil || err != nil {
 		return &clusterpb.TransferLeaderResponse{Operator: o.GetId()}, s.toStatus(err)

@@ -88,15 +88,11 @@ func (c *scheduler) retire(ctx context.Context) error {
 // a new keyspace are recorded on condition that the nodes' records are as they were when they were
 // ACTIVE, and confirming a recovery takes turns with this.
 func (s *Server) retire(ctx context.Context, id keys.NodeID) error {
-	done, err := s.takeTurn(ctx)
+	v, done, err := s.viewInTurn(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	v, err := s.view(ctx)
-	if err != nil {
-		return err
-	}
 	n := &clusterpb.Node{}
 	revision, err := load(v, nodeKey(id), n)
 	if err != nil || revision == 0 || n.Status != clusterpb.NodeStatus_NODE_MOVING {

@@ -11,8 +11,8 @@ import (
 )
 
 // Alarms say what keeps the store from writing, as etcd's do: a member that has no room, or members
-// that differ. They lie in the state and count where commands are applied, so all members refuse the
-// same ones. While there is an alarm for want of room nothing is put or imported and no lease
+// that differ. They lie in the state and count where commands are applied, so all members refuse
+// the same ones. While there is an alarm for want of room nothing is put or imported and no lease
 // granted; keys can be read, deleted and compacted. While there is one for differing members
 // nothing is written. An import can be abandoned always.
 //
@@ -41,8 +41,8 @@ func changeAlarm(alarm *storepb.Alarm, end bool) *storepb.Command {
 		AlarmChange: &storepb.AlarmChange{Alarm: alarm, End: end}}}
 }
 
-// Alarms are those that are raised, as far as this member knows, by member and type. They are not to
-// be changed.
+// Alarms are those that are raised, as far as this member knows, by member and type. They are not
+// to be changed.
 func (s *Store) Alarms() []*storepb.Alarm {
 	if list := s.alarms.Load(); list != nil {
 		return *list

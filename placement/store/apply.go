@@ -49,8 +49,8 @@ type application struct {
 	events          []watch.Revision
 	answers         []answer
 	leases          []lease.Change
-	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases: all
-	// leases went with it.
+	// replaced: the history was replaced by an import, and is in the database alone. forgetLeases:
+	// all leases went with it.
 	replaced, forgetLeases bool
 	// attached is by how many keys leases have come to have more, or fewer.
 	attached map[int64]int
@@ -87,7 +87,8 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 	defer a.close()
 	for _, e := range entries {
 		if e.Index != a.index+1 {
-			return fmt.Errorf("entry %d of the log of %s follows entry %d", e.Index, s.config.Name, a.index)
+			return fmt.Errorf("entry %d of the log of %s follows entry %d", e.Index, s.config.Name,
+				a.index)
 		}
 		a.index = e.Index
 		if len(e.Data) == 0 {
@@ -112,7 +113,8 @@ func (s *Store) Apply(entries []group.Entry) (err error) {
 		return err
 	}
 	if err := s.config.State.Commit(batch); err != nil {
-		return fmt.Errorf("commit entries up to %d of the log of %s: %w", last.Index, s.config.Name, err)
+		return fmt.Errorf("commit entries up to %d of the log of %s: %w", last.Index, s.config.Name,
+			err)
 	}
 	s.machine.index, s.machine.term, s.machine.meta = last.Index, last.Term, a.meta
 	if a.members != nil {

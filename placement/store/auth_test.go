@@ -255,7 +255,7 @@ func TestUsersElsewhere(t *testing.T) {
 	anonymous := writes(Put([]byte("u/a"), nil))
 	anonymous.Auth = &storepb.AuthInfo{}
 	if _, err := s.Execute(t.Context(), anonymous); !errors.Is(err, authority.ErrUserEmpty) {
-		t.Errorf("put of nobody: %v", err)
+		t.Errorf("put without a user: %v", err)
 	}
 }
 

@@ -129,7 +129,8 @@ func (s *Store) groupsSettled(all []known) {
 		if entry == nil {
 			continue
 		}
-		if entry.open--; entry.open == 0 && entry.term == s.mu.grouping.term && s.mu.grouping.underWay > 0 {
+		if entry.open--; entry.open == 0 && entry.term == s.mu.grouping.term &&
+			s.mu.grouping.underWay > 0 {
 			s.mu.grouping.underWay--
 			more = true
 		}

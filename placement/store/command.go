@@ -34,7 +34,7 @@ const (
 	groupFormat = 6
 
 	// authFormat is for changes of users and roles, and for commands of a user: members that know no
-	// users would do them without a check. A command of a client that has not said who it is has the
+	// users would do them without a check. A command of a client that is not authenticated has the
 	// format of what it does. Before the log enables authentication, such members do right by it, and
 	// they stop there.
 	authFormat = 7

@@ -57,8 +57,8 @@ func (a *application) compact(m *storepb.Compact, result *storepb.Result) error 
 	return nil
 }
 
-// firstEvent is where the events begin: at those of the revision of the latest compaction, or at what
-// it has left to be removed.
+// firstEvent is where the events begin: at those of the revision of the latest compaction, or at
+// what it has left to be removed.
 func (l *layout) firstEvent(meta *storepb.MetaRecord) []byte {
 	revision := meta.Compacted
 	if rest := meta.CompactionRest; rest != nil {

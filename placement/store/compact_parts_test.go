@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
-// A compaction in parts looks the same as one at once, at each moment, to whoever reads, hashes or
-// watches, and comes to the same in the end; also if another one comes before it has ended, or the
+// A compaction in parts looks the same as one at once, at each moment, to all that read, hash or
+// watch, and comes to the same in the end; also if another one comes before it has ended, or the
 // member is started again.
 func TestCompactionInPartsIsTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

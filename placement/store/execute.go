@@ -220,7 +220,8 @@ func heard(r reply, asked int) (result *storepb.Result, applied bool, err error)
 	}
 	result = &storepb.Result{}
 	if err := result.UnmarshalVT(r.result); err != nil {
-		return nil, false, fmt.Errorf("%w: the leader's answer is malformed: %w", ErrOutcomeUnknown, err)
+		return nil, false, fmt.Errorf("%w: the leader's answer is malformed: %w", ErrOutcomeUnknown,
+			err)
 	}
 	switch result.Code {
 	case storepb.Code_OVERLOADED:

@@ -82,8 +82,8 @@ func (m *member) open(change func(*Config)) {
 	config := Config{State: m.state, Group: m, Random: rand.Reader}
 	if m.id%2 == 1 {
 		// What the members remember differs, and what they do must not.
-		config.newest = &newest.Limits{GenerationBytes: 1000, VersionBytes: 500, MinKeys: 4, MaxKeys: 64,
-			Misses: 2}
+		config.newest = &newest.Limits{GenerationBytes: 1000, VersionBytes: 500, MinKeys: 4,
+			MaxKeys: 64, Misses: 2}
 	}
 	if testing.Verbose() {
 		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

@@ -41,8 +41,8 @@ func (l *largeAnswers) take(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
-		return fmt.Errorf("%w: %d answers of more than %d bytes are being read; ask later, or for less "+
-			"at a time", ErrOverloaded, MaxLargeAnswers, LargeAnswerBytes)
+		return fmt.Errorf("%w: %d answers of more than %d bytes are being read; ask later, or for "+
+			"less at a time", ErrOverloaded, MaxLargeAnswers, LargeAnswerBytes)
 	}
 }
 

@@ -78,8 +78,8 @@ func (s *Store) keepAlive(
 		}
 		noted, err = s.renew(ids, terms)
 	}
-	// INVARIANT: leadership is shown after the deadlines were moved. A process that stood still before
-	// may have been replaced, and leases have ended elsewhere.
+	// INVARIANT: leadership is shown after the deadlines were moved. A process that stood still
+	// before may have been replaced, and leases have ended elsewhere.
 	if confirmErr := s.confirm(ctx); confirmErr != nil {
 		return confirmErr
 	}
@@ -195,8 +195,8 @@ func (s *Store) keepOnce() (more bool) {
 	return due.More
 }
 
-// proposeAside proposes what the leader has decided by itself, in the term in which it has, and does
-// not wait for it. If it gets lost with the leadership, the next leader counts anew.
+// proposeAside proposes what the leader has decided by itself, in the term in which it has, and
+// does not wait for it. If it gets lost with the leadership, the next leader counts anew.
 func (s *Store) proposeAside(term uint64, commands ...*storepb.Command) bool {
 	s.mu.Lock()
 	handle, leads := s.mu.group, s.mu.leadership.IsLeader && s.mu.leadership.Term == term

@@ -155,7 +155,8 @@ func soundMembers(m *storepb.Members) error {
 		case servers[x.Server]:
 			return fmt.Errorf("server %016x is listed twice", x.Server)
 		case memberRoles[x.Role] == 0:
-			return fmt.Errorf("member %d has role %d, which this version does not know", x.Replica, x.Role)
+			return fmt.Errorf("member %d has role %d, which this version does not know", x.Replica,
+				x.Role)
 		case x.Replica >= m.NextReplica:
 			return fmt.Errorf("member %d has an id that is to be given out yet: %d is next", x.Replica,
 				m.NextReplica)

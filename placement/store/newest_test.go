@@ -68,8 +68,8 @@ func TestPreviousOfEventsWithoutWatches(t *testing.T) {
 // it.
 func TestPutsOfNewKeysReadNothing(t *testing.T) {
 	c, s := one(t, func(c *Config) {
-		c.newest = &newest.Limits{GenerationBytes: 10_000, VersionBytes: 100, MinKeys: 1000, MaxKeys: 1000,
-			Misses: 3}
+		c.newest = &newest.Limits{GenerationBytes: 10_000, VersionBytes: 100, MinKeys: 1000,
+			MaxKeys: 1000, Misses: 3}
 	})
 	defer c.close()
 	for i := range 2 * notedKeys {

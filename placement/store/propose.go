@@ -30,8 +30,8 @@ type pending struct {
 	group *entryGroup
 	// outcome has room for the one there is.
 	outcome chan outcome
-	// over is closed when the outcome is known; it is for all but the caller. applied: the command was
-	// applied. It is set before.
+	// over is closed when the outcome is known; it is for all but the caller. applied: the command
+	// was applied. It is set before.
 	over    chan struct{}
 	applied bool
 }

@@ -284,7 +284,9 @@ type pairWriter interface{ Set(key, value []byte) error }
 
 var _ pairWriter = (*engine.TableWriter)(nil)
 
-func (l *layout) verify(ctx context.Context, w pairWriter, index, term uint64, in *snapshotReader) error {
+func (l *layout) verify(
+	ctx context.Context, w pairWriter, index, term uint64, in *snapshotReader,
+) error {
 	gotIndex, gotTerm, err := in.header()
 	if err != nil {
 		return err

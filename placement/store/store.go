@@ -83,8 +83,8 @@ type Config struct {
 	// MembersKnow is up to which format all members are known to know commands, as long as
 	// Store.MembersKnow has not said so. Default NewestFormat.
 	MembersKnow uint32
-	// CheckpointAfter is how much of a lease's term passes before the leader notes in the log how much
-	// is left, so that the next leader does not begin anew. Default 5 min.
+	// CheckpointAfter is how much of a lease's term passes before the leader notes in the log how
+	// much is left, so that the next leader does not begin anew. Default 5 min.
 	CheckpointAfter time.Duration
 	// MaxWatchers bounds the watches of all streams together; Watch is a stream with one. One that
 	// nothing happens to takes some 140 bytes, and 130 for each distinct span. Default 10,000.

@@ -145,7 +145,8 @@ func check(r *reader, t *storepb.Txn, chosen map[*storepb.Txn]bool, result *stor
 					return err
 				}
 				if !ok {
-					refuse(result, storepb.Code_LEASE_NOT_FOUND, "lease %d of key %s", p.Lease, keys.Pretty(p.Key))
+					refuse(result, storepb.Code_LEASE_NOT_FOUND, "lease %d of key %s", p.Lease,
+						keys.Pretty(p.Key))
 					return nil
 				}
 			}

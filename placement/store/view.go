@@ -73,8 +73,8 @@ func (s *Store) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, e
 // An answer of more than LargeAnswerBytes waits, for 5 s at most, until fewer than MaxLargeAnswers
 // others are held; ErrOverloaded says that it has waited in vain. It is held until release is
 // called, which the caller does once, when it needs the answer no more, and also after an error.
-// ErrTooLarge says that the answer would have more than MaxAnswerBytes, an error of ctx that it ended
-// while the state was read; the other errors are those of Do.
+// ErrTooLarge says that the answer would have more than MaxAnswerBytes, an error of ctx that it
+// ended while the state was read; the other errors are those of Do.
 func (s *Store) ReadTxnAs(
 	ctx context.Context, who *storepb.AuthInfo, t *storepb.Txn,
 ) (result *storepb.Result, release func(), err error) {

@@ -73,7 +73,9 @@ func (g *Group) sleepClosed() bool {
 	if !slices.Contains(c.Voters, g.host.config.Self) {
 		return true
 	}
-	return closer.Sleep(func(term uint64, closable hlc.Timestamp, lag time.Duration, index uint64) group.Place {
+	return closer.Sleep(func(
+		term uint64, closable hlc.Timestamp, lag time.Duration, index uint64,
+	) group.Place {
 		c.Lag = lag
 		if t := g.host.leading.Add(g.id, term, index, c, closable.Wall); t != nil {
 			return t

@@ -5,7 +5,7 @@
 //	peer transport ──► inbox of a group ──► shard worker ──► one message per peer host and pass
 //	proposals, reads ─►                     (steps RawNode) ├► raftlog: one synced batch for all
 //	                                                        └► apply workers: in order per group
-//	raftlog: batch is durable ──► answers to peers (at once, one message per host) and to the inboxes
+//	raftlog: batch is durable ──► answers to peers (at once, one message per host) and to inboxes
 //	apply workers: applied ──► the state machine's waiters, the inbox
 //
 // Groups are spread over a few shards; one worker steps all groups of its shard that have something

@@ -59,7 +59,7 @@ func TestNeedsAreOfThePartitionsKeyspace(t *testing.T) {
 			}
 			now := &kvpb.Request{Command: &kvpb.Request_Now{Now: &kvpb.NowRequest{}}}
 			if judged, _, _ := n.Judged(now); judged {
-				t.Error("who asks for the time is judged")
+				t.Error("a request for the time is judged")
 			}
 			changes := &kvpb.Request{Partition: partitions[0].Id, Command: &kvpb.Request_Changes{
 				Changes: &kvpb.ChangesRequest{}}}

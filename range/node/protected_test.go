@@ -41,7 +41,7 @@ func TestGarbageIsKeptForConsumers(t *testing.T) {
 			return n
 		}
 		// Of what came before, the newest version is seen at the protected timestamp.
-		c.await("what nobody needs goes", time.Hour, func() bool { return versions() == 11 })
+		c.await("what is not needed goes", time.Hour, func() bool { return versions() == 11 })
 		time.Sleep(10 * time.Minute) // virtual
 		if n := versions(); n != 11 {
 			t.Fatalf("%d versions are left while they are protected, want 11", n)

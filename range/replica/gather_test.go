@@ -104,7 +104,7 @@ func TestALineSharesEntries(t *testing.T) {
 				for l.counter < n {
 					turn, granted := l.answered()
 					if turn < 0 {
-						t.Fatalf("nobody has the lock after %d commits", l.counter)
+						t.Fatalf("no transaction has the lock after %d commits", l.counter)
 					}
 					time.Sleep(gatherMost / 8)
 					l.commit(turn, granted)

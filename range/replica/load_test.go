@@ -63,7 +63,7 @@ func TestOnlyOthersAreLoad(t *testing.T) {
 			t.Error("a small transaction was told to back off, or is no load of others")
 		}
 		if wanted {
-			t.Error("nobody waits for its locks")
+			t.Error("no request waits for its locks")
 		}
 		l.send(&kvpb.Request{Command: &kvpb.Request_Get{Get: &kvpb.GetRequest{Key: []byte("k000007")}}})
 		l.c.settle()
@@ -100,7 +100,7 @@ func TestTheAnchorTellsWhoIsWanted(t *testing.T) {
 			t.Error("wanted before any request asked")
 		}
 		if push(false); beat() {
-			t.Error("wanted by who does not wait")
+			t.Error("wanted by a request that does not wait")
 		}
 		if push(true); !beat() {
 			t.Error("not wanted")

@@ -201,7 +201,7 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 		case "aborted":
 			status.State, status.Reason = kvpb.TransactionState_ABORTED, kvpb.AbortReason_WOUNDED
 		case "error":
-			status, err = nil, errors.New("nobody is there")
+			status, err = nil, errors.New("no server is there")
 		case "gone":
 			status, err = nil, fmt.Errorf("push: %w", txn.ErrCoordinatorGone)
 		}

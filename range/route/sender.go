@@ -38,9 +38,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Region and Zone say where the sender is; empty: that is not known.
 	Region, Zone string
-	// Token gets what says who the client is; "": nothing does. It is called every few minutes, and
-	// when a server does not know the client by the latest one, by one goroutine at a time. nil:
-	// nothing does.
+	// Token gets the token that identifies the client; "": there is none. It is called every few
+	// minutes, and when a server does not know the client by the latest one, by one goroutine at a
+	// time. nil: there is none.
 	Token func(context.Context) (string, error)
 	// User, if set, stands in the place of Token: members of the core exchange its password.
 	User *User

@@ -14,7 +14,7 @@ const (
 	Admin
 )
 
-// Shown is what a connection has shown of whose it is. All of it may be empty.
+// Shown is what a connection has shown to identify its client. All of it may be empty.
 type Shown struct {
 	// Token is what a password was exchanged for.
 	Token string
@@ -26,8 +26,8 @@ type Shown struct {
 }
 
 // Need is one right that a request needs: for the keys in [Start, End) of a keyspace, as the user
-// wrote them. A nil End is for the key Start alone; an End that is empty and not nil is without end,
-// so an empty Start with it is the whole keyspace.
+// wrote them. A nil End is for the key Start alone; an End that is empty and not nil is without
+// end, so an empty Start with it is the whole keyspace.
 type Need struct {
 	Keyspace   uint64
 	Start, End []byte
@@ -39,12 +39,12 @@ type Guard interface {
 	// Enabled says that clients are to be judged: that authentication is enabled, or may be for all
 	// that this server knows. It costs an atomic load. While it is false May is not asked.
 	Enabled() bool
-	// Client says who has shown that. The client is good for as long as its connection: what May
-	// says follows changes of users and roles, and the end of the token.
+	// Client returns the client that has shown that. It is good for as long as its connection: what
+	// May says follows changes of users and roles, and the end of the token.
 	Client(shown Shown) Client
 }
 
-// Client is whose a connection is. Its methods are safe for concurrent use and do not block.
+// Client is the client of a connection. Its methods are safe for concurrent use and do not block.
 type Client interface {
 	// Standing says what holds whatever a request needs, and costs as little as if it needed nothing:
 	// free, that the client may do everything, for the moment; an error of this package, that it may

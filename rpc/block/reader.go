@@ -50,7 +50,8 @@ func Open(data []byte) (*Reader, error) {
 		}
 	}
 	if uint64(len(rest)) != size {
-		return nil, fmt.Errorf("%w: its body has %d bytes, and it says %d", ErrMalformed, len(rest), size)
+		return nil, fmt.Errorf("%w: its body has %d bytes, and it says %d", ErrMalformed, len(rest),
+			size)
 	}
 	return &Reader{body: rest, rest: rest, records: int(records)}, nil
 }
@@ -86,14 +87,15 @@ func (r *Reader) Next() (key, value []byte, ok bool, err error) {
 		return nil, nil, false, fmt.Errorf("%w: record %d is cut off", ErrMalformed, r.read)
 	}
 	if common+length > keys.MaxKeySize {
-		return nil, nil, false, fmt.Errorf("%w: record %d: %w", ErrMalformed, r.read, keys.ErrKeyTooLarge)
+		return nil, nil, false, fmt.Errorf("%w: record %d: %w", ErrMalformed, r.read,
+			keys.ErrKeyTooLarge)
 	}
 	rest := data[:length]
 	value = data[length : length+of : length+of]
 	// What is shared is equal, so that what follows decides the order.
 	if r.read > 0 && bytes.Compare(rest, r.key[common:]) <= 0 {
-		return nil, nil, false, fmt.Errorf("%w: its keys are not in order, or one comes twice, behind %s",
-			ErrMalformed, keys.Pretty(r.key))
+		return nil, nil, false, fmt.Errorf("%w: its keys are not in order, or one comes twice, "+
+			"behind %s", ErrMalformed, keys.Pretty(r.key))
 	}
 	r.key = append(r.key[:common], rest...)
 	if err := check(r.key, value); err != nil {

@@ -177,7 +177,8 @@ func (KeyspaceState) EnumDescriptor() ([]byte, []int) {
 	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{2}
 }
 
-// NodeStatus is what an operator of the cluster wants of a node. It does not say whether the node answers.
+// NodeStatus is what an operator of the cluster wants of a node. It does not say whether the node
+// answers.
 type NodeStatus int32
 
 const (
@@ -239,8 +240,8 @@ const (
 	GuardingRequest_SHOW GuardingRequest_Do = 0
 	// Have servers follow users and roles, under a new version.
 	GuardingRequest_BEGIN GuardingRequest_Do = 1
-	// Let them serve without, if the version is still this one. It takes two steps: what is on becomes a new version
-	// that is ending, and what is ending is put off.
+	// Let them serve without, if the version is still this one. It takes two steps: what is on
+	// becomes a new version that is ending, and what is ending is put off.
 	GuardingRequest_END GuardingRequest_Do = 2
 )
 
@@ -367,13 +368,14 @@ type Partition struct {
 	WantedLeader uint64 `protobuf:"varint,10,opt,name=wanted_leader,json=wantedLeader,proto3" json:"wanted_leader,omitempty"`
 	// The id that the next replica to be added gets; 0: one above all that are there.
 	NextReplica uint64 `protobuf:"varint,11,opt,name=next_replica,json=nextReplica,proto3" json:"next_replica,omitempty"`
-	// The partition that it split off from, and the index of the entry in that one's log; 0: it was founded with its
-	// keyspace.
+	// The partition that it split off from, and the index of the entry in that one's log; 0: it was
+	// founded with its keyspace.
 	SplitFrom  uint64 `protobuf:"varint,12,opt,name=split_from,json=splitFrom,proto3" json:"split_from,omitempty"`
 	SplitIndex uint64 `protobuf:"varint,13,opt,name=split_index,json=splitIndex,proto3" json:"split_index,omitempty"`
 	// If it is there, the partition serves nothing: its left neighbour is to consume it.
 	Frozen *Freeze `protobuf:"bytes,14,opt,name=frozen,proto3" json:"frozen,omitempty"`
-	// The boundary at its start was asked for: it is not merged with its left neighbour unless that is asked for too.
+	// The boundary at its start was asked for: it is not merged with its left neighbour unless that
+	// is asked for too.
 	BoundaryAsked bool `protobuf:"varint,15,opt,name=boundary_asked,json=boundaryAsked,proto3" json:"boundary_asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -514,8 +516,8 @@ func (x *Partition) GetBoundaryAsked() bool {
 	return false
 }
 
-// Freeze says for which partition another one is frozen, and which epoch that one has. It consumes the frozen one as
-// the next change of its descriptor, or never.
+// Freeze says for which partition another one is frozen, and which epoch that one has. It consumes
+// the frozen one as the next change of its descriptor, or never.
 type Freeze struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -707,26 +709,30 @@ type Keyspace struct {
 	ReplicationFactor uint32                 `protobuf:"varint,5,opt,name=replication_factor,json=replicationFactor,proto3" json:"replication_factor,omitempty"`
 	GcWindowSeconds   uint64                 `protobuf:"varint,6,opt,name=gc_window_seconds,json=gcWindowSeconds,proto3" json:"gc_window_seconds,omitempty"`
 	State             KeyspaceState          `protobuf:"varint,7,opt,name=state,proto3,enum=tidemark.cluster.v1.KeyspaceState" json:"state,omitempty"`
-	// How far behind the clock its leaders close timestamps, so that any replica can be read at them; 0: the default, a second.
+	// How far behind the clock its leaders close timestamps, so that any replica can be read at them;
+	// 0: the default, a second.
 	ClosedTimestampLagMillis uint64 `protobuf:"varint,8,opt,name=closed_timestamp_lag_millis,json=closedTimestampLagMillis,proto3" json:"closed_timestamp_lag_millis,omitempty"`
-	// Its writes are acknowledged, and seen, only when every clock has passed their timestamp. It never changes.
+	// Its writes are acknowledged, and seen, only when every clock has passed their timestamp. It
+	// never changes.
 	CommitWait bool `protobuf:"varint,9,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
 	// How long after its attempt began a transaction may hold locks of the keyspace, and for how long
 	// its application may make no call meanwhile. 0: the default of the servers.
 	TxnMaxAgeMillis  uint64 `protobuf:"varint,10,opt,name=txn_max_age_millis,json=txnMaxAgeMillis,proto3" json:"txn_max_age_millis,omitempty"`
 	TxnMaxIdleMillis uint64 `protobuf:"varint,11,opt,name=txn_max_idle_millis,json=txnMaxIdleMillis,proto3" json:"txn_max_idle_millis,omitempty"`
-	// Where its replicas have to be ("region=eu:2,region=us:1") and its leaders should be ("region=eu"). Empty: anywhere.
+	// Where its replicas have to be ("region=eu:2,region=us:1") and its leaders should be
+	// ("region=eu"). Empty: anywhere.
 	Placement string `protobuf:"bytes,12,opt,name=placement,proto3" json:"placement,omitempty"`
 	Leaders   string `protobuf:"bytes,13,opt,name=leaders,proto3" json:"leaders,omitempty"`
-	// From which size on a partition splits, and below which two neighbours together merge. 0: the default.
+	// From which size on a partition splits, and below which two neighbours together merge. 0: the
+	// default.
 	SplitSizeBytes uint64 `protobuf:"varint,14,opt,name=split_size_bytes,json=splitSizeBytes,proto3" json:"split_size_bytes,omitempty"`
 	MergeSizeBytes uint64 `protobuf:"varint,15,opt,name=merge_size_bytes,json=mergeSizeBytes,proto3" json:"merge_size_bytes,omitempty"`
 	// Its partitions split and merge only when that is asked for.
 	NoAuto bool `protobuf:"varint,16,opt,name=no_auto,json=noAuto,proto3" json:"no_auto,omitempty"`
 	// How long a value lives that is written without saying so; 0: it does not expire.
 	DefaultTtlMillis uint64 `protobuf:"varint,17,opt,name=default_ttl_millis,json=defaultTtlMillis,proto3" json:"default_ttl_millis,omitempty"`
-	// What can be read at it is kept, whatever the GC window says: a consumer has come no further. Not there: none
-	// needs that.
+	// What can be read at it is kept, whatever the GC window says: a consumer has come no further.
+	// Not there: none needs that.
 	Protected     *Timestamp `protobuf:"bytes,18,opt,name=protected,proto3" json:"protected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1066,8 +1072,8 @@ func (x *Consumer) GetSpan() *ConsumerSpan {
 	return nil
 }
 
-// ConsumerSpan is the keys that a consumer is of, from `start` on and below `end`, as users name them. Without an end it
-// goes to the last key. Both have at most 1,024 bytes.
+// ConsumerSpan is the keys that a consumer is of, from `start` on and below `end`, as users name
+// them. Without an end it goes to the last key. Both have at most 1,024 bytes.
 type ConsumerSpan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Start         []byte                 `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
@@ -1184,7 +1190,8 @@ type Node struct {
 	Stats       *NodeStats `protobuf:"bytes,7,opt,name=stats,proto3" json:"stats,omitempty"`
 	StartedUnix int64      `protobuf:"varint,8,opt,name=started_unix,json=startedUnix,proto3" json:"started_unix,omitempty"`
 	Status      NodeStatus `protobuf:"varint,9,opt,name=status,proto3,enum=tidemark.cluster.v1.NodeStatus" json:"status,omitempty"`
-	// Since when it has been alive and, if it is silent, since when that, on the core's clock. 0: it is not silent.
+	// Since when it has been alive and, if it is silent, since when that, on the core's clock. 0: it
+	// is not silent.
 	AliveSinceUnixMs  int64 `protobuf:"varint,10,opt,name=alive_since_unix_ms,json=aliveSinceUnixMs,proto3" json:"alive_since_unix_ms,omitempty"`
 	SilentSinceUnixMs int64 `protobuf:"varint,13,opt,name=silent_since_unix_ms,json=silentSinceUnixMs,proto3" json:"silent_since_unix_ms,omitempty"`
 	// Another directory is at its address: its own is lost, unless it comes back.
@@ -1969,10 +1976,12 @@ type TableUpdate struct {
 	// What follows is everything anew: forget what is not sent again (after a compaction).
 	Reset_  bool   `protobuf:"varint,10,opt,name=reset,proto3" json:"reset,omitempty"`
 	Cluster uint64 `protobuf:"fixed64,11,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// How far the clocks of the cluster may be apart, and what commit wait adds to that (Clock.MaxAhead), as the server is configured. It is in the first message of FollowTable, and of WatchTable if
-	// that is asked for all keyspaces, which has nothing else.
+	// How far the clocks of the cluster may be apart, and what commit wait adds to that
+	// (Clock.MaxAhead), as the server is configured. It is in the first message of FollowTable, and
+	// of WatchTable if that is asked for all keyspaces, which has nothing else.
 	MaxClockOffsetMicros uint64 `protobuf:"varint,12,opt,name=max_clock_offset_micros,json=maxClockOffsetMicros,proto3" json:"max_clock_offset_micros,omitempty"`
-	// In FollowTable: all partitions of these keyspaces have now been sent, and changes of them follow.
+	// In FollowTable: all partitions of these keyspaces have now been sent, and changes of them
+	// follow.
 	Followed []uint32 `protobuf:"varint,13,rep,packed,name=followed,proto3" json:"followed,omitempty"`
 	// In FollowTable: what was said of `followed` is true of all keyspaces, also those to come.
 	FollowsAll    bool `protobuf:"varint,14,opt,name=follows_all,json=followsAll,proto3" json:"follows_all,omitempty"`
@@ -2697,8 +2706,8 @@ type SetConsumerRequest struct {
 	Reset_ bool `protobuf:"varint,5,opt,name=reset,proto3" json:"reset,omitempty"`
 	// A consumer that is there already stays as it is: the answer has it, and says `existed`.
 	OnlyNew bool `protobuf:"varint,6,opt,name=only_new,json=onlyNew,proto3" json:"only_new,omitempty"`
-	// The keys that a new consumer is of, or one that is reset; another one's are to be the same. Not there: they stay as
-	// they are, and a new one is of all keys.
+	// The keys that a new consumer is of, or one that is reset; another one's are to be the same. Not
+	// there: they stay as they are, and a new one is of all keys.
 	Span          *ConsumerSpan `protobuf:"bytes,7,opt,name=span,proto3" json:"span,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3331,7 +3340,8 @@ type PartitionInfo struct {
 	LiveKeys   uint64                 `protobuf:"varint,5,opt,name=live_keys,json=liveKeys,proto3" json:"live_keys,omitempty"`
 	SizeBytes  uint64                 `protobuf:"varint,6,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	LiveBytes  uint64                 `protobuf:"varint,7,opt,name=live_bytes,json=liveBytes,proto3" json:"live_bytes,omitempty"`
-	// What it does, averaged over one and over five minutes, and for how long its leader has measured that.
+	// What it does, averaged over one and over five minutes, and for how long its leader has measured
+	// that.
 	Minute          *Activity `protobuf:"bytes,8,opt,name=minute,proto3" json:"minute,omitempty"`
 	FiveMinutes     *Activity `protobuf:"bytes,9,opt,name=five_minutes,json=fiveMinutes,proto3" json:"five_minutes,omitempty"`
 	MeasuredSeconds uint32    `protobuf:"varint,10,opt,name=measured_seconds,json=measuredSeconds,proto3" json:"measured_seconds,omitempty"`
@@ -3692,10 +3702,11 @@ func (x *GuardState) GetEnding() bool {
 // GuardReport is what a server says of itself to the leader of the core.
 type GuardReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it keeps on disk. A server that holds data says that it is on when it has the tables as well.
+	// What it keeps on disk. A server that holds data says that it is on when it has the tables as
+	// well.
 	Guard *GuardState `protobuf:"bytes,1,opt,name=guard,proto3" json:"guard,omitempty"`
-	// While it is on, the server takes nobody for a server of the cluster who does not prove it. Processes on its own
-	// machine may need no proof.
+	// While it is on, the server takes no caller for a server of the cluster that does not prove it.
+	// Processes on its own machine may need no proof.
 	Closes bool `protobuf:"varint,2,opt,name=closes,proto3" json:"closes,omitempty"`
 	// The server knows of GuardState at all.
 	Knows         bool `protobuf:"varint,3,opt,name=knows,proto3" json:"knows,omitempty"`
@@ -3862,8 +3873,8 @@ type PartitionReport struct {
 	Described *Partition `protobuf:"bytes,8,opt,name=described,proto3" json:"described,omitempty"`
 	// What the order that is being carried out waits for, in words; empty: there is none.
 	WaitsFor string `protobuf:"bytes,9,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
-	// What the partition costs its leader, and each other replica, in millionths of a processor, over the
-	// last minutes; and for how long this leader has measured that.
+	// What the partition costs its leader, and each other replica, in millionths of a processor, over
+	// the last minutes; and for how long this leader has measured that.
 	LeaderLoadMicro   uint64 `protobuf:"varint,10,opt,name=leader_load_micro,json=leaderLoadMicro,proto3" json:"leader_load_micro,omitempty"`
 	FollowerLoadMicro uint64 `protobuf:"varint,11,opt,name=follower_load_micro,json=followerLoadMicro,proto3" json:"follower_load_micro,omitempty"`
 	MeasuredSeconds   uint32 `protobuf:"varint,12,opt,name=measured_seconds,json=measuredSeconds,proto3" json:"measured_seconds,omitempty"`
@@ -3872,8 +3883,8 @@ type PartitionReport struct {
 	// What the partition does, averaged over one and over five minutes.
 	Minute      *Activity `protobuf:"bytes,14,opt,name=minute,proto3" json:"minute,omitempty"`
 	FiveMinutes *Activity `protobuf:"bytes,15,opt,name=five_minutes,json=fiveMinutes,proto3" json:"five_minutes,omitempty"`
-	// The least load of the last three windows of measurement (20 s each), and the highest of the last ten
-	// minutes, for the leader.
+	// The least load of the last three windows of measurement (20 s each), and the highest of the
+	// last ten minutes, for the leader.
 	SustainedLoadMicro uint64 `protobuf:"varint,16,opt,name=sustained_load_micro,json=sustainedLoadMicro,proto3" json:"sustained_load_micro,omitempty"`
 	PeakLoadMicro      uint64 `protobuf:"varint,17,opt,name=peak_load_micro,json=peakLoadMicro,proto3" json:"peak_load_micro,omitempty"`
 	// About how many of the bytes are of newest versions.
@@ -4128,7 +4139,8 @@ func (x *Activity) GetWrittenBytes() uint64 {
 // SplitHints is what the leader has found out about keys at which a partition could be split.
 type SplitHints struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The key that divides the load best, and the one that divides the bytes; not set: none is known, or none does.
+	// The key that divides the load best, and the one that divides the bytes; not set: none is known,
+	// or none does.
 	ByLoad *SplitKey `protobuf:"bytes,1,opt,name=by_load,json=byLoad,proto3" json:"by_load,omitempty"`
 	BySize *SplitKey `protobuf:"bytes,2,opt,name=by_size,json=bySize,proto3" json:"by_size,omitempty"`
 	// One key has so many of the bytes that no other divides them.
@@ -4214,8 +4226,8 @@ func (x *SplitHints) GetAscendingThousandths() uint32 {
 	return 0
 }
 
-// SplitKey is a user key, and the parts of load or bytes that are left of it, right of it, and touch both sides,
-// in thousandths.
+// SplitKey is a user key, and the parts of load or bytes that are left of it, right of it, and
+// touch both sides, in thousandths.
 type SplitKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -4289,8 +4301,8 @@ type HeartbeatResponse struct {
 	// The core does not know the node's reports (a new core leader): send all of them next time.
 	WantFull    bool   `protobuf:"varint,1,opt,name=want_full,json=wantFull,proto3" json:"want_full,omitempty"`
 	LeaseMillis uint64 `protobuf:"varint,2,opt,name=lease_millis,json=leaseMillis,proto3" json:"lease_millis,omitempty"`
-	// What is to be done to partitions that the node leads. One that the node does not know how to carry
-	// out any more, or has carried out, it leaves alone.
+	// What is to be done to partitions that the node leads. One that the node does not know how to
+	// carry out any more, or has carried out, it leaves alone.
 	Orders []*Order `protobuf:"bytes,3,rep,name=orders,proto3" json:"orders,omitempty"`
 	// The members of the core.
 	Core          *CoreMembers `protobuf:"bytes,4,opt,name=core,proto3" json:"core,omitempty"`
@@ -4923,7 +4935,8 @@ func (x *TransferLeaderResponse) GetOperator() uint64 {
 type SplitPartitionRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
-	// The user key with which the partition to the right begins. In a hash keyspace the partition splits that has it.
+	// The user key with which the partition to the right begins. In a hash keyspace the partition
+	// splits that has it.
 	Key           []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5209,7 +5222,8 @@ type SetNodeStatusResponse struct {
 	Status NodeStatus `protobuf:"varint,2,opt,name=status,proto3,enum=tidemark.cluster.v1.NodeStatus" json:"status,omitempty"`
 	// What is in the way, a sentence each. If there is anything, a decommissioning is refused.
 	Obstacles []string `protobuf:"bytes,3,rep,name=obstacles,proto3" json:"obstacles,omitempty"`
-	// What the node holds and leads, what of it is still to go, and the first thing that keeps some of it.
+	// What the node holds and leads, what of it is still to go, and the first thing that keeps some
+	// of it.
 	Replicas      uint64 `protobuf:"varint,4,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	Leaders       uint64 `protobuf:"varint,5,opt,name=leaders,proto3" json:"leaders,omitempty"`
 	Bytes         uint64 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
@@ -5479,7 +5493,8 @@ func (x *RecoveredPartition) GetPlan() string {
 
 type ConfirmRecoveryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Partitions that the table has as the plan says, that have not reported yet, and that were dropped.
+	// Partitions that the table has as the plan says, that have not reported yet, and that were
+	// dropped.
 	Recovered     uint64 `protobuf:"varint,1,opt,name=recovered,proto3" json:"recovered,omitempty"`
 	Waiting       uint64 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	Dropped       uint64 `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`
@@ -5768,7 +5783,8 @@ type Event struct {
 	Kind      string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	Partition uint64 `protobuf:"varint,4,opt,name=partition,proto3" json:"partition,omitempty"`
 	Keyspace  string `protobuf:"bytes,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
-	// The nodes that got and lost a replica, and that leads then; of an event of a node, that node is to_node.
+	// The nodes that got and lost a replica, and that leads then; of an event of a node, that node is
+	// to_node.
 	ToNode      uint64 `protobuf:"varint,6,opt,name=to_node,json=toNode,proto3" json:"to_node,omitempty"`
 	FromNode    uint64 `protobuf:"varint,7,opt,name=from_node,json=fromNode,proto3" json:"from_node,omitempty"`
 	LeadNode    uint64 `protobuf:"varint,8,opt,name=lead_node,json=leadNode,proto3" json:"lead_node,omitempty"`
@@ -6145,15 +6161,16 @@ type Order struct {
 	Operator uint64                 `protobuf:"varint,1,opt,name=operator,proto3" json:"operator,omitempty"`
 	// What the descriptor is to become. Its membership is one above that which the step is made for.
 	Target *Partition `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
-	// If not 0, the lead is to be handed to this replica, and nothing else is to be done: target is then
-	// the descriptor for which that is.
+	// If not 0, the lead is to be handed to this replica, and nothing else is to be done: target is
+	// then the descriptor for which that is.
 	TransferTo uint64 `protobuf:"varint,3,opt,name=transfer_to,json=transferTo,proto3" json:"transfer_to,omitempty"`
-	// If it is there, the partition is to split: target is what is left of it, with a generation one above that which
-	// the step is made for and the same membership, and this is the partition to the right of it.
+	// If it is there, the partition is to split: target is what is left of it, with a generation one
+	// above that which the step is made for and the same membership, and this is the partition to the
+	// right of it.
 	Child *Partition `protobuf:"bytes,4,opt,name=child,proto3" json:"child,omitempty"`
-	// If it is there, the partition is to consume this one, its right neighbour, which the same node leads: target is
-	// what it becomes, with the span of both, a generation one above the higher one of the two, and the membership that
-	// the step is made for.
+	// If it is there, the partition is to consume this one, its right neighbour, which the same node
+	// leads: target is what it becomes, with the span of both, a generation one above the higher one
+	// of the two, and the membership that the step is made for.
 	Consume       *Partition `protobuf:"bytes,5,opt,name=consume,proto3" json:"consume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6277,7 +6294,8 @@ func (x *CoreHint) GetMembers() *CoreMembers {
 	return nil
 }
 
-// CoreTrouble is an error detail of a call that no leader of the core has answered in time: what is known about why.
+// CoreTrouble is an error detail of a call that no leader of the core has answered in time: what is
+// known about why.
 type CoreTrouble struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Too few members can reach one another, as far as the answering server can tell.
@@ -6342,8 +6360,8 @@ type BootstrapHello struct {
 	Core []string `protobuf:"bytes,3,rep,name=core,proto3" json:"core,omitempty"`
 	// The core it belongs to, if it has accepted a founding.
 	Accepted *Founding `protobuf:"bytes,4,opt,name=accepted,proto3" json:"accepted,omitempty"`
-	// That founding is complete: every member accepted it. Of a member that was added later, accepted is the core as it
-	// knows it.
+	// That founding is complete: every member accepted it. Of a member that was added later, accepted
+	// is the core as it knows it.
 	Founded bool `protobuf:"varint,5,opt,name=founded,proto3" json:"founded,omitempty"`
 	// It can be added to a core as a member.
 	Offers bool `protobuf:"varint,6,opt,name=offers,proto3" json:"offers,omitempty"`
@@ -6357,8 +6375,8 @@ type BootstrapHello struct {
 	Commands uint32 `protobuf:"varint,10,opt,name=commands,proto3" json:"commands,omitempty"`
 	// It knows that a server can be added to the core as a learner, which stays one.
 	Learners bool `protobuf:"varint,11,opt,name=learners,proto3" json:"learners,omitempty"`
-	// What it knows of all members of the core as they are at a version of their record: the highest format that each of
-	// them knows, or knew when it was last heard of.
+	// What it knows of all members of the core as they are at a version of their record: the highest
+	// format that each of them knows, or knew when it was last heard of.
 	MembersVersion  uint64 `protobuf:"varint,12,opt,name=members_version,json=membersVersion,proto3" json:"members_version,omitempty"`
 	MembersCommands uint32 `protobuf:"varint,13,opt,name=members_commands,json=membersCommands,proto3" json:"members_commands,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -6486,7 +6504,7 @@ func (x *BootstrapHello) GetMembersCommands() uint32 {
 	return 0
 }
 
-// Founding is who makes up a new core.
+// Founding lists the members of a new core.
 type Founding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -6704,7 +6722,8 @@ func (x *AnnounceResponse) GetGuard() *GuardState {
 	return nil
 }
 
-// GuardingRequest is for the leader of the core, from the member that enables or disables authentication.
+// GuardingRequest is for the leader of the core, from the member that enables or disables
+// authentication.
 type GuardingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -6768,8 +6787,8 @@ func (x *GuardingRequest) GetVersion() uint64 {
 type GuardingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Guard *GuardState            `protobuf:"bytes,1,opt,name=guard,proto3" json:"guard,omitempty"`
-	// The servers that cannot prove that they are some, or that take others for servers that do not prove it, or that are
-	// not known about.
+	// The servers that cannot prove that they are some, or that take others for servers that do not
+	// prove it, or that are not known about.
 	Open []*UnguardedServer `protobuf:"bytes,2,rep,name=open,proto3" json:"open,omitempty"`
 	// The nodes that have not said that they follow under that version.
 	Behind        []*UnguardedServer `protobuf:"bytes,3,rep,name=behind,proto3" json:"behind,omitempty"`
@@ -6890,7 +6909,8 @@ func (x *UnguardedServer) GetReason() string {
 	return ""
 }
 
-// AuthorityAsk asks for what is there now. The answer has everything that was acknowledged before it was sent.
+// AuthorityAsk asks for what is there now. The answer has everything that was acknowledged before
+// it was sent.
 type AuthorityAsk struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Cluster uint64                 `protobuf:"fixed64,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -6957,7 +6977,8 @@ type AuthorityUpdate struct {
 	Revision uint64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Verifies tokens.
 	Key []byte `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
-	// The records that have changed, without the hashes of passwords. The first update of a stream has all.
+	// The records that have changed, without the hashes of passwords. The first update of a stream
+	// has all.
 	Users []*AuthorityRecord `protobuf:"bytes,6,rep,name=users,proto3" json:"users,omitempty"`
 	Roles []*AuthorityRecord `protobuf:"bytes,7,rep,name=roles,proto3" json:"roles,omitempty"`
 	// More of the same change follows, and nothing of it counts before.
@@ -8035,11 +8056,11 @@ type ChangeCoreRequest struct {
 	Add string `protobuf:"bytes,1,opt,name=add,proto3" json:"add,omitempty"`
 	// The member that is to go: its address, or its id.
 	Remove string `protobuf:"bytes,2,opt,name=remove,proto3" json:"remove,omitempty"`
-	// The address of the server that is to become a member without a vote, and to stay that. Named by add later, it
-	// votes. Not together with the others.
+	// The address of the server that is to become a member without a vote, and to stay that. Named by
+	// add later, it votes. Not together with the others.
 	Learner string `protobuf:"bytes,3,opt,name=learner,proto3" json:"learner,omitempty"`
-	// The member whose address is to be another one: its address or id, and where it is or is going to be. It must not
-	// answer where it was. Not together with the others.
+	// The member whose address is to be another one: its address or id, and where it is or is going
+	// to be. It must not answer where it was. Not together with the others.
 	Move          string `protobuf:"bytes,4,opt,name=move,proto3" json:"move,omitempty"`
 	MoveTo        string `protobuf:"bytes,5,opt,name=move_to,json=moveTo,proto3" json:"move_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -8111,8 +8132,8 @@ func (x *ChangeCoreRequest) GetMoveTo() string {
 	return ""
 }
 
-// CoreRefusal is a detail of the error of a change of the core's members that was refused, for clients that do not
-// read the text.
+// CoreRefusal is a detail of the error of a change of the core's members that was refused, for
+// clients that do not read the text.
 type CoreRefusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        CoreRefusal_Reason     `protobuf:"varint,1,opt,name=reason,proto3,enum=tidemark.cluster.v1.CoreRefusal_Reason" json:"reason,omitempty"`

@@ -53,50 +53,58 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Cluster is served by every server, core or node, to clients. What a server does not know it asks of the core.
+// Cluster is served by every server, core or node, to clients. What a server does not know it asks
+// of the core.
 type ClusterClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
-	// Table streams the partition table of one keyspace, or of all: first everything, then changes as they come.
-	// A message with `complete` set ends the first part.
+	// Table streams the partition table of one keyspace, or of all: first everything, then changes as
+	// they come. A message with `complete` set ends the first part.
 	WatchTable(ctx context.Context, in *WatchTableRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error)
-	// FollowTable streams the partition table as far as a client needs it: all nodes and keyspaces, and the
-	// partitions and leaders of those keyspaces that the client names, at first and whenever it has need of
-	// others. A server whose table is small, or that cannot tell keyspaces apart, sends all of it.
+	// FollowTable streams the partition table as far as a client needs it: all nodes and keyspaces,
+	// and the partitions and leaders of those keyspaces that the client names, at first and whenever
+	// it has need of others. A server whose table is small, or that cannot tell keyspaces apart,
+	// sends all of it.
 	FollowTable(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowTableRequest, TableUpdate], error)
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	CreateKeyspace(ctx context.Context, in *CreateKeyspaceRequest, opts ...grpc.CallOption) (*CreateKeyspaceResponse, error)
 	DropKeyspace(ctx context.Context, in *DropKeyspaceRequest, opts ...grpc.CallOption) (*DropKeyspaceResponse, error)
 	AlterKeyspace(ctx context.Context, in *AlterKeyspaceRequest, opts ...grpc.CallOption) (*AlterKeyspaceResponse, error)
-	// MoveReplica begins to move a replica from one node to another. It returns when that is recorded.
+	// MoveReplica begins to move a replica from one node to another. It returns when that is
+	// recorded.
 	MoveReplica(ctx context.Context, in *MoveReplicaRequest, opts ...grpc.CallOption) (*MoveReplicaResponse, error)
 	// CancelOperator takes back what is under way in a partition.
 	CancelOperator(ctx context.Context, in *CancelOperatorRequest, opts ...grpc.CallOption) (*CancelOperatorResponse, error)
 	ListOperators(ctx context.Context, in *ListOperatorsRequest, opts ...grpc.CallOption) (*ListOperatorsResponse, error)
-	// TransferLeader begins to hand the lead of a partition to the replica on a node, which is wanted as leader from
-	// then on. It returns when that is recorded.
+	// TransferLeader begins to hand the lead of a partition to the replica on a node, which is wanted
+	// as leader from then on. It returns when that is recorded.
 	TransferLeader(ctx context.Context, in *TransferLeaderRequest, opts ...grpc.CallOption) (*TransferLeaderResponse, error)
 	// SplitPartition begins to split a partition. It returns when that is recorded.
 	SplitPartition(ctx context.Context, in *SplitPartitionRequest, opts ...grpc.CallOption) (*SplitPartitionResponse, error)
-	// MergePartition begins to merge a partition with its right neighbour. It returns when that is recorded.
+	// MergePartition begins to merge a partition with its right neighbour. It returns when that is
+	// recorded.
 	MergePartition(ctx context.Context, in *MergePartitionRequest, opts ...grpc.CallOption) (*MergePartitionResponse, error)
-	// SetNodeStatus says that a node is to be drained or decommissioned, or that it is not. It may be repeated.
+	// SetNodeStatus says that a node is to be drained or decommissioned, or that it is not. It may be
+	// repeated.
 	SetNodeStatus(ctx context.Context, in *SetNodeStatusRequest, opts ...grpc.CallOption) (*SetNodeStatusResponse, error)
 	// Why explains a partition, a node or a keyspace.
 	Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error)
 	// ListEvents lists what placement did, the newest first.
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
-	// SetPlacement changes what placement may do, and says what holds then. Without changes it only says that.
+	// SetPlacement changes what placement may do, and says what holds then. Without changes it only
+	// says that.
 	SetPlacement(ctx context.Context, in *SetPlacementRequest, opts ...grpc.CallOption) (*SetPlacementResponse, error)
-	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may be repeated.
+	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may
+	// be repeated.
 	ConfirmRecovery(ctx context.Context, in *ConfirmRecoveryRequest, opts ...grpc.CallOption) (*ConfirmRecoveryResponse, error)
 	ListKeyspaces(ctx context.Context, in *ListKeyspacesRequest, opts ...grpc.CallOption) (*ListKeyspacesResponse, error)
-	// ListCore lists the members of the core, the servers that offer themselves, and the change under way.
+	// ListCore lists the members of the core, the servers that offer themselves, and the change under
+	// way.
 	ListCore(ctx context.Context, in *ListCoreRequest, opts ...grpc.CallOption) (*ListCoreResponse, error)
-	// ChangeCore begins to add a member to the core, to remove one, or both at once. It returns when that is recorded,
-	// or was done before.
+	// ChangeCore begins to add a member to the core, to remove one, or both at once. It returns when
+	// that is recorded, or was done before.
 	ChangeCore(ctx context.Context, in *ChangeCoreRequest, opts ...grpc.CallOption) (*ChangeCoreResponse, error)
-	// SetConsumer records how far a consumer of a keyspace's changes has come: it makes the consumer, or moves it
-	// forward. It may be repeated.
+	// SetConsumer records how far a consumer of a keyspace's changes has come: it makes the consumer,
+	// or moves it forward. It may be repeated.
 	SetConsumer(ctx context.Context, in *SetConsumerRequest, opts ...grpc.CallOption) (*SetConsumerResponse, error)
 	GetConsumer(ctx context.Context, in *GetConsumerRequest, opts ...grpc.CallOption) (*GetConsumerResponse, error)
 	// ListConsumers lists those of one keyspace, or of all, a page at a time.
@@ -400,50 +408,58 @@ type Cluster_ListPartitionsClient = grpc.ServerStreamingClient[PartitionInfo]
 // All implementations must embed UnimplementedClusterServer
 // for forward compatibility.
 //
-// Cluster is served by every server, core or node, to clients. What a server does not know it asks of the core.
+// Cluster is served by every server, core or node, to clients. What a server does not know it asks
+// of the core.
 type ClusterServer interface {
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
-	// Table streams the partition table of one keyspace, or of all: first everything, then changes as they come.
-	// A message with `complete` set ends the first part.
+	// Table streams the partition table of one keyspace, or of all: first everything, then changes as
+	// they come. A message with `complete` set ends the first part.
 	WatchTable(*WatchTableRequest, grpc.ServerStreamingServer[TableUpdate]) error
-	// FollowTable streams the partition table as far as a client needs it: all nodes and keyspaces, and the
-	// partitions and leaders of those keyspaces that the client names, at first and whenever it has need of
-	// others. A server whose table is small, or that cannot tell keyspaces apart, sends all of it.
+	// FollowTable streams the partition table as far as a client needs it: all nodes and keyspaces,
+	// and the partitions and leaders of those keyspaces that the client names, at first and whenever
+	// it has need of others. A server whose table is small, or that cannot tell keyspaces apart,
+	// sends all of it.
 	FollowTable(grpc.BidiStreamingServer[FollowTableRequest, TableUpdate]) error
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	CreateKeyspace(context.Context, *CreateKeyspaceRequest) (*CreateKeyspaceResponse, error)
 	DropKeyspace(context.Context, *DropKeyspaceRequest) (*DropKeyspaceResponse, error)
 	AlterKeyspace(context.Context, *AlterKeyspaceRequest) (*AlterKeyspaceResponse, error)
-	// MoveReplica begins to move a replica from one node to another. It returns when that is recorded.
+	// MoveReplica begins to move a replica from one node to another. It returns when that is
+	// recorded.
 	MoveReplica(context.Context, *MoveReplicaRequest) (*MoveReplicaResponse, error)
 	// CancelOperator takes back what is under way in a partition.
 	CancelOperator(context.Context, *CancelOperatorRequest) (*CancelOperatorResponse, error)
 	ListOperators(context.Context, *ListOperatorsRequest) (*ListOperatorsResponse, error)
-	// TransferLeader begins to hand the lead of a partition to the replica on a node, which is wanted as leader from
-	// then on. It returns when that is recorded.
+	// TransferLeader begins to hand the lead of a partition to the replica on a node, which is wanted
+	// as leader from then on. It returns when that is recorded.
 	TransferLeader(context.Context, *TransferLeaderRequest) (*TransferLeaderResponse, error)
 	// SplitPartition begins to split a partition. It returns when that is recorded.
 	SplitPartition(context.Context, *SplitPartitionRequest) (*SplitPartitionResponse, error)
-	// MergePartition begins to merge a partition with its right neighbour. It returns when that is recorded.
+	// MergePartition begins to merge a partition with its right neighbour. It returns when that is
+	// recorded.
 	MergePartition(context.Context, *MergePartitionRequest) (*MergePartitionResponse, error)
-	// SetNodeStatus says that a node is to be drained or decommissioned, or that it is not. It may be repeated.
+	// SetNodeStatus says that a node is to be drained or decommissioned, or that it is not. It may be
+	// repeated.
 	SetNodeStatus(context.Context, *SetNodeStatusRequest) (*SetNodeStatusResponse, error)
 	// Why explains a partition, a node or a keyspace.
 	Why(context.Context, *WhyRequest) (*WhyResponse, error)
 	// ListEvents lists what placement did, the newest first.
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
-	// SetPlacement changes what placement may do, and says what holds then. Without changes it only says that.
+	// SetPlacement changes what placement may do, and says what holds then. Without changes it only
+	// says that.
 	SetPlacement(context.Context, *SetPlacementRequest) (*SetPlacementResponse, error)
-	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may be repeated.
+	// ConfirmRecovery tells of a plan by which partitions go on that had lost their majority. It may
+	// be repeated.
 	ConfirmRecovery(context.Context, *ConfirmRecoveryRequest) (*ConfirmRecoveryResponse, error)
 	ListKeyspaces(context.Context, *ListKeyspacesRequest) (*ListKeyspacesResponse, error)
-	// ListCore lists the members of the core, the servers that offer themselves, and the change under way.
+	// ListCore lists the members of the core, the servers that offer themselves, and the change under
+	// way.
 	ListCore(context.Context, *ListCoreRequest) (*ListCoreResponse, error)
-	// ChangeCore begins to add a member to the core, to remove one, or both at once. It returns when that is recorded,
-	// or was done before.
+	// ChangeCore begins to add a member to the core, to remove one, or both at once. It returns when
+	// that is recorded, or was done before.
 	ChangeCore(context.Context, *ChangeCoreRequest) (*ChangeCoreResponse, error)
-	// SetConsumer records how far a consumer of a keyspace's changes has come: it makes the consumer, or moves it
-	// forward. It may be repeated.
+	// SetConsumer records how far a consumer of a keyspace's changes has come: it makes the consumer,
+	// or moves it forward. It may be repeated.
 	SetConsumer(context.Context, *SetConsumerRequest) (*SetConsumerResponse, error)
 	GetConsumer(context.Context, *GetConsumerRequest) (*GetConsumerResponse, error)
 	// ListConsumers lists those of one keyspace, or of all, a page at a time.
@@ -1139,20 +1155,22 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Core is served by the members of the consistent core, to data nodes. Only the core's leader answers;
-// the others refuse with FailedPrecondition and a CoreHint detail.
+// Core is served by the members of the consistent core, to data nodes. Only the core's leader
+// answers; the others refuse with FailedPrecondition and a CoreHint detail.
 type CoreClient interface {
 	RegisterNode(ctx context.Context, in *RegisterNodeRequest, opts ...grpc.CallOption) (*RegisterNodeResponse, error)
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
-	// Announce tells of a server that is a member of the core, or offers itself as one, and where it is.
+	// Announce tells of a server that is a member of the core, or offers itself as one, and where it
+	// is.
 	Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceResponse, error)
 	// Inform tells a server which members the core has. Any server takes it: those of a data node
 	// that has lost sight of a core whose members have moved.
 	Inform(ctx context.Context, in *CoreMembers, opts ...grpc.CallOption) (*InformResponse, error)
-	// Wake tells a node that there are orders for it: it sends its next heartbeat soon. Any server takes it. It is a
-	// hint: without it the orders come with the next heartbeat.
+	// Wake tells a node that there are orders for it: it sends its next heartbeat soon. Any server
+	// takes it. It is a hint: without it the orders come with the next heartbeat.
 	Wake(ctx context.Context, in *WakeRequest, opts ...grpc.CallOption) (*WakeResponse, error)
-	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
+	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any
+	// member answers.
 	WatchMetadata(ctx context.Context, in *WatchMetadataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TableUpdate], error)
 	// Guarding shows, begins or ends that servers follow users and roles.
 	Guarding(ctx context.Context, in *GuardingRequest, opts ...grpc.CallOption) (*GuardingResponse, error)
@@ -1249,20 +1267,22 @@ func (c *coreClient) Guarding(ctx context.Context, in *GuardingRequest, opts ...
 // All implementations must embed UnimplementedCoreServer
 // for forward compatibility.
 //
-// Core is served by the members of the consistent core, to data nodes. Only the core's leader answers;
-// the others refuse with FailedPrecondition and a CoreHint detail.
+// Core is served by the members of the consistent core, to data nodes. Only the core's leader
+// answers; the others refuse with FailedPrecondition and a CoreHint detail.
 type CoreServer interface {
 	RegisterNode(context.Context, *RegisterNodeRequest) (*RegisterNodeResponse, error)
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
-	// Announce tells of a server that is a member of the core, or offers itself as one, and where it is.
+	// Announce tells of a server that is a member of the core, or offers itself as one, and where it
+	// is.
 	Announce(context.Context, *AnnounceRequest) (*AnnounceResponse, error)
 	// Inform tells a server which members the core has. Any server takes it: those of a data node
 	// that has lost sight of a core whose members have moved.
 	Inform(context.Context, *CoreMembers) (*InformResponse, error)
-	// Wake tells a node that there are orders for it: it sends its next heartbeat soon. Any server takes it. It is a
-	// hint: without it the orders come with the next heartbeat.
+	// Wake tells a node that there are orders for it: it sends its next heartbeat soon. Any server
+	// takes it. It is a hint: without it the orders come with the next heartbeat.
 	Wake(context.Context, *WakeRequest) (*WakeResponse, error)
-	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any member answers.
+	// WatchMetadata streams nodes, keyspaces and partitions to a data node, from a revision on. Any
+	// member answers.
 	WatchMetadata(*WatchMetadataRequest, grpc.ServerStreamingServer[TableUpdate]) error
 	// Guarding shows, begins or ends that servers follow users and roles.
 	Guarding(context.Context, *GuardingRequest) (*GuardingResponse, error)
@@ -1487,10 +1507,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Authority is served by the members of the core to servers that hold data: what users may do with that.
+// Authority is served by the members of the core to servers that hold data: what users may do with
+// that.
 type AuthorityClient interface {
-	// Follow streams users, roles and the key of tokens, as the coordination store has them. Nothing is sent before the
-	// first ask. Any member answers; Unavailable: another one is to be asked.
+	// Follow streams users, roles and the key of tokens, as the coordination store has them. Nothing
+	// is sent before the first ask. Any member answers; Unavailable: another one is to be asked.
 	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AuthorityAsk, AuthorityUpdate], error)
 }
 
@@ -1519,10 +1540,11 @@ type Authority_FollowClient = grpc.BidiStreamingClient[AuthorityAsk, AuthorityUp
 // All implementations must embed UnimplementedAuthorityServer
 // for forward compatibility.
 //
-// Authority is served by the members of the core to servers that hold data: what users may do with that.
+// Authority is served by the members of the core to servers that hold data: what users may do with
+// that.
 type AuthorityServer interface {
-	// Follow streams users, roles and the key of tokens, as the coordination store has them. Nothing is sent before the
-	// first ask. Any member answers; Unavailable: another one is to be asked.
+	// Follow streams users, roles and the key of tokens, as the coordination store has them. Nothing
+	// is sent before the first ask. Any member answers; Unavailable: another one is to be asked.
 	Follow(grpc.BidiStreamingServer[AuthorityAsk, AuthorityUpdate]) error
 	mustEmbedUnimplementedAuthorityServer()
 }
@@ -1595,15 +1617,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Coordination is served by the members of the core to one another: it takes what came in at one of them for the
-// coordination store to the one that leads that. A member that does nothing, because it does not lead, refuses with
-// FailedPrecondition and a CoordinationLeader detail. Any other error leaves open what was done.
+// Coordination is served by the members of the core to one another: it takes what came in at one of
+// them for the coordination store to the one that leads that. A member that does nothing, because
+// it does not lead, refuses with FailedPrecondition and a CoordinationLeader detail. Any other
+// error leaves open what was done.
 type CoordinationClient interface {
 	// Execute proposes a command, unless that was done before, and answers when it is applied.
 	Execute(ctx context.Context, in *CoordinationExecuteRequest, opts ...grpc.CallOption) (*CoordinationExecuteResponse, error)
 	// Index is up to where the log has to be applied by a member that answers a read now.
 	Index(ctx context.Context, in *CoordinationIndexRequest, opts ...grpc.CallOption) (*CoordinationIndexResponse, error)
-	// Renew gives a lease its full term, and TimeToLive says what is left of it. NotFound: it does not exist.
+	// Renew gives a lease its full term, and TimeToLive says what is left of it. NotFound: it does
+	// not exist.
 	Renew(ctx context.Context, in *CoordinationLeaseRequest, opts ...grpc.CallOption) (*CoordinationLeaseResponse, error)
 	TimeToLive(ctx context.Context, in *CoordinationLeaseRequest, opts ...grpc.CallOption) (*CoordinationLeaseResponse, error)
 	// RenewAll is Renew of several.
@@ -1672,15 +1696,17 @@ func (c *coordinationClient) RenewAll(ctx context.Context, in *CoordinationRenew
 // All implementations must embed UnimplementedCoordinationServer
 // for forward compatibility.
 //
-// Coordination is served by the members of the core to one another: it takes what came in at one of them for the
-// coordination store to the one that leads that. A member that does nothing, because it does not lead, refuses with
-// FailedPrecondition and a CoordinationLeader detail. Any other error leaves open what was done.
+// Coordination is served by the members of the core to one another: it takes what came in at one of
+// them for the coordination store to the one that leads that. A member that does nothing, because
+// it does not lead, refuses with FailedPrecondition and a CoordinationLeader detail. Any other
+// error leaves open what was done.
 type CoordinationServer interface {
 	// Execute proposes a command, unless that was done before, and answers when it is applied.
 	Execute(context.Context, *CoordinationExecuteRequest) (*CoordinationExecuteResponse, error)
 	// Index is up to where the log has to be applied by a member that answers a read now.
 	Index(context.Context, *CoordinationIndexRequest) (*CoordinationIndexResponse, error)
-	// Renew gives a lease its full term, and TimeToLive says what is left of it. NotFound: it does not exist.
+	// Renew gives a lease its full term, and TimeToLive says what is left of it. NotFound: it does
+	// not exist.
 	Renew(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error)
 	TimeToLive(context.Context, *CoordinationLeaseRequest) (*CoordinationLeaseResponse, error)
 	// RenewAll is Renew of several.
@@ -1865,7 +1891,8 @@ const (
 // Bootstrap is served by listed core members to one another while a core forms.
 type BootstrapClient interface {
 	Hello(ctx context.Context, in *BootstrapHello, opts ...grpc.CallOption) (*BootstrapHello, error)
-	// Accept asks to found this core; a server accepts one founding in its life, and keeps it on disk before it answers.
+	// Accept asks to found this core; a server accepts one founding in its life, and keeps it on disk
+	// before it answers.
 	Accept(ctx context.Context, in *Founding, opts ...grpc.CallOption) (*BootstrapHello, error)
 }
 
@@ -1904,7 +1931,8 @@ func (c *bootstrapClient) Accept(ctx context.Context, in *Founding, opts ...grpc
 // Bootstrap is served by listed core members to one another while a core forms.
 type BootstrapServer interface {
 	Hello(context.Context, *BootstrapHello) (*BootstrapHello, error)
-	// Accept asks to found this core; a server accepts one founding in its life, and keeps it on disk before it answers.
+	// Accept asks to found this core; a server accepts one founding in its life, and keeps it on disk
+	// before it answers.
 	Accept(context.Context, *Founding) (*BootstrapHello, error)
 	mustEmbedUnimplementedBootstrapServer()
 }

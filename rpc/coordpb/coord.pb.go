@@ -873,8 +873,8 @@ func (*AbandonImportResponse) Descriptor() ([]byte, []int) {
 	return file_coordpb_coord_proto_rawDescGZIP(), []int{11}
 }
 
-// KeyspaceRange is keys of a keyspace: from `start` on and below `end`; an empty end is none. So without both it is the
-// whole keyspace.
+// KeyspaceRange is keys of a keyspace: from `start` on and below `end`; an empty end is none. So
+// without both it is the whole keyspace.
 type KeyspaceRange struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
@@ -1394,7 +1394,7 @@ func (x *AuthenticateRequest) GetPassword() string {
 
 type AuthenticateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Says who the client is, for some minutes.
+	// Identifies the client, for some minutes.
 	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -31,16 +31,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Import brings the state of another store, as it was at one revision, into an empty coordination store: keys with
-// their revisions, versions and leases, and the store's revision. Any member takes it.
+// Import brings the state of another store, as it was at one revision, into an empty coordination
+// store: keys with their revisions, versions and leases, and the store's revision. Any member takes
+// it.
 type ImportClient interface {
 	// State says how far the latest import is.
 	State(ctx context.Context, in *ImportStateRequest, opts ...grpc.CallOption) (*ImportState, error)
-	// Step does one step, and returns when it is done. It may be repeated: a step that was done does nothing more.
-	// The first step begins the import, and until one has said `end` the coordination store answers nobody.
+	// Step does one step, and returns when it is done. It may be repeated: a step that was done does
+	// nothing more. The first step begins the import, and until one has said `end` the coordination
+	// store answers no client.
 	Step(ctx context.Context, in *ImportStep, opts ...grpc.CallOption) (*ImportState, error)
-	// Auth brings users and roles, in a store without any, or in one that has a part of these. Authentication is not
-	// enabled by it. It may be repeated.
+	// Auth brings users and roles, in a store without any, or in one that has a part of these.
+	// Authentication is not enabled by it. It may be repeated.
 	Auth(ctx context.Context, in *ImportedAuth, opts ...grpc.CallOption) (*ImportAuthResponse, error)
 	// Abandon gives up the import that is under way. The store is empty then.
 	Abandon(ctx context.Context, in *AbandonImportRequest, opts ...grpc.CallOption) (*AbandonImportResponse, error)
@@ -98,16 +100,18 @@ func (c *importClient) Abandon(ctx context.Context, in *AbandonImportRequest, op
 // All implementations must embed UnimplementedImportServer
 // for forward compatibility.
 //
-// Import brings the state of another store, as it was at one revision, into an empty coordination store: keys with
-// their revisions, versions and leases, and the store's revision. Any member takes it.
+// Import brings the state of another store, as it was at one revision, into an empty coordination
+// store: keys with their revisions, versions and leases, and the store's revision. Any member takes
+// it.
 type ImportServer interface {
 	// State says how far the latest import is.
 	State(context.Context, *ImportStateRequest) (*ImportState, error)
-	// Step does one step, and returns when it is done. It may be repeated: a step that was done does nothing more.
-	// The first step begins the import, and until one has said `end` the coordination store answers nobody.
+	// Step does one step, and returns when it is done. It may be repeated: a step that was done does
+	// nothing more. The first step begins the import, and until one has said `end` the coordination
+	// store answers no client.
 	Step(context.Context, *ImportStep) (*ImportState, error)
-	// Auth brings users and roles, in a store without any, or in one that has a part of these. Authentication is not
-	// enabled by it. It may be repeated.
+	// Auth brings users and roles, in a store without any, or in one that has a part of these.
+	// Authentication is not enabled by it. It may be repeated.
 	Auth(context.Context, *ImportedAuth) (*ImportAuthResponse, error)
 	// Abandon gives up the import that is under way. The store is empty then.
 	Abandon(context.Context, *AbandonImportRequest) (*AbandonImportResponse, error)
@@ -264,8 +268,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Permissions are those that roles have for the data of keyspaces. Users with the role root change them. Any member
-// takes it.
+// Permissions are those that roles have for the data of keyspaces. Users with the role root change
+// them. Any member takes it.
 type PermissionsClient interface {
 	// Grant adds rights to those that a role has for exactly these keys.
 	Grant(ctx context.Context, in *GrantRequest, opts ...grpc.CallOption) (*GrantResponse, error)
@@ -317,8 +321,8 @@ func (c *permissionsClient) Get(ctx context.Context, in *GetPermissionsRequest, 
 // All implementations must embed UnimplementedPermissionsServer
 // for forward compatibility.
 //
-// Permissions are those that roles have for the data of keyspaces. Users with the role root change them. Any member
-// takes it.
+// Permissions are those that roles have for the data of keyspaces. Users with the role root change
+// them. Any member takes it.
 type PermissionsServer interface {
 	// Grant adds rights to those that a role has for exactly these keys.
 	Grant(context.Context, *GrantRequest) (*GrantResponse, error)

@@ -168,9 +168,11 @@ const (
 	ErrorCode_OUTCOME_UNKNOWN   ErrorCode = 15
 	ErrorCode_CORRUPTION        ErrorCode = 16
 	ErrorCode_DEADLINE_EXCEEDED ErrorCode = 17
-	// The replica on this node is damaged and serves nothing; the request did not run. Others may serve it.
+	// The replica on this node is damaged and serves nothing; the request did not run. Others may
+	// serve it.
 	ErrorCode_REPLICA_DAMAGED ErrorCode = 18
-	// Transactions. What was read has changed: the closure has to run again. `conflict` says what was in the way.
+	// Transactions. What was read has changed: the closure has to run again. `conflict` says what was
+	// in the way.
 	ErrorCode_TRANSACTION_CONFLICT ErrorCode = 19
 	// The transaction is aborted, or can only be.
 	ErrorCode_TRANSACTION_ABORTED ErrorCode = 20
@@ -178,16 +180,19 @@ const (
 	ErrorCode_TRANSACTION_PUSHED ErrorCode = 21
 	// The transaction is older than what is kept; its outcome cannot be told any more.
 	ErrorCode_TRANSACTION_TOO_OLD ErrorCode = 22
-	// The request's time ran out while it waited for another transaction's lock; it did not run. `conflict` says whose.
+	// The request's time ran out while it waited for another transaction's lock; it did not run.
+	// `conflict` says whose.
 	ErrorCode_LOCKED ErrorCode = 23
-	// This replica cannot answer the read: its timestamp is not closed here (`timestamp` says what is), or a transaction holds it up
-	// (`conflict` says which). The leader can.
+	// This replica cannot answer the read: its timestamp is not closed here (`timestamp` says what
+	// is), or a transaction holds it up (`conflict` says which). The leader can.
 	ErrorCode_NOT_CLOSED ErrorCode = 24
-	// Users guard the data; the request did not run. The client has shown no token or certificate that counts: with a new token it may ask again.
+	// Users guard the data; the request did not run. The client has shown no token or certificate
+	// that counts: with a new token it may ask again.
 	ErrorCode_UNAUTHENTICATED ErrorCode = 25
 	// The client's user has no permission for that.
 	ErrorCode_PERMISSION_DENIED ErrorCode = 26
-	// This node has not heard of users and permissions for too long to say. Another one, or this one later, may.
+	// This node has not heard of users and permissions for too long to say. Another one, or this one
+	// later, may.
 	ErrorCode_ACCESS_UNKNOWN ErrorCode = 27
 )
 
@@ -441,17 +446,20 @@ func (PushRequest_Kind) EnumDescriptor() ([]byte, []int) {
 // Hello opens a stream.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Random and unique among the clients of a cluster; with Request.sequence it is the request id (invariant 9).
+	// Random and unique among the clients of a cluster; with Request.sequence it is the request id
+	// (invariant 9).
 	Client uint64 `protobuf:"fixed64,1,opt,name=client,proto3" json:"client,omitempty"`
-	// Grows with every stream that this client opens. When a node sees a higher one from the same client,
-	// it drops what is still unread on older streams, so that a late duplicate cannot run after its retry.
+	// Grows with every stream that this client opens. When a node sees a higher one from the same
+	// client, it drops what is still unread on older streams, so that a late duplicate cannot run
+	// after its retry.
 	Stream uint64 `protobuf:"varint,2,opt,name=stream,proto3" json:"stream,omitempty"`
 	// The cluster the client believes it talks to; 0 when it does not know yet.
 	Cluster uint64 `protobuf:"fixed64,3,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// Who the client is, while users guard the data: what the etcd API's Authenticate has answered. Empty: it is known by its certificate,
-	// or by nothing.
+	// The token that identifies the client, while users guard the data: what the etcd API's
+	// Authenticate has answered. Empty: the client is known by its certificate, or not at all.
 	Token string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
-	// The client is a server of the cluster, which asks for itself: what it asks is not judged. Refused if the connection does not show that.
+	// The client is a server of the cluster, which asks for itself: what it asks is not judged.
+	// Refused if the connection does not show that.
 	Server        bool `protobuf:"varint,5,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -526,7 +534,8 @@ type BatchRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Hello    *Hello                 `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`
 	Requests []*Request             `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
-	// Takes the place of Hello.token from here on, for the requests of this message too. A token ends, and the stream goes on.
+	// Takes the place of Hello.token from here on, for the requests of this message too. A token
+	// ends, and the stream goes on.
 	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -627,7 +636,8 @@ func (x *BatchResponse) GetResponses() []*Response {
 	return nil
 }
 
-// Request is one command to one partition. Now, MergeScan and MultiGet are to the node: partition, generation and term are not used.
+// Request is one command to one partition. Now, MergeScan and MultiGet are to the node: partition,
+// generation and term are not used.
 type Request struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names the request on its stream; the response carries it back.
@@ -635,22 +645,26 @@ type Request struct {
 	Partition uint64 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
 	// The span generation of the descriptor by which the request was routed.
 	Generation uint64 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	// The term of the leader by which the request was routed. A leader of another term refuses (NOT_LEADER, with the
-	// right term), so that of two attempts of one request never both run. 0 is never accepted for a write.
+	// The term of the leader by which the request was routed. A leader of another term refuses
+	// (NOT_LEADER, with the right term), so that of two attempts of one request never both run. 0 is
+	// never accepted for a write.
 	Term uint64 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	// Numbers the client's requests; the same in all attempts of one request.
 	Sequence uint64 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// The highest timestamp the session saw before the first attempt of the request; the same in all attempts. A write gets a timestamp above it.
+	// The highest timestamp the session saw before the first attempt of the request; the same in all
+	// attempts. A write gets a timestamp above it.
 	Session *Timestamp `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
-	// How long the caller still waits, in microseconds; 0 is without limit. The node drops what nobody waits for.
+	// How long the caller still waits, in microseconds; 0 is without limit. The node drops what no
+	// caller waits for.
 	TimeoutMicros uint64 `protobuf:"varint,7,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
-	// Set, on a Get, BatchGet, Scan, Count or Changes: any replica may answer from what it has. Term is not used then.
+	// Set, on a Get, BatchGet, Scan, Count or Changes: any replica may answer from what it has. Term
+	// is not used then.
 	ReplicaRead *ReplicaRead `protobuf:"bytes,8,opt,name=replica_read,json=replicaRead,proto3" json:"replica_read,omitempty"`
-	// Set, on a Get, BatchGet, Scan or Count to a leader: it takes the read in as one of its own, and reads nothing. The
-	// answer is an Admission, by which another replica of the partition reads.
+	// Set, on a Get, BatchGet, Scan or Count to a leader: it takes the read in as one of its own, and
+	// reads nothing. The answer is an Admission, by which another replica of the partition reads.
 	Admit bool `protobuf:"varint,9,opt,name=admit,proto3" json:"admit,omitempty"`
-	// Set, in place of a command: a call of a method that the server answers by gRPC as well. Of the other fields only
-	// timeout_micros is used then.
+	// Set, in place of a command: a call of a method that the server answers by gRPC as well. Of the
+	// other fields only timeout_micros is used then.
 	Call *Call `protobuf:"bytes,10,opt,name=call,proto3" json:"call,omitempty"`
 	// Types that are valid to be assigned to Command:
 	//
@@ -1122,14 +1136,16 @@ func (*Request_Load) isRequest_Command() {}
 
 func (*Request_Changes) isRequest_Command() {}
 
-// Call is a unary call as gRPC has it, without HTTP/2. Streams are for gRPC alone, and so are methods that wait for other clients.
+// Call is a unary call as gRPC has it, without HTTP/2. Streams are for gRPC alone, and so are
+// methods that wait for other clients.
 type Call struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in the path of gRPC: /package.Service/Method.
 	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
 	// The encoded request.
 	Message []byte `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// What would be gRPC's metadata: "token" if it is not empty, and "hasleader" with the value "true".
+	// What would be gRPC's metadata: "token" if it is not empty, and "hasleader" with the value
+	// "true".
 	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	RequireLeader bool   `protobuf:"varint,4,opt,name=require_leader,json=requireLeader,proto3" json:"require_leader,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1201,7 +1217,8 @@ type CallAnswer struct {
 	Message []byte `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	// An encoded google.rpc.Status: why the call failed.
 	Status []byte `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	// The address at which such calls are answered with fewer steps in between; empty: this one, or none is known.
+	// The address at which such calls are answered with fewer steps in between; empty: this one, or
+	// none is known.
 	Better        string `protobuf:"bytes,3,opt,name=better,proto3" json:"better,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1258,16 +1275,19 @@ func (x *CallAnswer) GetBetter() string {
 	return ""
 }
 
-// ReplicaRead is how fresh a read has to be that a replica answers which does not lead. If the command names a timestamp, it is
-// read at that, once it is closed there; else at the latest one that is closed there. A leader reads the latest state.
+// ReplicaRead is how fresh a read has to be that a replica answers which does not lead. If the
+// command names a timestamp, it is read at that, once it is closed there; else at the latest one
+// that is closed there. A leader reads the latest state.
 type ReplicaRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lowest timestamp at which it may be read; unset: any that is closed.
 	AtLeast *Timestamp `protobuf:"bytes,1,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
-	// How long the replica waits for the timestamp to be closed, and for locks in the way, in microseconds.
+	// How long the replica waits for the timestamp to be closed, and for locks in the way, in
+	// microseconds.
 	WaitMicros uint32 `protobuf:"varint,2,opt,name=wait_micros,json=waitMicros,proto3" json:"wait_micros,omitempty"`
-	// The answer of a leader of the same generation that has taken in the same read. It is read at admission.at, whatever
-	// the command says, once the replica has applied the log up to admission.index; nothing has to be closed.
+	// The answer of a leader of the same generation that has taken in the same read. It is read at
+	// admission.at, whatever the command says, once the replica has applied the log up to
+	// admission.index; nothing has to be closed.
 	Admission     *Admission `protobuf:"bytes,3,opt,name=admission,proto3" json:"admission,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1324,14 +1344,15 @@ func (x *ReplicaRead) GetAdmission() *Admission {
 	return nil
 }
 
-// Admission is what a leader says of a read that it has taken in: nothing is written any more in what is read at or below the
-// timestamp, by whichever leader, but by what is in the log up to the index.
+// Admission is what a leader says of a read that it has taken in: nothing is written any more in
+// what is read at or below the timestamp, by whichever leader, but by what is in the log up to the
+// index.
 type Admission struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	At    *Timestamp             `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	Index uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	// Versions above at, up to this, may have been acknowledged before the reader began: a read that meets one is refused
-	// (UNCERTAIN). Unset: none.
+	// Versions above at, up to this, may have been acknowledged before the reader began: a read that
+	// meets one is refused (UNCERTAIN). Unset: none.
 	UncertainUntil *Timestamp `protobuf:"bytes,3,opt,name=uncertain_until,json=uncertainUntil,proto3" json:"uncertain_until,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1393,7 +1414,8 @@ type Response struct {
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The node's hybrid clock after the request; at or above every timestamp in the response.
 	Now *Timestamp `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
-	// now is at or above every timestamp in the response, but not to be taken for the time: the node does not know whether its clock is behind.
+	// now is at or above every timestamp in the response, but not to be taken for the time: the node
+	// does not know whether its clock is behind.
 	ClockUntrusted bool   `protobuf:"varint,4,opt,name=clock_untrusted,json=clockUntrusted,proto3" json:"clock_untrusted,omitempty"`
 	Error          *Error `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// The timestamp at which a read was done that any replica may have answered.
@@ -1970,20 +1992,24 @@ func (x *GetRequest) GetContext() *ReadContext {
 // ReadContext is what a read inside a transaction or a snapshot is to know.
 type ReadContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// With `at`: versions in (at, uncertain_until] might have been acknowledged before the transaction began; meeting one is refused
-	// with UNCERTAIN. Unset: an exact read.
+	// With `at`: versions in (at, uncertain_until] might have been acknowledged before the
+	// transaction began; meeting one is refused with UNCERTAIN. Unset: an exact read.
 	UncertainUntil *Timestamp `protobuf:"bytes,1,opt,name=uncertain_until,json=uncertainUntil,proto3" json:"uncertain_until,omitempty"`
-	// The clock of this node as the transaction first saw it; what the node's own leaderships wrote above it was written after the
-	// transaction began. Unset: the node takes its clock as it finds it.
+	// The clock of this node as the transaction first saw it; what the node's own leaderships wrote
+	// above it was written after the transaction began. Unset: the node takes its clock as it finds
+	// it.
 	Observed *Timestamp `protobuf:"bytes,2,opt,name=observed,proto3" json:"observed,omitempty"`
-	// The transaction has read nothing else: instead of refusing with UNCERTAIN the node may read at a later timestamp, and says which.
+	// The transaction has read nothing else: instead of refusing with UNCERTAIN the node may read at
+	// a later timestamp, and says which.
 	Movable bool `protobuf:"varint,3,opt,name=movable,proto3" json:"movable,omitempty"`
 	// The id of the reading transaction: its own locks do not stop it. Empty for a snapshot.
 	Transaction []byte `protobuf:"bytes,4,opt,name=transaction,proto3" json:"transaction,omitempty"`
-	// When the reading transaction's first attempt began; readers push writers whatever their age, it is for reports.
+	// When the reading transaction's first attempt began; readers push writers whatever their age, it
+	// is for reports.
 	Begun *Timestamp `protobuf:"bytes,5,opt,name=begun,proto3" json:"begun,omitempty"`
-	// The leadership under which the transaction has locked keys of the partition by volatile locks. In another one what it has read under
-	// them may never have been there, and does not go together with what would be read: refused with TRANSACTION_CONFLICT. Unset: none.
+	// The leadership under which the transaction has locked keys of the partition by volatile locks.
+	// In another one what it has read under them may never have been there, and does not go together
+	// with what would be read: refused with TRANSACTION_CONFLICT. Unset: none.
 	Leadership    *Leadership `protobuf:"bytes,6,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2564,14 +2590,15 @@ func (x *CompareAndSwapResponse) GetCurrentExpires() uint64 {
 	return 0
 }
 
-// IncrementRequest adds to a key that holds a decimal number of 64 bits with a sign; one without a value
-// holds 0. A key that holds anything else, and a sum beyond 64 bits, are refused with INVALID_ARGUMENT.
+// IncrementRequest adds to a key that holds a decimal number of 64 bits with a sign; one without a
+// value holds 0. A key that holds anything else, and a sum beyond 64 bits, are refused with
+// INVALID_ARGUMENT.
 type IncrementRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	By    int64                  `protobuf:"zigzag64,2,opt,name=by,proto3" json:"by,omitempty"`
-	// As in PutRequest. What expired before the sum is written counts as 0; the sum does not take over
-	// when the number before it would have expired.
+	// As in PutRequest. What expired before the sum is written counts as 0; the sum does not take
+	// over when the number before it would have expired.
 	Ttl           int64 `protobuf:"zigzag64,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2681,7 +2708,8 @@ func (x *IncrementResponse) GetVersion() *Timestamp {
 	return nil
 }
 
-// WriteBatchRequest writes keys of one partition atomically, at one timestamp. A key may appear once.
+// WriteBatchRequest writes keys of one partition atomically, at one timestamp. A key may appear
+// once.
 type WriteBatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Operations    []*WriteOperation      `protobuf:"bytes,1,rep,name=operations,proto3" json:"operations,omitempty"`
@@ -3105,8 +3133,9 @@ func (x *BatchGetResponse) GetAt() *Timestamp {
 	return nil
 }
 
-// MultiGetRequest reads keys of several partitions of one keyspace that the node leads, at one timestamp: as many BatchGets, of which each partition
-// answers its own or refuses it, in one request.
+// MultiGetRequest reads keys of several partitions of one keyspace that the node leads, at one
+// timestamp: as many BatchGets, of which each partition answers its own or refuses it, in one
+// request.
 type MultiGetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At least one, at most 256.
@@ -3170,7 +3199,8 @@ func (x *MultiGetRequest) GetContext() *ReadContext {
 	return nil
 }
 
-// PartitionKeys says what one of several partitions is asked for, and by what it was routed: as Request.partition, generation and term do for one.
+// PartitionKeys says what one of several partitions is asked for, and by what it was routed: as
+// Request.partition, generation and term do for one.
 type PartitionKeys struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -3245,7 +3275,8 @@ type MultiGetResponse struct {
 	Rows []byte `protobuf:"bytes,1,opt,name=rows,proto3" json:"rows,omitempty"`
 	// The partitions that refused: none of their keys are in the rows.
 	Refused []*PartitionRefusal `protobuf:"bytes,2,rep,name=refused,proto3" json:"refused,omitempty"`
-	// The partitions that would have had to wait, or have more than belongs into one answer: each is to be asked by itself.
+	// The partitions that would have had to wait, or have more than belongs into one answer: each is
+	// to be asked by itself.
 	Alone         []uint64 `protobuf:"varint,3,rep,packed,name=alone,proto3" json:"alone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3302,10 +3333,12 @@ func (x *MultiGetResponse) GetAlone() []uint64 {
 	return nil
 }
 
-// ChangesRequest reads the versions in the span [start, end) of the partition whose timestamps lie in (after, resolved], where the
-// answer says what is resolved: nothing is written there at or below that any more, and no transaction commits there. With
-// replica_read the replica that is asked chooses what is closed there, below all locks in the span; a leader too, which then disturbs no
-// writer. Without it the leader answers, at its latest timestamp, and has transactions in the way commit above.
+// ChangesRequest reads the versions in the span [start, end) of the partition whose timestamps lie
+// in (after, resolved], where the answer says what is resolved: nothing is written there at or
+// below that any more, and no transaction commits there. With replica_read the replica that is
+// asked chooses what is closed there, below all locks in the span; a leader too, which then
+// disturbs no writer. Without it the leader answers, at its latest timestamp, and has transactions
+// in the way commit above.
 type ChangesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Start []byte                 `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
@@ -3313,14 +3346,18 @@ type ChangesRequest struct {
 	End []byte `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
 	// Refused with TIMESTAMP_TOO_OLD if versions above it may have been collected.
 	After *Timestamp `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
-	// Set: exactly this is to be resolved, as a page before this one had it, or another part of the span.
+	// Set: exactly this is to be resolved, as a page before this one had it, or another part of the
+	// span.
 	Upto *Timestamp `protobuf:"bytes,4,opt,name=upto,proto3" json:"upto,omitempty"`
-	// Of the key `start`, versions at or below it are not wanted either: a page before this one has had them.
+	// Of the key `start`, versions at or below it are not wanted either: a page before this one has
+	// had them.
 	ResumeVersion *Timestamp `protobuf:"bytes,5,opt,name=resume_version,json=resumeVersion,proto3" json:"resume_version,omitempty"`
-	// Of keys and values; 0: the node's default, which is its most. A page holds at least one change if there is one.
+	// Of keys and values; 0: the node's default, which is its most. A page holds at least one change
+	// if there is one.
 	LimitBytes uint32 `protobuf:"varint,6,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"`
-	// With replica_read: how long the replica may hold the request while there is no change to answer with, in microseconds. It holds
-	// it while nothing above `after` is resolved at all, too: as long as replica_read says.
+	// With replica_read: how long the replica may hold the request while there is no change to answer
+	// with, in microseconds. It holds it while nothing above `after` is resolved at all, too: as long
+	// as replica_read says.
 	IdleMicros    uint64 `protobuf:"varint,7,opt,name=idle_micros,json=idleMicros,proto3" json:"idle_micros,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3405,8 +3442,9 @@ func (x *ChangesRequest) GetIdleMicros() uint64 {
 	return 0
 }
 
-// ChangesResponse has all versions in (after, resolved], by timestamp and then key, if more is not set. Otherwise it has those of the
-// first keys of the span, in the order of the keys, and of each key the oldest first.
+// ChangesResponse has all versions in (after, resolved], by timestamp and then key, if more is not
+// set. Otherwise it has those of the first keys of the span, in the order of the keys, and of each
+// key the oldest first.
 type ChangesResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Changes []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
@@ -3493,7 +3531,8 @@ type Change struct {
 	Version *Timestamp             `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	Deleted bool                   `protobuf:"varint,3,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	Value   []byte                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
-	// The wall time from which on the value is not there any more; 0: it does not expire. Nothing more is told when that comes.
+	// The wall time from which on the value is not there any more; 0: it does not expire. Nothing
+	// more is told when that comes.
 	Expires       uint64 `protobuf:"fixed64,5,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3572,13 +3611,14 @@ type ScanRequest struct {
 	End      []byte `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
 	Reverse  bool   `protobuf:"varint,3,opt,name=reverse,proto3" json:"reverse,omitempty"`
 	KeysOnly bool   `protobuf:"varint,4,opt,name=keys_only,json=keysOnly,proto3" json:"keys_only,omitempty"`
-	// 0: the node's default. A page ends at whichever limit is met first, but holds at least one row if there is one.
+	// 0: the node's default. A page ends at whichever limit is met first, but holds at least one row
+	// if there is one.
 	MaxRows  uint32 `protobuf:"varint,5,opt,name=max_rows,json=maxRows,proto3" json:"max_rows,omitempty"`
 	MaxBytes uint32 `protobuf:"varint,6,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// Unset: the node chooses (linearisable) and says which.
 	At *Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"`
-	// With `at`: versions in (at, uncertain_until] might have been acknowledged before the scan began;
-	// meeting one is refused with UNCERTAIN. Unset: an exact read.
+	// With `at`: versions in (at, uncertain_until] might have been acknowledged before the scan
+	// began; meeting one is refused with UNCERTAIN. Unset: an exact read.
 	UncertainUntil *Timestamp `protobuf:"bytes,8,opt,name=uncertain_until,json=uncertainUntil,proto3" json:"uncertain_until,omitempty"`
 	// Set for a read of a transaction or a snapshot; then uncertain_until is not.
 	Context       *ReadContext `protobuf:"bytes,9,opt,name=context,proto3" json:"context,omitempty"`
@@ -3749,8 +3789,9 @@ func (x *ScanResponse) GetAt() *Timestamp {
 	return nil
 }
 
-// MergeScanRequest reads the span [start, end) of several partitions of one keyspace that the node leads, at one timestamp. The rows
-// come in the order of their keys, as if the partitions were one. It is for hash keyspaces, whose neighbouring keys lie apart.
+// MergeScanRequest reads the span [start, end) of several partitions of one keyspace that the node
+// leads, at one timestamp. The rows come in the order of their keys, as if the partitions were one.
+// It is for hash keyspaces, whose neighbouring keys lie apart.
 type MergeScanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At least one, at most 256, by ascending id.
@@ -3865,7 +3906,8 @@ func (x *MergeScanRequest) GetUncertainUntil() *Timestamp {
 	return nil
 }
 
-// PartitionRoute says by what one of several partitions was routed, as Request.partition, generation and term do for one.
+// PartitionRoute says by what one of several partitions was routed, as Request.partition,
+// generation and term do for one.
 type PartitionRoute struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -3930,7 +3972,8 @@ type MergeScanResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An encoded Rows message.
 	Rows []byte `protobuf:"bytes,1,opt,name=rows,proto3" json:"rows,omitempty"`
-	// There are more rows, in any of the partitions: go on in all of them at resume (as start, or as end when in reverse).
+	// There are more rows, in any of the partitions: go on in all of them at resume (as start, or as
+	// end when in reverse).
 	More   bool   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	Resume []byte `protobuf:"bytes,3,opt,name=resume,proto3" json:"resume,omitempty"`
 	// The partitions that were not read: none of their rows are in the page.
@@ -4059,8 +4102,8 @@ func (x *PartitionRefusal) GetError() *Error {
 	return nil
 }
 
-// Rows are the rows of a page, in order. Responses carry them encoded, so that neither side makes a message of each. Every row has
-// a key and a version.
+// Rows are the rows of a page, in order. Responses carry them encoded, so that neither side makes a
+// message of each. Every row has a key and a version.
 type Rows struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pairs         []*Pair                `protobuf:"bytes,1,rep,name=pairs,proto3" json:"pairs,omitempty"`
@@ -4395,8 +4438,8 @@ type DeleteRangeResponse struct {
 	More    bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	Resume  []byte                 `protobuf:"bytes,3,opt,name=resume,proto3" json:"resume,omitempty"`
 	Version *Timestamp             `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
-	// If it is there, the request was executed before, when its partition reached further: the keys up to this one are
-	// done as well; empty: all that the request asked for then, to its end.
+	// If it is there, the request was executed before, when its partition reached further: the keys
+	// up to this one are done as well; empty: all that the request asked for then, to its end.
 	DoneTo        []byte `protobuf:"bytes,5,opt,name=done_to,json=doneTo,proto3,oneof" json:"done_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4550,15 +4593,18 @@ func (x *NowResponse) GetNode() uint64 {
 // Transaction says whose a request is. docs/architecture.md describes the protocol.
 type Transaction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 16 bytes: 12 random ones, the same in all attempts of the transaction, and a number, most significant byte first, which is lower in
-	// later attempts.
+	// 16 bytes: 12 random ones, the same in all attempts of the transaction, and a number, most
+	// significant byte first, which is lower in later attempts.
 	Id []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// When the first attempt began: the age, by which conflicts are decided. The lower is the older; ids break ties.
+	// When the first attempt began: the age, by which conflicts are decided. The lower is the older;
+	// ids break ties.
 	Begun *Timestamp `protobuf:"bytes,2,opt,name=begun,proto3" json:"begun,omitempty"`
-	// The record of the transaction lies in the partition that holds this key: the first key that it writes.
+	// The record of the transaction lies in the partition that holds this key: the first key that it
+	// writes.
 	Keyspace uint32 `protobuf:"varint,3,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	Anchor   []byte `protobuf:"bytes,4,opt,name=anchor,proto3" json:"anchor,omitempty"`
-	// The attempt's own beginning: nothing of it happened before. A transaction older than what the coordinator keeps is refused.
+	// The attempt's own beginning: nothing of it happened before. A transaction older than what the
+	// coordinator keeps is refused.
 	Started       *Timestamp `protobuf:"bytes,5,opt,name=started,proto3" json:"started,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4708,7 +4754,8 @@ func (x *Mutation) GetTtl() int64 {
 	return 0
 }
 
-// PrepareRequest lays intents. It waits for other transactions' locks, as long as the request's timeout lasts.
+// PrepareRequest lays intents. It waits for other transactions' locks, as long as the request's
+// timeout lasts.
 type PrepareRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Transaction *Transaction           `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
@@ -4716,21 +4763,27 @@ type PrepareRequest struct {
 	Mutations []*Mutation `protobuf:"bytes,2,rep,name=mutations,proto3" json:"mutations,omitempty"`
 	// The prepared timestamp is not below it.
 	AtLeast *Timestamp `protobuf:"bytes,3,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"`
-	// All of the transaction is in this request: validate the reads and commit, in one consensus round and without intents.
+	// All of the transaction is in this request: validate the reads and commit, in one consensus
+	// round and without intents.
 	OnePhase *OnePhase `protobuf:"bytes,4,opt,name=one_phase,json=onePhase,proto3" json:"one_phase,omitempty"`
-	// Return the values of the keys as they are under the lock, 64 MiB at most; with more it is refused. Only with LOCK mutations.
+	// Return the values of the keys as they are under the lock, 64 MiB at most; with more it is
+	// refused. Only with LOCK mutations.
 	ReturnValues bool `protobuf:"varint,5,opt,name=return_values,json=returnValues,proto3" json:"return_values,omitempty"`
-	// Keep the locks in the leader's memory only: they end with its leadership, and promise nothing. The values may be of writes that are
-	// still on their way. What was read counts only if it is validated, with the leadership that the answer names. Only with return_values.
+	// Keep the locks in the leader's memory only: they end with its leadership, and promise nothing.
+	// The values may be of writes that are still on their way. What was read counts only if it is
+	// validated, with the leadership that the answer names. Only with return_values.
 	Volatile bool `protobuf:"varint,6,opt,name=volatile,proto3" json:"volatile,omitempty"`
-	// When the transaction read those keys of its mutations that say so (Mutation.read). If one of them was written since, or another
-	// transaction has locked it, which is about to write it, the answer is TRANSACTION_CONFLICT at once: to wait would be in vain. Otherwise it
-	// stays what was read for as long as the lock stands. Unset: nothing is compared.
+	// When the transaction read those keys of its mutations that say so (Mutation.read). If one of
+	// them was written since, or another transaction has locked it, which is about to write it, the
+	// answer is TRANSACTION_CONFLICT at once: to wait would be in vain. Otherwise it stays what was
+	// read for as long as the lock stands. Unset: nothing is compared.
 	ReadAt *Timestamp `protobuf:"bytes,7,opt,name=read_at,json=readAt,proto3" json:"read_at,omitempty"`
-	// The leadership under which the keys were read under volatile locks. In another one the answer is TRANSACTION_CONFLICT. Only with read_at.
+	// The leadership under which the keys were read under volatile locks. In another one the answer
+	// is TRANSACTION_CONFLICT. Only with read_at.
 	Leadership *Leadership `protobuf:"bytes,8,opt,name=leadership,proto3" json:"leadership,omitempty"`
-	// The transaction's end will ask for commit wait, of which the prepared timestamp is part: where clocks are bounded by their distance from
-	// true time, it is not below the latest that this can be. Without one_phase, which says so itself, and not needed where the keyspace waits.
+	// The transaction's end will ask for commit wait, of which the prepared timestamp is part: where
+	// clocks are bounded by their distance from true time, it is not below the latest that this can
+	// be. Without one_phase, which says so itself, and not needed where the keyspace waits.
 	CommitWait bool `protobuf:"varint,9,opt,name=commit_wait,json=commitWait,proto3" json:"commit_wait,omitempty"`
 	// It is one of many requests of a large transaction, which backs off between them: other work
 	// does not make way for it.
@@ -4911,7 +4964,8 @@ type ReadSet struct {
 	At    *Timestamp             `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	Keys  [][]byte               `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
 	Spans []*KeySpan             `protobuf:"bytes,3,rep,name=spans,proto3" json:"spans,omitempty"`
-	// If it is set, some of the keys were read under volatile locks of this leadership: TRANSACTION_CONFLICT if there is another one by now.
+	// If it is set, some of the keys were read under volatile locks of this leadership:
+	// TRANSACTION_CONFLICT if there is another one by now.
 	Leadership    *Leadership `protobuf:"bytes,4,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4975,7 +5029,8 @@ func (x *ReadSet) GetLeadership() *Leadership {
 	return nil
 }
 
-// Leadership is a time in which one leader led a partition without a break, and took back nothing that it had begun to write.
+// Leadership is a time in which one leader led a partition without a break, and took back nothing
+// that it had begun to write.
 type Leadership struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -5091,18 +5146,20 @@ func (x *KeySpan) GetEnd() []byte {
 
 type PrepareResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The lowest timestamp at which the mutations may be committed; the commit timestamp of a one-phase transaction.
+	// The lowest timestamp at which the mutations may be committed; the commit timestamp of a
+	// one-phase transaction.
 	Prepared *Timestamp `protobuf:"bytes,1,opt,name=prepared,proto3" json:"prepared,omitempty"`
 	// With return_values: in the order of the mutations.
 	Values []*GetResponse `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
 	// With volatile: whose locks they are.
 	Leadership *Leadership `protobuf:"bytes,3,opt,name=leadership,proto3" json:"leadership,omitempty"`
-	// The keys that were read (Mutation.read) were compared, and what was read under a leadership was read under the present one. An earlier
-	// server does not know that it is asked to: what it answers to has to be refreshed. So has what was compared and may expire before the
-	// commit timestamp, which is not known yet.
+	// The keys that were read (Mutation.read) were compared, and what was read under a leadership was
+	// read under the present one. An earlier server does not know that it is asked to: what it
+	// answers to has to be refreshed. So has what was compared and may expire before the commit
+	// timestamp, which is not known yet.
 	Compared bool `protobuf:"varint,4,opt,name=compared,proto3" json:"compared,omitempty"`
-	// With low_priority: the node serves others as well, so the transaction had better back off before
-	// its next request.
+	// With low_priority: the node serves others as well, so the transaction had better back off
+	// before its next request.
 	Busy bool `protobuf:"varint,5,opt,name=busy,proto3" json:"busy,omitempty"`
 	// With low_priority: a request waits for the transaction's locks here that it should not hold up
 	// by backing off.
@@ -5192,8 +5249,9 @@ func (x *PrepareResponse) GetHeld() bool {
 	return false
 }
 
-// RefreshRequest asks whether what was read is unchanged up to a later timestamp, and keeps it so: nothing will be written at or below
-// it any more. TRANSACTION_CONFLICT if it changed, or expires at or below that timestamp.
+// RefreshRequest asks whether what was read is unchanged up to a later timestamp, and keeps it so:
+// nothing will be written at or below it any more. TRANSACTION_CONFLICT if it changed, or expires
+// at or below that timestamp.
 type RefreshRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Transaction []byte                 `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
@@ -5311,7 +5369,8 @@ func (*RefreshResponse) Descriptor() ([]byte, []int) {
 	return file_kvpb_kv_proto_rawDescGZIP(), []int{57}
 }
 
-// EndTransactionRequest decides a transaction, at its coordinator. Once decided it stays so: a repeated request is told the outcome.
+// EndTransactionRequest decides a transaction, at its coordinator. Once decided it stays so: a
+// repeated request is told the outcome.
 type EndTransactionRequest struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Transaction     *Transaction           `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
@@ -5414,15 +5473,15 @@ func (x *EndTransactionRequest) GetHoldTimestamp() bool {
 }
 
 // Participant is a span of keys in which a transaction has written. Partitions split and merge as
-// they like: whoever wants to know of its intents asks all that hold a part of the span.
+// they like: a client that wants to know of its intents asks all that hold a part of the span.
 type Participant struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace uint32                 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	// The first key of the span.
 	Key []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	// In a hash keyspace, the hash number that the span lies in; 0 in a range keyspace. A client of an
-	// earlier version sets none, and names a partition by one of its keys: that stands for the whole
-	// keyspace, since it is not known any more how far the partition reached.
+	// In a hash keyspace, the hash number that the span lies in; 0 in a range keyspace. A client of
+	// an earlier version sets none, and names a partition by one of its keys: that stands for the
+	// whole keyspace, since it is not known any more how far the partition reached.
 	Hash *uint32 `protobuf:"varint,3,opt,name=hash,proto3,oneof" json:"hash,omitempty"`
 	// The last key of the span, which is in it; empty if the first one is the only.
 	Last          []byte `protobuf:"bytes,4,opt,name=last,proto3" json:"last,omitempty"`
@@ -5550,7 +5609,8 @@ type TransactionStatus struct {
 	Reason AbortReason `protobuf:"varint,3,opt,name=reason,proto3,enum=tidemark.kv.v1.AbortReason" json:"reason,omitempty"`
 	// WOUNDED: the attempt for which. Empty if that is not known.
 	Wounder []byte `protobuf:"bytes,4,opt,name=wounder,proto3" json:"wounder,omitempty"`
-	// WOUNDED: the user key that it wanted, and its keyspace. Empty if that is not known; a key of more than 1 KiB is not told.
+	// WOUNDED: the user key that it wanted, and its keyspace. Empty if that is not known; a key of
+	// more than 1 KiB is not told.
 	WantedKey      []byte `protobuf:"bytes,5,opt,name=wanted_key,json=wantedKey,proto3" json:"wanted_key,omitempty"`
 	WantedKeyspace uint32 `protobuf:"varint,6,opt,name=wanted_keyspace,json=wantedKeyspace,proto3" json:"wanted_keyspace,omitempty"`
 	// EXPIRED and IDLE: the limit.
@@ -5642,15 +5702,17 @@ func (x *TransactionStatus) GetLimitMicros() uint64 {
 type PushRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Pushee *Transaction           `protobuf:"bytes,1,opt,name=pushee,proto3" json:"pushee,omitempty"`
-	// When the pushee was last heard of by who asks: when its intent was laid, by the clock of that partition's leader.
+	// When the pushee was last heard of, as far as the caller knows: when its intent was laid, by the
+	// clock of that partition's leader.
 	Seen  *Timestamp       `protobuf:"bytes,2,opt,name=seen,proto3" json:"seen,omitempty"`
 	Kind  PushRequest_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=tidemark.kv.v1.PushRequest_Kind" json:"kind,omitempty"`
 	Above *Timestamp       `protobuf:"bytes,4,opt,name=above,proto3" json:"above,omitempty"`
-	// The age and id of who pushes. A write without a transaction has no id, and is younger than every transaction.
+	// The age and id of the pusher. A write without a transaction has no id, and is younger than
+	// every transaction.
 	PusherBegun *Timestamp `protobuf:"bytes,5,opt,name=pusher_begun,json=pusherBegun,proto3" json:"pusher_begun,omitempty"`
 	Pusher      []byte     `protobuf:"bytes,6,opt,name=pusher,proto3" json:"pusher,omitempty"`
-	// ABORT: the user key that the pusher wants and the pushee has locked, and its keyspace. It is stored with the pushee's record, so a
-	// key of more than 1 KiB is left out.
+	// ABORT: the user key that the pusher wants and the pushee has locked, and its keyspace. It is
+	// stored with the pushee's record, so a key of more than 1 KiB is left out.
 	WantedKey      []byte `protobuf:"bytes,7,opt,name=wanted_key,json=wantedKey,proto3" json:"wanted_key,omitempty"`
 	WantedKeyspace uint32 `protobuf:"varint,8,opt,name=wanted_keyspace,json=wantedKeyspace,proto3" json:"wanted_keyspace,omitempty"`
 	// A request waits for the pushee's locks that is not of low priority (PrepareRequest).
@@ -5863,7 +5925,8 @@ func (x *HeartbeatTransactionRequest) GetIdleMicros() uint64 {
 type HeartbeatTransactionResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Status *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	// Somebody waits, or has waited, for the transaction's locks in some partition. It is known to whoever has led this one since then.
+	// A request waits, or has waited, for the transaction's locks in some partition. It is known to
+	// the leader of this one if it has led since then.
 	Wanted        bool `protobuf:"varint,2,opt,name=wanted,proto3" json:"wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5917,10 +5980,12 @@ func (x *HeartbeatTransactionResponse) GetWanted() bool {
 type ResolveRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Resolutions []*Resolution          `protobuf:"bytes,1,rep,name=resolutions,proto3" json:"resolutions,omitempty"`
-	// Whoever asks does not wait for the end: what one entry does not hold is ended after the answer, if the leader stays what it is.
+	// The caller does not wait for the end: what one entry does not hold is ended after the answer,
+	// if the leader stays what it is.
 	Background bool `protobuf:"varint,2,opt,name=background,proto3" json:"background,omitempty"`
-	// Only locks of keys that lie, and of held spans that begin, in this span; only in the background. What one entry does not hold is left
-	// (ResolveResponse.more). Unset: all that the transactions have in the partition.
+	// Only locks of keys that lie, and of held spans that begin, in this span; only in the
+	// background. What one entry does not hold is left (ResolveResponse.more). Unset: all that the
+	// transactions have in the partition.
 	Within        *KeySpan `protobuf:"bytes,3,opt,name=within,proto3" json:"within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5982,8 +6047,9 @@ type Resolution struct {
 	Transaction []byte                 `protobuf:"bytes,1,opt,name=transaction,proto3" json:"transaction,omitempty"`
 	// COMMITTED or ABORTED, never PENDING.
 	Status *TransactionStatus `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	// The anchor of the transaction, where its record is that says so. Locks whose transaction has the same id and another anchor are left:
-	// clients choose ids, and learn those of others. 0 and empty: whoever asks is of a version that did not say so.
+	// The anchor of the transaction, where its record is that says so. Locks whose transaction has
+	// the same id and another anchor are left: clients choose ids, and learn those of others. 0 and
+	// empty: the caller is of a version that did not say so.
 	Keyspace      uint32 `protobuf:"varint,3,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	Anchor        []byte `protobuf:"bytes,4,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6529,7 +6595,8 @@ type Conflict struct {
 	// The other transaction, of WOUNDED the older one; empty if it is not known, or it was not one.
 	Transaction []byte      `protobuf:"bytes,2,opt,name=transaction,proto3" json:"transaction,omitempty"`
 	Reason      AbortReason `protobuf:"varint,3,opt,name=reason,proto3,enum=tidemark.kv.v1.AbortReason" json:"reason,omitempty"`
-	// No other transaction was in the way, as far as is known: the partition's leader changed, and with it went volatile locks.
+	// No other transaction was in the way, as far as is known: the partition's leader changed, and
+	// with it went volatile locks.
 	LeaderChanged bool `protobuf:"varint,4,opt,name=leader_changed,json=leaderChanged,proto3" json:"leader_changed,omitempty"`
 	// The key's keyspace, with WOUNDED; 0: that of the partition which says so.
 	Keyspace uint32 `protobuf:"varint,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`

@@ -23,8 +23,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// MessageBatch is a message on a peer's connection (rpc/transport): Raft messages of all groups from
-// one host to another.
+// MessageBatch is a message on a peer's connection (rpc/transport): Raft messages of all groups
+// from one host to another.
 type MessageBatch struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Messages []*RaftMessage         `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
@@ -98,12 +98,13 @@ type HostPing struct {
 	Recovering bool `protobuf:"varint,8,opt,name=recovering,proto3" json:"recovering,omitempty"`
 	// Numbers the sender's pings since its process started: all of one tick have one number.
 	Round uint64 `protobuf:"varint,9,opt,name=round,proto3" json:"round,omitempty"`
-	// What the sender closes for the groups that it leads, that sleep, and that have a replica at the receiver.
+	// What the sender closes for the groups that it leads, that sleep, and that have a replica at the
+	// receiver.
 	Sleeping []*SleepingSet `protobuf:"bytes,10,rep,name=sleeping,proto3" json:"sleeping,omitempty"`
 	// What the sender says to the receiver's last ping with sleeping sets.
 	Answer *SleepingAnswer `protobuf:"bytes,11,opt,name=answer,proto3" json:"answer,omitempty"`
-	// Grows with each of the sender's pings, and is taken before the sender looks what to say of itself:
-	// what a ping with a lower number says is older.
+	// Grows with each of the sender's pings, and is taken before the sender looks what to say of
+	// itself: what a ping with a lower number says is older.
 	Number        uint64 `protobuf:"varint,12,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -223,20 +224,22 @@ func (x *HostPing) GetNumber() uint64 {
 	return 0
 }
 
-// SleepingSet is a set of groups that sleep under the sender's leadership, with replicas on the same hosts. The receiver keeps it, and
-// changes it with each ping.
+// SleepingSet is a set of groups that sleep under the sender's leadership, with replicas on the
+// same hosts. The receiver keeps it, and changes it with each ping.
 type SleepingSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The changes are between these versions of the set. from is what the receiver has acknowledged; 0: it begins anew, empty. to is the
-	// present version; 0: there is nothing to say of the set in this ping, but that it is still there.
+	// The changes are between these versions of the set. from is what the receiver has acknowledged;
+	// 0: it begins anew, empty. to is the present version; 0: there is nothing to say of the set in
+	// this ping, but that it is still there.
 	From uint64 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
 	To   uint64 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
-	// Those that go do so before others come. Of each group that comes: its number, the term in which the sender leads it, and the index of its log.
+	// Those that go do so before others come. Of each group that comes: its number, the term in which
+	// the sender leads it, and the index of its log.
 	Added   []uint64 `protobuf:"varint,4,rep,packed,name=added,proto3" json:"added,omitempty"`
 	Removed []uint64 `protobuf:"varint,5,rep,packed,name=removed,proto3" json:"removed,omitempty"`
-	// Nothing at or below this wall time is written or locked behind the index, in any of the groups, by whichever leader; 0: nothing
-	// is closed yet.
+	// Nothing at or below this wall time is written or locked behind the index, in any of the groups,
+	// by whichever leader; 0: nothing is closed yet.
 	Closed        uint64 `protobuf:"fixed64,6,opt,name=closed,proto3" json:"closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -381,7 +384,8 @@ type SleepingAffirmed struct {
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The version in which the sender has the set.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// That is the version of the round: all groups of it follow the receiver, but for those that are dropped.
+	// That is the version of the round: all groups of it follow the receiver, but for those that are
+	// dropped.
 	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
 	// These do not follow it, or have no replica here.
 	Dropped       []uint64 `protobuf:"varint,4,rep,packed,name=dropped,proto3" json:"dropped,omitempty"`
@@ -463,13 +467,15 @@ type RaftMessage struct {
 	Context    []byte                 `protobuf:"bytes,12,opt,name=context,proto3" json:"context,omitempty"`
 	Entries    []*Entry               `protobuf:"bytes,13,rep,name=entries,proto3" json:"entries,omitempty"`
 	Snapshot   *SnapshotMeta          `protobuf:"bytes,14,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	// On a heartbeat: the leader's monotonic clock in nanoseconds; its response brings it back. The leader's lease is measured with it.
+	// On a heartbeat: the leader's monotonic clock in nanoseconds; its response brings it back. The
+	// leader's lease is measured with it.
 	Sent uint64 `protobuf:"varint,15,opt,name=sent,proto3" json:"sent,omitempty"`
 	// On a heartbeat: go to sleep if you are up to date.
 	Sleep bool `protobuf:"varint,16,opt,name=sleep,proto3" json:"sleep,omitempty"`
 	// In place of a Raft message: please wake up.
 	Wake bool `protobuf:"varint,17,opt,name=wake,proto3" json:"wake,omitempty"`
-	// On a heartbeat: nothing at or below this wall time is written or locked behind the index, by whichever leader; 0: nothing is closed.
+	// On a heartbeat: nothing at or below this wall time is written or locked behind the index, by
+	// whichever leader; 0: nothing is closed.
 	Closed        uint64 `protobuf:"fixed64,18,opt,name=closed,proto3" json:"closed,omitempty"`
 	ClosedIndex   uint64 `protobuf:"varint,19,opt,name=closed_index,json=closedIndex,proto3" json:"closed_index,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -28,8 +28,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Peer is served by every server, once per realm (data nodes, core members): the realm travels in the
-// stream's metadata.
+// Peer is served by every server, once per realm (data nodes, core members): the realm travels in
+// the stream's metadata.
 type PeerClient interface {
 	// Snapshot carries one snapshot.
 	Snapshot(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SnapshotChunk, SnapshotResult], error)
@@ -60,8 +60,8 @@ type Peer_SnapshotClient = grpc.ClientStreamingClient[SnapshotChunk, SnapshotRes
 // All implementations must embed UnimplementedPeerServer
 // for forward compatibility.
 //
-// Peer is served by every server, once per realm (data nodes, core members): the realm travels in the
-// stream's metadata.
+// Peer is served by every server, once per realm (data nodes, core members): the realm travels in
+// the stream's metadata.
 type PeerServer interface {
 	// Snapshot carries one snapshot.
 	Snapshot(grpc.ClientStreamingServer[SnapshotChunk, SnapshotResult]) error

@@ -80,7 +80,7 @@ func TestSilenceBreaksAConnection(t *testing.T) {
 		c.Watch(4*Tick, func() {})
 		time.Sleep(time.Minute) // it neither reads nor writes: nothing is known
 		began := time.Now()
-		if err := c.Send([]byte("nobody reads this")); err == nil {
+		if err := c.Send([]byte("this is not read")); err == nil {
 			t.Fatal("no error")
 		}
 		if lasted := time.Since(began); lasted > 6*Tick {

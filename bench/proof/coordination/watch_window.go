@@ -166,7 +166,7 @@ func (x *watchWindow) check() (complaints []string) {
 				continue
 			}
 			if !x.unknown[e.change] {
-				what := "nobody wrote"
+				what := "no client wrote"
 				if x.refused[e.change] {
 					what = "a write was refused of"
 				}

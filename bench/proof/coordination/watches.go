@@ -241,7 +241,7 @@ func (w *Watches) follow(ctx context.Context, run *driver.Run, client connected,
 				// History may be compacted by the servers too, but not in runs of this length.
 				if s.next() >= r.CompactRevision || r.CompactRevision > compacted {
 					run.Violation("%s: a watch of %s from %d on ended because of a compaction to %d; it "+
-						"was to be told revision %d next, and nobody compacted beyond %d", w.Name(),
+						"was to be told revision %d next, and no client compacted beyond %d", w.Name(),
 						s.watched(), s.from, r.CompactRevision, s.next(), compacted)
 				}
 				ended(nil)
@@ -306,7 +306,7 @@ func (w *Watches) close(ctx context.Context, run *driver.Run, client connected, 
 		case err != nil:
 			return err
 		case compacted && revision >= w.compacted():
-			run.Violation("%s: revision %d is said to be compacted, and nobody compacted beyond %d",
+			run.Violation("%s: revision %d is said to be compacted, and no client compacted beyond %d",
 				w.Name(), revision, w.compacted())
 		case !compacted:
 			x.readAt(revision, r)

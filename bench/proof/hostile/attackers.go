@@ -18,9 +18,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 )
 
-// The attackers are a process of their own, on a processor of its own if there are two, and with the
-// lowest priority: hostile hosts bring their own processors. So what is measured is what servers do
-// for them.
+// The attackers are a process of their own, on a processor of its own if there are two, and with
+// the lowest priority: hostile hosts bring their own processors. So what is measured is what
+// servers do for them.
 
 // attackFile is where the process finds what to do, within the directory of the run, and
 // reportFile where it leaves what it did.
@@ -64,7 +64,8 @@ func startAttackers(dir string, share bool, a attack) (*process.Process, error) 
 	if err != nil {
 		return nil, err
 	}
-	p, err := process.Start(process.Config{Name: "attackers", Path: self, Args: args, Log: logOf(dir, "attackers")})
+	p, err := process.Start(process.Config{Name: "attackers", Path: self, Args: args,
+		Log: logOf(dir, "attackers")})
 	if err != nil {
 		return nil, err
 	}

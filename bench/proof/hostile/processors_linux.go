@@ -16,8 +16,8 @@ const attackersProcessor = "TIDEMARK_HOSTILE_PROCESSOR"
 
 // runApart has this program executed again on its part of the processors: attackers have the last
 // one of those that the process may use, servers and honest clients, which inherit from the process
-// that starts them, have the others. It does nothing in a process that has its part, and where there
-// is but one processor.
+// that starts them, have the others. It does nothing in a process that has its part, and where
+// there is but one processor.
 func runApart(attackers bool) error {
 	var part unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &part); err != nil {

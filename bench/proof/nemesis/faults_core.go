@@ -269,7 +269,7 @@ func (w *world) settleCore(what string, r *replacement, server int, random *rand
 // press, if not nil, is called before each look.
 func (w *world) awaitCore(what string, former uint64, patience time.Duration,
 	press func() error) bool {
-	wrong := "nobody has looked"
+	wrong := "it was not looked at"
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * ms) {
 		if press != nil {
 			if err := press(); err != nil {

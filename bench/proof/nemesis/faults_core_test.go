@@ -25,7 +25,7 @@ func TestWholeCore(t *testing.T) {
 		says   string
 	}{
 		{"whole", func(*kv.Core) {}, 1, ""},
-		{"whole, and nobody went", func(*kv.Core) {}, 0, ""},
+		{"whole, and no member went", func(*kv.Core) {}, 0, ""},
 		{"the former is there", func(*kv.Core) {}, 4, "member 4 is there still"},
 		{"a change is under way", func(c *kv.Core) {
 			c.Change = &kv.CoreChange{Add: "a", Step: "x"}
@@ -40,7 +40,8 @@ func TestWholeCore(t *testing.T) {
 		{"a learner", func(c *kv.Core) { c.Members[2].Role = "learner" }, 1, "is learner"},
 		{"one is silent", func(c *kv.Core) { c.Members[2].Answers = false }, 1, "does not answer"},
 		{"one has no state yet", func(c *kv.Core) { c.Members[2].Snapshot = true }, 1, "snapshot"},
-		{"nobody leads", func(c *kv.Core) { c.Members[0].Leader = false }, 1, "0 of its members lead"},
+		{"no member leads", func(c *kv.Core) { c.Members[0].Leader = false }, 1,
+			"0 of its members lead"},
 	} {
 		core := threeMembers()
 		c.change(&core)

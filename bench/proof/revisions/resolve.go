@@ -35,7 +35,7 @@ func resolve(operations []Operation) (complaints []string) {
 				w, known := writers[p.Value]
 				if !known {
 					complaints = append(complaints,
-						fmt.Sprintf("nobody wrote %v, and it was read: %v", p, reader))
+						fmt.Sprintf("no client wrote %v, and it was read: %v", p, reader))
 				} else if why := w.seen(p, reader); why != "" {
 					complaints = append(complaints, fmt.Sprintf("%s\n  read: %v\n  written: %v", why,
 						reader, w.operation))

@@ -45,7 +45,7 @@ func (f transferCoordination) Begin(w *World) (string, func() string) {
 func (w *World) handOverCoordination() string {
 	server, ok := w.find(coordinationLeader)
 	if !ok {
-		return "nobody leads the coordination store, and none hands over"
+		return "no member leads the coordination store, and none hands over"
 	}
 	p := w.Cluster.Process(server)
 	if p == nil {

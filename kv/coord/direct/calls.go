@@ -288,8 +288,8 @@ func (c *Calls) find(candidates []string) {
 	c.mu.until = time.Now().Add(pause/2 + rand.N(pause/2))
 }
 
-// try makes a call that any server answers which takes calls past gRPC and serves the store: also one
-// that refuses to be read. nil: this one does not.
+// try makes a call that any server answers which takes calls past gRPC and serves the store: also
+// one that refuses to be read. nil: this one does not.
 func (c *Calls) try(address string) (_ *server, better string) {
 	s := c.server(address)
 	if s == nil {

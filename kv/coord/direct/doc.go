@@ -1,8 +1,9 @@
 // Package direct has etcd's client for Go call Tidemark's coordination service without gRPC where
 // that only costs: calls about keys and leases that are one request and one answer go over one
-// connection to the server that leads, on which the calls of all goroutines share messages. Watches,
-// streams and everything else go by gRPC as before, and so does each call for which there is no such
-// connection: a service that is etcd itself, or an older Tidemark, is served by gRPC alone.
+// connection to the server that leads, on which the calls of all goroutines share messages.
+// Watches, streams and everything else go by gRPC as before, and so does each call for which there
+// is no such connection: a service that is etcd itself, or an older Tidemark, is served by gRPC
+// alone.
 //
 //	calls := direct.New(direct.Config{TLS: tls})
 //	defer calls.Close()
@@ -14,8 +15,8 @@
 //
 // coord.Connect does this by itself.
 //
-// A call means the same either way: its errors, its user and its deadline are those of gRPC, and one
-// that got no answer may have been made. Only, a server does not hear that a caller has given up: a
-// call that is not answered yet goes on there until its deadline, or for as long as the server gives
-// it.
+// A call means the same either way: its errors, its user and its deadline are those of gRPC, and
+// one that got no answer may have been made. Only, a server does not hear that a caller has given
+// up: a call that is not answered yet goes on there until its deadline, or for as long as the
+// server gives it.
 package direct

@@ -62,8 +62,8 @@ type Role struct {
 	Permissions []*authpb.Permission
 }
 
-// Key is what a snapshot has of a key. KV.Version is 0 if it was deleted at File.Revision; keys that
-// were deleted earlier are left out. Number says which change of its revision it is.
+// Key is what a snapshot has of a key. KV.Version is 0 if it was deleted at File.Revision; keys
+// that were deleted earlier are left out. Number says which change of its revision it is.
 type Key struct {
 	KV     *mvccpb.KeyValue
 	Number uint32

@@ -20,8 +20,8 @@ import (
 // metadataPrefix begins the names of headers that are metadata.
 const metadataPrefix = "Grpc-Metadata-"
 
-// contextOf is that of the call that a request makes: with who asks, and what it says in its
-// headers.
+// contextOf is that of the call that a request makes: with its client's address, and what its
+// headers say.
 func contextOf(r *http.Request) (context.Context, context.CancelFunc, error) {
 	ctx := peer.NewContext(r.Context(), peerOf(r))
 	md := metadata.MD{}

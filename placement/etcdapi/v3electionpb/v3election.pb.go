@@ -29,7 +29,7 @@ type CampaignRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// name is that of the election: its keys are below it.
 	Name []byte `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// lease is what the lead ends with. 0: a new one of 60 s, which nobody renews.
+	// lease is what the lead ends with. 0: a new one of 60 s, which no client renews.
 	Lease int64 `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	// value is what the leader says of itself.
 	Value         []byte `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`

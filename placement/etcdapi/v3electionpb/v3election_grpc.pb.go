@@ -38,9 +38,9 @@ type ElectionClient interface {
 	Campaign(ctx context.Context, in *CampaignRequest, opts ...grpc.CallOption) (*CampaignResponse, error)
 	// Proclaim gives the leader's value another one, if the caller still leads.
 	Proclaim(ctx context.Context, in *ProclaimRequest, opts ...grpc.CallOption) (*ProclaimResponse, error)
-	// Leader says who leads.
+	// Leader names the leader.
 	Leader(ctx context.Context, in *LeaderRequest, opts ...grpc.CallOption) (*LeaderResponse, error)
-	// Observe says who leads, and each change of that, until the caller ends it.
+	// Observe names the leader, and each change of it, until the caller ends it.
 	Observe(ctx context.Context, in *LeaderRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LeaderResponse], error)
 	// Resign gives up the lead. The next in line has it then.
 	Resign(ctx context.Context, in *ResignRequest, opts ...grpc.CallOption) (*ResignResponse, error)
@@ -123,9 +123,9 @@ type ElectionServer interface {
 	Campaign(context.Context, *CampaignRequest) (*CampaignResponse, error)
 	// Proclaim gives the leader's value another one, if the caller still leads.
 	Proclaim(context.Context, *ProclaimRequest) (*ProclaimResponse, error)
-	// Leader says who leads.
+	// Leader names the leader.
 	Leader(context.Context, *LeaderRequest) (*LeaderResponse, error)
-	// Observe says who leads, and each change of that, until the caller ends it.
+	// Observe names the leader, and each change of it, until the caller ends it.
 	Observe(*LeaderRequest, grpc.ServerStreamingServer[LeaderResponse]) error
 	// Resign gives up the lead. The next in line has it then.
 	Resign(context.Context, *ResignRequest) (*ResignResponse, error)

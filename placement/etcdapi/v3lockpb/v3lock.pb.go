@@ -28,7 +28,7 @@ type LockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// name is that of the lock: its keys are below it.
 	Name []byte `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// lease is what the lock ends with. 0: a new one of 60 s, which nobody renews.
+	// lease is what the lock ends with. 0: a new one of 60 s, which no client renews.
 	Lease         int64 `protobuf:"varint,2,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

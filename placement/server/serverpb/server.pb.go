@@ -101,8 +101,8 @@ func (x *Ids) GetOperator() uint64 {
 	return 0
 }
 
-// Operator changes the replicas of a partition, or splits it, or merges it with its right neighbour, by steps that
-// follow from what they are at the time.
+// Operator changes the replicas of a partition, or splits it, or merges it with its right
+// neighbour, by steps that follow from what they are at the time.
 type Operator struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -136,16 +136,18 @@ type Operator struct {
 	// The partition's membership, as it was known when the operator was cancelled. Orders that are
 	// made for it, or for one below, may be on their way.
 	CancelledAt uint64 `protobuf:"varint,20,opt,name=cancelled_at,json=cancelledAt,proto3" json:"cancelled_at,omitempty"`
-	// The internal key at which the partition splits, the id that the part to the right of it gets, and the generation
-	// that the partition has before. Empty, and 0: it does not split.
+	// The internal key at which the partition splits, the id that the part to the right of it gets,
+	// and the generation that the partition has before. Empty, and 0: it does not split.
 	SplitKey   []byte `protobuf:"bytes,21,opt,name=split_key,json=splitKey,proto3" json:"split_key,omitempty"`
 	Child      uint64 `protobuf:"varint,22,opt,name=child,proto3" json:"child,omitempty"`
 	Generation uint64 `protobuf:"varint,23,opt,name=generation,proto3" json:"generation,omitempty"`
-	// The right neighbour that becomes part of the partition; 0: none does. And its generation before.
+	// The right neighbour that becomes part of the partition; 0: none does. And its generation
+	// before.
 	Right           uint64 `protobuf:"varint,24,opt,name=right,proto3" json:"right,omitempty"`
 	RightGeneration uint64 `protobuf:"varint,25,opt,name=right_generation,json=rightGeneration,proto3" json:"right_generation,omitempty"`
-	// Which of the two has its replicas moved to the nodes of the other one first; 0: neither. And the membership that
-	// the one that is not moved has as the operator begins: attempts that fail raise it.
+	// Which of the two has its replicas moved to the nodes of the other one first; 0: neither. And
+	// the membership that the one that is not moved has as the operator begins: attempts that fail
+	// raise it.
 	Moves      uint64 `protobuf:"varint,26,opt,name=moves,proto3" json:"moves,omitempty"`
 	Membership uint64 `protobuf:"varint,27,opt,name=membership,proto3" json:"membership,omitempty"`
 	// As cancelled_at, of the right neighbour.

@@ -15,7 +15,7 @@ func (e *Error) Error() string { return e.text }
 
 // What is refused, and by the same names as in etcd.
 var (
-	// ErrUserEmpty says that a client has not said who it is, or that a user has no name.
+	// ErrUserEmpty says that a client is not authenticated, or that a user has no name.
 	ErrUserEmpty = refusal(storepb.Code_AUTH_USER_EMPTY, "user name is empty")
 	// ErrUserNotFound says that there is no such user.
 	ErrUserNotFound = refusal(storepb.Code_AUTH_USER_NOT_FOUND, "user name not found")

@@ -87,7 +87,7 @@ func TestKeyspacesBesideKeys(t *testing.T) {
 		t.Error("a role that was deleted has left permissions")
 	}
 	if s.RightsOf("nobody") != nil {
-		t.Error("who is not there has rights")
+		t.Error("a user that is not there has rights")
 	}
 }
 

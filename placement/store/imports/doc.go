@@ -4,7 +4,7 @@
 // An import is a stream of steps, each with leases and versions of keys, in the order of their ids
 // and keys. How far it has come is a record (storepb.ImportRecord), which the state keeps:
 //
-//	record, step ──► Next ──► record of the step ──► Check, with what the state has ──► as it is kept
+//	record, step ──► Next ──► record of a step ──► Check, with what the state has ──► as it is kept
 //
 // Both are functions of their arguments, so that all members come to the same. Neither writes: the
 // store writes what was checked, and the record with it, as a whole or not at all.

@@ -10,8 +10,8 @@ import (
 
 // Limits are the sizes by which Blocks works. All must be above 0.
 type Limits struct {
-	// BlockKeys is about how many keys a block has at first. It doubles whenever there are more blocks
-	// than Blocks, or more bytes of their bounds than BoundBytes.
+	// BlockKeys is about how many keys a block has at first. It doubles whenever there are more
+	// blocks than Blocks, or more bytes of their bounds than BoundBytes.
 	BlockKeys, Blocks, BoundBytes int
 	// BoundLength is how long the bound of a block may be.
 	BoundLength int
@@ -222,8 +222,8 @@ func separator(key, next []byte) string {
 	return string(next[:n+1])
 }
 
-// add adds a block that has so many keys at a revision. rest: it is what was left of a span, and may
-// be small.
+// add adds a block that has so many keys at a revision. rest: it is what was left of a span, and
+// may be small.
 func (b *Blocks) add(one block, revision uint64, rest bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,8 +10,8 @@
 //	Changed ─────────┴── the newest changes, to go back to the revision ◄─────┘
 //
 // A count is of a revision, which a database's snapshot has that may be older than the newest one.
-// The newest changes are kept, and what they have changed since is taken off. A revision from before
-// them is counted in full, and leaves no blocks.
+// The newest changes are kept, and what they have changed since is taken off. A revision from
+// before them is counted in full, and leaves no blocks.
 //
 // INVARIANT: the number of a block is that of the keys in it at the newest revision that Changed or
 // Advance has named.

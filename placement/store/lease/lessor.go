@@ -66,8 +66,9 @@ type Lessor struct {
 		// due has an element for each lease that counts down, by when it is to be looked at; a lease
 		// that was renewed meanwhile goes in again.
 		due dueHeap
-		// ends are the leases whose end was returned, by when it is to be returned again; those that are
-		// gone meanwhile are taken out at the front. ending counts the others, and endingKeys their keys.
+		// ends are the leases whose end was returned, by when it is to be returned again; those that
+		// are gone meanwhile are taken out at the front. ending counts the others, and endingKeys their
+		// keys.
 		ends               []due
 		ending, endingKeys int
 		// keys is how many keys each lease has, for those that have any.
@@ -96,8 +97,8 @@ type countdown struct {
 	spared bool
 }
 
-// New returns a lessor without leases, which counts on a clock once it is active. checkpointAfter is
-// how much of a lease's term passes before what is left of it is to be noted in the log.
+// New returns a lessor without leases, which counts on a clock once it is active. checkpointAfter
+// is how much of a lease's term passes before what is left of it is to be noted in the log.
 func New(clock hlc.Monotonic, checkpointAfter time.Duration) *Lessor {
 	l := &Lessor{now: func() time.Time { return time.Unix(0, clock()) },
 		checkpointAfter: checkpointAfter}
@@ -225,10 +226,10 @@ func (l *Lessor) spareLocked(now time.Time, silence time.Duration) {
 }
 
 // Renew moves the deadlines of leases, and fills in their terms; 0 for one that does not exist, or
-// whose end was returned by Due. The caller makes sure afterwards that this member leads: if it does
-// not, it ends no lease, and its deadlines mean nothing. The deadlines of those in noted were not
-// moved: the log may say how much they had left, and a later leader would go by that, so the caller
-// has the log take it back, and tries again. The error is ErrNotCounting.
+// whose end was returned by Due. The caller makes sure afterwards that this member leads: if it
+// does not, it ends no lease, and its deadlines mean nothing. The deadlines of those in noted were
+// not moved: the log may say how much they had left, and a later leader would go by that, so the
+// caller has the log take it back, and tries again. The error is ErrNotCounting.
 func (l *Lessor) Renew(
 	ids []int64, terms []time.Duration,
 ) (noted []*storepb.LeaseCheckpoint_Lease, err error) {

@@ -131,8 +131,8 @@ func TestCacheModel(t *testing.T) {
 		}
 	})
 	if fromFilter == 0 || fromVersions == 0 || scans == 0 {
-		t.Errorf("%d answers of filters, %d of versions, %d scans: too few to show anything", fromFilter,
-			fromVersions, scans)
+		t.Errorf("%d answers of filters, %d of versions, %d scans: too few to show anything",
+			fromFilter, fromVersions, scans)
 	}
 }
 

@@ -10,7 +10,7 @@
 //	          ▲          ▲
 //	Wrote ────┴──────────┤
 //	                     │
-//	Fill ── a scan ──────┘ in pieces, beside the writes; until it is through, the filter says nothing
+//	Fill ── a scan ──────┘ in pieces, beside the writes; before its end the filter says nothing
 //
 // INVARIANT: a version that Get returns is the newest one, and a key that Get calls absent has no
 // version, or a deletion for the newest one. It rests on this: each write is told with Wrote before

@@ -825,7 +825,7 @@ func (*Command_Import) isCommand_Op() {}
 
 func (*Command_AlarmChange) isCommand_Op() {}
 
-// Alarm says that a member has, or that somebody says it has, what keeps the store from writing.
+// Alarm says that a member has, or that a client says it has, what keeps the store from writing.
 type Alarm struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Member uint64                 `protobuf:"fixed64,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -887,8 +887,8 @@ func (x *Alarm) GetAutomatic() bool {
 	return false
 }
 
-// AlarmChange raises or ends an alarm. One that is there is raised no more, and one that is not there
-// is not ended.
+// AlarmChange raises or ends an alarm. One that is there is raised no more, and one that is not
+// there is not ended.
 type AlarmChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Alarm         *Alarm                 `protobuf:"bytes,1,opt,name=alarm,proto3" json:"alarm,omitempty"`
@@ -941,11 +941,11 @@ func (x *AlarmChange) GetEnd() bool {
 	return false
 }
 
-// AuthInfo is who a client is, as far as the member knows that took the command from it.
+// AuthInfo identifies a client, as far as the member knows that took the command from it.
 type AuthInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	User  string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	// The revision of users and roles by which the member went; 0: the client has not said who it is.
+	// The revision of users and roles by which the member went; 0: the client is not authenticated.
 	Revision      uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1801,13 +1801,14 @@ func (x *KeyspaceGrant) GetPermission() *KeyspacePermission {
 	return nil
 }
 
-// KeyspacePermission is what a role may do with a range of keys of a keyspace, in the forms of Range. A range from the
-// empty key on without an end is the whole keyspace.
+// KeyspacePermission is what a role may do with a range of keys of a keyspace, in the forms of
+// Range. A range from the empty key on without an end is the whole keyspace.
 type KeyspacePermission struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id: a keyspace that is made anew under the same name has another one.
 	Keyspace uint64 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
-	// Added up: 1 read, 2 write, 4 administer, which is for a whole keyspace. When they are taken back, 0 is all.
+	// Added up: 1 read, 2 write, 4 administer, which is for a whole keyspace. When they are taken
+	// back, 0 is all.
 	Rights        uint32 `protobuf:"varint,2,opt,name=rights,proto3" json:"rights,omitempty"`
 	Key           []byte `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	RangeEnd      []byte `protobuf:"bytes,4,opt,name=range_end,json=rangeEnd,proto3" json:"range_end,omitempty"`
@@ -2149,8 +2150,9 @@ type Range struct {
 	CountOnly bool `protobuf:"varint,6,opt,name=count_only,json=countOnly,proto3" json:"count_only,omitempty"`
 	// Count all keys of the range even if the limit ends the answer sooner.
 	Count bool `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
-	// The order of the pairs. Pairs that are equal in the target stay in the order of their keys. With
-	// a target other than KEY and no order, the pairs that the limit leaves are ordered, ascending.
+	// The order of the pairs. Pairs that are equal in the target stay in the order of their keys.
+	// With a target other than KEY and no order, the pairs that the limit leaves are ordered,
+	// ascending.
 	SortOrder  Range_SortOrder  `protobuf:"varint,8,opt,name=sort_order,json=sortOrder,proto3,enum=tidemark.store.v1.Range_SortOrder" json:"sort_order,omitempty"`
 	SortTarget Range_SortTarget `protobuf:"varint,9,opt,name=sort_target,json=sortTarget,proto3,enum=tidemark.store.v1.Range_SortTarget" json:"sort_target,omitempty"`
 	// Only pairs with these revisions are answered, and those at the limits are; 0 is no limit. The
@@ -3978,8 +3980,8 @@ type UserRecord struct {
 	NoPassword bool                   `protobuf:"varint,2,opt,name=no_password,json=noPassword,proto3" json:"no_password,omitempty"`
 	// Ascending.
 	Roles []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
-	// The revision of users and roles at which the user was added, or last got a password. Tokens name
-	// it, and those that name another are not valid.
+	// The revision of users and roles at which the user was added, or last got a password. Tokens
+	// name it, and those that name another are not valid.
 	Generation    uint64 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -43,8 +43,8 @@ type Hub struct {
 	running                    sync.WaitGroup
 	// previous counts the watches that want what keys were before. It changes while mu is held.
 	previous atomic.Int64
-	// replacing is held while the state is replaced: a watch of what happens next waits for that, since
-	// what is next is not known. It is taken before mu.
+	// replacing is held while the state is replaced: a watch of what happens next waits for that,
+	// since what is next is not known. It is taken before mu.
 	replacing sync.RWMutex
 
 	mu struct {

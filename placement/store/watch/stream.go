@@ -62,8 +62,8 @@ const (
 )
 
 // Stream is any number of watches whose events one goroutine takes. What it takes late waits
-// in a bounded queue, and beyond that in the history: it delays no other stream. Add, Remove and Close
-// may be called from any goroutine.
+// in a bounded queue, and beyond that in the history: it delays no other stream. Add, Remove and
+// Close may be called from any goroutine.
 type Stream struct {
 	hub   *Hub
 	ready chan struct{}

@@ -64,7 +64,7 @@ func needAll(needs []access.Need, keyspace uint64, right access.Right) []access.
 }
 
 // needAnchor is for the anchor of a transaction, which is one of the keys that it writes or locks.
-// Otherwise whoever may write somewhere could have records made in any keyspace.
+// Otherwise a client that may write somewhere could have records made in any keyspace.
 func needAnchor(needs []access.Need, of *kvpb.Transaction) []access.Need {
 	return needKey(needs, uint64(of.GetKeyspace()), access.Write, of.GetAnchor())
 }
@@ -103,8 +103,8 @@ func endNeeds(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
 	return needAnchor(needs, c.GetTransaction())
 }
 
-// resolveNeeds are Write for all keys that may have the locks: ids of transactions are told to whom
-// they are in the way, so to know one is no right to end its locks.
+// resolveNeeds are Write for all keys that may have the locks: ids of transactions are told to
+// clients that they hold up, so to know one is no right to end its locks.
 func resolveNeeds(at Place, q *kvpb.Request, needs []access.Need) []access.Need {
 	if s := q.GetResolve().GetWithin(); s != nil {
 		return needSpan(needs, at.Keyspace, access.Write, s.GetStart(), s.GetEnd())

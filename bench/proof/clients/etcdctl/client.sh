@@ -30,7 +30,8 @@ use() {
 	is put "$(etcdctl put "$at/a" 1)" OK
 	is get "$(etcdctl get "$at/a" --print-value-only)" 1
 	is del "$(etcdctl del "$at/a")" 1
-	is txn "$(printf 'version("%s/a") = "0"\n\nput %s/a 2\n\n\n' "$at" "$at" | etcdctl txn | tail -1)" OK
+	is txn "$(printf 'version("%s/a") = "0"\n\nput %s/a 2\n\n\n' "$at" "$at" |
+		etcdctl txn | tail -1)" OK
 	lease=$(etcdctl lease grant 60 | cut -d' ' -f2)
 	is 'put with a lease' "$(etcdctl put "$at/leased" x --lease="$lease")" OK
 	etcdctl lease keep-alive --once "$lease" >/dev/null

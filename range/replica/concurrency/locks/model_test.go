@@ -23,9 +23,9 @@ type modelLock struct {
 
 // modelWaiter is one that waits, in the order of coming.
 type modelWaiter struct {
-	who   int
-	key   string
-	until Until
+	waiter int
+	key    string
+	until  Until
 }
 
 // model is the table as a map and a list.
@@ -39,7 +39,7 @@ func (m *model) release(key string, happened Until) (released []int) {
 		if w.key != key || w.until > happened {
 			return false
 		}
-		released = append(released, w.who)
+		released = append(released, w.waiter)
 		return true
 	})
 	return released
@@ -65,7 +65,7 @@ func TestTableBesideModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table Table[int]
 		m := &model{locks: map[string]*modelLock{}}
-		sequence, who := uint64(0), 0
+		sequence, waiter := uint64(0), 0
 		state := func(t *rapid.T) State {
 			return State{Kind: kvpb.Mutation_Kind(rapid.IntRange(0, 2).Draw(t, "kind")),
 				Prepared: hlc.Timestamp{Wall: rapid.Int64Range(1, 9).Draw(t, "prepared")}}
@@ -133,10 +133,10 @@ func TestTableBesideModel(t *testing.T) {
 				if m.locks[k] == nil {
 					t.Skip("free")
 				}
-				who++
+				waiter++
 				until := Until(rapid.IntRange(0, 1).Draw(t, "until"))
-				m.waiters = append(m.waiters, modelWaiter{who, k, until})
-				table.Wait(table.Get(k), who, until)
+				m.waiters = append(m.waiters, modelWaiter{waiter, k, until})
+				table.Wait(table.Get(k), waiter, until)
 			},
 			"wait together": func(t *rapid.T) {
 				k := key(t)
@@ -146,9 +146,9 @@ func TestTableBesideModel(t *testing.T) {
 				until := Until(rapid.IntRange(0, 1).Draw(t, "until"))
 				var all []int
 				for range rapid.IntRange(0, 3).Draw(t, "count") {
-					who++
-					all = append(all, who)
-					m.waiters = append(m.waiters, modelWaiter{who, k, until})
+					waiter++
+					all = append(all, waiter)
+					m.waiters = append(m.waiters, modelWaiter{waiter, k, until})
 				}
 				table.WaitAll(table.Get(k), all, until)
 			},
@@ -156,10 +156,10 @@ func TestTableBesideModel(t *testing.T) {
 				odd := func(w int) bool { return w%2 == 1 }
 				var want []int
 				m.waiters = slices.DeleteFunc(m.waiters, func(w modelWaiter) bool {
-					if odd(w.who) {
-						want = append(want, w.who)
+					if odd(w.waiter) {
+						want = append(want, w.waiter)
 					}
-					return odd(w.who)
+					return odd(w.waiter)
 				})
 				got := table.TakeWaiters(odd)
 				sort.Ints(got)
@@ -242,7 +242,7 @@ func (m *model) compare(t *rapid.T, table *Table[int]) {
 		transactions++
 		for _, w := range m.waiters {
 			if l := m.locks[w.key]; l.of == x {
-				waiting = append(waiting, fmt.Sprint(w.key, w.who))
+				waiting = append(waiting, fmt.Sprint(w.key, w.waiter))
 			}
 		}
 		var gotOwn, gotWaiting []string

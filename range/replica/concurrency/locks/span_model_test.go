@@ -52,8 +52,8 @@ func TestSpansBesideModel(t *testing.T) {
 		of := func(t *rapid.T) byte { return rapid.SampledFrom([]byte{1, 2, 3}).Draw(t, "of") }
 		release := func(gone func(of byte) bool) (want []int) {
 			m.waiters = slices.DeleteFunc(m.waiters, func(w modelWaiter) bool {
-				if gone(m.waitFor[w.who]) {
-					want = append(want, w.who)
+				if gone(m.waitFor[w.waiter]) {
+					want = append(want, w.waiter)
 					return true
 				}
 				return false
@@ -116,7 +116,7 @@ func TestSpansBesideModel(t *testing.T) {
 					t.Skip("free")
 				}
 				waiter++
-				m.waiters = append(m.waiters, modelWaiter{who: waiter, key: k})
+				m.waiters = append(m.waiters, modelWaiter{waiter: waiter, key: k})
 				m.waitFor[waiter] = m.at(k)
 				table.Wait(l, waiter, UntilGone)
 			},
