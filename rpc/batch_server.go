@@ -324,7 +324,7 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 				if several {
 					ss.gather(self, batch.Requests)
 				}
-				on := ss.readers.do(self, work)
+				on := ss.readers.do(self, work, len(batch.Requests))
 				if several {
 					ss.sendGathered(self)
 				}

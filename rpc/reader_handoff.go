@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 // wait as well. So the reader is watched. If the work of one message takes longer than
 // handoffAfter, another goroutine takes the reader's place: it begins what no goroutine has begun
 // of that work, and reads on. The one that was replaced ends with the piece that it is busy with.
+//
+// A message of many requests has the next one read at once: so a client with one stream gets more
+// than one processor.
 //
 // Requests are taken in the order in which they came all the same: Take is done with a message
 // before the next one is read, and is quick; what may be overtaken is work that has been taken.
@@ -36,6 +40,9 @@ const (
 	// stream waits.
 	maxBehind    = 8
 	maxAllBehind = 256
+	// manyRequests is from how many requests of a message on another goroutine reads at once, if none
+	// was replaced that is not done: so two processors work for a client with one stream.
+	manyRequests = 8
 )
 
 // errHandedOff ends a reader that another one has replaced.
@@ -76,12 +83,16 @@ type piece struct {
 	users int
 }
 
-// do does the work of a message, and returns false if the reader was replaced meanwhile.
-func (r *handoff) do(self *reader, work Work) bool {
+// do does the work of a message of so many requests, and returns false if the reader was replaced
+// meanwhile.
+func (r *handoff) do(self *reader, work Work, requests int) bool {
 	r.mu.Lock()
 	self.own = piece{work: work, users: 1}
 	self.piece = &self.own
 	r.mu.begun++
+	if requests >= manyRequests && r.mu.behind == 0 && !r.mu.closed && runtime.GOMAXPROCS(0) > 1 {
+		r.replaceLocked(nil)
+	}
 	if !r.mu.watching && !r.mu.closed {
 		r.mu.watching = true
 		if r.mu.timer == nil {
@@ -135,19 +146,24 @@ func (r *handoff) look() {
 	r.mu.timer.Reset(handoffAfter)
 }
 
+// handOffLocked replaces a reader whose work takes long, and has its work shared.
 func (r *handoff) handOffLocked() {
-	old := r.mu.current
-	old.handedOff = true
+	r.stream.server.metrics.handoffs.Inc()
+	p := r.mu.current.piece
+	p.users++
+	r.replaceLocked(p)
+}
+
+// replaceLocked has another goroutine read, when it has worked on p, if that is not nil.
+func (r *handoff) replaceLocked(p *piece) {
+	r.mu.current.handedOff = true
 	r.mu.behind++
 	r.stream.server.behind.Add(1)
-	r.stream.server.metrics.handoffs.Inc()
-	p := old.piece
-	p.users++
 	next := &reader{piece: p}
 	r.mu.current = next
 	r.mu.begun++
 	r.readers.Go(func() {
-		if !r.run(next, p) {
+		if p != nil && !r.run(next, p) {
 			return
 		}
 		if err := r.stream.serve(nil, next); !errors.Is(err, errHandedOff) {

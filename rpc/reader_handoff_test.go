@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -225,6 +226,61 @@ func TestStreamEndsWithSlowWork(t *testing.T) {
 		synctest.Wait()
 		if open() != 0 {
 			t.Errorf("%d works are not done", open())
+		}
+	})
+}
+
+// While the requests of a large message are worked on, the next message is read and answered, in no
+// time, and messages are taken in their order.
+func TestNextIsReadBesideManyRequests(t *testing.T) {
+	if runtime.GOMAXPROCS(0) == 1 {
+		t.Skip("one processor does one thing at a time")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := network{mem: memnet.New()}
+		gate := make(chan struct{})
+		taken, open := slowServer(t, n, gate)
+		stream, end := openConn(t, n.dialer(t, "c"), "s:1")
+		defer end()
+		id, want := uint64(0), []string(nil)
+		send := func(m *kvpb.BatchRequest, keys ...string) {
+			t.Helper()
+			for _, key := range keys {
+				id++
+				r := get(key)
+				r.Id = id
+				m.Requests = append(m.Requests, r)
+				want = append(want, key)
+			}
+			if err := stream.Send(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		many := []string{"slow 1"}
+		for i := range manyRequests - 1 {
+			many = append(many, fmt.Sprint(i))
+		}
+		began := time.Now()
+		send(&kvpb.BatchRequest{Hello: hello(1, 1)}, many...)
+		send(&kvpb.BatchRequest{}, "next")
+		m, err := stream.Recv()
+		if err != nil || len(m.Responses) != 1 || m.Responses[0].Id != id {
+			t.Fatalf("answers %v: %v", m, err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the next message waited for %s", took)
+		}
+		close(gate)
+		for range manyRequests {
+			if _, err := stream.Recv(); err != nil {
+				t.Fatal(err)
+			}
+			if synctest.Wait(); open() == 0 {
+				break
+			}
+		}
+		if got := taken(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("taken: %v, want %v", got, want)
 		}
 	})
 }
