@@ -3,6 +3,8 @@ package coord
 import (
 	"context"
 	"time"
+
+	"google.golang.org/grpc"
 )
 
 // WithClock has a timer read another wall clock, and wait in another way; nil: as it does.
@@ -20,4 +22,23 @@ func (s *Session) Deadline() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.deadline
+}
+
+// Streams has a function told of each stream that is opened, by gRPC or past it. It is for Connect.
+func Streams(opened func(method string, stream grpc.ClientStream)) Option {
+	return func(c *config) {
+		c.etcd.DialOptions = append(c.etcd.DialOptions, grpc.WithChainStreamInterceptor(
+			func(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+				open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+				stream, err := open(ctx, d, conn, method, options...)
+				inner := stream
+				if heard, ok := stream.(*heardStream); ok {
+					inner = heard.ClientStream
+				}
+				if err == nil {
+					opened(method, inner)
+				}
+				return stream, err
+			}))
+	}
 }

@@ -240,6 +240,9 @@ func (s *renewalStream) send(ctx context.Context) {
 	for {
 		select {
 		case q := <-s.outgoing:
+			// Before Send, which may wait, and may return while the request waits to leave (package
+			// direct gathers requests). The service can only renew the lease later than this, so a
+			// session that counts from here never lives for longer than its lease.
 			q.sent.Store(c.clock())
 			if stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(q.lease)}) != nil {
 				return // what is received says why

@@ -2,9 +2,14 @@ package coord_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
@@ -70,4 +75,25 @@ func TestClientIsClosedBeforeItsSessions(t *testing.T) {
 	w.is(s.Err(), coord.ErrSessionUnconfirmed)
 	_, err = client.NewSession(w.ctx)
 	w.is(err, coord.ErrClosed)
+}
+
+// The renewals of sessions go past gRPC, if the service is Tidemark's.
+func TestSessionsAreRenewedPastGRPC(t *testing.T) {
+	w := begin(t)
+	opened := make(chan string, 100)
+	client := w.client(coord.Streams(func(method string, stream grpc.ClientStream) {
+		if method == pb.Lease_LeaseKeepAlive_FullMethodName {
+			opened <- fmt.Sprintf("%T", stream)
+		}
+	}))
+	s := w.session(client, coord.TTL(2*time.Second))
+	first := s.Deadline()
+	w.until("it was renewed", func() bool { w.must(s.Err()); return s.Deadline() > first })
+	if len(opened) != 1 {
+		t.Errorf("%d streams were opened, want 1", len(opened))
+	}
+	stream := <-opened
+	if past := strings.HasPrefix(stream, "*direct."); past != (*against == "tidemark") {
+		t.Errorf("the stream of renewals is a %s", stream)
+	}
 }

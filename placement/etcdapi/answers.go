@@ -6,6 +6,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // Answers bounds the memory of answers that are on their way to clients, over all calls.
@@ -67,6 +69,8 @@ func effects(request any) (writes, returns bool) {
 			}
 		}
 		return writes, returns
+	case *coordpb.RenewAllRequest:
+		return true, false
 	case *pb.LeaseTimeToLiveRequest, *pb.LeaseLeasesRequest, *pb.AuthUserListRequest,
 		*pb.AuthUserGetRequest, *pb.AuthRoleListRequest, *pb.AuthRoleGetRequest:
 		return false, true
@@ -102,7 +106,8 @@ func mayBeLarge(m proto.Message) bool {
 			}
 		}
 		return false
-	case *pb.LeaseGrantResponse, *pb.LeaseRevokeResponse, *pb.CompactionResponse, *pb.StatusResponse:
+	case *pb.LeaseGrantResponse, *pb.LeaseRevokeResponse, *pb.CompactionResponse, *pb.StatusResponse,
+		*coordpb.RenewAllResponse:
 		return false
 	}
 	return true

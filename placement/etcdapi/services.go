@@ -27,6 +27,8 @@ type Services struct {
 	Import coordpb.ImportServer
 	// Permissions are those for the data of keyspaces; none of etcd's services either.
 	Permissions coordpb.PermissionsServer
+	// Renewals renews many leases with one call; none of etcd's services either.
+	Renewals coordpb.RenewalsServer
 	// Health says that this server serves. It is registered unless it is nil: a server whose port
 	// has a health service already sets it to nil.
 	Health grpc_health_v1.HealthServer
@@ -69,6 +71,7 @@ func New(config Config) (*Services, error) {
 		Auth:        &authServer{backend: b},
 		Import:      &importServer{backend: b},
 		Permissions: &permissionsServer{authServer: &authServer{backend: b}},
+		Renewals:    &renewalsServer{leaseServer: lease},
 		Health:      healthy,
 		guard:       &guard{backend: b},
 		snapshots:   &maintenance.snapshots,
@@ -88,6 +91,7 @@ func (s *Services) Register(server grpc.ServiceRegistrar) {
 	v3electionpb.RegisterElectionServer(guarded, s.Election)
 	coordpb.RegisterImportServer(guarded, s.Import)
 	coordpb.RegisterPermissionsServer(guarded, s.Permissions)
+	coordpb.RegisterRenewalsServer(guarded, s.Renewals)
 	if s.Watch != nil {
 		pb.RegisterWatchServer(guarded, s.Watch)
 	}

@@ -1340,6 +1340,240 @@ func (x *KeyspacePermission) GetRights() *Rights {
 	return nil
 }
 
+type RenewAllRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1024. With none the answer says nothing, except that the server knows this call.
+	Leases        []int64 `protobuf:"fixed64,1,rep,packed,name=leases,proto3" json:"leases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewAllRequest) Reset() {
+	*x = RenewAllRequest{}
+	mi := &file_coordpb_coord_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewAllRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewAllRequest) ProtoMessage() {}
+
+func (x *RenewAllRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewAllRequest.ProtoReflect.Descriptor instead.
+func (*RenewAllRequest) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RenewAllRequest) GetLeases() []int64 {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+type RenewAllResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it was before the leases were renewed.
+	Header *RenewalHeader `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	// The term in seconds of each lease, in their order; 0 of one that does not exist. They are fewer
+	// than the leases if
+	// there is a refusal.
+	Terms []int64 `protobuf:"varint,2,rep,packed,name=terms,proto3" json:"terms,omitempty"`
+	// Why the lease after those that have terms was not renewed, nor any behind it. If it is the
+	// first of all, the call
+	// fails instead.
+	Refusal       *RenewalRefusal `protobuf:"bytes,3,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewAllResponse) Reset() {
+	*x = RenewAllResponse{}
+	mi := &file_coordpb_coord_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewAllResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewAllResponse) ProtoMessage() {}
+
+func (x *RenewAllResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewAllResponse.ProtoReflect.Descriptor instead.
+func (*RenewAllResponse) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RenewAllResponse) GetHeader() *RenewalHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *RenewAllResponse) GetTerms() []int64 {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
+}
+
+func (x *RenewAllResponse) GetRefusal() *RenewalRefusal {
+	if x != nil {
+		return x.Refusal
+	}
+	return nil
+}
+
+// RenewalHeader is what the header of answers of the etcd API says.
+type RenewalHeader struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ClusterId     uint64                 `protobuf:"varint,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	MemberId      uint64                 `protobuf:"varint,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	RaftTerm      uint64                 `protobuf:"varint,4,opt,name=raft_term,json=raftTerm,proto3" json:"raft_term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewalHeader) Reset() {
+	*x = RenewalHeader{}
+	mi := &file_coordpb_coord_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewalHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewalHeader) ProtoMessage() {}
+
+func (x *RenewalHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewalHeader.ProtoReflect.Descriptor instead.
+func (*RenewalHeader) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RenewalHeader) GetClusterId() uint64 {
+	if x != nil {
+		return x.ClusterId
+	}
+	return 0
+}
+
+func (x *RenewalHeader) GetMemberId() uint64 {
+	if x != nil {
+		return x.MemberId
+	}
+	return 0
+}
+
+func (x *RenewalHeader) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *RenewalHeader) GetRaftTerm() uint64 {
+	if x != nil {
+		return x.RaftTerm
+	}
+	return 0
+}
+
+// RenewalRefusal is a status of gRPC.
+type RenewalRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewalRefusal) Reset() {
+	*x = RenewalRefusal{}
+	mi := &file_coordpb_coord_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewalRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewalRefusal) ProtoMessage() {}
+
+func (x *RenewalRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_coordpb_coord_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewalRefusal.ProtoReflect.Descriptor instead.
+func (*RenewalRefusal) Descriptor() ([]byte, []int) {
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RenewalRefusal) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *RenewalRefusal) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type AuthenticateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1350,7 +1584,7 @@ type AuthenticateRequest struct {
 
 func (x *AuthenticateRequest) Reset() {
 	*x = AuthenticateRequest{}
-	mi := &file_coordpb_coord_proto_msgTypes[21]
+	mi := &file_coordpb_coord_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1596,7 @@ func (x *AuthenticateRequest) String() string {
 func (*AuthenticateRequest) ProtoMessage() {}
 
 func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_coordpb_coord_proto_msgTypes[21]
+	mi := &file_coordpb_coord_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1609,7 @@ func (x *AuthenticateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateRequest.ProtoReflect.Descriptor instead.
 func (*AuthenticateRequest) Descriptor() ([]byte, []int) {
-	return file_coordpb_coord_proto_rawDescGZIP(), []int{21}
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AuthenticateRequest) GetName() string {
@@ -1402,7 +1636,7 @@ type AuthenticateResponse struct {
 
 func (x *AuthenticateResponse) Reset() {
 	*x = AuthenticateResponse{}
-	mi := &file_coordpb_coord_proto_msgTypes[22]
+	mi := &file_coordpb_coord_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1648,7 @@ func (x *AuthenticateResponse) String() string {
 func (*AuthenticateResponse) ProtoMessage() {}
 
 func (x *AuthenticateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_coordpb_coord_proto_msgTypes[22]
+	mi := &file_coordpb_coord_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1661,7 @@ func (x *AuthenticateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthenticateResponse.ProtoReflect.Descriptor instead.
 func (*AuthenticateResponse) Descriptor() ([]byte, []int) {
-	return file_coordpb_coord_proto_rawDescGZIP(), []int{22}
+	return file_coordpb_coord_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AuthenticateResponse) GetToken() string {
@@ -1531,7 +1765,22 @@ const file_coordpb_coord_proto_rawDesc = "" +
 	"\vpermissions\x18\x01 \x03(\v2,.tidemark.coordination.v1.KeyspacePermissionR\vpermissions\"\x8b\x01\n" +
 	"\x12KeyspacePermission\x12;\n" +
 	"\x04keys\x18\x01 \x01(\v2'.tidemark.coordination.v1.KeyspaceRangeR\x04keys\x128\n" +
-	"\x06rights\x18\x02 \x01(\v2 .tidemark.coordination.v1.RightsR\x06rights\"E\n" +
+	"\x06rights\x18\x02 \x01(\v2 .tidemark.coordination.v1.RightsR\x06rights\")\n" +
+	"\x0fRenewAllRequest\x12\x16\n" +
+	"\x06leases\x18\x01 \x03(\x10R\x06leases\"\xad\x01\n" +
+	"\x10RenewAllResponse\x12?\n" +
+	"\x06header\x18\x01 \x01(\v2'.tidemark.coordination.v1.RenewalHeaderR\x06header\x12\x14\n" +
+	"\x05terms\x18\x02 \x03(\x03R\x05terms\x12B\n" +
+	"\arefusal\x18\x03 \x01(\v2(.tidemark.coordination.v1.RenewalRefusalR\arefusal\"\x84\x01\n" +
+	"\rRenewalHeader\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x01 \x01(\x04R\tclusterId\x12\x1b\n" +
+	"\tmember_id\x18\x02 \x01(\x04R\bmemberId\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x1b\n" +
+	"\traft_term\x18\x04 \x01(\x04R\braftTerm\">\n" +
+	"\x0eRenewalRefusal\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"E\n" +
 	"\x13AuthenticateRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword\",\n" +
@@ -1545,7 +1794,9 @@ const file_coordpb_coord_proto_rawDesc = "" +
 	"\vPermissions\x12X\n" +
 	"\x05Grant\x12&.tidemark.coordination.v1.GrantRequest\x1a'.tidemark.coordination.v1.GrantResponse\x12[\n" +
 	"\x06Revoke\x12'.tidemark.coordination.v1.RevokeRequest\x1a(.tidemark.coordination.v1.RevokeResponse\x12h\n" +
-	"\x03Get\x12/.tidemark.coordination.v1.GetPermissionsRequest\x1a0.tidemark.coordination.v1.GetPermissionsResponseB,Z*github.com/tidemarkdb/tidemark/rpc/coordpbb\x06proto3"
+	"\x03Get\x12/.tidemark.coordination.v1.GetPermissionsRequest\x1a0.tidemark.coordination.v1.GetPermissionsResponse2m\n" +
+	"\bRenewals\x12a\n" +
+	"\bRenewAll\x12).tidemark.coordination.v1.RenewAllRequest\x1a*.tidemark.coordination.v1.RenewAllResponseB,Z*github.com/tidemarkdb/tidemark/rpc/coordpbb\x06proto3"
 
 var (
 	file_coordpb_coord_proto_rawDescOnce sync.Once
@@ -1560,7 +1811,7 @@ func file_coordpb_coord_proto_rawDescGZIP() []byte {
 }
 
 var file_coordpb_coord_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_coordpb_coord_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_coordpb_coord_proto_goTypes = []any{
 	(ImportState_Phase)(0),         // 0: tidemark.coordination.v1.ImportState.Phase
 	(ImportedPermission_Type)(0),   // 1: tidemark.coordination.v1.ImportedPermission.Type
@@ -1585,8 +1836,12 @@ var file_coordpb_coord_proto_goTypes = []any{
 	(*GetPermissionsRequest)(nil),  // 20: tidemark.coordination.v1.GetPermissionsRequest
 	(*GetPermissionsResponse)(nil), // 21: tidemark.coordination.v1.GetPermissionsResponse
 	(*KeyspacePermission)(nil),     // 22: tidemark.coordination.v1.KeyspacePermission
-	(*AuthenticateRequest)(nil),    // 23: tidemark.coordination.v1.AuthenticateRequest
-	(*AuthenticateResponse)(nil),   // 24: tidemark.coordination.v1.AuthenticateResponse
+	(*RenewAllRequest)(nil),        // 23: tidemark.coordination.v1.RenewAllRequest
+	(*RenewAllResponse)(nil),       // 24: tidemark.coordination.v1.RenewAllResponse
+	(*RenewalHeader)(nil),          // 25: tidemark.coordination.v1.RenewalHeader
+	(*RenewalRefusal)(nil),         // 26: tidemark.coordination.v1.RenewalRefusal
+	(*AuthenticateRequest)(nil),    // 27: tidemark.coordination.v1.AuthenticateRequest
+	(*AuthenticateResponse)(nil),   // 28: tidemark.coordination.v1.AuthenticateResponse
 }
 var file_coordpb_coord_proto_depIdxs = []int32{
 	0,  // 0: tidemark.coordination.v1.ImportState.phase:type_name -> tidemark.coordination.v1.ImportState.Phase
@@ -1603,25 +1858,29 @@ var file_coordpb_coord_proto_depIdxs = []int32{
 	22, // 11: tidemark.coordination.v1.GetPermissionsResponse.permissions:type_name -> tidemark.coordination.v1.KeyspacePermission
 	14, // 12: tidemark.coordination.v1.KeyspacePermission.keys:type_name -> tidemark.coordination.v1.KeyspaceRange
 	15, // 13: tidemark.coordination.v1.KeyspacePermission.rights:type_name -> tidemark.coordination.v1.Rights
-	2,  // 14: tidemark.coordination.v1.Import.State:input_type -> tidemark.coordination.v1.ImportStateRequest
-	4,  // 15: tidemark.coordination.v1.Import.Step:input_type -> tidemark.coordination.v1.ImportStep
-	5,  // 16: tidemark.coordination.v1.Import.Auth:input_type -> tidemark.coordination.v1.ImportedAuth
-	12, // 17: tidemark.coordination.v1.Import.Abandon:input_type -> tidemark.coordination.v1.AbandonImportRequest
-	16, // 18: tidemark.coordination.v1.Permissions.Grant:input_type -> tidemark.coordination.v1.GrantRequest
-	18, // 19: tidemark.coordination.v1.Permissions.Revoke:input_type -> tidemark.coordination.v1.RevokeRequest
-	20, // 20: tidemark.coordination.v1.Permissions.Get:input_type -> tidemark.coordination.v1.GetPermissionsRequest
-	3,  // 21: tidemark.coordination.v1.Import.State:output_type -> tidemark.coordination.v1.ImportState
-	3,  // 22: tidemark.coordination.v1.Import.Step:output_type -> tidemark.coordination.v1.ImportState
-	9,  // 23: tidemark.coordination.v1.Import.Auth:output_type -> tidemark.coordination.v1.ImportAuthResponse
-	13, // 24: tidemark.coordination.v1.Import.Abandon:output_type -> tidemark.coordination.v1.AbandonImportResponse
-	17, // 25: tidemark.coordination.v1.Permissions.Grant:output_type -> tidemark.coordination.v1.GrantResponse
-	19, // 26: tidemark.coordination.v1.Permissions.Revoke:output_type -> tidemark.coordination.v1.RevokeResponse
-	21, // 27: tidemark.coordination.v1.Permissions.Get:output_type -> tidemark.coordination.v1.GetPermissionsResponse
-	21, // [21:28] is the sub-list for method output_type
-	14, // [14:21] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	25, // 14: tidemark.coordination.v1.RenewAllResponse.header:type_name -> tidemark.coordination.v1.RenewalHeader
+	26, // 15: tidemark.coordination.v1.RenewAllResponse.refusal:type_name -> tidemark.coordination.v1.RenewalRefusal
+	2,  // 16: tidemark.coordination.v1.Import.State:input_type -> tidemark.coordination.v1.ImportStateRequest
+	4,  // 17: tidemark.coordination.v1.Import.Step:input_type -> tidemark.coordination.v1.ImportStep
+	5,  // 18: tidemark.coordination.v1.Import.Auth:input_type -> tidemark.coordination.v1.ImportedAuth
+	12, // 19: tidemark.coordination.v1.Import.Abandon:input_type -> tidemark.coordination.v1.AbandonImportRequest
+	16, // 20: tidemark.coordination.v1.Permissions.Grant:input_type -> tidemark.coordination.v1.GrantRequest
+	18, // 21: tidemark.coordination.v1.Permissions.Revoke:input_type -> tidemark.coordination.v1.RevokeRequest
+	20, // 22: tidemark.coordination.v1.Permissions.Get:input_type -> tidemark.coordination.v1.GetPermissionsRequest
+	23, // 23: tidemark.coordination.v1.Renewals.RenewAll:input_type -> tidemark.coordination.v1.RenewAllRequest
+	3,  // 24: tidemark.coordination.v1.Import.State:output_type -> tidemark.coordination.v1.ImportState
+	3,  // 25: tidemark.coordination.v1.Import.Step:output_type -> tidemark.coordination.v1.ImportState
+	9,  // 26: tidemark.coordination.v1.Import.Auth:output_type -> tidemark.coordination.v1.ImportAuthResponse
+	13, // 27: tidemark.coordination.v1.Import.Abandon:output_type -> tidemark.coordination.v1.AbandonImportResponse
+	17, // 28: tidemark.coordination.v1.Permissions.Grant:output_type -> tidemark.coordination.v1.GrantResponse
+	19, // 29: tidemark.coordination.v1.Permissions.Revoke:output_type -> tidemark.coordination.v1.RevokeResponse
+	21, // 30: tidemark.coordination.v1.Permissions.Get:output_type -> tidemark.coordination.v1.GetPermissionsResponse
+	24, // 31: tidemark.coordination.v1.Renewals.RenewAll:output_type -> tidemark.coordination.v1.RenewAllResponse
+	24, // [24:32] is the sub-list for method output_type
+	16, // [16:24] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_coordpb_coord_proto_init() }
@@ -1635,9 +1894,9 @@ func file_coordpb_coord_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordpb_coord_proto_rawDesc), len(file_coordpb_coord_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   27,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_coordpb_coord_proto_goTypes,
 		DependencyIndexes: file_coordpb_coord_proto_depIdxs,

@@ -447,3 +447,115 @@ var Permissions_ServiceDesc = grpc.ServiceDesc{
 	Streams:  []grpc.StreamDesc{},
 	Metadata: "coordpb/coord.proto",
 }
+
+const (
+	Renewals_RenewAll_FullMethodName = "/tidemark.coordination.v1.Renewals/RenewAll"
+)
+
+// RenewalsClient is the client API for Renewals service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Renewals renews leases of the etcd API, many with one call, where LeaseKeepAlive has a message
+// for each. Any member
+// takes it.
+type RenewalsClient interface {
+	// RenewAll gives leases their full terms. InvalidArgument: they are too many.
+	RenewAll(ctx context.Context, in *RenewAllRequest, opts ...grpc.CallOption) (*RenewAllResponse, error)
+}
+
+type renewalsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewRenewalsClient(cc grpc.ClientConnInterface) RenewalsClient {
+	return &renewalsClient{cc}
+}
+
+func (c *renewalsClient) RenewAll(ctx context.Context, in *RenewAllRequest, opts ...grpc.CallOption) (*RenewAllResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewAllResponse)
+	err := c.cc.Invoke(ctx, Renewals_RenewAll_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// RenewalsServer is the server API for Renewals service.
+// All implementations must embed UnimplementedRenewalsServer
+// for forward compatibility.
+//
+// Renewals renews leases of the etcd API, many with one call, where LeaseKeepAlive has a message
+// for each. Any member
+// takes it.
+type RenewalsServer interface {
+	// RenewAll gives leases their full terms. InvalidArgument: they are too many.
+	RenewAll(context.Context, *RenewAllRequest) (*RenewAllResponse, error)
+	mustEmbedUnimplementedRenewalsServer()
+}
+
+// UnimplementedRenewalsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedRenewalsServer struct{}
+
+func (UnimplementedRenewalsServer) RenewAll(context.Context, *RenewAllRequest) (*RenewAllResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenewAll not implemented")
+}
+func (UnimplementedRenewalsServer) mustEmbedUnimplementedRenewalsServer() {}
+func (UnimplementedRenewalsServer) testEmbeddedByValue()                  {}
+
+// UnsafeRenewalsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to RenewalsServer will
+// result in compilation errors.
+type UnsafeRenewalsServer interface {
+	mustEmbedUnimplementedRenewalsServer()
+}
+
+func RegisterRenewalsServer(s grpc.ServiceRegistrar, srv RenewalsServer) {
+	// If the following call panics, it indicates UnimplementedRenewalsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Renewals_ServiceDesc, srv)
+}
+
+func _Renewals_RenewAll_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewAllRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RenewalsServer).RenewAll(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Renewals_RenewAll_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RenewalsServer).RenewAll(ctx, req.(*RenewAllRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Renewals_ServiceDesc is the grpc.ServiceDesc for Renewals service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Renewals_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "tidemark.coordination.v1.Renewals",
+	HandlerType: (*RenewalsServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "RenewAll",
+			Handler:    _Renewals_RenewAll_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "coordpb/coord.proto",
+}

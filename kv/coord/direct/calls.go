@@ -83,8 +83,9 @@ type Calls struct {
 		// endpoints is nil until Begin.
 		endpoints func() []string
 		servers   map[string]*server
-		looking   bool
 		closed    bool
+		// searched is closed when the search that is under way has ended; nil: none is.
+		searched chan struct{}
 		// After so many failures in a row nothing is looked for until then.
 		failures int
 		until    time.Time
@@ -96,6 +97,8 @@ type server struct {
 	address string
 	conns   [connections]*rpc.BatchConn
 	next    atomic.Uint32
+	// renewing is whether it renews leases past gRPC.
+	renewing renewing
 }
 
 // conn takes the connections in turn.
@@ -124,7 +127,8 @@ func New(c Config) *Calls {
 
 // DialOptions are for the configuration of the client of etcd.
 func (c *Calls) DialOptions() []grpc.DialOption {
-	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.intercept)}
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.intercept),
+		grpc.WithChainStreamInterceptor(c.interceptStream)}
 }
 
 // Begin has calls go past gRPC from now on, to one of the servers at the endpoints, or to one that
@@ -144,7 +148,7 @@ func (c *Calls) Server() string {
 	return ""
 }
 
-// Close ends the connections; calls under way fail. Later ones go by gRPC.
+// Close ends the connections; calls and streams of renewals under way fail. Later ones go by gRPC.
 func (c *Calls) Close() {
 	c.mu.Lock()
 	c.mu.closed = true
@@ -187,15 +191,7 @@ func (c *Calls) intercept(ctx context.Context, method string, request, answer an
 
 // call calls the server.
 func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.Message) error {
-	o := rpc.CallOptions{}
-	if t := c.token.Load(); t != nil {
-		o.Token = *t
-	}
-	if md, ok := metadata.FromOutgoingContext(ctx); ok {
-		demand := md.Get(rpctypes.MetadataRequireLeaderKey)
-		o.RequireLeader = len(demand) > 0 && demand[0] == rpctypes.MetadataHasLeader
-	}
-	better, err := s.conn().Call(ctx, method, q, a, o)
+	better, err := s.conn().Call(ctx, method, q, a, c.options(ctx))
 	switch {
 	case err == nil:
 	case errors.Is(err, rpc.ErrCallTooLarge):
@@ -209,6 +205,18 @@ func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.M
 		c.look(better)
 	}
 	return err
+}
+
+// options are what the metadata of a call by gRPC would say.
+func (c *Calls) options(ctx context.Context) (o rpc.CallOptions) {
+	if t := c.token.Load(); t != nil {
+		o.Token = *t
+	}
+	if md, ok := metadata.FromOutgoingContext(ctx); ok {
+		demand := md.Get(rpctypes.MetadataRequireLeaderKey)
+		o.RequireLeader = len(demand) > 0 && demand[0] == rpctypes.MetadataHasLeader
+	}
+	return o
 }
 
 // leave has a server called no more that does not serve.
@@ -236,10 +244,11 @@ func (c *Calls) authenticated(answer any, err error) {
 func (c *Calls) look(better string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.endpoints == nil || c.mu.looking || c.mu.closed || time.Now().Before(c.mu.until) {
+	if c.mu.endpoints == nil || c.mu.searched != nil || c.mu.closed ||
+		time.Now().Before(c.mu.until) {
 		return
 	}
-	c.mu.looking = true
+	c.mu.searched = make(chan struct{})
 	var candidates []string
 	if better != "" {
 		candidates = append(candidates, better)
@@ -275,7 +284,10 @@ func (c *Calls) find(candidates []string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.looking = false
+	defer func() {
+		close(c.mu.searched)
+		c.mu.searched = nil
+	}()
 	if found != nil && !c.mu.closed {
 		c.mu.failures, c.mu.until = 0, time.Now().Add(lookFirst)
 		if c.current.Swap(found) != found {

@@ -1,0 +1,115 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/coordpb"
+)
+
+const (
+	// openTimeout is how long the opening of a stream of renewals waits for a search that is under
+	// way: a stream that is opened by gRPC stays there for as long as it lives.
+	openTimeout = 500 * time.Millisecond
+	// askAgain is for how long a server is not asked again that renews no leases past gRPC. One of a
+	// newer version may come at its address.
+	askAgain = time.Minute
+)
+
+// renewing is whether a server renews leases past gRPC, as far as that is known.
+type renewing struct {
+	mu struct {
+		sync.Mutex
+		yes bool
+		// refused is when it said no; zero: it did not.
+		refused time.Time
+	}
+}
+
+// known says what is known; false and false: the server is to be asked.
+func (r *renewing) known() (yes, no bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.yes, !r.mu.refused.IsZero() && time.Since(r.mu.refused) < askAgain
+}
+
+// note notes what the server has answered.
+func (r *renewing) note(yes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.yes, r.mu.refused = yes, time.Time{}
+	if !yes {
+		r.mu.refused = time.Now()
+	}
+}
+
+// interceptStream implements grpc.StreamClientInterceptor.
+func (c *Calls) interceptStream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn,
+	method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	if method == pb.Lease_LeaseKeepAlive_FullMethodName && ctx.Err() == nil {
+		if s := c.awaitServer(ctx); s != nil && c.renewsAt(ctx, s) {
+			if stream := c.newRenewalStream(ctx, s); stream != nil {
+				return stream, nil
+			}
+		}
+	}
+	return open(ctx, d, conn, method, options...)
+}
+
+// awaitServer is the server that is called; if there is none, the one that is found within
+// openTimeout, or nil.
+func (c *Calls) awaitServer(ctx context.Context) *server {
+	if s := c.current.Load(); s != nil {
+		return s
+	}
+	c.look("")
+	c.mu.Lock()
+	searched := c.mu.searched
+	c.mu.Unlock()
+	if searched != nil {
+		timeout := time.NewTimer(openTimeout)
+		defer timeout.Stop()
+		select {
+		case <-searched:
+		case <-timeout.C:
+		case <-ctx.Done():
+		}
+	}
+	return c.current.Load()
+}
+
+// renewsAt says whether a server renews leases past gRPC. It is asked if that is not known. After
+// an error the stream goes by gRPC, by which it has that error too.
+func (c *Calls) renewsAt(ctx context.Context, s *server) bool {
+	if yes, no := s.renewing.known(); yes || no {
+		return yes
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	_, err := s.conn().Call(ctx, coordpb.Renewals_RenewAll_FullMethodName,
+		&coordpb.RenewAllRequest{}, &coordpb.RenewAllResponse{}, c.options(ctx))
+	switch {
+	case err == nil:
+		s.renewing.note(true)
+	case notServed(err):
+		s.renewing.note(false)
+	}
+	return err == nil
+}
+
+// notServed says of the error of a call whether the server has answered that it knows no such call.
+func notServed(err error) bool {
+	var broken *rpc.ErrStreamBroken
+	if errors.Is(err, rpc.ErrNotSent) || errors.Is(err, rpc.ErrClosed) || errors.As(err, &broken) {
+		return false
+	}
+	return errors.Is(err, rpc.ErrNotCalled) || status.Code(err) == codes.Unimplemented
+}
