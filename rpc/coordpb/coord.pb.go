@@ -1574,6 +1574,8 @@ func (x *RenewalRefusal) GetMessage() string {
 	return ""
 }
 
+// What Authenticate of the etcd API takes and answers, for clients that have nothing else of that
+// API.
 type AuthenticateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
