@@ -42,6 +42,8 @@ type connPace struct {
 	paused func(time.Duration)
 	// exempt: it is a server's. calls: it is one of gRPC. begun: something was read.
 	exempt, calls, begun atomic.Bool
+	// peer: it carries messages of peers, which wait for no turn.
+	peer atomic.Bool
 	// since is when the goroutine that reads began its turn, after turnsFrom.
 	since atomic.Int64
 	// owed is for how long the host has to pause, for what was charged since the last read.
@@ -92,6 +94,9 @@ func (c *connPace) between() {
 		c.pause(time.Duration(owed))
 		return
 	}
+	if c.peer.Load() {
+		return
+	}
 	if now := time.Now(); now.Sub(turnsFrom)-time.Duration(c.since.Load()) > turn {
 		runtime.Gosched()
 		c.begin(time.Now())
@@ -134,4 +139,11 @@ func paceOf(raw net.Conn) *connPace {
 		return c.pace
 	}
 	return nil
+}
+
+// carriesPeer says that a connection carries messages of peers.
+func carriesPeer(raw net.Conn) {
+	if p := paceOf(raw); p != nil {
+		p.peer.Store(true)
+	}
 }

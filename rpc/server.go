@@ -211,6 +211,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 			return
 		}
 		defer done()
+		carriesPeer(c.Raw())
 		if !s.peers.open() {
 			exempt(c.Raw())
 		}
