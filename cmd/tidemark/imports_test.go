@@ -66,7 +66,8 @@ var may = []struct {
 
 	// The SDK brings no server with it. Only what tests import of it does.
 	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "deploy/embedded"}},
-	{"kv/coord", []string{"hlc", "kv"}},
+	{"kv/coord", []string{"hlc", "kv", "kv/coord/direct"}},
+	{"kv/coord/direct", []string{"rpc"}},
 	{"kv/kvprom", []string{"kv", "metric/..."}},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
@@ -86,7 +87,8 @@ var may = []struct {
 	{"bench/proof/fakeserver", []string{"hlc", "rpc/...", "range/keys", "txn"}},
 	// Checkers. They know histories, and not what made them.
 	{"bench/proof/revisions", nil},
-	{"bench/proof/driver", []string{"metric", "bench/proof/history", "bench/proof/calm", "kv"}},
+	{"bench/proof/driver", []string{"metric", "bench/proof/history", "bench/proof/calm", "kv",
+		"kv/coord/direct"}},
 	{"bench/proof/coordination", []string{"hlc", "bench/proof/driver", "bench/proof/revisions",
 		"kv", "kv/coord"}},
 	{"bench/proof/workloads", []string{"bench/proof/coordination", "bench/proof/driver",

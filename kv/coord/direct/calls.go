@@ -71,7 +71,8 @@ type Calls struct {
 	// token is what Authenticate has answered last.
 	token atomic.Pointer[string]
 	// current is the server that is called; nil: calls go by gRPC.
-	current atomic.Pointer[server]
+	current  atomic.Pointer[server]
+	counters counters
 
 	// ctx ends with Close; running is the search for a server.
 	ctx     context.Context
@@ -176,12 +177,15 @@ func (c *Calls) intercept(ctx context.Context, method string, request, answer an
 	s := c.current.Load()
 	if s == nil {
 		c.look("")
+		c.counters.grpc.Add(1)
 		return invoke(ctx, method, request, answer, conn, options...)
 	}
 	err := c.call(ctx, s, method, q, a)
 	if errors.Is(err, rpc.ErrNotCalled) {
+		c.counters.grpc.Add(1)
 		return invoke(ctx, method, request, answer, conn, options...)
 	}
+	c.counters.direct.Add(1)
 	return err
 }
 
