@@ -204,8 +204,10 @@ func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.M
 	case err == nil:
 	case errors.Is(err, rpc.ErrCallTooLarge):
 		return err
-	case errors.Is(err, rpc.ErrNotCalled), status.Code(err) == codes.Unavailable:
-		// Its connection has ended, or it cannot serve now.
+	case errors.Is(err, rpc.ErrNotCalled), status.Code(err) == codes.Unavailable,
+		errors.Is(err, rpctypes.ErrGRPCNotSupportedForLearner):
+		// Its connection has ended, or it cannot serve now, or has no part of the store any more: that
+		// is what it refuses writes with then, and etcd's client makes them again.
 		c.leave(s)
 		return err
 	}
