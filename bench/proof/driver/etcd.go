@@ -7,21 +7,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 )
-
-// EtcdConfig is how workloads connect to the coordination service: with etcd's own client, as it
-// is. Connections that were lost are made again within half a second, as those of the SDK.
-func EtcdConfig(endpoints []string, options ...grpc.DialOption) clientv3.Config {
-	again := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
-		MaxDelay: 500 * time.Millisecond}
-	return clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(),
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		DialOptions: append([]grpc.DialOption{grpc.WithNoProxy(), grpc.WithConnectParams(
-			grpc.ConnectParams{Backoff: again, MinConnectTimeout: 2 * time.Second})}, options...)}
-}
 
 // Etcd is a client of the coordination service for one Drive of a workload. It reports how every
 // call ends.
@@ -37,11 +23,11 @@ func (r *Run) ConnectEtcd(ctx context.Context, workload string) (e *Etcd, hangUp
 	if r.OpenEtcd == nil {
 		return nil, nil, errors.New("this cluster has no coordination service")
 	}
-	sdk, err := r.OpenEtcd(ctx)
+	sdk, hangUp, err := r.OpenEtcd(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Etcd{sdk, reports{run: r, workload: workload}}, func() { _ = sdk.Close() }, nil
+	return &Etcd{sdk, reports{run: r, workload: workload}}, hangUp, nil
 }
 
 // SDK is etcd's client.

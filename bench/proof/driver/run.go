@@ -20,9 +20,9 @@ import (
 type Run struct {
 	// Open connects one more client; the caller closes it.
 	Open func(ctx context.Context, options ...kv.Option) (*kv.Client, error)
-	// OpenEtcd connects one more client of the coordination service, which the caller closes; nil:
-	// the cluster has none.
-	OpenEtcd func(ctx context.Context) (*clientv3.Client, error)
+	// OpenEtcd connects one more client of the coordination service, as EtcdService.Open does, which
+	// the caller ends with hangUp; nil: the cluster has none.
+	OpenEtcd func(ctx context.Context) (client *clientv3.Client, hangUp func(), err error)
 	// History takes operations on single keys; names of keys must not repeat between workloads.
 	History *history.Recorder
 	// Incremental: what is over is taken out of the history, checked at once, and forgotten, so

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
+	"github.com/tidemarkdb/tidemark/kv/coord/direct"
 )
 
 // report is what came of a run.
@@ -21,8 +22,10 @@ type report struct {
 	Steps      int            `json:"steps"`
 	Operations map[string]int `json:"operations"`
 	// Transactions succeeded; Retries is how many attempts were followed by another one.
-	Transactions int                   `json:"transactions"`
-	Retries      int                   `json:"retries"`
+	Transactions int `json:"transactions"`
+	Retries      int `json:"retries"`
+	// Coordination is how many calls of the coordination service went past gRPC and by it.
+	Coordination direct.Stats          `json:"coordination_calls"`
 	Histories    string                `json:"histories"`
 	Violations   []string              `json:"violations"`
 	Findings     []string              `json:"findings"`
@@ -38,7 +41,7 @@ type report struct {
 func (n *nemesis) report() *report {
 	transactions, retries := n.proof.Transactions()
 	return &report{
-		Transactions: transactions, Retries: retries,
+		Transactions: transactions, Retries: retries, Coordination: n.coordination.Calls(),
 		Seed: n.options.seed, Network: n.network.Kind(), Duration: n.proof.Elapsed(),
 		Steps: len(n.samples), Operations: n.proof.Operations(),
 		Histories: n.checked, Violations: n.proof.Violations(), Findings: n.journal.findings(),
@@ -53,6 +56,8 @@ func (r *report) summary() string {
 	fmt.Fprintf(&b, "seed %d, %v, %d steps; %d operations answered, %d transactions (%d "+
 		"retries); histories: %s\n", r.Seed, r.Duration.Round(time.Second),
 		r.Steps, succeeded(r.Operations), r.Transactions, r.Retries, r.Histories)
+	fmt.Fprintf(&b, "%d coordination calls past gRPC, %d by gRPC\n", r.Coordination.Direct,
+		r.Coordination.GRPC)
 	fmt.Fprintf(&b, "\nHow operations ended:\n\n%s", calm.Table(r.Ended))
 	leftOut := 0
 	for _, row := range r.Rows {

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 	"github.com/tidemarkdb/tidemark/bench/proof/coordination"
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
@@ -37,7 +35,9 @@ type nemesis struct {
 	options   options
 	probes    *probes
 	workloads []driver.Workload
-	samples   []availability.Sample
+	// coordination opens the clients of the coordination service.
+	coordination *driver.EtcdService
+	samples      []availability.Sample
 	// clocksUntil is until when servers may say that a clock is wrong.
 	clocksUntil time.Time
 	checked     string // the histories' verdict
@@ -68,9 +68,8 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 	for _, s := range w.cluster.Cores {
 		members = append(members, s.Address())
 	}
-	w.proof.OpenEtcd = func(context.Context) (*clientv3.Client, error) {
-		return clientv3.New(driver.EtcdConfig(members))
-	}
+	n.coordination = &driver.EtcdService{Endpoints: members}
+	w.proof.OpenEtcd = n.coordination.Open
 	var look lookout
 	w.proof.Weather.Look = func() { look.look(&w.proof.Weather) }
 	// Long runs check and forget what is over; short ones keep whole histories for the report.

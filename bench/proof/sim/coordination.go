@@ -1,16 +1,10 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
-	"sync/atomic"
 	_ "unsafe" // for go:linkname
-
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/coordination"
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
@@ -30,21 +24,17 @@ func (s *shape) mixCoordination(random *rand.Rand) {
 	s.extras = append(s.extras, possible[random.IntN(len(possible))])
 }
 
-// openEtcd connects clients of the coordination service. Each has a host of its own in the network,
-// "etcd-1" and so on, and knows the members of the core, or if those change all servers.
-func (s *shape) openEtcd(cluster *kvtest.Cluster) func(context.Context) (*clientv3.Client, error) {
+// coordinationService is the coordination service of a cluster. Each of its clients has a host of its
+// own in the network, "etcd-1" and so on, and knows the members of the core, or if those change all
+// servers.
+func (s *shape) coordinationService(cluster *kvtest.Cluster) *driver.EtcdService {
 	endpoints := cluster.Endpoints()
 	if !s.members {
 		endpoints = endpoints[:s.options.Cores]
 	}
-	var clients atomic.Int64
-	return func(context.Context) (*clientv3.Client, error) {
-		dial := cluster.Dialer(fmt.Sprintf("etcd-%d", clients.Add(1)))
-		return clientv3.New(driver.EtcdConfig(endpoints,
-			grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-				return dial(ctx, address)
-			})))
-	}
+	return &driver.EtcdService{Endpoints: endpoints, Dialer: func(number int64) driver.DialEtcd {
+		return cluster.Dialer(fmt.Sprintf("etcd-%d", number))
+	}}
 }
 
 // neverDone is the channel on which etcd's client waits that is to be done never. It is made with

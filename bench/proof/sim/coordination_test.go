@@ -12,7 +12,7 @@ import (
 )
 
 // Each workload of the coordination service runs while that has one leader after another, finds
-// nothing, and does each of its operations.
+// nothing, and does each of its operations; its calls go past gRPC and by it.
 func TestCoordination(t *testing.T) {
 	for i, load := range coordination.Standard() {
 		t.Run(load.Name(), func(t *testing.T) {
@@ -36,6 +36,11 @@ func TestCoordination(t *testing.T) {
 			for _, row := range r.Rows {
 				if row.Calm.Succeeded+row.Storm.Succeeded == 0 {
 					t.Errorf("%s never succeeded", row.Kind)
+				}
+			}
+			for _, way := range []string{"coordination calls past gRPC", "coordination calls by gRPC"} {
+				if r.Covered[way] == 0 {
+					t.Errorf("there were no %s: %s", way, list(r.Covered))
 				}
 			}
 			t.Logf("%s", list(r.Operations))

@@ -91,7 +91,8 @@ func Run(t testing.TB, c Config) Report {
 		w.Cluster.Clock(i).SetSpeed(shape.speeds[i%len(shape.speeds)])
 	}
 	bubbleEtcd()
-	w.Run.OpenEtcd = shape.openEtcd(w.Cluster)
+	service := shape.coordinationService(w.Cluster)
+	w.Run.OpenEtcd = service.Open
 	if shape.alone {
 		w.Run.Replicas = 1
 	}
@@ -141,6 +142,9 @@ func Run(t testing.TB, c Config) Report {
 	w.keepLog()
 	covered := counters.sum()
 	covered["merges applied again"] = merged.count()
+	calls := service.Calls()
+	covered["coordination calls past gRPC"] = int(calls.Direct)
+	covered["coordination calls by gRPC"] = int(calls.GRPC)
 	for what, n := range w.mu.counts {
 		covered[what] += n
 	}

@@ -71,7 +71,8 @@ type Calls struct {
 	// token is what Authenticate has answered last.
 	token atomic.Pointer[string]
 	// current is the server that is called; nil: calls go by gRPC.
-	current atomic.Pointer[server]
+	current  atomic.Pointer[server]
+	counters counters
 
 	// ctx ends with Close; running is the search for a server.
 	ctx     context.Context
@@ -180,12 +181,15 @@ func (c *Calls) intercept(ctx context.Context, method string, request, answer an
 	s := c.current.Load()
 	if s == nil {
 		c.look("")
+		c.counters.grpc.Add(1)
 		return invoke(ctx, method, request, answer, conn, options...)
 	}
 	err := c.call(ctx, s, method, q, a)
 	if errors.Is(err, rpc.ErrNotCalled) {
+		c.counters.grpc.Add(1)
 		return invoke(ctx, method, request, answer, conn, options...)
 	}
+	c.counters.direct.Add(1)
 	return err
 }
 
@@ -196,8 +200,10 @@ func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.M
 	case err == nil:
 	case errors.Is(err, rpc.ErrCallTooLarge):
 		return err
-	case errors.Is(err, rpc.ErrNotCalled), status.Code(err) == codes.Unavailable:
-		// Its connection has ended, or it cannot serve now.
+	case errors.Is(err, rpc.ErrNotCalled), status.Code(err) == codes.Unavailable,
+		errors.Is(err, rpctypes.ErrGRPCNotSupportedForLearner):
+		// Its connection has ended, or it cannot serve now, or has no part of the store any more: that
+		// is what it refuses writes with then, and etcd's client makes them again.
 		c.leave(s)
 		return err
 	}
