@@ -66,7 +66,8 @@ var may = []struct {
 
 	// The SDK brings no server with it. Only what tests import of it does.
 	{"kv/kvtest/...", []string{"kv", "kv/kvtest/...", "hlc", "rpc/...", "deploy/embedded"}},
-	{"kv/coord", []string{"hlc", "kv"}},
+	{"kv/coord", []string{"hlc", "kv", "kv/coord/direct"}},
+	{"kv/coord/direct", []string{"rpc"}},
 	{"kv/kvprom", []string{"kv", "metric/..."}},
 	{"kv/...", append(ground[:len(ground):len(ground)], "range/route", "txn/...", "kv/...")},
 
@@ -93,6 +94,7 @@ var may = []struct {
 		"bench/proof/history", "bench/proof/isolation", "kv"}},
 	{"bench/proof/sim", []string{"bench/proof/...", "kv", "kv/kvtest", "hlc", "rpc/...",
 		"range/replica/proposal", "deploy/embedded"}},
+	{"bench/compare/coordination", []string{"bench/...", "kv/coord"}},
 	{"bench/kvtarget", []string{"bench", "kv"}},
 	{"bench/proof/faults", []string{"bench/...", "metric", "kv", "kv/kvprom", "hlc", "rpc/...",
 		"range/engine", "range/keys", "deploy/certs", "deploy/embedded"}},

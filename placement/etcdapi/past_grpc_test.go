@@ -93,7 +93,7 @@ func connectPastGRPC(t testing.TB, s *served) (*endpoint, *pastGRPC) {
 	address := serveBeside(t, s)
 	dialer := rpc.NewDialer(rpc.DialerConfig{})
 	var streams atomic.Uint64
-	p := &pastGRPC{ClientConnInterface: connect(t, address).connection,
+	p := &pastGRPC{ClientConnInterface: connect(t, s.address).connection,
 		calls: rpc.NewBatchConn(rpc.BatchConfig{Dialer: dialer, Address: address, Client: 1,
 			Stream: func() uint64 { return streams.Add(1) }})}
 	t.Cleanup(func() {
