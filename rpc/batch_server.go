@@ -276,8 +276,8 @@ type serverStream struct {
 	judge *judge
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
-	// callContext is that of calls. endCalls ends it when no client waits for them any more; at its end
-	// the stream waits for them.
+	// callContext is that of calls. endCalls ends it when no client waits for them any more; at its
+	// end the stream waits for them.
 	callContext context.Context
 	endCalls    context.CancelFunc
 	calls       sync.WaitGroup

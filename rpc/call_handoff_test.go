@@ -53,7 +53,7 @@ func TestQuickCallThatTakesLong(t *testing.T) {
 		send(hello(1, 1), 1, "a", "slow", "b", "c", "d", "e")
 		send(nil, 11, "f", "g")
 		all := receiveAll(t, stream, 7)
-		// The reader shares among those that it did before it was replaced, its successor among the rest.
+		// The reader shares among those that it did before it was replaced, its successor among others.
 		for id, share := range map[uint64]byte{1: 1, 3: 2, 4: 2, 5: 2, 6: 2, 11: 3, 12: 3} {
 			if a := answered(t, all[id]); a != string(share) {
 				t.Errorf("%d: share %x, not %x", id, a, share)
@@ -137,8 +137,8 @@ func TestCallsOfAClientThatFails(t *testing.T) {
 	})
 }
 
-// Whatever comes as the requests of a message, the server answers it or ends the stream, and no call
-// is made that was refused.
+// Whatever comes as the requests of a message, the server answers it or ends the stream, and no
+// call is made that was refused.
 func FuzzCall(f *testing.F) {
 	list, err := proto.Marshal(&structpb.ListValue{Values: make([]*structpb.Value, 200)})
 	if err != nil {

@@ -52,7 +52,9 @@ func init() {
 type bytesHandler func(ctx context.Context, request []byte) (answer []byte, err error)
 
 // callsOf is a service whose methods all do the same, with a request decoded.
-func callsOf(handle func(ctx context.Context, request proto.Message) (any, error)) *grpc.ServiceDesc {
+func callsOf(
+	handle func(ctx context.Context, request proto.Message) (any, error),
+) *grpc.ServiceDesc {
 	method := func(name string, request func() proto.Message) grpc.MethodDesc {
 		return grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context,
 			decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
@@ -91,8 +93,8 @@ func echoBytes(_ context.Context, request []byte) ([]byte, error) { return reque
 func quickIsQuick(method string) bool { return method == quickMethod }
 
 // serveCalls serves a service at addr, by gRPC as well.
-func serveCalls(t testing.TB, n network, addr string, service *grpc.ServiceDesc, calls CallServerConfig,
-	change func(*BatchServerConfig)) (address string, server *BatchServer, called *CallServer) {
+func serveCalls(t testing.TB, n network, addr string, service *grpc.ServiceDesc,
+	calls CallServerConfig, change func(*BatchServerConfig)) (address string, server *BatchServer, called *CallServer) {
 	t.Helper()
 	called = NewCallServer(calls)
 	t.Cleanup(called.Close) // when the server has stopped

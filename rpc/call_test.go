@@ -119,12 +119,13 @@ func TestCallersAreKnown(t *testing.T) {
 	for i, n := range networks(t) {
 		var mu sync.Mutex
 		var last seen
-		addr, _, _ := serveCalls(t, n, "s:1", bytesHandler(func(ctx context.Context, _ []byte) ([]byte, error) {
+		looks := func(ctx context.Context, _ []byte) ([]byte, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			last = see(ctx)
 			return nil, nil
-		}).service(), CallServerConfig{}, nil)
+		}
+		addr, _, _ := serveCalls(t, n, "s:1", bytesHandler(looks).service(), CallServerConfig{}, nil)
 		taken := func() seen { mu.Lock(); defer mu.Unlock(); return last }
 		d := n.dialer(t, "c")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -161,10 +162,11 @@ func TestCallersAreKnown(t *testing.T) {
 func TestCallsOnAStreamOfGRPC(t *testing.T) {
 	n := network{mem: memnet.New()}
 	got := make(chan seen, 1)
-	addr, _, _ := serveCalls(t, n, "s:1", bytesHandler(func(ctx context.Context, q []byte) ([]byte, error) {
+	looks := func(ctx context.Context, q []byte) ([]byte, error) {
 		got <- see(ctx)
 		return q, nil
-	}).service(), CallServerConfig{}, nil)
+	}
+	addr, _, _ := serveCalls(t, n, "s:1", bytesHandler(looks).service(), CallServerConfig{}, nil)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "token", "stolen", "hasleader", "true",
 		"grpcgateway-accept", "x")
 	stream, err := kvpb.NewKVClient(mustConn(t, n.dialer(t, "c"), addr)).Batch(ctx)
@@ -330,8 +332,8 @@ func TestCallsPassTheGuard(t *testing.T) {
 			c.Guard, c.Judged, c.Needs = &guard, fakeJudged, fakeNeeds
 		})
 	conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
-	if got, _, err := callOfBytes(t.Context(), conn, bytesMethod, []byte("x"), CallOptions{}); err != nil ||
-		string(got) != "x" {
+	got, _, err := callOfBytes(t.Context(), conn, bytesMethod, []byte("x"), CallOptions{})
+	if err != nil || string(got) != "x" {
 		t.Errorf("%q, %v", got, err)
 	}
 	if r, err := conn.Do(t.Context(), get("k")); err != nil || r.Error == nil {
@@ -386,7 +388,8 @@ func TestPartsOfCallsAreCounted(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("without memory: %v", err)
 	}
-	if _, _, err := callOfBytes(t.Context(), small, bytesMethod, []byte("x"), CallOptions{}); err != nil {
+	_, _, err = callOfBytes(t.Context(), small, bytesMethod, []byte("x"), CallOptions{})
+	if err != nil {
 		t.Errorf("a small call after it: %v", err)
 	}
 }

@@ -57,7 +57,8 @@ func TestUsersPastGRPC(t *testing.T) {
 		request *pb.RangeRequest
 		want    error
 	}{
-		{token, own, nil}, {token, others, rpctypes.ErrPermissionDenied}, {"", own, rpctypes.ErrUserEmpty},
+		{token, own, nil}, {token, others, rpctypes.ErrPermissionDenied},
+		{"", own, rpctypes.ErrUserEmpty},
 		{"x", own, rpctypes.ErrInvalidAuthToken}, {token + "x", own, rpctypes.ErrInvalidAuthToken},
 	} {
 		if err := ask(c.token, c.request); !errors.Is(err, c.want) {

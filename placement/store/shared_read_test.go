@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// everything reads all keys, and newestOf the newest one of a transaction, in a context.
+// everything reads all keys, in a context, and gives the revision of the state that was read.
 func everything(ctx context.Context, s *Store) (map[string]string, uint64, error) {
 	result, release, err := s.ReadTxnAs(ctx, nil, &storepb.Txn{Success: []*storepb.Op{{
 		Op: &storepb.Op_Range{Range: &storepb.Range{Key: []byte{0}, RangeEnd: []byte{0}}}}}})
@@ -38,8 +38,8 @@ type openShare struct {
 	confirmed               bool
 }
 
-// Reads that share see one state, or newer ones in turn: whole ones, with what their member had, and
-// those that ask for it with everything that was acknowledged anywhere before the share was opened.
+// Reads that share see one state, or newer ones in turn: whole ones, with what their member had,
+// and those that ask for it with everything that was acknowledged anywhere before the share was opened.
 func TestSharedReads(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		l := &links{}
@@ -161,8 +161,8 @@ func TestSharedReadOfTheNewest(t *testing.T) {
 	}
 }
 
-// A member that cannot show that it is up to date reads nothing for those that ask for it, and holds
-// nothing meanwhile.
+// A member that cannot show that it is up to date reads nothing for those that ask for it, and
+// holds nothing meanwhile.
 func TestSharedReadWithoutQuorum(t *testing.T) {
 	c, s := one(t, nil)
 	put(t, s, "k", "1")

@@ -44,8 +44,8 @@ func add(ctx context.Context, c *clientv3.Client, key string) (int, error) {
 	}
 }
 
-// When the server ends that is called, no call that was acknowledged is lost, the counter counts none
-// twice, and afterwards the new leader is called.
+// When the server ends that is called, no call that was acknowledged is lost, the counter counts
+// none twice, and afterwards the new leader is called.
 func TestLeaderEnds(t *testing.T) {
 	addresses, servers := startCore(t, 3)
 	client, calls := open(t, direct.Config{}, clientv3.Config{Endpoints: addresses})

@@ -124,8 +124,8 @@ func (c *Calls) forgetLocked() {
 	}
 }
 
-// addressOf is the host and port of an endpoint; "" of one that has none, and of one that is only to
-// be called with TLS, if that is not what is spoken.
+// addressOf is the host and port of an endpoint; "" of one that has none, and of one that is only
+// to be called with TLS, if that is not what is spoken.
 func addressOf(endpoint string, secure bool) string {
 	if strings.Contains(endpoint, "://") {
 		u, err := url.Parse(endpoint)
