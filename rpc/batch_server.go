@@ -207,12 +207,15 @@ func (s *BatchServer) serve(
 	conn.Watch(serverSilence, ss.out.keepAlive)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ss.ctx, ss.callContext = ctx, contextOfCalls(ctx, from.peer)
+	ss.ctx = ctx
+	ss.callContext, ss.endCalls = context.WithCancel(contextOfCalls(ctx, from.peer))
+	defer ss.endCalls()
 	var sender sync.WaitGroup
 	sender.Go(ss.out.run)
 	readers := handoff{stream: ss, ended: make(chan error, 1)}
 	ss.readers = &readers
 	err = readers.read(first)
+	ss.endCalls()
 	// A client that does not read what is being sent to it is not waited for.
 	hurry := time.AfterFunc(endTimeout, func() { _ = conn.Close() })
 	ss.out.close()
@@ -225,7 +228,6 @@ func (s *BatchServer) serve(
 		conn.End(err)
 	}
 	readers.wait()
-	cancel()
 	ss.calls.Wait()
 }
 
@@ -279,8 +281,10 @@ type serverStream struct {
 	pace *connPace
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
-	// callContext is that of calls, which the stream waits for at its end.
+	// callContext is that of calls. endCalls ends it when no client waits for them any more; at its
+	// end the stream waits for them.
 	callContext context.Context
+	endCalls    context.CancelFunc
 	calls       sync.WaitGroup
 
 	// Guarded by out.mu. inFlight maps the id of each request without response to its size in
@@ -415,7 +419,8 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 	ss.out.mu.Unlock()
 	ss.server.metrics.requests.Add(float64(len(requests)))
 	ss.server.metrics.batches.Inc()
-	ss.pace.charge(time.Duration(len(requests)) * costOfRequest)
+	ss.pace.charge(time.Duration(len(requests))*costOfRequest +
+		time.Duration(partsOfCalls(checked))*costOfPart)
 
 	var calls []*kvpb.Request
 	whole := requests[:0]
@@ -444,6 +449,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 	if len(whole)+len(calls) == 0 {
 		return nil, nil
 	}
+	ss.server.metrics.calls.Add(float64(len(calls)))
 	err = ss.turn.deliver(ss.ctx, ss.number, func() {
 		var called Work
 		if len(calls) > 0 {
@@ -478,7 +484,7 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 // answer is reply for a response that was judged. One to a call is not refused, however much waits
 // to be sent: held, if not nil, is what it holds until it is sent.
 func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
-	size := r.SizeVT()
+	size, called := r.SizeVT(), r.Call != nil
 	var chunk *[]byte
 	var err error
 	if size >= largeRecord {
@@ -493,7 +499,7 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 		}
 	}
 	ss.out.mu.Lock()
-	if r.Call != nil {
+	if called {
 		ss.calling--
 	}
 	requestSize, ok := ss.inFlight[r.Id]
@@ -510,8 +516,8 @@ func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
 	}
 	ss.bytes -= requestSize
 	ss.memory.uncover(ss.bytes)
-	if r.Call == nil && size >= largeRecord &&
-		ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes && ss.out.mu.bytes > 0 {
+	if !called && size >= largeRecord && ss.out.mu.bytes > 0 &&
+		ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes {
 		// Only reads have large responses, so it is as if this one had not run.
 		buffers.Put(chunk)
 		chunk = nil

@@ -11,6 +11,7 @@ import (
 type batchMetrics struct {
 	streams    *metric.Gauge
 	requests   *metric.Counter
+	calls      *metric.Counter
 	batches    *metric.Counter
 	badReplies *metric.Counter
 	handoffs   *metric.Counter
@@ -33,6 +34,8 @@ func newBatchMetrics(r metric.Registry) *batchMetrics {
 			metric.NewGauge("tidemark_rpc_client_streams", "Open streams of clients.", nil)),
 		requests: register(r, metric.NewCounter("tidemark_rpc_requests_total",
 			"Requests received from clients.", nil)),
+		calls: register(r, metric.NewCounter("tidemark_rpc_calls_total",
+			"Requests received from clients that were calls of methods which gRPC serves as well.", nil)),
 		batches: register(r, metric.NewCounter("tidemark_rpc_request_batches_total",
 			"Messages in which requests were received.", nil)),
 		handoffs: register(r, metric.NewCounter("tidemark_rpc_slow_messages_total",

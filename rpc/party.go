@@ -57,9 +57,10 @@ func originOfCall(ctx context.Context) origin {
 
 // peerOfConn is the other side of a connection of package transport as gRPC has it.
 func peerOfConn(c *transport.Conn) *peer.Peer {
-	p := &peer.Peer{Addr: c.RemoteAddr()}
+	p := &peer.Peer{Addr: c.RemoteAddr(), LocalAddr: c.Raw().LocalAddr()}
 	if state := c.TLS(); state != nil {
-		p.AuthInfo = credentials.TLSInfo{State: *state}
+		p.AuthInfo = credentials.TLSInfo{State: *state, CommonAuthInfo: credentials.CommonAuthInfo{
+			SecurityLevel: credentials.PrivacyAndIntegrity}}
 	}
 	return p
 }

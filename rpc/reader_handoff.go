@@ -167,6 +167,8 @@ func (r *handoff) replaceLocked(p *piece) {
 			return
 		}
 		if err := r.stream.serve(nil, next); !errors.Is(err, errHandedOff) {
+			// The readers that were replaced may be busy with calls, which are waited for.
+			r.stream.endCalls()
 			r.ended <- err
 		}
 	})

@@ -30,12 +30,14 @@ type bothWithUsers struct {
 	passwords map[string]string
 }
 
-func newBothWithUsers(t *testing.T, seed uint64) *bothWithUsers {
+func newBothWithUsers(
+	t *testing.T, seed uint64, reach func(*served) *endpoint,
+) *bothWithUsers {
 	etcd := reference.Test(t, reference.Options{
 		Args: []string{"--unsafe-no-fsync", "--bcrypt-cost", fmt.Sprint(bcrypt.MinCost)}})
 	ours := serve(t, func(c *Config) { c.Passwords = passwords.Config{Cost: bcrypt.MinCost} })
 	return &bothWithUsers{
-		both: &both{t: t, etcd: connect(t, etcd.Endpoints()[0]), ours: connect(t, ours.address),
+		both: &both{t: t, etcd: connect(t, etcd.Endpoints()[0]), ours: reach(ours),
 			revision: 1, answers: map[string]int{}},
 		Rand:   rand.New(rand.NewPCG(seed, 0)),
 		tokens: map[string][2]string{}, passwords: map[string]string{}}
@@ -273,9 +275,15 @@ func (b *bothWithUsers) begin() {
 // A real etcd and ours answer the same to whatever users ask, whoever they are and whatever becomes
 // of their roles meanwhile.
 func TestUsersLikeEtcd(t *testing.T) {
-	b := newBothWithUsers(t, *likeEtcdSeed)
+	b := newBothWithUsers(t, *likeEtcdSeed,
+		func(s *served) *endpoint { return connect(t, s.address) })
+	b.askAsUsers(*likeEtcdRequests)
+}
+
+// askAsUsers makes so many requests.
+func (b *bothWithUsers) askAsUsers(requests int) {
 	enabled, begun := false, 0
-	for range *likeEtcdRequests {
+	for range requests {
 		if !enabled && b.IntN(40) == 0 || b.done-begun > 400 {
 			// Whatever was made of it, there is a root again.
 			b.log("root")
@@ -311,12 +319,12 @@ func TestUsersLikeEtcd(t *testing.T) {
 				b.passwords[r.Name] = r.Password
 			}
 		}
-		ctx := t.Context()
+		ctx := b.t.Context()
 		now, err := pb.NewAuthClient(b.ours.connection).AuthStatus(ctx, &pb.AuthStatusRequest{})
 		if err != nil {
-			t.Fatal(err)
+			b.t.Fatal(err)
 		}
 		enabled = now.Enabled
 	}
-	t.Logf("seed %d: %d requests, answers: %v", *likeEtcdSeed, b.done, b.answers)
+	b.t.Logf("seed %d: %d requests, answers: %v", *likeEtcdSeed, b.done, b.answers)
 }

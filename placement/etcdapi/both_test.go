@@ -22,7 +22,7 @@ import (
 
 // endpoint is a server of the etcd API, reached with nothing between: a client library would hide
 // fields and retry.
-type endpoint struct{ connection *grpc.ClientConn }
+type endpoint struct{ connection grpc.ClientConnInterface }
 
 func connect(t testing.TB, address string) *endpoint {
 	t.Helper()
@@ -134,8 +134,13 @@ type both struct {
 }
 
 func newBoth(t testing.TB) *both {
+	return newBothWith(t, func(s *served) *endpoint { return connect(t, s.address) })
+}
+
+// newBothWith is newBoth with ours reached in some way.
+func newBothWith(t testing.TB, reach func(*served) *endpoint) *both {
 	etcd := reference.Test(t, reference.Options{Args: []string{"--unsafe-no-fsync"}})
-	return &both{t: t, etcd: connect(t, etcd.Endpoints()[0]), ours: connect(t, serve(t, nil).address),
+	return &both{t: t, etcd: connect(t, etcd.Endpoints()[0]), ours: reach(serve(t, nil)),
 		revision: 1, answers: map[string]int{}}
 }
 

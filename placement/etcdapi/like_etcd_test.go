@@ -60,8 +60,9 @@ func ops(n int, op func(i int) *pb.RequestOp) (all []*pb.RequestOp) {
 }
 
 // Requests that chance does not come to: at the limits, and wrong in a particular way.
-func TestLikeEtcdAtLimits(t *testing.T) {
-	b := newBoth(t)
+func TestLikeEtcdAtLimits(t *testing.T) { askAtLimits(newBoth(t)) }
+
+func askAtLimits(b *both) {
 	putN := func(i int) *pb.RequestOp { return putOp(fmt.Sprint("n", i), "") }
 	// Nested transactions of n operations each, one in the other.
 	nested := func(n, depth int) *pb.RequestOp {

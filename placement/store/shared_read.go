@@ -44,11 +44,11 @@ func (s *Store) confirmShared(ctx context.Context) error {
 	if shared.confirmed {
 		return nil
 	}
+	// What was read before may be older, and nothing is held while this waits.
+	shared.close()
 	if err := s.confirm(ctx); err != nil {
 		return err
 	}
-	// What was read before may be older.
-	shared.close()
 	shared.confirmed = true
 	return nil
 }

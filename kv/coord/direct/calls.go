@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,8 +53,12 @@ var direct = map[string]bool{
 type Config struct {
 	// Dial connects to an address (host:port); nil: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// TLS is that of the client of etcd; nil for plain text.
+	// TLS is that of the client of etcd; nil for plain text. Without it no endpoint with the scheme
+	// https is called past gRPC.
 	TLS *tls.Config
+	// Token is that of the client of etcd; empty: calls show what Authenticate has answered to that
+	// client itself, if it has a user.
+	Token string
 	// Logger is told which server is called; nil: nothing is logged.
 	Logger *slog.Logger
 }
@@ -68,7 +70,9 @@ type Calls struct {
 	// clients and streams name the connections to servers: each is a client to these.
 	clients [connections]uint64
 	streams atomic.Uint64
-	// token is what Authenticate has answered last.
+	secure  bool
+	// token is what calls show: what Authenticate has answered last for the user of the client. nil:
+	// nothing.
 	token atomic.Pointer[string]
 	// current is the server that is called; nil: calls go by gRPC.
 	current  atomic.Pointer[server]
@@ -83,8 +87,10 @@ type Calls struct {
 		sync.Mutex
 		// endpoints is nil until Begin.
 		endpoints func() []string
-		servers   map[string]*server
-		closed    bool
+		// user is the one of the client of etcd, which authenticates before Begin; "" for none.
+		user    string
+		servers map[string]*server
+		closed  bool
 		// searched is closed when the search that is under way has ended; nil: none is.
 		searched chan struct{}
 		// After so many failures in a row nothing is looked for until then.
@@ -117,7 +123,10 @@ func New(c Config) *Calls {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	calls := &Calls{dialer: rpc.NewDialer(rpc.DialerConfig{Dial: c.Dial, TLS: c.TLS}),
-		logger: c.Logger}
+		logger: c.Logger, secure: c.TLS != nil}
+	if c.Token != "" {
+		calls.token.Store(&c.Token)
+	}
 	for i := range calls.clients {
 		calls.clients[i] = rand.Uint64() | 1
 	}
@@ -134,7 +143,8 @@ func (c *Calls) DialOptions() []grpc.DialOption {
 
 // Begin has calls go past gRPC from now on, to one of the servers at the endpoints, or to one that
 // these name as better. endpoints is asked each time a server is looked for, which the first call
-// does.
+// does. It is called when the client of etcd has been made, and before that is used: a user for which
+// Authenticate was called by then is the client's own, and tokens of others are not shown.
 func (c *Calls) Begin(endpoints func() []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +180,7 @@ func (c *Calls) intercept(ctx context.Context, method string, request, answer an
 	conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	if method == pb.Auth_Authenticate_FullMethodName {
 		err := invoke(ctx, method, request, answer, conn, options...)
-		c.authenticated(answer, err)
+		c.authenticated(request, answer, err)
 		return err
 	}
 	q, isMessage := request.(proto.Message)
@@ -231,146 +241,4 @@ func (c *Calls) leave(s *server) {
 		c.logger.Info("coordination is called by gRPC", "left", s.address)
 	}
 	c.look("")
-}
-
-// authenticated keeps what Authenticate has answered: calls past gRPC come with that.
-func (c *Calls) authenticated(answer any, err error) {
-	a, ok := answer.(*pb.AuthenticateResponse)
-	switch {
-	case err == nil && ok:
-		token := a.Token
-		c.token.Store(&token)
-	case errors.Is(rpctypes.Error(err), rpctypes.ErrAuthNotEnabled):
-		c.token.Store(nil)
-	}
-}
-
-// look begins to look for a server, unless that goes on, or none was found just now. A server that
-// was named as better is tried first. It does not wait.
-func (c *Calls) look(better string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.endpoints == nil || c.mu.searched != nil || c.mu.closed ||
-		time.Now().Before(c.mu.until) {
-		return
-	}
-	c.mu.searched = make(chan struct{})
-	var candidates []string
-	if better != "" {
-		candidates = append(candidates, better)
-	} else {
-		for _, endpoint := range c.mu.endpoints() {
-			if address := addressOf(endpoint); address != "" {
-				candidates = append(candidates, address)
-			}
-		}
-		rand.Shuffle(len(candidates), func(i, j int) {
-			candidates[i], candidates[j] = candidates[j], candidates[i]
-		})
-	}
-	c.running.Go(func() { c.find(candidates) })
-}
-
-// find tries servers one after the other. One that names a better one is left for that, if that
-// answers too.
-func (c *Calls) find(candidates []string) {
-	var found *server
-	for _, address := range candidates {
-		s, better := c.try(address)
-		if s == nil {
-			continue
-		}
-		found = s
-		if better != "" && better != address {
-			if s, _ := c.try(better); s != nil {
-				found = s
-			}
-		}
-		break
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	defer func() {
-		close(c.mu.searched)
-		c.mu.searched = nil
-	}()
-	if found != nil && !c.mu.closed {
-		c.mu.failures, c.mu.until = 0, time.Now().Add(lookFirst)
-		if c.current.Swap(found) != found {
-			c.logger.Info("coordination is called directly", "at", found.address)
-		}
-		return
-	}
-	pause := min(lookFirst<<min(c.mu.failures, 16), lookMost)
-	c.mu.failures++
-	c.mu.until = time.Now().Add(pause/2 + rand.N(pause/2))
-}
-
-// try makes a call that any server answers which takes calls past gRPC and serves the store: also
-// one that refuses to be read. nil: this one does not.
-func (c *Calls) try(address string) (_ *server, better string) {
-	s := c.server(address)
-	if s == nil {
-		return nil, ""
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, probeTimeout)
-	defer cancel()
-	better, err := s.conn().Call(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: []byte{0},
-		Serializable: true, CountOnly: true, Limit: 1}, &pb.RangeResponse{}, rpc.CallOptions{})
-	switch {
-	case errors.Is(err, rpc.ErrNotCalled), ctx.Err() != nil:
-		return nil, ""
-	case status.Code(err) == codes.Unavailable:
-		return nil, ""
-	}
-	return s, better
-}
-
-// server gives the connection to a server, which is made when it is first used; nil after Close.
-func (c *Calls) server(address string) *server {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.closed {
-		return nil
-	}
-	if s := c.mu.servers[address]; s != nil {
-		return s
-	}
-	if len(c.mu.servers) >= maxServers {
-		c.forgetLocked()
-	}
-	s := &server{address: address}
-	for i := range s.conns {
-		s.conns[i] = rpc.NewBatchConn(rpc.BatchConfig{Dialer: c.dialer, Address: address,
-			Client: c.clients[i], Stream: func() uint64 { return c.streams.Add(1) },
-			MaxInFlight: maxInFlight})
-	}
-	c.mu.servers[address] = s
-	return s
-}
-
-// forgetLocked closes the connection to a server that is not called.
-func (c *Calls) forgetLocked() {
-	for address, s := range c.mu.servers {
-		if s != c.current.Load() {
-			delete(c.mu.servers, address)
-			s.close()
-			return
-		}
-	}
-}
-
-// addressOf is the host and port of an endpoint; "" of one that has none.
-func addressOf(endpoint string) string {
-	if strings.Contains(endpoint, "://") {
-		u, err := url.Parse(endpoint)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-			return ""
-		}
-		endpoint = u.Host
-	}
-	if _, _, err := net.SplitHostPort(endpoint); err != nil {
-		return ""
-	}
-	return endpoint
 }

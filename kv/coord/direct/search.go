@@ -1,0 +1,145 @@
+package direct
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+)
+
+// look begins to look for a server, unless that goes on, or none was found just now. A server that
+// was named as better is tried first. It does not wait.
+func (c *Calls) look(better string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.endpoints == nil || c.mu.searched != nil || c.mu.closed ||
+		time.Now().Before(c.mu.until) {
+		return
+	}
+	c.mu.searched = make(chan struct{})
+	var candidates []string
+	if better != "" {
+		candidates = append(candidates, better)
+	} else {
+		for _, endpoint := range c.mu.endpoints() {
+			if address := addressOf(endpoint, c.secure); address != "" {
+				candidates = append(candidates, address)
+			}
+		}
+		rand.Shuffle(len(candidates), func(i, j int) {
+			candidates[i], candidates[j] = candidates[j], candidates[i]
+		})
+	}
+	c.running.Go(func() { c.find(candidates) })
+}
+
+// find tries servers one after the other. One that names a better one is left for that, if that
+// answers too.
+func (c *Calls) find(candidates []string) {
+	var found *server
+	for _, address := range candidates {
+		s, better := c.try(address)
+		if s == nil {
+			continue
+		}
+		found = s
+		if better != "" && better != address {
+			if s, _ := c.try(better); s != nil {
+				found = s
+			}
+		}
+		break
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer func() {
+		close(c.mu.searched)
+		c.mu.searched = nil
+	}()
+	if found != nil && !c.mu.closed {
+		c.mu.failures, c.mu.until = 0, time.Now().Add(lookFirst)
+		if c.current.Swap(found) != found {
+			c.logger.Info("coordination is called directly", "at", found.address)
+		}
+		return
+	}
+	pause := min(lookFirst<<min(c.mu.failures, 16), lookMost)
+	c.mu.failures++
+	c.mu.until = time.Now().Add(pause/2 + rand.N(pause/2))
+}
+
+// try makes a call that any server answers which takes calls past gRPC and serves the store. It
+// names no key, so a member with a vote refuses it before it asks for a user or reads. nil: this
+// server does not.
+func (c *Calls) try(address string) (_ *server, better string) {
+	s := c.server(address)
+	if s == nil {
+		return nil, ""
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, probeTimeout)
+	defer cancel()
+	better, err := s.conn().Call(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{},
+		&pb.RangeResponse{}, rpc.CallOptions{})
+	if status.Code(err) != codes.InvalidArgument {
+		return nil, ""
+	}
+	return s, better
+}
+
+// server gives the connection to a server, which is made when it is first used; nil after Close.
+func (c *Calls) server(address string) *server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.closed {
+		return nil
+	}
+	if s := c.mu.servers[address]; s != nil {
+		return s
+	}
+	if len(c.mu.servers) >= maxServers {
+		c.forgetLocked()
+	}
+	s := &server{address: address}
+	for i := range s.conns {
+		s.conns[i] = rpc.NewBatchConn(rpc.BatchConfig{Dialer: c.dialer, Address: address,
+			Client: c.clients[i], Stream: func() uint64 { return c.streams.Add(1) },
+			MaxInFlight: maxInFlight})
+	}
+	c.mu.servers[address] = s
+	return s
+}
+
+// forgetLocked closes the connection to a server that is not called.
+func (c *Calls) forgetLocked() {
+	for address, s := range c.mu.servers {
+		if s != c.current.Load() {
+			delete(c.mu.servers, address)
+			s.close()
+			return
+		}
+	}
+}
+
+// addressOf is the host and port of an endpoint; "" of one that has none, and of one that is only
+// to be called with TLS, if that is not what is spoken.
+func addressOf(endpoint string, secure bool) string {
+	if strings.Contains(endpoint, "://") {
+		u, err := url.Parse(endpoint)
+		if err != nil || u.Scheme != "http" && (u.Scheme != "https" || !secure) {
+			return ""
+		}
+		endpoint = u.Host
+	}
+	if _, _, err := net.SplitHostPort(endpoint); err != nil {
+		return ""
+	}
+	return endpoint
+}

@@ -1,0 +1,35 @@
+package direct
+
+import (
+	"errors"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// authenticated keeps what Authenticate has answered for the user of the client. An application may
+// check the passwords of others by it.
+func (c *Calls) authenticated(request, answer any, err error) {
+	q, isRequest := request.(*pb.AuthenticateRequest)
+	a, isAnswer := answer.(*pb.AuthenticateResponse)
+	if !isRequest || !isAnswer || !c.isUser(q.Name) {
+		return
+	}
+	switch {
+	case err == nil:
+		token := a.Token
+		c.token.Store(&token)
+	case errors.Is(rpctypes.Error(err), rpctypes.ErrAuthNotEnabled):
+		c.token.Store(nil)
+	}
+}
+
+// isUser says whether it is the user of the client.
+func (c *Calls) isUser(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.endpoints == nil {
+		c.mu.user = name
+	}
+	return c.mu.user == name && name != ""
+}
