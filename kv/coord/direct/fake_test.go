@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -38,7 +39,10 @@ type fake struct {
 }
 
 // Range implements etcdserverpb.KVServer.
-func (f *fake) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
+func (f *fake) Range(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if len(r.Key) == 0 {
+		return nil, rpctypes.ErrGRPCEmptyKey
+	}
 	return &pb.RangeResponse{}, nil
 }
 
