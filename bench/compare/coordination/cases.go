@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -215,6 +217,7 @@ func leases(ctx context.Context, s *settings, x *subject) (figure, error) {
 	defer cancel()
 	var renewed atomic.Uint64
 	var ended sync.WaitGroup
+	granted := make([]clientv3.LeaseID, s.leases)
 	granting, grantCtx := errgroup.WithContext(ctx)
 	granting.SetLimit(64)
 	for i := range s.leases {
@@ -224,6 +227,7 @@ func leases(ctx context.Context, s *settings, x *subject) (figure, error) {
 			if err != nil {
 				return err
 			}
+			granted[i] = grant.ID
 			alive, err := c.KeepAlive(ctx, grant.ID)
 			if err != nil {
 				return err
@@ -253,7 +257,24 @@ func leases(ctx context.Context, s *settings, x *subject) (figure, error) {
 	cancel()
 	ended.Wait()
 	return figure{perSecond: n / elapsed.Seconds(), cpuSeconds: after - before,
-		perCPUSecond: n / (after - before), residentMiB: float64(resident) / (1 << 20)}, err
+			perCPUSecond: n / (after - before), residentMiB: float64(resident) / (1 << 20)},
+		errors.Join(err, x.revoke(granted))
+}
+
+// revoke takes leases back, so that they do not run out while something else is measured.
+func (x *subject) revoke(leases []clientv3.LeaseID) error {
+	revoking, ctx := errgroup.WithContext(context.Background())
+	revoking.SetLimit(64)
+	for _, id := range leases {
+		revoking.Go(func() error {
+			_, err := x.client().Revoke(ctx, id)
+			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				return nil // it has run out, or the call was made twice
+			}
+			return err
+		})
+	}
+	return revoking.Wait()
 }
 
 // memory is what the servers have resident with many keys.
