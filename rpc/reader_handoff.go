@@ -16,8 +16,9 @@ import (
 // handoffAfter, another goroutine takes the reader's place: it begins what no goroutine has begun
 // of that work, and reads on. The one that was replaced ends with the piece that it is busy with.
 //
-// A message of many requests has the next one read at once: so a client with one stream gets more
-// than one processor.
+// A message of many requests has the next one read at once, by another goroutine, and is left to the
+// one that read it: so a client with one stream gets more than one processor. If that one takes long,
+// others share its work.
 //
 // Requests are taken in the order in which they came all the same: Take is done with a message
 // before the next one is read, and is quick; what may be overtaken is work that has been taken.
@@ -41,7 +42,7 @@ const (
 	maxBehind    = 8
 	maxAllBehind = 256
 	// manyRequests is from how many requests of a message on another goroutine reads at once, if none
-	// was replaced that is not done: so two processors work for a client with one stream.
+	// is left to its reader: so two processors work for a client with one stream.
 	manyRequests = 8
 )
 
@@ -61,10 +62,13 @@ type handoff struct {
 		// begun counts pieces of work; seen is its value when the timer went off last. watching: it
 		// runs.
 		begun, seen uint64
-		watching    bool
-		timer       *time.Timer
-		behind      int
-		closed      bool
+		// left is the piece that is left to the goroutine that read it; leftSeen what it was when the
+		// timer went off last.
+		left, leftSeen *piece
+		watching       bool
+		timer          *time.Timer
+		behind         int
+		closed         bool
 	}
 }
 
@@ -73,6 +77,8 @@ type reader struct {
 	// piece is what it works on; nil while it reads.
 	piece     *piece
 	handedOff bool
+	// leaves: its piece is left to it.
+	leaves bool
 	// own is used for each message it reads.
 	own piece
 }
@@ -81,6 +87,8 @@ type reader struct {
 type piece struct {
 	work  Work
 	users int
+	// begun: a goroutine that shared the work found nothing more to begin.
+	begun bool
 }
 
 // do does the work of a message of so many requests, and returns false if the reader was replaced
@@ -90,7 +98,9 @@ func (r *handoff) do(self *reader, work Work, requests int) bool {
 	self.own = piece{work: work, users: 1}
 	self.piece = &self.own
 	r.mu.begun++
-	if requests >= manyRequests && r.mu.behind == 0 && !r.mu.closed && runtime.GOMAXPROCS(0) > 1 {
+	if requests >= manyRequests && r.mu.left == nil && !r.mu.closed && runtime.GOMAXPROCS(0) > 1 {
+		self.leaves = true
+		r.mu.left = self.piece
 		r.replaceLocked(nil)
 	}
 	if !r.mu.watching && !r.mu.closed {
@@ -112,7 +122,12 @@ func (r *handoff) run(self *reader, p *piece) bool {
 	last := p.users == 0
 	handedOff := self.handedOff
 	self.piece = nil
-	if handedOff {
+	switch {
+	case self.leaves:
+		if r.mu.left == p {
+			r.mu.left = nil
+		}
+	case handedOff:
 		r.mu.behind--
 		r.stream.server.behind.Add(-1)
 	}
@@ -128,22 +143,55 @@ func (r *handoff) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	busy := r.mu.current.piece != nil
-	if busy {
+	if busy || r.mu.left != nil {
 		r.stream.waitNoLonger()
 	}
 	switch {
 	case r.mu.closed:
 		r.mu.watching = false
 		return
-	case r.mu.begun == r.mu.seen && !busy:
+	case r.mu.begun == r.mu.seen && !busy && r.mu.left == nil:
 		r.mu.watching = false
 		return
-	case r.mu.begun == r.mu.seen && r.mu.behind < maxBehind &&
-		r.stream.server.behind.Load() < maxAllBehind:
+	case r.mu.begun == r.mu.seen && busy && r.mayFallBehindLocked():
 		r.handOffLocked()
 	}
+	r.shareLeftLocked()
 	r.mu.seen = r.mu.begun
 	r.mu.timer.Reset(handoffAfter)
+}
+
+// mayFallBehindLocked says whether one more goroutine may be behind.
+func (r *handoff) mayFallBehindLocked() bool {
+	return r.mu.behind < maxBehind && r.stream.server.behind.Load() < maxAllBehind
+}
+
+// shareLeftLocked has the piece that is left to its reader shared, if that was so when the timer went
+// off last.
+func (r *handoff) shareLeftLocked() {
+	p := r.mu.left
+	long := p != nil && p == r.mu.leftSeen && !p.begun
+	r.mu.leftSeen = p
+	if !long || !r.mayFallBehindLocked() {
+		return
+	}
+	r.stream.server.metrics.handoffs.Inc()
+	p.users++
+	r.mu.behind++
+	r.stream.server.behind.Add(1)
+	r.readers.Go(func() {
+		p.work.Run()
+		r.mu.Lock()
+		p.begun = true
+		p.users--
+		last := p.users == 0
+		r.mu.behind--
+		r.stream.server.behind.Add(-1)
+		r.mu.Unlock()
+		if last {
+			p.work.Done()
+		}
+	})
 }
 
 // handOffLocked replaces a reader whose work takes long, and has its work shared.
@@ -157,8 +205,10 @@ func (r *handoff) handOffLocked() {
 // replaceLocked has another goroutine read, when it has worked on p, if that is not nil.
 func (r *handoff) replaceLocked(p *piece) {
 	r.mu.current.handedOff = true
-	r.mu.behind++
-	r.stream.server.behind.Add(1)
+	if p != nil {
+		r.mu.behind++
+		r.stream.server.behind.Add(1)
+	}
 	next := &reader{piece: p}
 	r.mu.current = next
 	r.mu.begun++
