@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"log/slog"
 	"sync"
@@ -89,8 +90,8 @@ type BatchServer struct {
 	memory  *quota.Bytes
 	metrics *batchMetrics
 	open    openStreams
-	// decoding is held while a large message is decoded.
-	decoding sync.Mutex
+	// decoding are held while a large message of a party is decoded.
+	decoding [decodingTurns]sync.Mutex
 	// behind counts the readers of all streams that were replaced and are not done; see handoff.
 	behind atomic.Int32
 }
@@ -194,6 +195,7 @@ func (s *BatchServer) serve(
 		memory:   credit{of: s.memory, party: from.party},
 		timed:    newTimedRequests(s.config.Took, first.Hello.Client),
 		pace:     paceOf(conn.Raw()),
+		ofServer: first.Hello.Server,
 	}
 	if s.config.Guard != nil && !first.Hello.Server {
 		ss.judge = newJudge(&s.config, s.metrics, from, first.Hello.Token)
@@ -279,6 +281,8 @@ type serverStream struct {
 	judge *judge
 	// pace is the connection's; nil: it has none.
 	pace *connPace
+	// ofServer: the client is a server of the cluster.
+	ofServer bool
 	// room has space for one token: it may be worth to read on.
 	room chan struct{}
 	// callContext is that of calls. endCalls ends it when no client waits for them any more; at its
@@ -362,15 +366,21 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 	}
 }
 
-// decode decodes a message that takes so many bytes of memory. Of large ones a server decodes one at
-// a time: what is next waits for no more than one of them.
+// decode decodes a message that takes so many bytes of memory. Of large ones of a party, a server
+// decodes one at a time, whatever the number of its streams, and no other party waits for them.
 func (ss *serverStream) decode(message []byte, size int, batch *kvpb.BatchRequest) error {
-	if size >= largeMessage {
-		ss.server.decoding.Lock()
-		defer ss.server.decoding.Unlock()
+	if size >= largeMessage && !ss.ofServer {
+		turn := &ss.server.decoding[maphash.String(decodingSeed, ss.memory.party)%decodingTurns]
+		turn.Lock()
+		defer turn.Unlock()
 	}
 	return unmarshalOwned(message, batch)
 }
+
+// Parties take turns in decoding by a hash of their names.
+const decodingTurns = 64
+
+var decodingSeed = maphash.MakeSeed()
 
 // largeMessage is from how many bytes on, decoded, a message takes milliseconds to decode.
 const largeMessage = 1 << 20

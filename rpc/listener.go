@@ -14,10 +14,14 @@ const (
 	// grantedConnections is how many connections a host may have whatever its share.
 	maxConnections     = 4096
 	grantedConnections = 32
-	// overdueAfter is how far a host may be ahead that is to get another connection. When one was
-	// refused, none is taken for refusedPause: a host that tries again and again waits in the kernel.
-	overdueAfter = time.Second
-	refusedPause = time.Millisecond
+	// overdueAfter is how far a host may be ahead that is to get another connection, and
+	// overdueConnections how many it has then that gets none: more than servers have to each other.
+	overdueAfter       = time.Second
+	overdueConnections = 2 * grantedConnections
+	// dropped is for how long a connection that was refused stays open, and mostDropped how many are
+	// open at a time: its opener waits before it tries again, and others wait for nothing.
+	dropped     = 50 * time.Millisecond
+	mostDropped = 256
 )
 
 // ShareListener makes a listener whose connections take places, so many, and processors' time by
@@ -50,8 +54,8 @@ func (l *sharedListener) Accept() (net.Conn, error) {
 		}
 		host := partyOfAddress(raw.RemoteAddr())
 		if l.overdue(host) {
-			lose()
-			time.Sleep(refusedPause)
+			l.lost()
+			dropLater(raw)
 			continue
 		}
 		if place := l.places.Enter(host, lose); place != nil {
@@ -65,7 +69,23 @@ func (l *sharedListener) Accept() (net.Conn, error) {
 // others wait for one, and has many connections already, which wait longer than one pause.
 func (l *sharedListener) overdue(host string) bool {
 	return l.pace != nil && l.pace.Short() && l.pace.Ahead(host, time.Now()) > overdueAfter &&
-		l.places.HeldBy(host) >= grantedConnections
+		l.places.HeldBy(host) >= overdueConnections
+}
+
+// dropping counts the connections that are to be closed.
+var dropping atomic.Int32
+
+// dropLater closes a connection in a moment, or at once if there are many of them.
+func dropLater(raw net.Conn) {
+	if dropping.Add(1) > mostDropped {
+		dropping.Add(-1)
+		_ = raw.Close()
+		return
+	}
+	time.AfterFunc(dropped, func() {
+		dropping.Add(-1)
+		_ = raw.Close()
+	})
 }
 
 // pacer paces a host's connection; nil: it is not paced.

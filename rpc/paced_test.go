@@ -66,14 +66,14 @@ func TestLittleAtATime(t *testing.T) {
 
 // A host that is far ahead gets no more connections than it is granted; others get theirs.
 func TestOverdueHost(t *testing.T) {
-	places := quota.NewPlaces(100, grantedConnections, placeSettled)
+	places := quota.NewPlaces(1000, grantedConnections, placeSettled)
 	l := &sharedListener{places: places, pace: strained("127.0.0.1")}
 	enter := func(host string) {
 		if places.Enter(host, func() {}) == nil {
 			t.Fatalf("no place for %s", host)
 		}
 	}
-	for range grantedConnections {
+	for range overdueConnections {
 		if l.overdue("127.0.0.1") {
 			t.Fatal("a host does not get what it is granted")
 		}
@@ -99,8 +99,8 @@ func TestOverdueConnectionIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer raw.Close()
-	places := quota.NewPlaces(100, grantedConnections, placeSettled)
-	for range grantedConnections {
+	places := quota.NewPlaces(1000, grantedConnections, placeSettled)
+	for range overdueConnections {
 		places.Enter("127.0.0.1", func() {})
 	}
 	lost := make(chan struct{}, 1)
