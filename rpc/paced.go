@@ -14,7 +14,7 @@ import (
 // was measured, which is longer when processors are short, and so would slow down all hosts. A host
 // that has to pause gets later what was read, and the kernel makes it wait in its turn.
 //
-// Nor does a connection have its reader go on for long, while there is something to read, before
+// Nor does a connection have its reader go on for long, then, while there is something to read, before
 // others that can run: Go by itself takes 10 ms for a turn, and requests of other connections would
 // wait so long for each of those.
 const (
@@ -85,7 +85,8 @@ func (c *connPace) charge(costs time.Duration) {
 }
 
 // between is called by the goroutine that reads, between two things that it does for the connection:
-// it waits if the host has to pause, and lets others go first whose turn it is.
+// it waits if the host has to pause, and while processors are short it lets others go first whose
+// turn it is.
 func (c *connPace) between() {
 	if c == nil || c.exempt.Load() {
 		return
@@ -94,7 +95,7 @@ func (c *connPace) between() {
 		c.pause(time.Duration(owed))
 		return
 	}
-	if c.peer.Load() {
+	if c.peer.Load() || !c.pace.Short() {
 		return
 	}
 	if now := time.Now(); now.Sub(turnsFrom)-time.Duration(c.since.Load()) > turn {
