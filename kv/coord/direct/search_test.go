@@ -9,8 +9,8 @@ import (
 )
 
 // A leader that was cut off from the others lets calls wait for longer than their timeout. It is
-// left after the first of them, also when others name it as better for a while, and called again when
-// it answers.
+// left after the first of them, also when others name it as better for a while, and called again
+// when it answers.
 func TestSilentLeaderIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memnet.New()
@@ -112,8 +112,8 @@ func TestUnreachableBetter(t *testing.T) {
 	})
 }
 
-// A search that found nothing for long is not what the next server that ends has to wait for.
-func TestSearchAfterLeaving(t *testing.T) {
+// While no server is found calls go by gRPC, and searches never become rarer than lookMost.
+func TestSearchesGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memnet.New()
 		first, second := &replica{}, &replica{}
