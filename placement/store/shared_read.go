@@ -1,6 +1,11 @@
 package store
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
+)
 
 // sharedRead is what reads share that came at the same time, and are done one after the other: that
 // this member is up to date is shown once for all of them, and they read one state. It is for one
@@ -53,22 +58,36 @@ func (s *Store) confirmShared(ctx context.Context) error {
 	return nil
 }
 
-// readShared is read for a read that may share its state.
+// readShared is read for a read that may share its state. If users and roles have changed since
+// that was opened, f is called again with a newer one.
 func (s *Store) readShared(ctx context.Context, f func(*reader) error) error {
 	shared := s.sharedReadOf(ctx)
 	if shared == nil {
 		return s.read(f)
 	}
-	if shared.reader == nil {
-		r, err := s.open(s.config.State)
-		if err != nil {
-			return err
-		}
-		shared.reader = r
+	if s.ctx.Err() != nil {
+		return ErrClosed
 	}
-	r := shared.reader
-	r.interrupted, r.counts, r.blocks, r.newest, r.passed = nil, nil, nil, nil, 0
-	return f(r)
+	opened, err := shared.read(f)
+	if !opened && errors.Is(err, authority.ErrOldRevision) {
+		shared.close()
+		_, err = shared.read(f)
+	}
+	return err
+}
+
+// read runs f on the state that is shared, and says whether it has opened that.
+func (r *sharedRead) read(f func(*reader) error) (opened bool, err error) {
+	if r.reader == nil {
+		if r.reader, err = r.store.open(r.store.config.State); err != nil {
+			r.reader = nil
+			return false, err
+		}
+		opened = true
+	}
+	state := r.reader
+	state.interrupted, state.counts, state.blocks, state.newest, state.passed = nil, nil, nil, nil, 0
+	return opened, f(state)
 }
 
 // close closes the reader, if one is open.

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
@@ -217,7 +218,43 @@ func TestSharedReadDuringImport(t *testing.T) {
 	}
 }
 
-// A store that closes waits for the shares that read it, and opens no more for them.
+// Users and roles that change do not have the rest of a share refused that has a state open, but
+// what they forbid now.
+func TestSharedReadOfUsers(t *testing.T) {
+	_, s := one(t, nil)
+	withUsers(t, s)
+	put(t, s, "u/a", "1")
+	ctx, end := s.WithSharedRead(t.Context())
+	defer end()
+	read := func(who *storepb.AuthInfo) error {
+		_, release, err := s.ReadTxnAs(ctx, who, &storepb.Txn{Success: []*storepb.Op{{
+			Op: &storepb.Op_Range{Range: &storepb.Range{Key: []byte("u/a")}}}}})
+		release()
+		return err
+	}
+	user := func() *storepb.AuthInfo {
+		return &storepb.AuthInfo{User: "u", Revision: s.Authority().Revision()}
+	}
+	old := user()
+	if err := read(old); err != nil {
+		t.Fatal(err)
+	}
+	do(t, s, addRole("other"))
+	for range 2 {
+		if err := read(user()); err != nil {
+			t.Errorf("by the rules of now: %v", err)
+		}
+	}
+	if err := read(old); !errors.Is(err, authority.ErrOldRevision) {
+		t.Errorf("by the rules that are over: %v", err)
+	}
+	do(t, s, revokePermission("r", "u/", "u0"))
+	if err := read(user()); !errors.Is(err, authority.ErrPermissionDenied) {
+		t.Errorf("what is forbidden now: %v", err)
+	}
+}
+
+// A store that closes waits for the shares that read it, and is read no more for them.
 func TestSharedReadAtTheEnd(t *testing.T) {
 	c, s := one(t, nil)
 	put(t, s, "k", "1")
@@ -239,8 +276,9 @@ func TestSharedReadAtTheEnd(t *testing.T) {
 		}
 		endOther()
 	}
-	if found, _, err := everything(ctx, s); err != nil || found["k"] != "1" {
-		t.Errorf("the state that is open: %v, %v", found, err)
+	<-s.ctx.Done()
+	if found, _, err := everything(ctx, s); !errors.Is(err, ErrClosed) {
+		t.Errorf("a state that was opened before: %v, %v", found, err)
 	}
 	select {
 	case <-closed:

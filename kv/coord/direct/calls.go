@@ -15,7 +15,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -96,6 +95,9 @@ type Calls struct {
 		// After so many failures in a row nothing is looked for until then.
 		failures int
 		until    time.Time
+		// settled is when the last search ended that found a server or tried all endpoints.
+		settled   time.Time
+		addresses addresses
 	}
 }
 
@@ -132,10 +134,13 @@ func New(c Config) *Calls {
 	}
 	calls.ctx, calls.cancel = context.WithCancel(context.Background())
 	calls.mu.servers = make(map[string]*server)
+	calls.mu.addresses = make(addresses)
 	return calls
 }
 
-// DialOptions are for the configuration of the client of etcd.
+// DialOptions are for the configuration of the client of etcd. Calls past gRPC carry no credentials
+// that other options there add to all calls (grpc.WithPerRPCCredentials), but the token of the
+// Config and that of the client's user.
 func (c *Calls) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.intercept),
 		grpc.WithChainStreamInterceptor(c.interceptStream)}
@@ -188,13 +193,18 @@ func (c *Calls) intercept(ctx context.Context, method string, request, answer an
 	if !direct[method] || !isMessage || !takesMessage {
 		return invoke(ctx, method, request, answer, conn, options...)
 	}
-	s := c.current.Load()
-	if s == nil {
-		c.look("")
+	o, ok := c.callOptions(ctx, options)
+	if !ok {
 		c.counters.grpc.Add(1)
 		return invoke(ctx, method, request, answer, conn, options...)
 	}
-	err := c.call(ctx, s, method, q, a)
+	s := c.current.Load()
+	if s == nil {
+		c.look()
+		c.counters.grpc.Add(1)
+		return invoke(ctx, method, request, answer, conn, options...)
+	}
+	err := c.call(ctx, s, method, q, a, o)
 	if errors.Is(err, rpc.ErrNotCalled) {
 		c.counters.grpc.Add(1)
 		return invoke(ctx, method, request, answer, conn, options...)
@@ -204,8 +214,10 @@ func (c *Calls) intercept(ctx context.Context, method string, request, answer an
 }
 
 // call calls the server.
-func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.Message) error {
-	better, err := s.conn().Call(ctx, method, q, a, c.options(ctx))
+func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.Message,
+	o rpc.CallOptions) error {
+	began := time.Now()
+	better, err := s.conn().Call(ctx, method, q, a, o)
 	switch {
 	case err == nil:
 	case errors.Is(err, rpc.ErrCallTooLarge):
@@ -214,31 +226,35 @@ func (c *Calls) call(ctx context.Context, s *server, method string, q, a proto.M
 		errors.Is(err, rpctypes.ErrGRPCNotSupportedForLearner):
 		// Its connection has ended, or it cannot serve now, or has no part of the store any more: that
 		// is what it refuses writes with then, and etcd's client makes them again.
-		c.leave(s)
+		c.leave(s, false)
+		return err
+	case status.Code(err) == codes.DeadlineExceeded && time.Since(began) >= slowAfter:
+		// A leader that was cut off from the others lets calls wait for longer than most callers do.
+		c.leave(s, true)
 		return err
 	}
 	if better != "" && better != s.address {
-		c.look(better)
+		c.lookBetter(better)
 	}
 	return err
 }
 
-// options are what the metadata of a call by gRPC would say.
-func (c *Calls) options(ctx context.Context) (o rpc.CallOptions) {
-	if t := c.token.Load(); t != nil {
-		o.Token = *t
+// leave has a server called no more that does not serve, and another one looked for soon, however
+// long none was found before. If it is slow, others are preferred to it for a while.
+func (c *Calls) leave(s *server, slow bool) {
+	left := c.current.CompareAndSwap(s, nil)
+	c.mu.Lock()
+	if slow {
+		c.mu.addresses.noteSlow(s.address)
 	}
-	if md, ok := metadata.FromOutgoingContext(ctx); ok {
-		demand := md.Get(rpctypes.MetadataRequireLeaderKey)
-		o.RequireLeader = len(demand) > 0 && demand[0] == rpctypes.MetadataHasLeader
+	if left {
+		c.mu.failures, c.mu.until = 0, c.mu.settled.Add(lookFirst)
 	}
-	return o
-}
-
-// leave has a server called no more that does not serve.
-func (c *Calls) leave(s *server) {
-	if c.current.CompareAndSwap(s, nil) {
+	c.mu.Unlock()
+	if left {
 		c.logger.Info("coordination is called by gRPC", "left", s.address)
 	}
-	c.look("")
+	if c.current.Load() == nil {
+		c.look()
+	}
 }

@@ -155,12 +155,12 @@ func (r *renewalStream) gather() (leases []int64, err error) {
 // that demands one outlives an election too. One that ends for want of a leader has etcd's client
 // give up the leases whose renewal demands one.
 func (r *renewalStream) renew(leases []int64) (*coordpb.RenewAllResponse, error) {
-	ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(r.ctx, metadata.MD{}),
-		renewTimeout)
+	ctx, cancel := context.WithTimeout(r.ctx, renewTimeout)
 	defer cancel()
 	answer := &coordpb.RenewAllResponse{}
 	err := r.calls.call(ctx, r.server, coordpb.Renewals_RenewAll_FullMethodName,
-		&coordpb.RenewAllRequest{Leases: leases}, answer)
+		&coordpb.RenewAllRequest{Leases: leases}, answer,
+		rpc.CallOptions{Token: r.calls.shownToken()})
 	switch {
 	case err == nil:
 	case r.ctx.Err() != nil:
@@ -173,7 +173,6 @@ func (r *renewalStream) renew(leases []int64) (*coordpb.RenewAllResponse, error)
 		return nil, status.Errorf(codes.Unavailable, "the server at %s was not reached to renew "+
 			"leases: %v", r.server.address, err)
 	case status.Code(err) == codes.DeadlineExceeded:
-		r.calls.leave(r.server)
 		return nil, status.Errorf(codes.Unavailable, "the server at %s did not renew %d leases within "+
 			"%s", r.server.address, len(leases), renewTimeout)
 	default:

@@ -55,13 +55,24 @@ func (r *renewing) note(yes bool) {
 func (c *Calls) interceptStream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn,
 	method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
 	if method == pb.Lease_LeaseKeepAlive_FullMethodName && ctx.Err() == nil {
-		if s := c.awaitServer(ctx); s != nil && c.renewsAt(ctx, s) {
-			if stream := c.newRenewalStream(ctx, s); stream != nil {
-				return stream, nil
-			}
+		if stream := c.openRenewals(ctx, options); stream != nil {
+			return stream, nil
 		}
 	}
 	return open(ctx, d, conn, method, options...)
+}
+
+// openRenewals opens a stream past gRPC; nil: it goes by gRPC.
+func (c *Calls) openRenewals(ctx context.Context, options []grpc.CallOption) *renewalStream {
+	o, ok := c.callOptions(ctx, options)
+	if !ok {
+		return nil
+	}
+	s := c.awaitServer(ctx)
+	if s == nil || !c.renewsAt(ctx, s, o) {
+		return nil
+	}
+	return c.newRenewalStream(ctx, s)
 }
 
 // awaitServer is the server that is called; if there is none, the one that is found within
@@ -70,7 +81,7 @@ func (c *Calls) awaitServer(ctx context.Context) *server {
 	if s := c.current.Load(); s != nil {
 		return s
 	}
-	c.look("")
+	c.look()
 	c.mu.Lock()
 	searched := c.mu.searched
 	c.mu.Unlock()
@@ -88,14 +99,14 @@ func (c *Calls) awaitServer(ctx context.Context) *server {
 
 // renewsAt says whether a server renews leases past gRPC. It is asked if that is not known. After
 // an error the stream goes by gRPC, by which it has that error too.
-func (c *Calls) renewsAt(ctx context.Context, s *server) bool {
+func (c *Calls) renewsAt(ctx context.Context, s *server, o rpc.CallOptions) bool {
 	if yes, no := s.renewing.known(); yes || no {
 		return yes
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	_, err := s.conn().Call(ctx, coordpb.Renewals_RenewAll_FullMethodName,
-		&coordpb.RenewAllRequest{}, &coordpb.RenewAllResponse{}, c.options(ctx))
+		&coordpb.RenewAllRequest{}, &coordpb.RenewAllResponse{}, o)
 	switch {
 	case err == nil:
 		s.renewing.note(true)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,30 +16,56 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc"
 )
 
-// look begins to look for a server, unless that goes on, or none was found just now. A server that
-// was named as better is tried first. It does not wait.
-func (c *Calls) look(better string) {
+// look begins to look for a server at the endpoints, unless a search goes on, or none was found
+// just now. It does not wait.
+func (c *Calls) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.endpoints == nil || c.mu.searched != nil || c.mu.closed ||
 		time.Now().Before(c.mu.until) {
 		return
 	}
-	c.mu.searched = make(chan struct{})
 	var candidates []string
-	if better != "" {
-		candidates = append(candidates, better)
-	} else {
-		for _, endpoint := range c.mu.endpoints() {
-			if address := addressOf(endpoint, c.secure); address != "" {
-				candidates = append(candidates, address)
-			}
+	for _, endpoint := range c.mu.endpoints() {
+		if address := addressOf(endpoint, c.secure); address != "" {
+			candidates = append(candidates, address)
 		}
-		rand.Shuffle(len(candidates), func(i, j int) {
-			candidates[i], candidates[j] = candidates[j], candidates[i]
-		})
 	}
+	rand.Shuffle(len(candidates), func(i, j int) {
+		candidates[i], candidates[j] = candidates[j], candidates[i]
+	})
+	slices.SortStableFunc(candidates, func(a, b string) int {
+		switch slow := c.mu.addresses.slow(a); {
+		case slow == c.mu.addresses.slow(b):
+			return 0
+		case slow:
+			return 1
+		}
+		return -1
+	})
+	c.mu.searched = make(chan struct{})
 	c.running.Go(func() { c.find(candidates) })
+}
+
+// lookBetter begins to try a server that was named as better than the one that is called, unless a
+// search goes on or has just ended, or it is not to be tried now. It does not wait.
+func (c *Calls) lookBetter(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.endpoints == nil || c.mu.searched != nil || c.mu.closed ||
+		time.Since(c.mu.settled) < lookFirst || !c.mu.addresses.follow(address) {
+		return
+	}
+	c.mu.searched = make(chan struct{})
+	c.running.Go(func() {
+		s := c.follow(address)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if s != nil {
+			c.settleLocked(s)
+		}
+		c.endSearchLocked()
+	})
 }
 
 // find tries servers one after the other. One that names a better one is left for that, if that
@@ -52,7 +79,7 @@ func (c *Calls) find(candidates []string) {
 		}
 		found = s
 		if better != "" && better != address {
-			if s, _ := c.try(better); s != nil {
+			if s := c.follow(better); s != nil {
 				found = s
 			}
 		}
@@ -60,25 +87,51 @@ func (c *Calls) find(candidates []string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer func() {
-		close(c.mu.searched)
-		c.mu.searched = nil
-	}()
-	if found != nil && !c.mu.closed {
-		c.mu.failures, c.mu.until = 0, time.Now().Add(lookFirst)
-		if c.current.Swap(found) != found {
-			c.logger.Info("coordination is called directly", "at", found.address)
-		}
-		return
-	}
-	pause := min(lookFirst<<min(c.mu.failures, 16), lookMost)
-	c.mu.failures++
-	c.mu.until = time.Now().Add(pause/2 + rand.N(pause/2))
+	c.settleLocked(found)
+	c.endSearchLocked()
 }
 
-// try makes a call that any server answers which takes calls past gRPC and serves the store. It
-// names no key, so a member with a vote refuses it before it asks for a user or reads. nil: this
-// server does not.
+// follow tries a server that was named as better; nil: it does not serve, or is not to be tried
+// now, or was left meanwhile.
+func (c *Calls) follow(address string) *server {
+	c.mu.Lock()
+	follow := c.mu.addresses.follow(address)
+	c.mu.Unlock()
+	if !follow {
+		return nil
+	}
+	s, _ := c.try(address)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.addresses.noteFollowed(address, s != nil)
+	if c.mu.addresses.slow(address) {
+		return nil
+	}
+	return s
+}
+
+// settleLocked has calls go to the server that a search has found; nil: it has found none.
+func (c *Calls) settleLocked(found *server) {
+	c.mu.settled = time.Now()
+	if found == nil || c.mu.closed {
+		c.mu.until = c.mu.settled.Add(pauseAfter(c.mu.failures))
+		c.mu.failures++
+		return
+	}
+	c.mu.failures, c.mu.until = 0, c.mu.settled.Add(lookFirst)
+	if c.current.Swap(found) != found {
+		c.logger.Info("coordination is called directly", "at", found.address)
+	}
+}
+
+func (c *Calls) endSearchLocked() {
+	close(c.mu.searched)
+	c.mu.searched = nil
+}
+
+// try makes a call that any server answers which takes calls past gRPC, serves the store, and knows
+// of a leader. It names no key, so a member with a vote refuses it before it asks for a user or
+// reads. nil: this server does not.
 func (c *Calls) try(address string) (_ *server, better string) {
 	s := c.server(address)
 	if s == nil {
@@ -87,7 +140,7 @@ func (c *Calls) try(address string) (_ *server, better string) {
 	ctx, cancel := context.WithTimeout(c.ctx, probeTimeout)
 	defer cancel()
 	better, err := s.conn().Call(ctx, pb.KV_Range_FullMethodName, &pb.RangeRequest{},
-		&pb.RangeResponse{}, rpc.CallOptions{})
+		&pb.RangeResponse{}, rpc.CallOptions{RequireLeader: true})
 	if status.Code(err) != codes.InvalidArgument {
 		return nil, ""
 	}

@@ -7,7 +7,8 @@ import "sync/atomic"
 type Stats struct {
 	// Direct were sent past gRPC, or may have been.
 	Direct uint64
-	// GRPC went by gRPC: there was no server to call, or that did not take them.
+	// GRPC went by gRPC: there was no server to call, or that did not take them, or they said in
+	// their metadata or options what only gRPC carries.
 	GRPC uint64
 }
 

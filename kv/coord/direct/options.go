@@ -1,0 +1,58 @@
+package direct
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tidemarkdb/tidemark/rpc"
+)
+
+// callOptions are what a call says past gRPC beside its request. not ok: its metadata or its
+// options say more, such as who the caller is, which only gRPC carries.
+func (c *Calls) callOptions(ctx context.Context, options []grpc.CallOption) (_ rpc.CallOptions,
+	ok bool) {
+	o := rpc.CallOptions{Token: c.shownToken()}
+	if !usual(options) {
+		return o, false
+	}
+	md, _ := metadata.FromOutgoingContext(ctx)
+	for key, values := range md {
+		switch key {
+		case rpctypes.MetadataClientAPIVersionKey:
+		case rpctypes.MetadataRequireLeaderKey:
+			o.RequireLeader = len(values) > 0 && values[0] == rpctypes.MetadataHasLeader
+		default:
+			return o, false
+		}
+	}
+	return o, true
+}
+
+// usual says whether options are of the kinds that etcd's client gives all calls, so that they say
+// nothing about this one. Its interceptor has taken away those that are for itself, and has added a
+// Peer; another one is the caller's.
+func usual(options []grpc.CallOption) bool {
+	peers := 0
+	for _, o := range options {
+		switch o.(type) {
+		case grpc.StaticMethodCallOption, grpc.FailFastCallOption, grpc.MaxSendMsgSizeCallOption,
+			grpc.MaxRecvMsgSizeCallOption, grpc.EmptyCallOption:
+		case grpc.PeerCallOption:
+			peers++
+		default:
+			return false
+		}
+	}
+	return peers <= 1
+}
+
+// shownToken is the token that calls show; "": none.
+func (c *Calls) shownToken() string {
+	if t := c.token.Load(); t != nil {
+		return *t
+	}
+	return ""
+}
