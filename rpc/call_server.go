@@ -27,7 +27,7 @@ const (
 
 // CallServer answers the calls on clients' connections (kvpb.Call) with the handlers of gRPC
 // services. A handler sees no difference from a call of gRPC, except that there are no headers to
-// send and no transport stream; it judges who may call it. Methods with streams are not served, and
+// send and no transport stream; it judges its callers. Methods with streams are not served, and
 // one that waits for other clients should not be registered: that a caller has given up is noticed
 // when its connection ends.
 //

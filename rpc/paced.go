@@ -14,9 +14,9 @@ import (
 // was measured, which is longer when processors are short, and so would slow down all hosts. A host
 // that has to pause gets later what was read, and the kernel makes it wait in its turn.
 //
-// Nor does a connection have its reader go on for long, then, while there is something to read, before
-// others that can run: Go by itself takes 10 ms for a turn, and requests of other connections would
-// wait so long for each of those.
+// Nor does a connection have its reader go on for long, then, while there is something to read,
+// before others that can run: Go by itself takes 10 ms for a turn, and requests of other
+// connections would wait so long for each of those.
 const (
 	// costOfConnection is what it takes to begin one, with TLS; costOfByte to receive and decode one,
 	// costOfCallByte one of a connection of gRPC, where a call may have a hundred; costOfMessage to
@@ -84,9 +84,9 @@ func (c *connPace) charge(costs time.Duration) {
 	}
 }
 
-// between is called by the goroutine that reads, between two things that it does for the connection:
-// it waits if the host has to pause, and while processors are short it lets others go first whose
-// turn it is.
+// between is called by the goroutine that reads, between two things that it does for the
+// connection: it waits if the host has to pause, and while processors are short it lets others go
+// first whose turn it is.
 func (c *connPace) between() {
 	if c == nil || c.exempt.Load() {
 		return

@@ -20,13 +20,13 @@ func strained(host string) *quota.Pace {
 	return p
 }
 
-// A connection pauses for what was charged since its last read, also if there is more to do that has
-// been read already; one of a server's does not.
+// A connection pauses for what was charged since its last read, also if there is more to do that
+// has been read already; one of a server's does not.
 func TestPauseBetweenMessages(t *testing.T) {
 	for _, exempt := range []bool{false, true} {
 		paused := time.Duration(0)
-		c := &connPace{pace: strained("host"), of: "host", paused: func(d time.Duration) { paused += d },
-			closed: make(chan struct{})}
+		c := &connPace{pace: strained("host"), of: "host", closed: make(chan struct{}),
+			paused: func(d time.Duration) { paused += d }}
 		c.exempt.Store(exempt)
 		c.close() // so that pauses end at once
 		c.charge(time.Millisecond)
@@ -40,8 +40,8 @@ func TestPauseBetweenMessages(t *testing.T) {
 	}
 }
 
-// While processors are short, a connection of gRPC reads little at a time, so that its reader pauses
-// between what it reads.
+// While processors are short, a connection of gRPC reads little at a time, so that its reader
+// pauses between what it reads.
 func TestLittleAtATime(t *testing.T) {
 	const much = 64 << 10
 	for _, x := range []struct {

@@ -16,9 +16,9 @@ import (
 // handoffAfter, another goroutine takes the reader's place: it begins what no goroutine has begun
 // of that work, and reads on. The one that was replaced ends with the piece that it is busy with.
 //
-// A message of many requests has the next one read at once, by another goroutine, and is left to the
-// one that read it: so a client with one stream gets more than one processor. If that one takes long,
-// others share its work.
+// A message of many requests has the next one read at once, by another goroutine, and is left to
+// the one that read it: so a client with one stream gets more than one processor. If that one takes
+// long, others share its work.
 //
 // Requests are taken in the order in which they came all the same: Take is done with a message
 // before the next one is read, and is quick; what may be overtaken is work that has been taken.
@@ -166,8 +166,8 @@ func (r *handoff) mayFallBehindLocked() bool {
 	return r.mu.behind < maxBehind && r.stream.server.behind.Load() < maxAllBehind
 }
 
-// shareLeftLocked has the piece that is left to its reader shared, if that was so when the timer went
-// off last.
+// shareLeftLocked has the piece that is left to its reader shared, if that was so when the timer
+// went off last.
 func (r *handoff) shareLeftLocked() {
 	p := r.mu.left
 	long := p != nil && p == r.mu.leftSeen && !p.begun

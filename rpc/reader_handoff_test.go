@@ -231,7 +231,8 @@ func TestStreamEndsWithSlowWork(t *testing.T) {
 }
 
 // While the requests of a large message are worked on, the next message is read and answered, in no
-// time, and messages are taken in their order. One of its requests that takes long holds up no other.
+// time, and messages are taken in their order. One of its requests that takes long holds up no
+// other.
 func TestNextIsReadBesideManyRequests(t *testing.T) {
 	if runtime.GOMAXPROCS(0) == 1 {
 		t.Skip("one processor does one thing at a time")

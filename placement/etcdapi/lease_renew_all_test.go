@@ -150,7 +150,7 @@ func TestRenewAllRefused(t *testing.T) {
 		same(t, u, ids)
 		same(t, root, ids)
 	}
-	same(t, g.Client, []int64{1}) // says nothing of who it is
+	same(t, g.Client, []int64{1}) // names no user
 
 	g.log.lines(t)
 	renewals.renewed = nil

@@ -40,7 +40,8 @@ type openShare struct {
 }
 
 // Reads that share see one state, or newer ones in turn: whole ones, with what their member had,
-// and those that ask for it with everything that was acknowledged anywhere before the share was opened.
+// and those that ask for it with everything that was acknowledged anywhere before the share was
+// opened.
 func TestSharedReads(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		l := &links{}

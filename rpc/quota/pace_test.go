@@ -105,8 +105,8 @@ func TestPaceRecovers(t *testing.T) {
 	}
 }
 
-// TestAhead: while processors are short it is known for how long a party would have to wait, however
-// short a single pause is, and otherwise that no party waits.
+// TestAhead: while processors are short it is known for how long a party would have to wait,
+// however short a single pause is, and otherwise that no party waits.
 func TestAhead(t *testing.T) {
 	short := true
 	p := NewPace(func() bool { return short })

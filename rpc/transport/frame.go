@@ -118,18 +118,19 @@ const believed = 1 << 20
 var errNoMemory = status.Error(codes.ResourceExhausted, "too many bytes of requests are on their "+
 	"way to this server, or of this host; send fewer at a time")
 
-// roomGrows is how many times as much room is made when what there was is full. From wholeFrom bytes
-// on it is the whole, so that what is copied from does not come to much beside it.
+// roomGrows is how many times as much room is made when what there was is full. From wholeFrom
+// bytes on it is the whole, so that what is copied from does not come to much beside it.
 const (
 	roomGrows = 4
 	wholeFrom = 16 << 20
 )
 
-// readContent does not believe a size before some of the bytes are there: it makes no more room than
-// four or five times what has come, so that few bytes do not have a server clear many. It makes room with
-// make alone, which clears memory piece by piece, and copies piece by piece. An append that grows, or
-// a copy that follows make as a statement, copies or clears all of it in one go, which no collection
-// of garbage can interrupt: all goroutines would wait, up to 0.2 s for 80 MiB of new memory.
+// readContent does not believe a size before some of the bytes are there: it makes no more room
+// than four or five times what has come, so that few bytes do not have a server clear many. It
+// makes room with make alone, which clears memory piece by piece, and copies piece by piece. An
+// append that grows, or a copy that follows make as a statement, copies or clears all of it in one
+// go, which no collection of garbage can interrupt: all goroutines would wait, up to 0.2 s for 80
+// MiB of new memory.
 func readContent(r io.Reader, size int, take func(n int) bool) (content []byte, err error) {
 	for have := 0; ; have = len(content) {
 		next := min(size, max(have*roomGrows, believed))

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRoomFollowsWhatCame: of a frame that is announced, no more memory is taken than four times what
-// has come of it, and the whole arrives as it was sent.
+// TestRoomFollowsWhatCame: of a frame that is announced, no more memory is taken than four times
+// what has come of it, and the whole arrives as it was sent.
 func TestRoomFollowsWhatCame(t *testing.T) {
 	const size = 40 << 20
 	sent := make([]byte, size)

@@ -20,8 +20,8 @@ type DialEtcd func(ctx context.Context, address string) (net.Conn, error)
 
 // EtcdService opens clients of a coordination service: etcd's own. The first one is as it is, the
 // second one makes calls past gRPC (kv/coord/direct), and so on in turn, so that faults meet both
-// ways at the same time. It is safe for concurrent use. The exported fields are set before the first
-// Open.
+// ways at the same time. It is safe for concurrent use. The exported fields are set before the
+// first Open.
 type EtcdService struct {
 	// Endpoints are addresses of servers (host:port).
 	Endpoints []string
@@ -40,8 +40,8 @@ type EtcdService struct {
 	}
 }
 
-// Open connects one more client, which hangUp ends; nobody uses the client then. It does not wait
-// for a server.
+// Open connects one more client, which hangUp ends; the client is not used any more then. It does
+// not wait for a server.
 func (s *EtcdService) Open(context.Context) (client *clientv3.Client, hangUp func(), err error) {
 	number := s.opened.Add(1)
 	var options []grpc.DialOption

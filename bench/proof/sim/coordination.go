@@ -24,9 +24,9 @@ func (s *shape) mixCoordination(random *rand.Rand) {
 	s.extras = append(s.extras, possible[random.IntN(len(possible))])
 }
 
-// coordinationService is the coordination service of a cluster. Each of its clients has a host of its
-// own in the network, "etcd-1" and so on, and knows the members of the core, or if those change all
-// servers.
+// coordinationService is the coordination service of a cluster. Each of its clients has a host of
+// its own in the network, "etcd-1" and so on, and knows the members of the core, or if those change
+// all servers.
 func (s *shape) coordinationService(cluster *kvtest.Cluster) *driver.EtcdService {
 	endpoints := cluster.Endpoints()
 	if !s.members {

@@ -148,8 +148,8 @@ func (c *Calls) DialOptions() []grpc.DialOption {
 
 // Begin has calls go past gRPC from now on, to one of the servers at the endpoints, or to one that
 // these name as better. endpoints is asked each time a server is looked for, which the first call
-// does. It is called when the client of etcd has been made, and before that is used: a user for which
-// Authenticate was called by then is the client's own, and tokens of others are not shown.
+// does. It is called when the client of etcd has been made, and before that is used: a user for
+// which Authenticate was called by then is the client's own, and tokens of others are not shown.
 func (c *Calls) Begin(endpoints func() []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

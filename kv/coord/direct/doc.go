@@ -21,11 +21,11 @@
 // when Calls are closed; etcd's client then opens another one by itself. A stream that was opened
 // by gRPC stays there for as long as it lives.
 //
-// What a caller says in the metadata or the options of a call or a stream, such as who it is, only
+// What a caller says in the metadata or the options of a call or a stream, such as its user, only
 // gRPC carries: such calls go by gRPC, unless it is that there has to be a leader.
 //
-// A call means the same either way: its errors, its user and its deadline are those of gRPC, and one
-// that got no answer may have been made. Only, a server does not hear that a caller has given up: a
-// call that is not answered yet goes on there until its deadline, or for as long as the server gives
-// it.
+// A call means the same either way: its errors, its user and its deadline are those of gRPC, and
+// one that got no answer may have been made. Only, a server does not hear that a caller has given
+// up: a call that is not answered yet goes on there until its deadline, or for as long as the
+// server gives it.
 package direct

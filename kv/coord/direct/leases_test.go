@@ -279,8 +279,8 @@ func TestLeasesOutliveTheServer(t *testing.T) {
 	})
 }
 
-// Who may not write the keys of a lease may not renew it: by the same error as by gRPC, behind the
-// answers to what came before.
+// A user without the right to write the keys of a lease may not renew it: by the same error as by
+// gRPC, behind the answers to what came before.
 func TestRenewalsOfUsers(t *testing.T) {
 	leavesNothing(t)
 	addresses, _ := startCore(t, 1)

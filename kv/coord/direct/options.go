@@ -11,7 +11,7 @@ import (
 )
 
 // callOptions are what a call says past gRPC beside its request. not ok: its metadata or its
-// options say more, such as who the caller is, which only gRPC carries.
+// options say more, such as the user of the caller, which only gRPC carries.
 func (c *Calls) callOptions(ctx context.Context, options []grpc.CallOption) (_ rpc.CallOptions,
 	ok bool) {
 	o := rpc.CallOptions{Token: c.shownToken()}

@@ -26,8 +26,8 @@ func (named) GetRequestMetadata(context.Context, ...string) (map[string]string, 
 
 func (named) RequireTransportSecurity() bool { return false }
 
-// What etcd's client says in all its calls does not have them go by gRPC. What else a caller says is
-// heard by the server, for which the call goes by gRPC.
+// What etcd's client says in all its calls does not have them go by gRPC. What else a caller says
+// is heard by the server, for which the call goes by gRPC.
 func TestCallsThatSayMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memnet.New()
@@ -103,7 +103,7 @@ func TestCallsThatSayMore(t *testing.T) {
 	})
 }
 
-// A stream of renewals whose opening says who the caller is goes by gRPC.
+// A stream of renewals whose opening names the user of the caller goes by gRPC.
 func TestRenewalsThatSayMore(t *testing.T) {
 	withFake(t, true, func(t *testing.T, f *fake, c *client) {
 		for _, option := range []grpc.CallOption{grpc.EmptyCallOption{},

@@ -55,7 +55,7 @@ func TestRenewalsShareCalls(t *testing.T) {
 	})
 }
 
-// While nobody receives, a bounded number of renewals is taken.
+// While no answer is received, a bounded number of renewals is taken.
 func TestRenewalsAreBounded(t *testing.T) {
 	withFake(t, true, func(t *testing.T, f *fake, c *client) {
 		ctx, cancel := context.WithCancel(t.Context())

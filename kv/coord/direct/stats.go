@@ -2,8 +2,8 @@ package direct
 
 import "sync/atomic"
 
-// Stats count calls of the methods that may go past gRPC, however they ended. Those by which servers
-// are looked for do not count.
+// Stats count calls of the methods that may go past gRPC, however they ended. Those by which
+// servers are looked for do not count.
 type Stats struct {
 	// Direct were sent past gRPC, or may have been.
 	Direct uint64

@@ -1,0 +1,191 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+)
+
+// reply sends one response. Any goroutine may call it; it does not block.
+func (ss *serverStream) reply(r *kvpb.Response) {
+	if ss.judge != nil {
+		r = ss.judge.again(r)
+	}
+	ss.answer(r, nil)
+}
+
+// answer is reply for a response that was judged. One to a call is not refused, however much waits
+// to be sent: held, if not nil, is what it holds until it is sent.
+func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
+	size, called := r.SizeVT(), r.Call != nil
+	var chunk *[]byte
+	var err error
+	if size >= largeRecord {
+		if size > MaxMessageBytes-1024 {
+			r = errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED, fmt.Sprintf(
+				"the response has %d bytes, which no message can hold: ask for less", size))
+			size = r.SizeVT()
+		} else if chunk, err = prepareChunk(tagResponses, r, size); err != nil {
+			held.give()
+			ss.failed(r.Id, err)
+			return
+		}
+	}
+	ss.out.mu.Lock()
+	if called {
+		ss.calling--
+	}
+	requestSize, ok := ss.inFlight[r.Id]
+	if !ok {
+		ss.out.mu.Unlock()
+		held.give()
+		ss.failed(r.Id, errors.New("there is no such request, or it was answered before"))
+		return
+	}
+	delete(ss.inFlight, r.Id)
+	if requestSize < 0 {
+		requestSize = -requestSize
+		ss.timed.end(r.Id)
+	}
+	ss.bytes -= requestSize
+	ss.memory.uncover(ss.bytes)
+	if !called && size >= largeRecord && ss.out.mu.bytes > 0 &&
+		ss.out.mu.bytes+size > ss.server.config.MaxInFlightBytes {
+		// Only reads have large responses, so it is as if this one had not run.
+		buffers.Put(chunk)
+		chunk = nil
+		r = errorResponse(r.Id, kvpb.ErrorCode_OVERLOADED,
+			fmt.Sprintf("%d bytes of responses wait for this client to read them", ss.out.mu.bytes))
+		size = r.SizeVT()
+	}
+	var number uint64
+	if chunk != nil {
+		number, err = ss.out.addChunkLocked(chunk)
+	} else {
+		number, err = ss.out.addLocked(tagResponses, r, size)
+	}
+	switch {
+	case held == nil:
+	case err != nil:
+		held.give()
+	default:
+		ss.held = append(ss.held, heldAnswer{number, held})
+	}
+	ss.signalRoomLocked()
+	if ss.working != nil && ss.few && len(ss.inFlight) > 0 && ss.low <= r.Id && r.Id <= ss.high &&
+		err == nil {
+		ss.out.mu.Unlock()
+		return
+	}
+	ss.out.unlock(len(ss.inFlight) == 0 ||
+		(ss.working == nil && (len(ss.inFlight) <= directReplies || ss.out.quietLocked())))
+	if err != nil && !errors.Is(err, errOutboxClosed) {
+		ss.failed(r.Id, err)
+	}
+}
+
+// gather has the answers that come while the reader works on a message wait for each other, unless
+// the stream's goroutine is quicker. It is not woken for those to a message of few requests, unless
+// their work takes long (handoff.look).
+func (ss *serverStream) gather(self *reader, requests []*kvpb.Request) {
+	ss.out.mu.Lock()
+	defer ss.out.mu.Unlock()
+	ss.working = self
+	if ss.few = len(requests) <= fewRequests; !ss.few {
+		return
+	}
+	ss.low, ss.high = requests[0].Id, requests[0].Id
+	for _, q := range requests[1:] {
+		ss.low, ss.high = min(ss.low, q.Id), max(ss.high, q.Id)
+	}
+}
+
+// waitNoLonger has the answers that have gathered sent, and those to come.
+func (ss *serverStream) waitNoLonger() {
+	ss.out.mu.Lock()
+	ss.few = false
+	ss.out.mu.Unlock()
+	ss.out.signal()
+}
+
+// sendGathered ends that, and sends what has gathered.
+func (ss *serverStream) sendGathered(self *reader) {
+	ss.out.mu.Lock()
+	if ss.working == self {
+		ss.working = nil
+	}
+	ss.out.unlock(len(ss.inFlight) <= directReplies || ss.out.quietLocked())
+}
+
+// failed reports a reply that could not be sent: a mistake of the caller.
+func (ss *serverStream) failed(id uint64, err error) {
+	ss.server.metrics.badReplies.Inc()
+	ss.server.config.Logger.Error("response dropped",
+		"client", fmt.Sprintf("%016x", ss.turn.client), "request", id, "error", err)
+}
+
+// directReplies is up to how many requests in flight, after it, a response is sent at once by the
+// goroutine that replies.
+const directReplies = 1
+
+// fewRequests is up to how many requests of a message are answered together. They mostly are one
+// caller's, which waits for all of them.
+const fewRequests = 4
+
+// hasRoomLocked says whether to read on. A stream with nothing in flight always has room, so that
+// one large request passes.
+func (ss *serverStream) hasRoomLocked() bool {
+	config := &ss.server.config
+	return len(ss.inFlight) < config.MaxInFlight && ss.bytes+ss.out.mu.bytes < config.MaxInFlightBytes
+}
+
+// isDoneLocked says whether everything asked has been answered, and the answers are on their way.
+func (ss *serverStream) isDoneLocked() bool {
+	return len(ss.inFlight) == 0 && ss.out.mu.bytes == 0 && !ss.out.mu.sending
+}
+
+// wait returns when the condition holds; with an error when the stream ends first.
+func (ss *serverStream) wait(conditionLocked func() bool) error {
+	for {
+		ss.out.mu.Lock()
+		ss.waiting = !conditionLocked() && !ss.out.mu.closed
+		waiting := ss.waiting
+		ss.out.mu.Unlock()
+		if !waiting {
+			return nil
+		}
+		select {
+		case <-ss.room:
+		case <-ss.ctx.Done():
+			return status.FromContextError(ss.ctx.Err()).Err()
+		}
+	}
+}
+
+func (ss *serverStream) signalRoomLocked() {
+	if ss.waiting {
+		select {
+		case ss.room <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// giveBack gives back all the memory of a stream that is over.
+func (ss *serverStream) giveBack() {
+	ss.conn.GiveBack()
+	ss.out.mu.Lock()
+	defer ss.out.mu.Unlock()
+	ss.memory.close()
+	for _, h := range ss.held {
+		h.claim.give()
+	}
+	ss.held = nil
+}
+
+func errorResponse(id uint64, code kvpb.ErrorCode, message string) *kvpb.Response {
+	return &kvpb.Response{Id: id, Error: &kvpb.Error{Code: code, Message: message}}
+}
