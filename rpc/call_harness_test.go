@@ -94,7 +94,8 @@ func quickIsQuick(method string) bool { return method == quickMethod }
 
 // serveCalls serves a service at addr, by gRPC as well.
 func serveCalls(t testing.TB, n network, addr string, service *grpc.ServiceDesc,
-	calls CallServerConfig, change func(*BatchServerConfig)) (address string, server *BatchServer, called *CallServer) {
+	calls CallServerConfig, change func(*BatchServerConfig)) (address string, server *BatchServer,
+	called *CallServer) {
 	t.Helper()
 	called = NewCallServer(calls)
 	t.Cleanup(called.Close) // when the server has stopped

@@ -45,7 +45,7 @@ func (r *Replica) answerAdmission(rd *read) {
 	q := rd.pending.Request
 	r.mu.Lock()
 	index, until := r.mu.applied.index, rd.limit
-	announce := r.mu.announced.want(index)
+	announce := r.mu.reads.announced.want(index)
 	if r.mu.applied.stats.Expiring > 0 {
 		until = hlc.Max(until, rd.expiries)
 	}
@@ -127,11 +127,11 @@ func (a *announcement) over(err error) (again bool) {
 func (r *Replica) announce() {
 	r.group.ReadIndex(func(err error) {
 		r.mu.Lock()
-		again := r.mu.announced.over(err)
+		again := r.mu.reads.announced.over(err)
 		r.mu.Unlock()
 		if again && !r.goActive(r.announce) {
 			r.mu.Lock()
-			r.mu.announced.busy = false
+			r.mu.reads.announced.busy = false
 			r.mu.Unlock()
 		}
 	})

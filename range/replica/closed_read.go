@@ -56,21 +56,6 @@ const mostClosedWait = 10 * time.Second
 // closedCheck is how often a read that waits looks: what is closed beside the log tells none.
 const closedCheck = 20 * time.Millisecond
 
-// beside is what is closed beside the log.
-type beside struct {
-	closed hlc.Timestamp
-	// later counts when the log is applied up to index.
-	later hlc.Timestamp
-	index uint64
-}
-
-// takesEffect takes what counts by what is applied.
-func (b *beside) takesEffect(applied uint64) {
-	if !b.later.IsZero() && b.index <= applied {
-		b.closed, b.later = hlc.Max(b.closed, b.later), hlc.Timestamp{}
-	}
-}
-
 // NoteClosed takes what a leader has closed beside the log: nothing at or below the timestamp is
 // written or locked behind the index, by whichever leader. What lies further ahead of this server's
 // clock than clocks are apart is ignored: the sender's is wrong.
@@ -80,13 +65,7 @@ func (r *Replica) NoteClosed(closed hlc.Timestamp, index uint64) {
 		return
 	}
 	r.mu.Lock()
-	b := &r.mu.beside
-	b.takesEffect(r.mu.applied.index)
-	if index <= r.mu.applied.index {
-		b.closed = hlc.Max(b.closed, closed)
-	} else if b.later.Less(closed) {
-		b.later, b.index = closed, index
-	}
+	r.mu.closing.Note(closed, index, r.mu.applied.index)
 	r.mu.Unlock()
 	// Reads that wait look by themselves: the caller may hold locks.
 }
@@ -100,17 +79,7 @@ func (r *Replica) Closed() hlc.Timestamp {
 }
 
 func (r *Replica) closedLocked() hlc.Timestamp {
-	r.mu.beside.takesEffect(r.mu.applied.index)
-	closed := hlc.Max(r.mu.applied.closed, r.mu.beside.closed)
-	if s := r.mu.sleepsIn; s != nil {
-		if asleep, index := s.Closed(); index <= r.mu.applied.index {
-			closed = hlc.Max(closed, asleep)
-		}
-	}
-	if r.asleepLocked() {
-		closed = hlc.Max(closed, hlc.Timestamp{Wall: r.mu.asleep.Closed()})
-	}
-	return closed
+	return hlc.Max(r.mu.applied.closed, r.mu.closing.Closed(r.mu.applied.index))
 }
 
 // startClosed notes how fresh a read has to be that any replica may answer.
@@ -179,7 +148,7 @@ func (r *Replica) readClosed(rd *read) {
 		refusal = r.overloaded(q, "reads wait for what this replica has not applied, or heard of")
 	default:
 		r.mu.reads.waiting++
-		r.mu.closedReads = append(r.mu.closedReads, rd)
+		r.mu.reads.closed = append(r.mu.reads.closed, rd)
 		if r.node.hooks.lockTime == nil {
 			c.timer = r.node.AfterFunc(min(patience, check), func() { r.lookClosed(rd) })
 		}
@@ -260,11 +229,11 @@ func (r *Replica) lowestLockLocked(rd *read, T hlc.Timestamp) (lowest *lock) {
 // closedAdvancedLocked takes out the reads that may go on: what they need is closed, or, if locks
 // were released, they wait for one.
 func (r *Replica) closedAdvancedLocked(released bool) (ready []*read) {
-	if len(r.mu.closedReads) == 0 {
+	if len(r.mu.reads.closed) == 0 {
 		return nil
 	}
-	closed, kept := r.closedLocked(), r.mu.closedReads[:0]
-	for _, rd := range r.mu.closedReads {
+	closed, kept := r.closedLocked(), r.mu.reads.closed[:0]
+	for _, rd := range r.mu.reads.closed {
 		if r.advancedLocked(rd.closed, closed, released) {
 			if rd.idleLocked(r.mu.applied.highest) {
 				kept = append(kept, rd)
@@ -275,8 +244,8 @@ func (r *Replica) closedAdvancedLocked(released bool) (ready []*read) {
 		}
 		kept = append(kept, rd)
 	}
-	clear(r.mu.closedReads[len(kept):])
-	r.mu.closedReads = kept
+	clear(r.mu.reads.closed[len(kept):])
+	r.mu.reads.closed = kept
 	r.mu.reads.waiting -= len(ready)
 	return ready
 }
@@ -295,9 +264,9 @@ func (r *Replica) advancedLocked(c *closedReading, closed hlc.Timestamp, release
 // lookClosed has one look whether it may go on, if it still waits.
 func (r *Replica) lookClosed(rd *read) {
 	r.mu.Lock()
-	i := slices.Index(r.mu.closedReads, rd)
+	i := slices.Index(r.mu.reads.closed, rd)
 	if i >= 0 {
-		r.mu.closedReads = slices.Delete(r.mu.closedReads, i, i+1)
+		r.mu.reads.closed = slices.Delete(r.mu.reads.closed, i, i+1)
 		r.mu.reads.waiting--
 	}
 	r.mu.Unlock()
@@ -308,12 +277,12 @@ func (r *Replica) lookClosed(rd *read) {
 
 // endClosedLocked takes out all that wait: the replica is closed.
 func (r *Replica) endClosedLocked(end *ending) {
-	for _, rd := range r.mu.closedReads {
+	for _, rd := range r.mu.reads.closed {
 		rd.closed.stop()
 		end.waiters = append(end.waiters, rd)
 	}
-	r.mu.reads.waiting -= len(r.mu.closedReads)
-	r.mu.closedReads = nil
+	r.mu.reads.waiting -= len(r.mu.reads.closed)
+	r.mu.reads.closed = nil
 }
 
 // resumeClosed goes on with reads that have waited.

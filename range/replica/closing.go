@@ -7,31 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 )
 
-// Closed timestamps.
-//
-// A leader promises that nothing at or below a timestamp is written, or locked, any more: it closes
-// the timestamp. It lies the keyspace's closed lag behind the leader's physical clock, so that
-// hardly a write has to move because of it. A follower that has applied all that was proposed
-// before the promise answers reads at or below it (stale reads of its own state), without asking a
-// leader.
-//
-// A promise goes out with each entry of the log (proposal.Entry.Closed), and beside the log when
-// there is nothing to replicate: with the heartbeats of a group that is awake, and for all groups
-// together that sleep (package host). Beside the log it names an index; it counts for a follower
-// that has applied the log up to that.
-//
-// INVARIANT: what is promised holds for every later leader. A promise is made like a read is
-// served: the clock is read, and after that the lease is looked at, so no other leader has begun
-// before the clock was read. One that begins later has its low-water mark above that clock's
-// reading (leadership.takeLow), and so above what is promised, which is not above the clock.
-//
-// INVARIANT: a partition that is frozen promises nothing: what consumes it goes by what the freeze
-// has closed.
-//
-// INVARIANT: within the leadership each later write and lock asks for the floor under the lock
-// under which promises are made. What is evaluated when a promise is made asks later, or is in the
-// entry that brings it; what is in flight lies before that entry in the log. A promise beside the
-// log is made only when nothing is in flight.
+// When timestamps are closed. Package closing has the rules.
 
 // DefaultClosedLag is how far behind the clock timestamps are closed, unless the keyspace says
 // otherwise.
@@ -44,8 +20,8 @@ func (r *Replica) SetClosedLag(lag time.Duration) {
 		return
 	}
 	r.mu.Lock()
-	asleep := r.asleepLocked()
-	r.awakeLocked() // it sleeps with others of another lag
+	asleep := r.mu.closing.Asleep()
+	r.mu.closing.Awake() // it sleeps with others of another lag
 	r.mu.Unlock()
 	if asleep {
 		r.group.Wake()
@@ -87,19 +63,18 @@ func (r *Replica) promiseLocked(at hlc.Timestamp, term uint64) hlc.Timestamp {
 		r.mu.holding != nil || r.Descriptor().GetFrozen() != nil {
 		return hlc.Timestamp{}
 	}
-	r.mu.promised = hlc.Max(r.mu.promised, at)
-	return r.mu.promised
+	return r.mu.closing.Promise(at)
 }
 
 // floorLocked is the timestamp above which all is to be written and locked: what is closed, by what
 // is applied here, and by what this leadership has promised.
 func (r *Replica) floorLocked() hlc.Timestamp {
-	return hlc.Max(r.mu.applied.closed, r.mu.promised)
+	return hlc.Max(r.mu.applied.closed, r.mu.closing.Promised())
 }
 
 // servedLocked is the highest timestamp at which anything was read, or closed, by this leadership.
 func (r *Replica) servedLocked() hlc.Timestamp {
-	return hlc.Max(r.mu.cache.Max(), r.mu.promised)
+	return hlc.Max(r.mu.cache.Max(), r.mu.closing.Promised())
 }
 
 // CloseIdle closes timestamps beside the log, if this replica leads and nothing is in flight or
@@ -109,11 +84,11 @@ func (r *Replica) CloseIdle() (closed hlc.Timestamp, index uint64, ok bool) {
 	at, term := r.closable()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.idleLocked() || r.asleepLocked() {
+	if !r.idleLocked() || r.mu.closing.Asleep() {
 		return closed, 0, false
 	}
 	closed = r.promiseLocked(at, term)
-	r.mu.beside.closed = hlc.Max(r.mu.beside.closed, closed) // also here
+	r.mu.closing.CloseBeside(closed) // also here
 	return closed, r.mu.applied.index, !closed.IsZero()
 }
 
@@ -129,13 +104,14 @@ func (r *Replica) Sleep(join group.Join) (may bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.lag() < 0 || r.asleepLocked() || r.closed.Load() || !r.node.clockTrusted():
+	case r.lag() < 0 || r.mu.closing.Asleep() || r.closed.Load() || !r.node.clockTrusted():
 		return true
 	case !r.idleLocked() || r.promiseLocked(at, term).IsZero():
 		return r.Descriptor().GetFrozen() != nil
 	}
-	r.mu.asleep = join(term, at, r.lag(), r.mu.applied.index)
-	return r.mu.asleep != nil
+	place := join(term, at, r.lag(), r.mu.applied.index)
+	r.mu.closing.Sleep(place)
+	return place != nil
 }
 
 // Unclosed implements group.Closer: nothing is closed for the group, which sleeps under this
@@ -147,23 +123,7 @@ func (r *Replica) Unclosed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := &r.mu.leadership
-	return l.IsLeader && l.serving && !r.asleepLocked() && r.Descriptor().GetFrozen() == nil
-}
-
-// asleepLocked says that others close timestamps for this group.
-func (r *Replica) asleepLocked() bool { return r.mu.asleep != nil && !r.mu.asleep.Gone() }
-
-// awakeLocked ends that. It comes before anything is evaluated.
-//
-// INVARIANT: what was closed in its sleep is promised.
-func (r *Replica) awakeLocked() {
-	if r.mu.asleep == nil {
-		return
-	}
-	closed := hlc.Timestamp{Wall: r.mu.asleep.Remove()}
-	r.mu.asleep = nil
-	r.mu.promised = hlc.Max(r.mu.promised, closed)
-	r.mu.beside.closed = hlc.Max(r.mu.beside.closed, closed) // nothing was in flight
+	return l.IsLeader && l.serving && !r.mu.closing.Asleep() && r.Descriptor().GetFrozen() == nil
 }
 
 // SleepsIn implements group.Closer.
@@ -172,5 +132,5 @@ func (r *Replica) SleepsIn(s group.Source) {
 	// last one tells.
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.sleepsIn = s
+	r.mu.closing.SleepIn(s)
 }

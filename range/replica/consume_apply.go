@@ -201,7 +201,7 @@ func (r *Replica) endConsumed(by *clusterpb.Partition) {
 	r.giveUpLocked(&end, notRun)
 	r.refuseQueueLocked(&end)
 	r.mu.leadership.close()
-	r.awakeLocked()
+	r.mu.closing.Awake()
 	r.mu.cache.Reset(hlc.Timestamp{})
 	r.mu.Unlock()
 	r.finish(&end)

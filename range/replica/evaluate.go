@@ -169,7 +169,7 @@ func (e *evaluation) take() step {
 		e.release()
 		return stepStop
 	}
-	r.awakeLocked()
+	r.mu.closing.Awake()
 	if r.mu.leadership.barrierDue {
 		return stepBarrier
 	}

@@ -217,7 +217,7 @@ func (r *Replica) LeadershipChanged(to group.Leadership) {
 	var end ending
 	r.mu.Lock()
 	// INVARIANT: before any message leaves that says so: this replica affirms no more that it leads.
-	r.awakeLocked()
+	r.mu.closing.Awake()
 	l := &r.mu.leadership
 	l.change(to)
 	r.giveUpLocked(&end, outcomeUnknown)
@@ -230,7 +230,7 @@ func (r *Replica) LeadershipChanged(to group.Leadership) {
 	default:
 		clock := r.node.Clock
 		l.begin(clock.Physical())
-		r.mu.promised = hlc.Timestamp{}
+		r.mu.closing.Begin()
 		if r.node.clockTrusted() {
 			// A step of the clock that was not looked at yet counts. If it is a jump, ClockWentForward
 			// follows.

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/replica/closing"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
@@ -76,20 +77,7 @@ type Replica struct {
 		pipeline
 		// pending are the writes that are evaluated and not applied.
 		pending proposal.Pending
-		// promised is the highest timestamp that this leadership has closed, applied here or not
-		// (closing.go).
-		promised hlc.Timestamp
-		// beside is what is closed beside the log, and closedReads are the reads that wait for
-		// timestamps to be closed here (closed_read.go).
-		beside beside
-		// sleepsIn tells what is closed while the group sleeps under another replica; nil: nothing
-		// does.
-		sleepsIn group.Source
-		// asleep is this group's place in a set of groups that sleep, if it leads; nil: it is in none.
-		asleep      group.Place
-		closedReads []*read
-		// announced is of reads that this replica has admitted as a leader (admission.go).
-		announced announcement
+		closing closing.Timestamps
 		// written is at or above every version that was put there.
 		written hlc.Timestamp
 		recent  proposal.Recent
@@ -351,7 +339,7 @@ func (r *Replica) Close() error {
 	r.mu.leadership.close()
 	r.endHeldLocked(&end)
 	r.endClosedLocked(&end)
-	r.awakeLocked()
+	r.mu.closing.Awake()
 	r.mu.locks.Close()
 	confirming := r.mu.reads.drain()
 	r.mu.Unlock()

@@ -476,7 +476,7 @@ func (m *member) ringTimers() {
 		r.resumeHeld(h)
 	}
 	r.mu.Lock()
-	closed := slices.Clone(r.mu.closedReads)
+	closed := slices.Clone(r.mu.reads.closed)
 	r.mu.Unlock()
 	for _, rd := range closed {
 		r.lookClosed(rd)

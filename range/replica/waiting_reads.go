@@ -1,7 +1,7 @@
 package replica
 
-// waitingReads are the reads that wait for an entry to be applied, or for a read index. Replica.mu
-// guards it.
+// waitingReads are the reads that wait for an entry to be applied, for a read index, or for a
+// timestamp to be closed here. Replica.mu guards it.
 type waitingReads struct {
 	// waiting counts them.
 	waiting int
@@ -9,6 +9,11 @@ type waitingReads struct {
 	// another one.
 	confirming bool
 	next       []*read
+	// closed wait for timestamps to be closed, or for an index at which a leader has admitted them
+	// (closed_read.go). announced is of reads that this replica has admitted as a leader
+	// (admission.go).
+	closed    []*read
+	announced announcement
 }
 
 // confirm has a read wait for a read index. It returns true if that is to be asked for.

@@ -456,8 +456,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Renewals renews leases of the etcd API, many with one call, where LeaseKeepAlive has a message for
-// each. Any member takes it.
+// Renewals renews leases of the etcd API, many with one call, where LeaseKeepAlive has a message
+// for each. Any member takes it.
 type RenewalsClient interface {
 	// RenewAll gives leases their full terms. InvalidArgument: they are too many.
 	RenewAll(ctx context.Context, in *RenewAllRequest, opts ...grpc.CallOption) (*RenewAllResponse, error)
@@ -485,8 +485,8 @@ func (c *renewalsClient) RenewAll(ctx context.Context, in *RenewAllRequest, opts
 // All implementations must embed UnimplementedRenewalsServer
 // for forward compatibility.
 //
-// Renewals renews leases of the etcd API, many with one call, where LeaseKeepAlive has a message for
-// each. Any member takes it.
+// Renewals renews leases of the etcd API, many with one call, where LeaseKeepAlive has a message
+// for each. Any member takes it.
 type RenewalsServer interface {
 	// RenewAll gives leases their full terms. InvalidArgument: they are too many.
 	RenewAll(context.Context, *RenewAllRequest) (*RenewAllResponse, error)
