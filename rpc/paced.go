@@ -28,12 +28,14 @@ const (
 	costOfMessage    = 10 * time.Microsecond
 	costOfRequest    = 5 * time.Microsecond
 	costOfPart       = 150 * time.Nanosecond
-	// turn is for how long the reader of a connection goes on before others go first.
-	turn = 100 * time.Microsecond
+	// turn is for how long the reader of a connection goes on before others go first, while processors
+	// are short, and longTurn otherwise.
+	turn     = 100 * time.Microsecond
+	longTurn = time.Millisecond
 )
 
 // NewPace makes the Pace that all doors of a process share.
-func NewPace() *quota.Pace { return quota.NewPace(newScheduling().short) }
+func NewPace() *quota.Pace { return quota.NewPace(runtime.GOMAXPROCS(0), newScheduling().short) }
 
 // connPace paces one connection.
 type connPace struct {
@@ -85,8 +87,7 @@ func (c *connPace) charge(costs time.Duration) {
 }
 
 // between is called by the goroutine that reads, between two things that it does for the
-// connection: it waits if the host has to pause, and while processors are short it lets others go
-// first whose turn it is.
+// connection: it waits if the host has to pause, and lets others go first whose turn it is.
 func (c *connPace) between() {
 	if c == nil || c.exempt.Load() {
 		return
@@ -95,10 +96,14 @@ func (c *connPace) between() {
 		c.pause(time.Duration(owed))
 		return
 	}
-	if c.peer.Load() || !c.pace.Short() {
+	if c.peer.Load() {
 		return
 	}
-	if now := time.Now(); now.Sub(turnsFrom)-time.Duration(c.since.Load()) > turn {
+	long := longTurn
+	if c.pace.Short() {
+		long = turn
+	}
+	if now := time.Now(); now.Sub(turnsFrom)-time.Duration(c.since.Load()) > long {
 		runtime.Gosched()
 		c.begin(time.Now())
 	}

@@ -10,7 +10,7 @@ import (
 
 // strained is a pace in which processors are short, and host is ahead by much.
 func strained(host string) *quota.Pace {
-	p := quota.NewPace(func() bool { return true })
+	p := quota.NewPace(1, func() bool { return true })
 	now := time.Now()
 	for range 100 {
 		p.Charge("other", 0, now)
@@ -53,7 +53,7 @@ func TestLittleAtATime(t *testing.T) {
 		{strained("host"), true, false, int(turn / costOfCallByte)},
 		{strained("host"), true, true, much},
 		{strained("host"), false, false, much},
-		{quota.NewPace(func() bool { return false }), true, false, much},
+		{quota.NewPace(1, func() bool { return false }), true, false, much},
 	} {
 		c := &connPace{pace: x.pace, of: "host"}
 		c.calls.Store(x.calls)

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -8,10 +9,13 @@ import (
 
 const (
 	// paceChecked is how often it is looked whether processors are short. The multiple doubles as
-	// often while they are, up to maxPace, and falls by one every paceFalls.
+	// often while they are, from leastPace up to maxPace.
 	paceChecked = 50 * time.Millisecond
-	paceFalls   = 100 * time.Millisecond
+	leastPace   = 1.0 / 8
 	maxPace     = 32
+	// paceHalves is within what time it halves after that. It falls with the third power of the time,
+	// so within twice of this to the 256th part, which ends it.
+	paceHalves = 6 * time.Second
 	// paceBurst is how far a party may be ahead, longestPause bounds one pause.
 	paceBurst    = 100 * time.Millisecond
 	longestPause = 2 * time.Second
@@ -20,36 +24,42 @@ const (
 )
 
 // Pace slows parties down that use much of the processors while others wait for one. Each party
-// has a clock, which work moves on by what it costs and a multiple of that. A party whose clock is
-// ahead waits. So a party that does little never waits, and one that does much gets no more than a
-// known part of a processor, over however many connections it comes.
+// has a clock, which work moves on by what it costs and a multiple of that, shared among the
+// processors. A party whose clock is ahead waits. So a party that does little never waits, and one
+// that does much gets no more than a known part of the processors, over however many connections it
+// comes.
 //
 // The multiple is the same for all. It is 0 unless processors are short and there are several
-// parties; while they are short it doubles, and then it falls again step by step (as windows do in
-// congestion control: Chiu and Jain, "Analysis of the increase and decrease algorithms for
-// congestion avoidance", 1989).
+// parties; while they are short it doubles. Then it stays near where that was enough, and falls the
+// faster the longer ago processors were short: it is to find out seldom that it is still needed, as
+// others wait each time, and soon that it is not (as windows do in congestion control: Ha, Rhee and
+// Xu, "CUBIC: a new TCP-friendly high-speed TCP variant", 2008).
 //
 // Safe for concurrent use.
 type Pace struct {
-	short func() bool
+	processors int
+	short      func() bool
 
 	// slowing is set while the multiple is not 0.
 	slowing atomic.Bool
 
 	mu       sync.Mutex
-	multiple int
-	// checked is when short was asked last, fell when the multiple fell or rose last.
-	checked, fell time.Time
-	parties       map[string]*paced
+	multiple float64
+	// most is what the multiple was when processors were short last, at shortAt.
+	most    float64
+	shortAt time.Time
+	// checked is when short was asked last.
+	checked time.Time
+	parties map[string]*paced
 }
 
 // paced is a party that has worked lately.
 type paced struct{ clock, last time.Time }
 
-// NewPace makes a Pace. short says whether processors were short since it was asked last; it is
-// asked now and then, by one goroutine at a time, and must not block.
-func NewPace(short func() bool) *Pace {
-	return &Pace{short: short, parties: make(map[string]*paced)}
+// NewPace makes a Pace for so many processors. short says whether they were short since it was asked
+// last; it is asked now and then, by one goroutine at a time, and must not block.
+func NewPace(processors int, short func() bool) *Pace {
+	return &Pace{processors: processors, short: short, parties: make(map[string]*paced)}
 }
 
 // Short says whether processors are short, and there are several parties.
@@ -75,7 +85,7 @@ func (p *Pace) Charge(of string, costs time.Duration, now time.Time) (wait time.
 		x.clock = now
 	}
 	wait = min(max(x.clock.Sub(now)-paceBurst, 0), longestPause)
-	x.clock = x.clock.Add(costs * time.Duration(1+p.multiple))
+	x.clock = x.clock.Add(time.Duration(float64(costs) * (1 + p.multiple) / float64(p.processors)))
 	return wait
 }
 
@@ -104,11 +114,13 @@ func (p *Pace) checkLocked(now time.Time) {
 	case len(p.parties) < 2:
 		p.multiple = 0
 	case short:
-		p.multiple = min(max(2*p.multiple, 1), maxPace)
-		p.fell = now
-	case p.multiple > 0 && now.Sub(p.fell) >= paceFalls:
-		p.multiple--
-		p.fell = now
+		p.multiple = min(max(2*p.multiple, leastPace), maxPace)
+		p.most, p.shortAt = p.multiple, now
+	case p.multiple > 0:
+		halvings := math.Pow(float64(now.Sub(p.shortAt))/float64(paceHalves), 3)
+		if p.multiple = p.most * math.Exp2(-halvings); p.multiple < leastPace {
+			p.multiple = 0
+		}
 	}
 	if slowing := p.multiple > 0; slowing != p.slowing.Load() {
 		p.slowing.Store(slowing)
