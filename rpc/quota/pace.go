@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// paceChecked is how often it is looked whether processors are short. The multiple doubles as
-	// often while they are, from leastPace up to maxPace.
+	// paceChecked is how often it is looked whether processors are short. While they are, the multiple
+	// doubles at the first look, and grows to four times of that at the next, then to eight times, from
+	// leastPace up to maxPace.
 	paceChecked = 50 * time.Millisecond
 	leastPace   = 1.0 / 8
 	maxPace     = 32
@@ -30,10 +31,10 @@ const (
 // comes.
 //
 // The multiple is the same for all. It is 0 unless processors are short and there are several
-// parties; while they are short it doubles. Then it stays near where that was enough, and falls the
-// faster the longer ago processors were short: it is to find out seldom that it is still needed, as
-// others wait each time, and soon that it is not (as windows do in congestion control: Ha, Rhee and
-// Xu, "CUBIC: a new TCP-friendly high-speed TCP variant", 2008).
+// parties; while they are short it grows, the faster the longer they are. Then it stays near where
+// that was enough, and falls the faster the longer ago processors were short: it is to find out
+// seldom that it is still needed, as others wait each time, and soon that it is not (as windows do
+// in congestion control: Ha, Rhee and Xu, "CUBIC: a new TCP-friendly high-speed TCP variant", 2008).
 //
 // Safe for concurrent use.
 type Pace struct {
@@ -48,6 +49,8 @@ type Pace struct {
 	// most is what the multiple was when processors were short last, at shortAt.
 	most    float64
 	shortAt time.Time
+	// growth is how many times the multiple has grown at the last look; 1: processors were not short.
+	growth float64
 	// checked is when short was asked last.
 	checked time.Time
 	parties map[string]*paced
@@ -59,7 +62,8 @@ type paced struct{ clock, last time.Time }
 // NewPace makes a Pace for so many processors. short says whether they were short since it was asked
 // last; it is asked now and then, by one goroutine at a time, and must not block.
 func NewPace(processors int, short func() bool) *Pace {
-	return &Pace{processors: processors, short: short, parties: make(map[string]*paced)}
+	return &Pace{processors: processors, short: short, growth: 1,
+		parties: make(map[string]*paced)}
 }
 
 // Short says whether processors are short, and there are several parties.
@@ -110,11 +114,16 @@ func (p *Pace) checkLocked(now time.Time) {
 			delete(p.parties, of)
 		}
 	}
-	switch short := p.short(); {
+	short := p.short()
+	if !short {
+		p.growth = 1
+	}
+	switch {
 	case len(p.parties) < 2:
 		p.multiple = 0
 	case short:
-		p.multiple = min(max(2*p.multiple, leastPace), maxPace)
+		p.growth = min(2*p.growth, maxPace)
+		p.multiple = min(max(p.growth*p.multiple, leastPace), maxPace)
 		p.most, p.shortAt = p.multiple, now
 	case p.multiple > 0:
 		halvings := math.Pow(float64(now.Sub(p.shortAt))/float64(paceHalves), 3)

@@ -231,8 +231,8 @@ func (w *Watches) follow(ctx context.Context, run *driver.Run, client connected,
 			_ = client.SDK().RequestProgress(ctx)
 			continue
 		case r, open := <-answers:
-			if !open {
-				ended(ctx.Err())
+			if !open { // as the context has ended, which may be noticed here first
+				ended(nil)
 				run.Count("etcd watch", nil)
 				return
 			}
