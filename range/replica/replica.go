@@ -59,6 +59,8 @@ type Replica struct {
 	defaultTTL atomic.Int64
 	expiries   expiries
 
+	snapshotRoom snapshotRoom
+
 	work work
 
 	// active counts what Close waits for: calls of Submit, and reads that are not answered.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/engine"
@@ -40,10 +41,18 @@ func (r *Replica) StageSnapshot(ctx context.Context, index, term uint64,
 		return nil, ErrClosed
 	}
 	defer r.exit()
+	free := r.state.FreeBytes()
+	if err := r.snapshotRoom.check(time.Now(), free, r.state.MinFreeBytes()); err != nil {
+		return nil, err
+	}
 	s := &stager{r: r, in: newSnapshotReader(in), index: index, term: term}
-	if err := s.stage(ctx); err != nil {
+	err := s.stage(ctx)
+	if err == nil || s.in.count > 0 { // otherwise nothing was written
+		r.snapshotRoom.ended(time.Now(), free, err)
+	}
+	if err != nil {
 		s.abort()
-		return nil, fmt.Errorf("receiving a snapshot of partition %s: %w", r.id, err)
+		return nil, err
 	}
 	return &staged{r: r, paths: s.paths, applied: s.applied, descriptor: s.descriptor,
 		claim: s.claim}, nil
