@@ -20,6 +20,9 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 // answer is reply for a response that was judged. One to a call is not refused, however much waits
 // to be sent: held, if not nil, is what it holds until it is sent.
 func (ss *serverStream) answer(r *kvpb.Response, held *claim) {
+	if r.Error == nil || r.Error.Code == kvpb.ErrorCode_NOT_LEADER {
+		ss.pace.use()
+	}
 	size, called := r.SizeVT(), r.Call != nil
 	var chunk *[]byte
 	var err error

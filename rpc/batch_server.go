@@ -137,6 +137,9 @@ const (
 var errNoPlace = status.Error(codes.ResourceExhausted, "this server has given this host, or this "+
 	"certificate, its share of connections; try another server, or later")
 
+// errConnectionClosed ends a stream whose connection is closed already.
+var errConnectionClosed = status.Error(codes.Unavailable, "the connection is closed")
+
 // errPlaceLost is what a stream hears that has lost its place to another one of its party.
 var errPlaceLost = status.Error(codes.Unavailable, "this server has ended the connection, because "+
 	"the same host, or the same certificate, has opened more than its share of them")
@@ -216,6 +219,9 @@ func (s *BatchServer) serve(
 	readers := handoff{stream: ss, ended: make(chan error, 1)}
 	ss.readers = &readers
 	err = readers.read(first)
+	if status.Code(err) == codes.InvalidArgument {
+		ss.pace.owe(debtOfConnection)
+	}
 	ss.endCalls()
 	// A client that does not read what is being sent to it is not waited for.
 	hurry := time.AfterFunc(endTimeout, func() { _ = conn.Close() })
@@ -343,6 +349,9 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 		if err := ss.wait(ss.hasRoomLocked); err != nil {
 			return err
 		}
+		if ss.pace.over() {
+			return errConnectionClosed // whatever has been read of it
+		}
 		message, err := ss.conn.Receive()
 		if errors.Is(err, io.EOF) {
 			// The client asks for nothing more, but waits for what it asked.
@@ -353,7 +362,11 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 		}
 		batch = new(kvpb.BatchRequest)
 		size = decodedSize(message, batch)
-		ss.pace.charge(costOfMessage + time.Duration(size/partBytes)*costOfPart)
+		costs := costOfMessage + time.Duration(size/partBytes)*costOfPart
+		if size-len(message) >= largeMessage { // it has many parts
+			ss.pace.owe(debtOfLarge * costs)
+		}
+		ss.pace.charge(costs)
 		ss.pace.between()
 		if err := ss.decode(message, size, batch); err != nil {
 			return status.Errorf(codes.InvalidArgument, "message of the client: %v", err)
@@ -365,15 +378,20 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 	}
 }
 
-// decode decodes a message that takes so many bytes of memory. Of large ones of a party, a server
-// decodes one at a time, whatever the number of its streams, and no other party waits for them.
+// decode decodes a message that takes so many bytes of memory. A large one is decoded in slices,
+// between which others may go first; of a party, a server decodes one such message at a time,
+// whatever the number of its streams, and no other party waits for it.
 func (ss *serverStream) decode(message []byte, size int, batch *kvpb.BatchRequest) error {
-	if size >= largeMessage && !ss.ofServer {
-		turn := &ss.server.decoding[maphash.String(decodingSeed, ss.memory.party)%decodingTurns]
-		turn.Lock()
-		defer turn.Unlock()
+	if size < largeMessage || ss.ofServer {
+		return unmarshalOwned(message, batch)
 	}
-	return unmarshalOwned(message, batch)
+	turn := &ss.server.decoding[maphash.String(decodingSeed, ss.memory.party)%decodingTurns]
+	turn.Lock()
+	defer turn.Unlock()
+	if err := checkParts(message, batch); err != nil {
+		return err
+	}
+	return decodeSlices(message, batch, ss.pace.rest)
 }
 
 // Parties take turns in decoding by a hash of their names.
@@ -381,7 +399,7 @@ const decodingTurns = 64
 
 var decodingSeed = maphash.MakeSeed()
 
-// largeMessage is from how many bytes on, decoded, a message takes milliseconds to decode.
+// largeMessage is from how many bytes on, decoded, a message takes a millisecond or more to decode.
 const largeMessage = 1 << 20
 
 // hand passes requests to Handle or Take, and returns what is left to do. They share the memory of
@@ -397,7 +415,10 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 			return nil, status.Errorf(codes.InvalidArgument, "request id %d is used twice at a time",
 				r.Id)
 		}
-		size := max(r.SizeVT(), share)
+		size := share
+		if len(requests) > 1 { // one alone is not larger than its message
+			size = max(r.SizeVT(), share)
+		}
 		if r.Call != nil {
 			size += checked[i].bytes
 		}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
@@ -51,7 +52,9 @@ func newInbound(limit int64, closed func()) *inbound {
 // inboundConn is a connection that is counted.
 type inboundConn struct {
 	net.Conn
-	in      *inbound
+	in *inbound
+	// pace is nil without.
+	pace    *connPace
 	address inboundAddress
 	// frames is for the one goroutine that reads.
 	frames frames
@@ -166,8 +169,8 @@ func (in *inbound) receivedLocked(call *inboundCall) {
 }
 
 // watch counts a connection from now on.
-func (in *inbound) watch(conn net.Conn) net.Conn {
-	c := &inboundConn{Conn: conn, in: in, frames: frames{skip: len(http2.ClientPreface)},
+func (in *inbound) watch(conn net.Conn, pace *connPace) net.Conn {
+	c := &inboundConn{Conn: conn, in: in, pace: pace, frames: frames{skip: len(http2.ClientPreface)},
 		counted: true}
 	c.address = inboundAddress{conn.RemoteAddr(), c, conn.RemoteAddr().String()}
 	in.mu.Lock()
@@ -188,9 +191,11 @@ func (c *inboundConn) Read(b []byte) (int, error) {
 	}
 	in := c.in
 	var largest *inboundConn
+	large := false
 	in.mu.Lock()
 	if c.counted {
 		c.incomplete += content
+		large = c.incomplete > largeIncomplete
 		in.total += content
 		if in.total > in.limit {
 			for _, other := range in.conns {
@@ -205,6 +210,10 @@ func (c *inboundConn) Read(b []byte) (int, error) {
 	if largest != nil {
 		in.closed()
 		_ = largest.Conn.Close()
+	}
+	if large {
+		c.pace.owe(time.Duration(content) * debtOfByte)
+		c.pace.rest()
 	}
 	return n, err
 }
@@ -263,5 +272,5 @@ func (d doorCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Au
 	if p := paceOf(raw); p != nil {
 		p.calls.Store(true)
 	}
-	return d.in.watch(conn), info, nil
+	return d.in.watch(conn, paceOf(raw)), info, nil
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // messagePrefixBytes is how long what precedes each message of gRPC is.
@@ -41,14 +43,19 @@ func countedMethod(handle grpc.MethodHandler) grpc.MethodHandler {
 		call := &inboundCall{conn: c}
 		c.in.begin(ctx, call, true)
 		defer c.in.end(call)
-		return handle(service, ctx, func(message any) error {
+		answer, err := handle(service, ctx, func(message any) error {
 			one := arrival{message: message}
 			err := decode(&one)
 			if one.bytes > 0 {
 				c.in.received(call, one.bytes)
 			}
+			if err != nil {
+				c.pace.owe(debtOfCall)
+			}
 			return err
 		}, interceptor)
+		c.pace.ended(err)
+		return answer, err
 	}
 }
 
@@ -63,7 +70,9 @@ func countStream(service any, stream grpc.ServerStream, info *grpc.StreamServerI
 	s := &inboundStream{ServerStream: stream, call: inboundCall{conn: c}}
 	c.in.begin(stream.Context(), &s.call, !info.IsClientStream)
 	defer c.in.end(&s.call)
-	return handle(service, s)
+	err := handle(service, s)
+	c.pace.ended(err)
+	return err
 }
 
 // inboundStream is a stream whose messages are counted.
@@ -83,4 +92,23 @@ func (s *inboundStream) RecvMsg(message any) error {
 		s.call.conn.in.received(&s.call, s.next.bytes)
 	}
 	return err
+}
+
+// SendMsg implements grpc.ServerStream.
+func (s *inboundStream) SendMsg(message any) error {
+	err := s.ServerStream.SendMsg(message)
+	if err == nil {
+		s.call.conn.pace.use()
+	}
+	return err
+}
+
+// ended notes how a call of gRPC has ended that was served.
+func (c *connPace) ended(err error) {
+	switch status.Code(err) {
+	case codes.OK:
+		c.use()
+	case codes.PermissionDenied, codes.Unauthenticated:
+		c.owe(debtOfCall)
+	}
 }

@@ -27,8 +27,9 @@ const (
 // ShareListener makes a listener whose connections take places, so many, and processors' time by
 // shares, as those of a Server do. pace may be nil.
 func ShareListener(l net.Listener, connections int, pace *quota.Pace) net.Listener {
-	return &sharedListener{l, quota.NewPlaces(connections, grantedConnections, placeSettled), pace,
-		func() {}, func(time.Duration) {}}
+	return &sharedListener{Listener: l, pace: pace, trusting: true,
+		places: quota.NewPlaces(connections, grantedConnections, placeSettled),
+		lost:   func() {}, paused: func(time.Duration) {}}
 }
 
 // sharedListener gives each connection a place among those of its host.
@@ -39,6 +40,8 @@ type sharedListener struct {
 	lost   func()
 	// paused is told how long a connection has to pause.
 	paused func(time.Duration)
+	// trusting: every connection is taken to be of use.
+	trusting bool
 }
 
 // Accept implements net.Listener. Connections for which there is no place are closed.
@@ -65,10 +68,10 @@ func (l *sharedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// overdue says that a host gets no more connections for now: it uses much of the processors while
-// others wait for one, and has many connections already, which wait longer than one pause.
+// overdue says that a host gets no more connections for now: it has to wait, and has many
+// connections already, which do.
 func (l *sharedListener) overdue(host string) bool {
-	return l.pace != nil && l.pace.Short() && l.pace.Ahead(host, time.Now()) > overdueAfter &&
+	return l.pace != nil && l.pace.Ahead(host, time.Now()) > overdueAfter &&
 		l.places.HeldBy(host) >= overdueConnections
 }
 
@@ -93,7 +96,9 @@ func (l *sharedListener) pacer(host string) *connPace {
 	if l.pace == nil {
 		return nil
 	}
-	return &connPace{pace: l.pace, of: host, paused: l.paused, closed: make(chan struct{})}
+	c := &connPace{pace: l.pace, of: host, paused: l.paused, closed: make(chan struct{})}
+	c.useful.Store(l.trusting)
+	return c
 }
 
 // inPlace is a connection with its place.
@@ -195,6 +200,7 @@ func handOver(conn, raw net.Conn, to func(net.Conn)) {
 	}
 	if p := paceOf(raw); p != nil {
 		p.calls.Store(true)
+		p.use()
 	}
 	to(conn)
 }

@@ -32,18 +32,36 @@ const (
 	// are short, and longTurn otherwise.
 	turn     = 100 * time.Microsecond
 	longTurn = time.Millisecond
+	// largeTurn is for how long something large is gone on with, and largeRest for how long it rests
+	// then if others have waited for longer than othersWait.
+	largeTurn  = 250 * time.Microsecond
+	largeRest  = time.Millisecond
+	othersWait = 50 * time.Microsecond
+	// debtOfOpening is what a host owes for each connection, debtOfConnection for one that ends without
+	// having been of use, and debtOfCall for a call of gRPC that ends before its message has come: more than either takes, so
+	// that a host cannot make many of them. debtOfLarge is how many times its cost a host owes for a
+	// message of many parts: of what a host that writes much makes a server do, decoding is no more
+	// than a hundredth.
+	debtOfOpening    = 2 * time.Millisecond
+	debtOfConnection = 10 * time.Millisecond
+	debtOfCall       = 2 * time.Millisecond
+	debtOfLarge      = 16
+	// debtOfByte is for bytes of calls of gRPC that are incomplete, from largeIncomplete on.
+	debtOfByte      = 20 * time.Nanosecond
+	largeIncomplete = 256 << 10
 )
 
 // NewPace makes the Pace that all doors of a process share.
-func NewPace() *quota.Pace { return quota.NewPace(runtime.GOMAXPROCS(0), newScheduling().short) }
+func NewPace() *quota.Pace { return quota.NewPace(runtime.GOMAXPROCS(0), newScheduling().strain) }
 
 // connPace paces one connection.
 type connPace struct {
 	pace   *quota.Pace
 	of     string
 	paused func(time.Duration)
-	// exempt: it is a server's. calls: it is one of gRPC. begun: something was read.
-	exempt, calls, begun atomic.Bool
+	// exempt: it is a server's. calls: it is one of gRPC. begun: something was read. useful: it was
+	// not for nothing.
+	exempt, calls, begun, useful atomic.Bool
 	// peer: it carries messages of peers, which wait for no turn.
 	peer atomic.Bool
 	// since is when the goroutine that reads began its turn, after turnsFrom.
@@ -70,6 +88,7 @@ func (c *connPace) read(n int, waited bool) {
 	costs *= time.Duration(n)
 	if c.begun.CompareAndSwap(false, true) {
 		costs += costOfConnection
+		c.owe(debtOfOpening)
 	}
 	now := time.Now()
 	if waited {
@@ -96,7 +115,12 @@ func (c *connPace) between() {
 		c.pause(time.Duration(owed))
 		return
 	}
-	if c.peer.Load() {
+	c.yield()
+}
+
+// yield lets others go first whose turn it is.
+func (c *connPace) yield() {
+	if c == nil || c.exempt.Load() || c.peer.Load() {
 		return
 	}
 	long := longTurn
@@ -109,6 +133,25 @@ func (c *connPace) between() {
 	}
 }
 
+// rest is yield between two parts of something large: if others wait meanwhile, it is gone on with
+// only after a rest.
+func (c *connPace) rest() {
+	if c == nil || c.exempt.Load() || c.peer.Load() {
+		return
+	}
+	now := time.Now()
+	took := now.Sub(turnsFrom) - time.Duration(c.since.Load())
+	if took <= largeTurn {
+		return
+	}
+	runtime.Gosched()
+	// A turn that took long was interrupted by other processes, or by the collector of garbage.
+	if others := time.Since(now); others > othersWait || took > longTurn {
+		c.wait(largeRest)
+	}
+	c.begin(time.Now())
+}
+
 // begin begins the turn of the goroutine that reads.
 func (c *connPace) begin(now time.Time) { c.since.Store(int64(now.Sub(turnsFrom))) }
 
@@ -118,13 +161,32 @@ func (c *connPace) pause(wait time.Duration) {
 		return
 	}
 	c.paused(wait)
-	timer := time.NewTimer(wait)
+	c.wait(wait)
+	c.begin(time.Now())
+}
+
+// wait waits, at most until the connection is closed.
+func (c *connPace) wait(d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-c.closed:
 	}
-	c.begin(time.Now())
+}
+
+// owe has the host pay for what is large, or of no use.
+func (c *connPace) owe(debt time.Duration) {
+	if c != nil && !c.exempt.Load() {
+		c.pace.Owe(c.of, debt, time.Now())
+	}
+}
+
+// use says that the connection is of use.
+func (c *connPace) use() {
+	if c != nil && !c.useful.Load() && c.useful.CompareAndSwap(false, true) {
+		c.pace.Useful(c.of, time.Now())
+	}
 }
 
 // most is how many bytes one read of a connection gives at most. While processors are short, a
@@ -136,8 +198,28 @@ func (c *connPace) most(n int) int {
 	return n
 }
 
+// over says that the connection is closed: what was read of it before is no longer worth anything.
+func (c *connPace) over() bool {
+	if c == nil {
+		return false
+	}
+	select {
+	case <-c.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // close ends waiting.
-func (c *connPace) close() { c.once.Do(func() { close(c.closed) }) }
+func (c *connPace) close() {
+	c.once.Do(func() {
+		close(c.closed)
+		if c.begun.Load() && !c.useful.Load() {
+			c.owe(debtOfConnection)
+		}
+	})
+}
 
 // paceOf is how a connection is paced; nil: it is not.
 func paceOf(raw net.Conn) *connPace {

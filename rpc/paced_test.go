@@ -10,7 +10,7 @@ import (
 
 // strained is a pace in which processors are short, and host is ahead by much.
 func strained(host string) *quota.Pace {
-	p := quota.NewPace(1, func() bool { return true })
+	p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Short })
 	now := time.Now()
 	for range 100 {
 		p.Charge("other", 0, now)
@@ -53,7 +53,7 @@ func TestLittleAtATime(t *testing.T) {
 		{strained("host"), true, false, int(turn / costOfCallByte)},
 		{strained("host"), true, true, much},
 		{strained("host"), false, false, much},
-		{quota.NewPace(1, func() bool { return false }), true, false, much},
+		{quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed }), true, false, much},
 	} {
 		c := &connPace{pace: x.pace, of: "host"}
 		c.calls.Store(x.calls)
@@ -104,8 +104,8 @@ func TestOverdueConnectionIsClosed(t *testing.T) {
 		places.Enter("127.0.0.1", func() {})
 	}
 	lost := make(chan struct{}, 1)
-	l := &sharedListener{raw, places, strained("127.0.0.1"), func() { lost <- struct{}{} },
-		func(time.Duration) {}}
+	l := &sharedListener{Listener: raw, places: places, pace: strained("127.0.0.1"),
+		lost: func() { lost <- struct{}{} }, paused: func(time.Duration) {}}
 	accepted := make(chan error, 1)
 	go func() {
 		conn, err := l.Accept()

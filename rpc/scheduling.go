@@ -1,14 +1,20 @@
 package rpc
 
 import (
+	"runtime"
 	"runtime/metrics"
 	"time"
+
+	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
 // scheduling tells from Go's own histogram whether goroutines have to wait for a processor.
 type scheduling struct {
 	sample []metrics.Sample
 	before []uint64
+	// preempted and at are what contended has seen last, and when.
+	preempted int64
+	at        time.Time
 }
 
 const (
@@ -16,6 +22,9 @@ const (
 	// than one of waitingShare have waited longer.
 	processorWait = 4 * time.Millisecond
 	waitingShare  = 20
+	// preemptions is how many times a second other processes take a processor from this one's threads,
+	// for each of its processors, from which on processors are contended.
+	preemptions = 500
 )
 
 func newScheduling() *scheduling {
@@ -41,4 +50,26 @@ func (s *scheduling) short() bool {
 	}
 	s.before = append(s.before[:0], h.Counts...)
 	return late*waitingShare > all
+}
+
+// contended says whether other processes wanted the processors that this one was using, since the
+// last call: its goroutines need not wait for each other then, and all that they do takes longer.
+func (s *scheduling) contended(now time.Time) bool {
+	preempted := involuntarySwitches()
+	n, took := preempted-s.preempted, now.Sub(s.at)
+	first := s.at.IsZero()
+	s.preempted, s.at = preempted, now
+	return !first && float64(n) > preemptions*took.Seconds()*float64(runtime.GOMAXPROCS(0))
+}
+
+// strain is what a Pace is told.
+func (s *scheduling) strain(now time.Time) quota.Strain {
+	contended := s.contended(now)
+	switch {
+	case s.short():
+		return quota.Short
+	case contended:
+		return quota.Contended
+	}
+	return quota.Relaxed
 }

@@ -139,8 +139,9 @@ func (s *Server) realm(name string) *PeerTransport {
 
 // Serve answers at the listener until Stop. It closes the listener.
 func (s *Server) Serve(l net.Listener) error {
-	return s.grpc.Serve(&sharedListener{l, s.places, s.pace, s.metrics.placesLost.Inc,
-		func(d time.Duration) { s.metrics.paused.Add(d.Seconds()) }})
+	return s.grpc.Serve(&sharedListener{Listener: l, places: s.places, pace: s.pace,
+		lost:   s.metrics.placesLost.Inc,
+		paused: func(d time.Duration) { s.metrics.paused.Add(d.Seconds()) }})
 }
 
 // Stop ends all connections, and waits until nothing serves them any more. It may be called again.
@@ -225,6 +226,7 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 			c.Refuse(err)
 			return
 		}
+		paceOf(c.Raw()).use()
 		t.serve(c, id.from)
 	default:
 		c.Refuse(status.Errorf(codes.Unimplemented, "this server knows no connection of kind %q", kind))

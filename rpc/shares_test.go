@@ -247,7 +247,7 @@ func TestInboundForgets(t *testing.T) {
 	}
 	for range 10 {
 		one, other := net.Pipe()
-		c := in.watch(one)
+		c := in.watch(one, nil)
 		go func() { _, _ = other.Write(sent.Bytes()) }()
 		if n, err := c.Read(make([]byte, 128)); n != sent.Len() || err != nil {
 			t.Fatal(n, err)

@@ -14,6 +14,12 @@ const (
 	paceChecked = 50 * time.Millisecond
 	leastPace   = 1.0 / 8
 	maxPace     = 32
+	// contendedPace is the multiple at least while processors are contended, and a party that is no
+	// stranger does less than one in lightShare of what another one does. What parties do is averaged
+	// over usedLasts.
+	contendedPace = 4
+	lightShare    = 8
+	usedLasts     = time.Second
 	// paceHalves is within what time it halves after that. It falls with the third power of the time,
 	// so within twice of this to the 256th part, which ends it.
 	paceHalves = 6 * time.Second
@@ -22,6 +28,15 @@ const (
 	longestPause = 2 * time.Second
 	// paceForgets is for how long a party counts after its last work.
 	paceForgets = time.Second
+	// mostDebt bounds what a party owes. A party that owes lostStanding is a stranger again.
+	mostDebt     = 10 * time.Second
+	lostStanding = 2 * time.Second
+	// strangersPrice is how many times of what its work costs a stranger owes for it.
+	strangersPrice = 50
+	// standingLasts is for how long a party is no stranger after its last useful work, at least;
+	// standings bounds how many such parties are remembered.
+	standingLasts = 10 * time.Minute
+	standings     = 1 << 16
 )
 
 // Pace slows parties down that use much of the processors while others wait for one. Each party
@@ -36,10 +51,15 @@ const (
 // seldom that it is still needed, as others wait each time, and soon that it is not (as windows do
 // in congestion control: Ha, Rhee and Xu, "CUBIC: a new TCP-friendly high-speed TCP variant", 2008).
 //
+// By the time that processors are found to be short, many requests of others have waited. So what is
+// of no use, and what is large, has a price beside that at all times: a debt, which is paid by waiting,
+// whether or not processors are short. And so has all that a stranger does: a party of which nothing
+// has been of use yet.
+//
 // Safe for concurrent use.
 type Pace struct {
 	processors int
-	short      func() bool
+	strain     func(now time.Time) Strain
 
 	// slowing is set while the multiple is not 0.
 	slowing atomic.Bool
@@ -54,16 +74,32 @@ type Pace struct {
 	// checked is when short was asked last.
 	checked time.Time
 	parties map[string]*paced
+	// known are those that are no strangers, and until when.
+	known map[string]time.Time
 }
 
-// paced is a party that has worked lately.
-type paced struct{ clock, last time.Time }
+// paced is a party that has worked lately. It is free of debts at a time. used is what its work has
+// cost lately.
+type paced struct {
+	clock, last, free time.Time
+	used              time.Duration
+}
 
-// NewPace makes a Pace for so many processors. short says whether they were short since it was asked
-// last; it is asked now and then, by one goroutine at a time, and must not block.
-func NewPace(processors int, short func() bool) *Pace {
-	return &Pace{processors: processors, short: short, growth: 1,
-		parties: make(map[string]*paced)}
+// Strain is how much of the processors there is.
+type Strain int
+
+// Relaxed: enough. Contended: other processes want them, too. Short: what can run has to wait.
+const (
+	Relaxed Strain = iota
+	Contended
+	Short
+)
+
+// NewPace makes a Pace for so many processors. strain says what they were since it was asked last; it
+// is asked now and then, by one goroutine at a time, and must not block.
+func NewPace(processors int, strain func(now time.Time) Strain) *Pace {
+	return &Pace{processors: processors, strain: strain, growth: 1,
+		parties: make(map[string]*paced), known: make(map[string]time.Time)}
 }
 
 // Short says whether processors are short, and there are several parties.
@@ -74,33 +110,101 @@ func (p *Pace) Short() bool { return p.slowing.Load() }
 func (p *Pace) Charge(of string, costs time.Duration, now time.Time) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	x := p.partyLocked(of, now)
+	p.checkLocked(now)
+	x.used += costs
+	if costs > 0 && !p.knownLocked(of, now) {
+		p.oweLocked(of, x, strangersPrice*costs, now)
+	}
+	ahead := max(x.free.Sub(now), 0)
+	if p.multiple == 0 {
+		x.clock = now
+	} else {
+		if x.clock.Before(now) {
+			x.clock = now
+		}
+		ahead = max(ahead, x.clock.Sub(now))
+		x.clock = x.clock.Add(time.Duration(float64(costs) * (1 + p.multiple) / float64(p.processors)))
+	}
+	return min(max(ahead-paceBurst, 0), longestPause)
+}
+
+// Owe adds to a party's debt, by processor time, which is shared among the processors. It waits for
+// that before further work.
+func (p *Pace) Owe(of string, debt time.Duration, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.oweLocked(of, p.partyLocked(of, now), debt, now)
+}
+
+func (p *Pace) oweLocked(of string, x *paced, debt time.Duration, now time.Time) {
+	if x.free.Before(now) {
+		x.free = now
+	}
+	x.free = x.free.Add(debt / time.Duration(p.processors))
+	if x.free.Sub(now) > lostStanding {
+		delete(p.known, of)
+	}
+	if most := now.Add(mostDebt); x.free.After(most) {
+		x.free = most
+	}
+}
+
+// Useful notes that something that a party has done was of use: it is no stranger for some time, as
+// long as it does not owe much.
+func (p *Pace) Useful(of string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if x := p.parties[of]; x != nil && x.free.Sub(now) > lostStanding {
+		return
+	}
+	if _, ok := p.known[of]; !ok && len(p.known) >= standings {
+		for other := range p.known { // any
+			delete(p.known, other)
+			break
+		}
+	}
+	p.known[of] = now.Add(standingLasts)
+}
+
+// knownLocked says whether a party is no stranger. One that goes on working is none for longer.
+func (p *Pace) knownLocked(of string, now time.Time) bool {
+	until, ok := p.known[of]
+	switch {
+	case !ok:
+		return false
+	case now.After(until):
+		delete(p.known, of)
+		return false
+	case until.Sub(now) < standingLasts/2:
+		p.known[of] = now.Add(standingLasts)
+	}
+	return true
+}
+
+func (p *Pace) partyLocked(of string, now time.Time) *paced {
 	x := p.parties[of]
 	if x == nil {
 		x = &paced{}
 		p.parties[of] = x
 	}
 	x.last = now
-	p.checkLocked(now)
-	if p.multiple == 0 {
-		x.clock = now
-		return 0
-	}
-	if x.clock.Before(now) {
-		x.clock = now
-	}
-	wait = min(max(x.clock.Sub(now)-paceBurst, 0), longestPause)
-	x.clock = x.clock.Add(time.Duration(float64(costs) * (1 + p.multiple) / float64(p.processors)))
-	return wait
+	return x
 }
 
 // Ahead is for how long a party would have to wait now, but for the bounds of one pause.
 func (p *Pace) Ahead(of string, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if x := p.parties[of]; x != nil && p.multiple > 0 {
-		return max(x.clock.Sub(now)-paceBurst, 0)
+	x := p.parties[of]
+	if x == nil {
+		return 0
 	}
-	return 0
+	ahead := max(x.free.Sub(now), 0)
+	if p.multiple > 0 {
+		ahead = max(ahead, x.clock.Sub(now))
+	}
+	return max(ahead-paceBurst, 0)
 }
 
 // checkLocked looks now and then whether processors are short.
@@ -108,22 +212,32 @@ func (p *Pace) checkLocked(now time.Time) {
 	if now.Sub(p.checked) < paceChecked {
 		return
 	}
+	keeps := math.Exp2(-float64(now.Sub(p.checked)) / float64(usedLasts))
 	p.checked = now
+	least, most := time.Duration(math.MaxInt64), time.Duration(0)
 	for of, x := range p.parties {
-		if now.Sub(x.last) > paceForgets {
+		x.used = time.Duration(float64(x.used) * keeps)
+		most = max(most, x.used)
+		if idle := now.Sub(x.last) > paceForgets; idle && x.free.Before(now) {
 			delete(p.parties, of)
+		} else if !idle && x.used < least && p.knownLocked(of, now) {
+			least = x.used
 		}
 	}
-	short := p.short()
-	if !short {
+	light := least < most/lightShare
+	strain := p.strain(now)
+	if strain != Short {
 		p.growth = 1
 	}
 	switch {
 	case len(p.parties) < 2:
 		p.multiple = 0
-	case short:
+	case strain == Short:
 		p.growth = min(2*p.growth, maxPace)
 		p.multiple = min(max(p.growth*p.multiple, leastPace), maxPace)
+		p.most, p.shortAt = p.multiple, now
+	case strain == Contended && light && p.multiple <= contendedPace:
+		p.multiple = contendedPace
 		p.most, p.shortAt = p.multiple, now
 	case p.multiple > 0:
 		halvings := math.Pow(float64(now.Sub(p.shortAt))/float64(paceHalves), 3)

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package rpc
+
+func involuntarySwitches() int64 { return 0 }
