@@ -70,3 +70,35 @@ func TestSharedListenerTrusts(t *testing.T) {
 		t.Error("a connection is not of use")
 	}
 }
+
+// A host that has lost its standing by what it owed gains it again on connections that stand.
+func TestStandingComesBack(t *testing.T) {
+	p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })
+	c := &connPace{pace: p, of: "host", paused: func(time.Duration) {}, closed: make(chan struct{})}
+	stranger := func() bool {
+		_, is := p.Charge("host", 0, time.Now())
+		return is
+	}
+	c.charge(0)
+	c.use()
+	if stranger() {
+		t.Fatal("a host that was of use is a stranger")
+	}
+	c.owe(3 * time.Second)
+	if !stranger() {
+		t.Fatal("a host that owes much is none")
+	}
+	c.charge(0)
+	c.use() // it has not paid yet
+	if !stranger() {
+		t.Error("it is none before it has paid")
+	}
+	for p.Ahead("host", time.Now()) > time.Second {
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.charge(0)
+	c.use()
+	if stranger() {
+		t.Error("it stays a stranger")
+	}
+}

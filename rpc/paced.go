@@ -60,8 +60,8 @@ type connPace struct {
 	of     string
 	paused func(time.Duration)
 	// exempt: it is a server's. calls: it is one of gRPC. begun: something was read. useful: it was
-	// not for nothing.
-	exempt, calls, begun, useful atomic.Bool
+	// not for nothing. stranger: the host was a stranger when it was charged last.
+	exempt, calls, begun, useful, stranger atomic.Bool
 	// peer: it carries messages of peers, which wait for no turn.
 	peer atomic.Bool
 	// since is when the goroutine that reads began its turn, after turnsFrom.
@@ -94,14 +94,22 @@ func (c *connPace) read(n int, waited bool) {
 	if waited {
 		c.begin(now)
 	}
-	c.owed.Store(int64(c.pace.Charge(c.of, costs, now)))
+	c.chargeAt(costs, now)
 	c.between()
 }
 
 // charge adds costs of what was read: between, or the next read, waits for them.
 func (c *connPace) charge(costs time.Duration) {
 	if c != nil && !c.exempt.Load() {
-		c.owed.Store(int64(c.pace.Charge(c.of, costs, time.Now())))
+		c.chargeAt(costs, time.Now())
+	}
+}
+
+func (c *connPace) chargeAt(costs time.Duration, now time.Time) {
+	wait, stranger := c.pace.Charge(c.of, costs, now)
+	c.owed.Store(int64(wait))
+	if stranger != c.stranger.Load() {
+		c.stranger.Store(stranger)
 	}
 }
 
@@ -182,9 +190,15 @@ func (c *connPace) owe(debt time.Duration) {
 	}
 }
 
-// use says that the connection is of use.
+// use says that the connection is of use. It is called for each answer.
 func (c *connPace) use() {
-	if c != nil && !c.useful.Load() && c.useful.CompareAndSwap(false, true) {
+	if c == nil {
+		return
+	}
+	if !c.useful.Load() {
+		c.useful.Store(true)
+	}
+	if c.stranger.Load() && c.stranger.CompareAndSwap(true, false) {
 		c.pace.Useful(c.of, time.Now())
 	}
 }

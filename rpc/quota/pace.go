@@ -105,15 +105,16 @@ func NewPace(processors int, strain func(now time.Time) Strain) *Pace {
 // Short says whether processors are short, and there are several parties.
 func (p *Pace) Short() bool { return p.slowing.Load() }
 
-// Charge charges a party for work, by about how much processor time it costs, and says how long to
-// wait before it.
-func (p *Pace) Charge(of string, costs time.Duration, now time.Time) (wait time.Duration) {
+// Charge charges a party for work, by about how much processor time it costs. It says how long to wait
+// before it, and whether the party is a stranger, of which Useful is to be told.
+func (p *Pace) Charge(of string, costs time.Duration, now time.Time) (wait time.Duration,
+	stranger bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.partyLocked(of, now)
 	p.checkLocked(now)
 	x.used += costs
-	if costs > 0 && !p.knownLocked(of, now) {
+	if stranger = !p.knownLocked(of, now); stranger {
 		p.oweLocked(of, x, strangersPrice*costs, now)
 	}
 	ahead := max(x.free.Sub(now), 0)
@@ -126,7 +127,7 @@ func (p *Pace) Charge(of string, costs time.Duration, now time.Time) (wait time.
 		ahead = max(ahead, x.clock.Sub(now))
 		x.clock = x.clock.Add(time.Duration(float64(costs) * (1 + p.multiple) / float64(p.processors)))
 	}
-	return min(max(ahead-paceBurst, 0), longestPause)
+	return min(max(ahead-paceBurst, 0), longestPause), stranger
 }
 
 // Owe adds to a party's debt, by processor time, which is shared among the processors. It waits for

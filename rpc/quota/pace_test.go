@@ -6,6 +6,12 @@ import (
 	"time"
 )
 
+// charge gives how long a party that is charged has to wait.
+func (p *Pace) charge(of string, costs time.Duration, now time.Time) time.Duration {
+	wait, _ := p.Charge(of, costs, now)
+	return wait
+}
+
 func always(s Strain) func(time.Time) Strain { return func(time.Time) Strain { return s } }
 
 func strainOf(short bool) Strain {
@@ -35,7 +41,7 @@ func work(p *Pace, parties map[string]int, lasts time.Duration) map[string]time.
 	for now := begin; now.Before(begin.Add(lasts + time.Second)); now = now.Add(piece) {
 		for _, w := range workers {
 			if !w.free.After(now) {
-				w.free = now.Add(p.Charge(w.of, piece, now) + piece)
+				w.free = now.Add(p.charge(w.of, piece, now) + piece)
 				if !now.Before(begin.Add(time.Second)) {
 					worked[w.of] += piece
 				}
@@ -79,8 +85,8 @@ func TestPaceWhileProcessorsAreShort(t *testing.T) {
 		}
 	}
 	for now := begin.Add(seconds * time.Second); little < 1000; little++ {
-		p.Charge("many", time.Millisecond, now)
-		waited += p.Charge("little", 20*time.Microsecond, now)
+		p.charge("many", time.Millisecond, now)
+		waited += p.charge("little", 20*time.Microsecond, now)
 		now = now.Add(7 * time.Millisecond)
 	}
 	if waited > 0 {
@@ -97,8 +103,8 @@ func TestPaceRecovers(t *testing.T) {
 	p.Useful("a", now)
 	p.Useful("b", now)
 	step := func() {
-		p.Charge("a", time.Millisecond, now)
-		p.Charge("b", time.Millisecond, now)
+		p.charge("a", time.Millisecond, now)
+		p.charge("b", time.Millisecond, now)
 		now = now.Add(10 * time.Millisecond)
 	}
 	for range 100 {
@@ -120,7 +126,7 @@ func TestPaceRecovers(t *testing.T) {
 	if p.multiple != 0 {
 		t.Errorf("the multiple is %g", p.multiple)
 	}
-	if wait := p.Charge("a", time.Hour, now); wait != 0 {
+	if wait := p.charge("a", time.Hour, now); wait != 0 {
 		t.Errorf("it waits %s", wait)
 	}
 }
@@ -152,7 +158,7 @@ func TestPaceSettles(t *testing.T) {
 		for ; now.Before(begin.Add(lasts)); now = now.Add(piece) {
 			for i := range free {
 				if !free[i].After(now) {
-					free[i] = now.Add(p.Charge([]string{"a", "b"}[i%2], piece, now) + piece)
+					free[i] = now.Add(p.charge([]string{"a", "b"}[i%2], piece, now) + piece)
 					recent += piece
 					all += piece
 				}
@@ -177,8 +183,8 @@ func TestAhead(t *testing.T) {
 	p.Useful("a", now)
 	p.Useful("b", now)
 	for range 200 {
-		p.Charge("a", 10*time.Millisecond, now)
-		p.Charge("b", 0, now)
+		p.charge("a", 10*time.Millisecond, now)
+		p.charge("b", 0, now)
 		now = now.Add(10 * time.Millisecond)
 	}
 	if !p.Short() {
@@ -192,8 +198,8 @@ func TestAhead(t *testing.T) {
 	}
 	short = false
 	for range 1500 {
-		p.Charge("a", 0, now)
-		p.Charge("b", 0, now)
+		p.charge("a", 0, now)
+		p.charge("b", 0, now)
 		now = now.Add(10 * time.Millisecond)
 	}
 	if ahead := p.Ahead("a", now); ahead > 0 || p.Short() {
@@ -207,7 +213,7 @@ func TestDebts(t *testing.T) {
 	const processors = 4
 	p := NewPace(processors, always(Relaxed))
 	now := time.Unix(1e9, 0)
-	wait := func(of string) time.Duration { return p.Charge(of, time.Millisecond, now) }
+	wait := func(of string) time.Duration { return p.charge(of, time.Millisecond, now) }
 
 	p.Useful("a", now)
 	p.Useful("b", now)
@@ -254,7 +260,7 @@ func TestStrangers(t *testing.T) {
 	worked := func(of string) (sum time.Duration) {
 		for end := now.Add(time.Second); now.Before(end); now = now.Add(time.Millisecond) {
 			if p.Ahead(of, now) == 0 {
-				p.Charge(of, time.Millisecond, now)
+				p.charge(of, time.Millisecond, now)
 				sum += time.Millisecond
 			}
 		}
@@ -272,12 +278,18 @@ func TestStrangers(t *testing.T) {
 	}
 	stranger("a", "new", true)
 	now = now.Add(time.Second)
+	if _, is := p.Charge("a", 0, now); !is {
+		t.Error("a is known at once")
+	}
 	p.Useful("a", now)
+	if _, is := p.Charge("a", 0, now); is {
+		t.Error("a, which is useful, is a stranger")
+	}
 	stranger("a", "useful", false)
 	stranger("b", "new", true)
 	for range 3 * standingLasts / time.Minute {
 		now = now.Add(time.Minute)
-		p.Charge("a", 1, now)
+		p.charge("a", 1, now)
 	}
 	stranger("a", "useful, and there now and then", false)
 	now = now.Add(standingLasts + 1)
@@ -333,12 +345,12 @@ func TestPaceWhileContended(t *testing.T) {
 		for end := now.Add(lasts); now.Before(end); now = now.Add(time.Millisecond) {
 			for of, at := range free {
 				if !at.After(now) {
-					free[of] = now.Add(p.Charge(of, time.Millisecond, now) + time.Millisecond)
+					free[of] = now.Add(p.charge(of, time.Millisecond, now) + time.Millisecond)
 					worked[of] += time.Millisecond
 				}
 			}
 			if x.little {
-				waited += p.Charge("little", 10*time.Microsecond, now)
+				waited += p.charge("little", 10*time.Microsecond, now)
 			}
 		}
 		for of, d := range worked {
