@@ -42,7 +42,7 @@ const (
 	// that a host cannot make many of them. debtOfLarge is how many times its cost a host owes for a
 	// message of many parts: of what a host that writes much makes a server do, decoding is no more
 	// than a hundredth.
-	debtOfOpening    = 2 * time.Millisecond
+	debtOfOpening    = 500 * time.Microsecond
 	debtOfConnection = 10 * time.Millisecond
 	debtOfCall       = 2 * time.Millisecond
 	debtOfLarge      = 16

@@ -84,7 +84,8 @@ func paced(pace *quota.Pace, page http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
-		timer := time.NewTimer(pace.Charge(host, costOfPage, time.Now()))
+		wait, _ := pace.Charge(host, costOfPage, time.Now())
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-timer.C:

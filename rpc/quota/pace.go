@@ -78,11 +78,27 @@ type Pace struct {
 	known map[string]time.Time
 }
 
-// paced is a party that has worked lately. It is free of debts at a time. used is what its work has
-// cost lately.
+// paced is a party that has worked lately. free is when it will have paid its debts, and settled what
+// it owes as a stranger. used is what its work has cost lately.
 type paced struct {
-	clock, last, free time.Time
-	used              time.Duration
+	clock, last, free, settled time.Time
+	used                       time.Duration
+}
+
+// owes is for how long it has to wait for both.
+func (x *paced) owes(now time.Time) time.Duration {
+	return max(x.free.Sub(now), x.settled.Sub(now), 0)
+}
+
+// later puts a time off by a debt; no further than mostDebt from now.
+func later(at time.Time, debt time.Duration, now time.Time) time.Time {
+	if at.Before(now) {
+		at = now
+	}
+	if at, most := at.Add(debt), now.Add(mostDebt); at.Before(most) {
+		return at
+	}
+	return now.Add(mostDebt)
 }
 
 // Strain is how much of the processors there is.
@@ -115,9 +131,9 @@ func (p *Pace) Charge(of string, costs time.Duration, now time.Time) (wait time.
 	p.checkLocked(now)
 	x.used += costs
 	if stranger = !p.knownLocked(of, now); stranger {
-		p.oweLocked(of, x, strangersPrice*costs, now)
+		x.settled = later(x.settled, strangersPrice*costs/time.Duration(p.processors), now)
 	}
-	ahead := max(x.free.Sub(now), 0)
+	ahead := x.owes(now)
 	if p.multiple == 0 {
 		x.clock = now
 	} else {
@@ -135,29 +151,23 @@ func (p *Pace) Charge(of string, costs time.Duration, now time.Time) (wait time.
 func (p *Pace) Owe(of string, debt time.Duration, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.oweLocked(of, p.partyLocked(of, now), debt, now)
-}
-
-func (p *Pace) oweLocked(of string, x *paced, debt time.Duration, now time.Time) {
-	if x.free.Before(now) {
-		x.free = now
-	}
-	x.free = x.free.Add(debt / time.Duration(p.processors))
+	x := p.partyLocked(of, now)
+	x.free = later(x.free, debt/time.Duration(p.processors), now)
 	if x.free.Sub(now) > lostStanding {
 		delete(p.known, of)
 	}
-	if most := now.Add(mostDebt); x.free.After(most) {
-		x.free = most
-	}
 }
 
-// Useful notes that something that a party has done was of use: it is no stranger for some time, as
-// long as it does not owe much.
+// Useful notes that something that a party has done was of use: it is no stranger for some time, and
+// owes nothing as such, as long as it has no large debts.
 func (p *Pace) Useful(of string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if x := p.parties[of]; x != nil && x.free.Sub(now) > lostStanding {
-		return
+	if x := p.parties[of]; x != nil {
+		if x.free.Sub(now) > lostStanding {
+			return
+		}
+		x.settled = time.Time{}
 	}
 	if _, ok := p.known[of]; !ok && len(p.known) >= standings {
 		for other := range p.known { // any
@@ -201,7 +211,7 @@ func (p *Pace) Ahead(of string, now time.Time) time.Duration {
 	if x == nil {
 		return 0
 	}
-	ahead := max(x.free.Sub(now), 0)
+	ahead := x.owes(now)
 	if p.multiple > 0 {
 		ahead = max(ahead, x.clock.Sub(now))
 	}
@@ -219,7 +229,7 @@ func (p *Pace) checkLocked(now time.Time) {
 	for of, x := range p.parties {
 		x.used = time.Duration(float64(x.used) * keeps)
 		most = max(most, x.used)
-		if idle := now.Sub(x.last) > paceForgets; idle && x.free.Before(now) {
+		if idle := now.Sub(x.last) > paceForgets; idle && x.owes(now) == 0 {
 			delete(p.parties, of)
 		} else if !idle && x.used < least && p.knownLocked(of, now) {
 			least = x.used

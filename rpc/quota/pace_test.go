@@ -363,3 +363,20 @@ func TestPaceWhileContended(t *testing.T) {
 		}
 	}
 }
+
+// TestManyStrangersBehindOneAddress: a host whose many clients have come at once, as after a restart
+// of the server, waits no longer when one of them has had its answer.
+func TestManyStrangersBehindOneAddress(t *testing.T) {
+	p := NewPace(1, always(Relaxed))
+	now := time.Unix(1e9, 0)
+	for range 3000 {
+		p.charge("gateway", time.Millisecond, now)
+	}
+	if ahead := p.Ahead("gateway", now); ahead < mostDebt-time.Second || ahead > mostDebt {
+		t.Errorf("it owes %s", ahead)
+	}
+	p.Useful("gateway", now)
+	if wait := p.charge("gateway", time.Millisecond, now); wait > 0 {
+		t.Errorf("it waits for %s then", wait)
+	}
+}
