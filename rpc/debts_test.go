@@ -1,10 +1,16 @@
 package rpc
 
 import (
+	"encoding/binary"
 	"net"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
@@ -73,32 +79,90 @@ func TestSharedListenerTrusts(t *testing.T) {
 
 // A host that has lost its standing by what it owed gains it again on connections that stand.
 func TestStandingComesBack(t *testing.T) {
-	p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })
-	c := &connPace{pace: p, of: "host", paused: func(time.Duration) {}, closed: make(chan struct{})}
-	stranger := func() bool {
-		_, is := p.Charge("host", 0, time.Now())
-		return is
+	synctest.Test(t, func(t *testing.T) {
+		p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })
+		c := &connPace{pace: p, of: "host", paused: func(time.Duration) {},
+			closed: make(chan struct{})}
+		stranger := func() bool {
+			_, is := p.Charge("host", 0, time.Now())
+			return is
+		}
+		c.charge(0)
+		c.use()
+		if stranger() {
+			t.Fatal("a host that was of use is a stranger")
+		}
+		c.owe(3 * time.Second)
+		if !stranger() {
+			t.Fatal("a host that owes much is none")
+		}
+		c.charge(0)
+		c.use() // it has not paid yet
+		if !stranger() {
+			t.Error("it is none before it has paid")
+		}
+		time.Sleep(2 * time.Second)
+		c.charge(0)
+		c.use()
+		if stranger() {
+			t.Error("it stays a stranger")
+		}
+	})
+}
+
+// What was read of a connection that is closed is not worked off any more, however much that is.
+func TestNothingIsDoneForClosedConnections(t *testing.T) {
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	c.charge(0)
-	c.use()
-	if stranger() {
-		t.Fatal("a host that was of use is a stranger")
+	s := NewServer(ServerConfig{
+		Pace: quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })})
+	var handled atomic.Int32
+	ended := make(chan struct{})
+	s.ServeClients(NewBatchServer(BatchServerConfig{Handle: func(_ uint64, batch []*kvpb.Request,
+		reply func(*kvpb.Response)) {
+		if handled.Add(1) == 1 {
+			s.mu.Lock()
+			for c := range s.mu.conns {
+				_ = c.Raw().Close()
+			}
+			s.mu.Unlock()
+		}
+		echoAll(0, batch, reply)
+	}}))
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = s.Serve(raw)
+	}()
+	stream, end := openConn(t, network{}.dialer(t, "c"), raw.Addr().String())
+	defer end()
+	if err := stream.Send(&kvpb.BatchRequest{Hello: &kvpb.Hello{Client: 1, Stream: 1}}); err != nil {
+		t.Fatal(err)
 	}
-	c.owe(3 * time.Second)
-	if !stranger() {
-		t.Fatal("a host that owes much is none")
+	go func() {
+		defer close(ended)
+		_ = lastError(stream)
+	}()
+	// All of them in one write: the server has read them when it handles the first.
+	const messages = 500
+	var all []byte
+	for id := range uint64(messages) {
+		b, err := proto.Marshal(&kvpb.BatchRequest{Requests: []*kvpb.Request{
+			{Id: id + 1, Sequence: id + 1, Command: get("key").Command}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(binary.LittleEndian.AppendUint32(all, uint32(len(b))), b...)
 	}
-	c.charge(0)
-	c.use() // it has not paid yet
-	if !stranger() {
-		t.Error("it is none before it has paid")
+	if _, err := stream.(*handConn).conn.Raw().Write(all); err != nil {
+		t.Fatal(err)
 	}
-	for p.Ahead("host", time.Now()) > time.Second {
-		time.Sleep(10 * time.Millisecond)
-	}
-	c.charge(0)
-	c.use()
-	if stranger() {
-		t.Error("it stays a stranger")
+	<-ended
+	s.Stop()
+	<-served
+	if n := handled.Load(); n == 0 || n > messages/10 {
+		t.Errorf("%d of %d messages were handled", n, messages)
 	}
 }

@@ -37,11 +37,11 @@ const (
 	largeTurn  = 250 * time.Microsecond
 	largeRest  = time.Millisecond
 	othersWait = 50 * time.Microsecond
-	// debtOfOpening is what a host owes for each connection, debtOfConnection for one that ends without
-	// having been of use, and debtOfCall for a call of gRPC that ends before its message has come: more than either takes, so
-	// that a host cannot make many of them. debtOfLarge is how many times its cost a host owes for a
-	// message of many parts: of what a host that writes much makes a server do, decoding is no more
-	// than a hundredth.
+	// debtOfOpening is what a host owes for each connection, debtOfConnection for one that ends
+	// without having been of use, and debtOfCall for a call of gRPC that ends before its message has
+	// come: more than these take, so that a host cannot make many of them. debtOfLarge is how many
+	// times its cost a host owes for a message of many parts: of what a host that writes much makes a
+	// server do, decoding is no more than a hundredth.
 	debtOfOpening    = 500 * time.Microsecond
 	debtOfConnection = 10 * time.Millisecond
 	debtOfCall       = 2 * time.Millisecond

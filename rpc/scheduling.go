@@ -8,7 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
-// scheduling tells from Go's own histogram whether goroutines have to wait for a processor.
+// scheduling tells whether goroutines have to wait for a processor, from Go's own histogram, and
+// whether threads do, from how often the kernel has interrupted them.
 type scheduling struct {
 	sample []metrics.Sample
 	before []uint64

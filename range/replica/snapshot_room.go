@@ -19,9 +19,9 @@ const (
 )
 
 // snapshotRoom is for a partition whose snapshots find no room on the disk. The leader sends them
-// again and again, and each try writes, and removes, as much as there is room for. So one that found
-// none is followed by a pause, longer each time, until there is more room than that one began with.
-// The pause ends at some time, for the partition may have become smaller.
+// again and again, and each try writes, and removes, as much as there is room for. So one that
+// found none is followed by a pause, longer each time, until there is more room than that one began
+// with. The pause ends at some time, for the partition may have become smaller.
 type snapshotRoom struct {
 	mu    sync.Mutex
 	pause time.Duration

@@ -26,8 +26,8 @@
 //
 // # Processor time
 //
-// See [Pace]. One party alone is never slowed down, nor are several while there are processors
-// enough for all.
+// See [Pace]. A party that does what a server is there for is slowed down by others alone: not if
+// there is none, nor while there are processors enough for all.
 //
 // The package imports nothing of Tidemark.
 package quota

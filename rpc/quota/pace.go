@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// paceChecked is how often it is looked whether processors are short. While they are, the multiple
-	// doubles at the first look, and grows to four times of that at the next, then to eight times, from
-	// leastPace up to maxPace.
+	// paceChecked is how often it is looked whether processors are short. While they are, the
+	// multiple doubles at the first look, and grows to four times of that at the next, then to eight
+	// times, from leastPace up to maxPace.
 	paceChecked = 50 * time.Millisecond
 	leastPace   = 1.0 / 8
 	maxPace     = 32
@@ -49,12 +49,13 @@ const (
 // parties; while they are short it grows, the faster the longer they are. Then it stays near where
 // that was enough, and falls the faster the longer ago processors were short: it is to find out
 // seldom that it is still needed, as others wait each time, and soon that it is not (as windows do
-// in congestion control: Ha, Rhee and Xu, "CUBIC: a new TCP-friendly high-speed TCP variant", 2008).
+// in congestion control: Ha, Rhee and Xu, "CUBIC: a new TCP-friendly high-speed TCP variant",
+// 2008).
 //
-// By the time that processors are found to be short, many requests of others have waited. So what is
-// of no use, and what is large, has a price beside that at all times: a debt, which is paid by waiting,
-// whether or not processors are short. And so has all that a stranger does: a party of which nothing
-// has been of use yet.
+// By the time that processors are found to be short, many requests of others have waited. So what
+// is of no use, and what is large, has a price beside that at all times: a debt, which is paid by
+// waiting, whether or not processors are short. And so has all that a stranger does: a party of
+// which nothing has been of use yet.
 //
 // Safe for concurrent use.
 type Pace struct {
@@ -71,15 +72,15 @@ type Pace struct {
 	shortAt time.Time
 	// growth is how many times the multiple has grown at the last look; 1: processors were not short.
 	growth float64
-	// checked is when short was asked last.
+	// checked is when strain was asked last.
 	checked time.Time
 	parties map[string]*paced
 	// known are those that are no strangers, and until when.
 	known map[string]time.Time
 }
 
-// paced is a party that has worked lately. free is when it will have paid its debts, and settled what
-// it owes as a stranger. used is what its work has cost lately.
+// paced is a party that has worked lately. free is when it will have paid its debts, and settled
+// what it owes as a stranger. used is what its work has cost lately.
 type paced struct {
 	clock, last, free, settled time.Time
 	used                       time.Duration
@@ -111,8 +112,8 @@ const (
 	Short
 )
 
-// NewPace makes a Pace for so many processors. strain says what they were since it was asked last; it
-// is asked now and then, by one goroutine at a time, and must not block.
+// NewPace makes a Pace for so many processors. strain says what they were since it was asked last;
+// it is asked now and then, by one goroutine at a time, and must not block.
 func NewPace(processors int, strain func(now time.Time) Strain) *Pace {
 	return &Pace{processors: processors, strain: strain, growth: 1,
 		parties: make(map[string]*paced), known: make(map[string]time.Time)}
@@ -121,8 +122,8 @@ func NewPace(processors int, strain func(now time.Time) Strain) *Pace {
 // Short says whether processors are short, and there are several parties.
 func (p *Pace) Short() bool { return p.slowing.Load() }
 
-// Charge charges a party for work, by about how much processor time it costs. It says how long to wait
-// before it, and whether the party is a stranger, of which Useful is to be told.
+// Charge charges a party for work, by about how much processor time it costs. It says how long to
+// wait before it, and whether the party is a stranger, of which Useful is to be told.
 func (p *Pace) Charge(of string, costs time.Duration, now time.Time) (wait time.Duration,
 	stranger bool) {
 	p.mu.Lock()
@@ -158,8 +159,8 @@ func (p *Pace) Owe(of string, debt time.Duration, now time.Time) {
 	}
 }
 
-// Useful notes that something that a party has done was of use: it is no stranger for some time, and
-// owes nothing as such, as long as it has no large debts.
+// Useful notes that something that a party has done was of use: it is no stranger for some time,
+// and owes nothing as such, as long as it has no large debts.
 func (p *Pace) Useful(of string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

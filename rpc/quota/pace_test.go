@@ -320,8 +320,8 @@ func TestStandingsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPaceWhileContended: parties that do much get a known part of contended processors if there are
-// others that do little, and all of them if there are none, or but a stranger.
+// TestPaceWhileContended: parties that do much get a known part of contended processors if there
+// are others that do little, and all of them if there are none, or but a stranger.
 func TestPaceWhileContended(t *testing.T) {
 	const lasts = 10 * time.Second
 	for name, x := range map[string]struct {
@@ -364,8 +364,8 @@ func TestPaceWhileContended(t *testing.T) {
 	}
 }
 
-// TestManyStrangersBehindOneAddress: a host whose many clients have come at once, as after a restart
-// of the server, waits no longer when one of them has had its answer.
+// TestManyStrangersBehindOneAddress: a host whose many clients have come at once, as after a
+// restart of the server, waits no longer when one of them has had its answer.
 func TestManyStrangersBehindOneAddress(t *testing.T) {
 	p := NewPace(1, always(Relaxed))
 	now := time.Unix(1e9, 0)
