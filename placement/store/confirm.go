@@ -163,7 +163,8 @@ func (s *Store) start(f func()) bool {
 	return true
 }
 
-// leadershipAfter waits until the leadership has changed, or for a while.
+// leadershipAfter waits until the leadership has changed, or for a while. ErrClosed says that there
+// will be none here any more.
 func (s *Store) leadershipAfter(ctx context.Context, d time.Duration) error {
 	_, changed := s.Leadership()
 	timer := time.NewTimer(d)
@@ -171,6 +172,8 @@ func (s *Store) leadershipAfter(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-s.ctx.Done():
+		return ErrClosed
 	case <-changed:
 	case <-timer.C:
 	}
