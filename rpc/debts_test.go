@@ -17,18 +17,16 @@ import (
 // ownedBy is for how long a host has to wait for its debts.
 func ownedBy(p *quota.Pace, host string) time.Duration { return p.Ahead(host, time.Now()) }
 
-// A host owes for connections that end without having been of use; not for others, nor for those on
-// which nothing has come, nor for a server's.
+// A host owes for connections that end without having been of use, whether or not anything has come
+// on them; not for others, nor for a server's.
 func TestUselessConnections(t *testing.T) {
-	begin := func(c *connPace) { c.begun.Store(true) }
 	for name, x := range map[string]struct {
 		does func(*connPace)
 		owes bool
 	}{
-		"nothing":          {func(*connPace) {}, false},
-		"something":        {begin, true},
-		"something of use": {func(c *connPace) { begin(c); c.use() }, false},
-		"a server":         {func(c *connPace) { begin(c); c.exempt.Store(true) }, false},
+		"nothing":          {func(*connPace) {}, true},
+		"something of use": {func(c *connPace) { c.use() }, false},
+		"a server":         {func(c *connPace) { c.exempt.Store(true) }, false},
 	} {
 		p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })
 		for range 20 {
@@ -40,6 +38,49 @@ func TestUselessConnections(t *testing.T) {
 		if owes := ownedBy(p, "host") > 0; owes != x.owes {
 			t.Errorf("%s: it owes %v", name, owes)
 		}
+	}
+}
+
+// A host that opens connections and says nothing soon gets no more of them.
+func TestSilentConnectionsCost(t *testing.T) {
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := quota.NewPace(1, func(time.Time) quota.Strain { return quota.Relaxed })
+	l := ShareListener(raw, 1000, p).(*sharedListener)
+	const opened = 300
+	given := make(chan bool, opened)
+	l.lost = func() { given <- false }
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			given <- true
+		}
+	}()
+	for range opened {
+		conn, err := net.Dial("tcp", raw.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	n := 0
+	for range opened {
+		if <-given {
+			n++
+		}
+	}
+	_ = l.Close()
+	<-ended
+	if n < overdueConnections || n == opened {
+		t.Errorf("it got %d connections of %d", n, opened)
 	}
 }
 

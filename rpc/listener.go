@@ -22,6 +22,11 @@ const (
 	// open at a time: its opener waits before it tries again, and others wait for nothing.
 	dropped     = 50 * time.Millisecond
 	mostDropped = 256
+	// dropsAtATime is how many are refused before the listener rests, for dropsRest: refusing as fast
+	// as a host can connect would take a processor from requests. Others' new connections wait for
+	// 12,000 of such a host's in a second.
+	dropsAtATime = 16
+	dropsRest    = time.Millisecond
 )
 
 // ShareListener makes a listener whose connections take places, so many, and processors' time by
@@ -46,7 +51,7 @@ type sharedListener struct {
 
 // Accept implements net.Listener. Connections for which there is no place are closed.
 func (l *sharedListener) Accept() (net.Conn, error) {
-	for {
+	for drops := 0; ; {
 		raw, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
@@ -59,10 +64,15 @@ func (l *sharedListener) Accept() (net.Conn, error) {
 		if l.overdue(host) {
 			l.lost()
 			dropLater(raw)
+			if drops++; drops%dropsAtATime == 0 {
+				time.Sleep(dropsRest)
+			}
 			continue
 		}
 		if place := l.places.Enter(host, lose); place != nil {
-			return inPlace(raw, &placed{place: place}, l.pacer(host)), nil
+			pace := l.pacer(host)
+			pace.open()
+			return inPlace(raw, &placed{place: place}, pace), nil
 		}
 		lose()
 	}

@@ -59,9 +59,9 @@ type connPace struct {
 	pace   *quota.Pace
 	of     string
 	paused func(time.Duration)
-	// exempt: it is a server's. calls: it is one of gRPC. begun: something was read. useful: it was
-	// not for nothing. stranger: the host was a stranger when it was charged last.
-	exempt, calls, begun, useful, stranger atomic.Bool
+	// exempt: it is a server's. calls: it is one of gRPC. useful: it was not for nothing. stranger: the
+	// host was a stranger when it was charged last.
+	exempt, calls, useful, stranger atomic.Bool
 	// peer: it carries messages of peers, which wait for no turn.
 	peer atomic.Bool
 	// since is when the goroutine that reads began its turn, after turnsFrom.
@@ -75,6 +75,13 @@ type connPace struct {
 // turnsFrom is when times of turns begin.
 var turnsFrom = time.Now()
 
+// open is called once, before the connection is used. One on which nothing comes costs as much: what
+// takes processor time is to accept it, to give it a goroutine and buffers, and to close it.
+func (c *connPace) open() {
+	c.owe(debtOfOpening)
+	c.charge(costOfConnection)
+}
+
 // read is called with how many bytes were read, by the goroutine that reads, and whether it had to
 // wait for them.
 func (c *connPace) read(n int, waited bool) {
@@ -86,10 +93,6 @@ func (c *connPace) read(n int, waited bool) {
 		costs = costOfCallByte
 	}
 	costs *= time.Duration(n)
-	if c.begun.CompareAndSwap(false, true) {
-		costs += costOfConnection
-		c.owe(debtOfOpening)
-	}
 	now := time.Now()
 	if waited {
 		c.begin(now)
@@ -229,7 +232,7 @@ func (c *connPace) over() bool {
 func (c *connPace) close() {
 	c.once.Do(func() {
 		close(c.closed)
-		if c.begun.Load() && !c.useful.Load() {
+		if !c.useful.Load() {
 			c.owe(debtOfConnection)
 		}
 	})

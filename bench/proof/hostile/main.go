@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +24,7 @@ import (
 type options struct {
 	binary, dir     string
 	duration, calm  time.Duration
+	round           time.Duration
 	seed            uint64
 	secure          bool
 	parallel        int
@@ -68,7 +68,9 @@ func parse(args []string) (o options, err error) {
 	f.StringVar(&o.dir, "dir", "",
 		"directory of the run (default: a new temporary one, removed after a run without violations)")
 	f.DurationVar(&o.duration, "duration", 10*time.Minute, "how long the abuse goes on")
-	f.DurationVar(&o.calm, "calm", 30*time.Second, "how long honest clients are measured before")
+	f.DurationVar(&o.calm, "calm", 30*time.Second,
+		"how long honest clients are measured without abuse, before it and after each round of it")
+	f.DurationVar(&o.round, "round", 5*time.Minute, "for how long abuse goes on between two calms")
 	f.Uint64Var(&o.seed, "seed", 0, "what acts are drawn from (default: a new one, which is printed)")
 	f.BoolVar(&o.secure, "tls", false, "servers and clients have certificates; else a cluster secret")
 	f.IntVar(&o.parallel, "parallel", 3, "how many acts run at a time")
@@ -91,6 +93,9 @@ func parse(args []string) (o options, err error) {
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if o.round <= 0 {
+		return o, fmt.Errorf("-round is %s: it has to be more than 0", o.round)
 	}
 	if _, err = compile(o.only); err != nil {
 		return o, err
@@ -156,53 +161,22 @@ func run(ctx context.Context, o options) error {
 	}
 	load := honest.Start(context.WithoutCancel(ctx), client.Keyspace("honest"), o.clients, o.interval)
 	defer load.Stop()
-	var violations []error
-	watch := func(d time.Duration, what string, total *[]honest.Measured) bool {
-		end := time.Now().Add(d)
-		for time.Now().Before(end) && ctx.Err() == nil {
-			pause(ctx, min(o.every, time.Until(end)))
-			m := load.Measure()
-			*total = append(*total, m)
-			fmt.Printf("%s: %5d requests, p50 %6s, p99 %6s, max %6s, %d failed; memory %s\n", what,
-				m.Requests, short(m.P50), short(m.P99), short(m.Max), m.Failures, c.memory())
-			if m.Failure != nil {
-				fmt.Println("  ", m.Failure)
-				if errors.Is(m.Failure, honest.ErrLost) {
-					violations = append(violations, m.Failure)
-				}
-			}
-			if err := c.check(o.memory); err != nil {
-				violations = append(violations, err)
-				return false
-			}
-		}
-		return true
-	}
-	var calm, abused []honest.Measured
-	watch(o.calm, "calm ", &calm)
+	m := &measuring{options: o, cluster: c, load: load, quiet: newPhase("calm"),
+		abuse: newPhase("abuse")}
+	m.watch(ctx, o.calm, m.quiet)
 	a := attack{Target: abuse.Target{Addresses: c.addresses, HTTP: c.http, Cluster: status.Cluster,
-		Keyspace: "honest"}, Seed: o.seed, Parallel: o.parallel, Longest: o.longest,
-		Duration: o.duration, Only: o.only, Sink: o.sink}
+		Keyspace: "honest"}, Seed: o.seed, Parallel: o.parallel, Longest: o.longest, Only: o.only,
+		Sink: o.sink}
 	if o.secure {
 		a.Cert, a.Key, a.CA = files.client.Cert, files.client.Key, files.serverCA.Cert
 	}
-	attackers, err := startAttackers(o.dir, o.share, a)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = attackers.Kill() }()
-	watch(o.duration, "abuse", &abused)
-	if ctx.Err() != nil {
-		_ = attackers.Signal(os.Interrupt)
-	}
-	report, err := reportOf(o.dir, attackers)
-	violations = append(violations, err)
-	violations = append(violations, report.Found)
+	report := m.rounds(ctx, a)
+	violations := append(m.violations, report.Found)
 	load.Stop()
 	if err := c.check(o.memory); err == nil {
 		violations = append(violations, c.restartAndVerify(context.WithoutCancel(ctx), load, config))
 	}
-	printReport(report, calm, abused, c)
+	printReport(report, m)
 	if err := errors.Join(violations...); err != nil {
 		return fmt.Errorf("violations (seed %d):\n%w", o.seed, err)
 	}
@@ -212,49 +186,6 @@ func run(ctx context.Context, o options) error {
 	}
 	c.kill()
 	return os.RemoveAll(o.dir)
-}
-
-// printReport says what was done, and how long honest clients waited.
-func printReport(r abuse.Report, calm, abused []honest.Measured, c *cluster) {
-	var names []string
-	for name := range r.Acts {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	fmt.Printf("acts, %d connections and %d MiB of them:\n", r.Connections, r.Bytes>>20)
-	for _, name := range names {
-		fmt.Printf("  %-24s %5d\n", name, r.Acts[name])
-	}
-	before, beside := median(calm), median(abused)
-	ratio := float64(beside) / float64(max(before, 1))
-	verdict := "met"
-	if ratio > 2 {
-		verdict = "missed"
-	}
-	requests, failed := 0, 0
-	for _, m := range abused {
-		requests += m.Requests
-		failed += m.Failures
-	}
-	fmt.Printf("honest clients: p99 %s in calm, %s beside abuse (medians of windows): %.2f times, "+
-		"goal 2: %s; %d of %d requests failed\n", short(before), short(beside), ratio, verdict, failed,
-		requests)
-	fmt.Printf("most memory of a server: %d MiB\n", c.most>>20)
-}
-
-// median is that of the 99th percentiles of windows.
-func median(all []honest.Measured) time.Duration {
-	var p99 []time.Duration
-	for _, m := range all {
-		if m.Requests > 0 {
-			p99 = append(p99, m.P99)
-		}
-	}
-	if len(p99) == 0 {
-		return 0
-	}
-	slices.Sort(p99)
-	return p99[len(p99)/2]
 }
 
 func short(d time.Duration) string {

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/tidemarkdb/tidemark/kv"
 )
@@ -30,7 +31,7 @@ type client struct {
 	mu sync.Mutex
 	// acknowledged and attempted are the highest of each register.
 	acknowledged, attempted [registers]int
-	latencies               []time.Duration
+	latencies               *hdrhistogram.Histogram // in microseconds
 	failures                int
 	failure                 error
 }
@@ -40,7 +41,7 @@ func Start(ctx context.Context, keyspace *kv.Keyspace, clients int, interval tim
 	l := &Load{keyspace: keyspace}
 	ctx, l.cancel = context.WithCancel(ctx)
 	for i := range clients {
-		c := &client{number: i}
+		c := &client{number: i, latencies: NewHistogram()}
 		l.clients = append(l.clients, c)
 		l.running.Go(func() { l.run(ctx, c, interval) })
 	}
@@ -67,7 +68,7 @@ func (l *Load) run(ctx context.Context, c *client, interval time.Duration) {
 		took := time.Since(began)
 		cancel()
 		c.mu.Lock()
-		c.latencies = append(c.latencies, took)
+		_ = c.latencies.RecordValue(min(took.Microseconds(), c.latencies.HighestTrackableValue()))
 		if err != nil {
 			c.failures++
 			c.failure = err
@@ -129,27 +130,37 @@ type Measured struct {
 	// Failure is one of the failures.
 	Failure       error
 	P50, P99, Max time.Duration
+	// Latencies are those of all requests, in microseconds.
+	Latencies *hdrhistogram.Histogram
+}
+
+// NewHistogram is one for latencies in microseconds, with a precision of three digits.
+func NewHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, (10 * timeout).Microseconds(), 3)
+}
+
+// Quantile is a latency of a histogram: 99 is the 99th percentile.
+func Quantile(h *hdrhistogram.Histogram, percent float64) time.Duration {
+	return time.Duration(h.ValueAtQuantile(percent)) * time.Microsecond
 }
 
 // Measure takes what was measured since the last call.
 func (l *Load) Measure() (m Measured) {
-	var all []time.Duration
+	m.Latencies = NewHistogram()
 	for _, c := range l.clients {
 		c.mu.Lock()
-		all = append(all, c.latencies...)
+		m.Latencies.Merge(c.latencies)
 		m.Failures += c.failures
 		if c.failure != nil && (m.Failure == nil || errors.Is(c.failure, ErrLost)) {
 			m.Failure = c.failure
 		}
-		c.latencies, c.failures, c.failure = nil, 0, nil
+		c.latencies.Reset()
+		c.failures, c.failure = 0, nil
 		c.mu.Unlock()
 	}
-	if m.Requests = len(all); m.Requests == 0 {
-		return m
-	}
-	slices.Sort(all)
-	m.P50, m.P99 = all[len(all)/2], all[len(all)*99/100]
-	m.Max = all[len(all)-1]
+	m.Requests = int(m.Latencies.TotalCount())
+	m.P50, m.P99 = Quantile(m.Latencies, 50), Quantile(m.Latencies, 99)
+	m.Max = Quantile(m.Latencies, 100)
 	return m
 }
 
